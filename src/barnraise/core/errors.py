@@ -1,0 +1,115 @@
+"""Every exception barnraise raises on purpose.
+
+    BarnraiseError
+    ├── InputError                 the user gave something that cannot work (exit code 2)
+    │   ├── UnknownNameError       no such key, rule, codec, option: names the nearest known one
+    │   ├── OptionError            a known option with a value that cannot work
+    │   ├── RunFileError           a run file that cannot be read or cannot work
+    │   ├── DataError              a dataset, text file or token shard that cannot be used
+    │   │   └── DimacsError        a bad DIMACS file: file, line, reason
+    │   ├── ModelError             a model that cannot be built, loaded or held in memory
+    │   ├── InviteError            an invite that is malformed, expired, used up or for another run
+    │   ├── RunDirectoryError      a run directory that is missing, locked, unwritable or not one
+    │   └── AddressError           a port that is taken, a host that cannot be bound or reached
+    ├── WireError                  a frame or message that is malformed, oversize or of another protocol
+    ├── PayloadError               a contribution's payload that lies about its contents
+    ├── StorageError               the disk failed us: full, or a write that did not reach it
+    │   └── CorruptionError        stored bytes do not match their checksum
+    └── RunFailedError             a run that started and could not be finished (exit code 1)
+
+A message for users names the value, the limit and a remedy, in one sentence each.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class BarnraiseError(Exception):
+    """Base of every error raised on purpose; anything else that escapes is a bug."""
+
+    exit_code = 1
+
+
+class InputError(BarnraiseError):
+    """The user gave something that cannot work."""
+
+    exit_code = 2
+
+
+class UnknownNameError(InputError):
+    """A name that nobody registered.
+
+    >>> print(UnknownNameError("aggregation rule", "krun", ["krum", "mean"]))
+    unknown aggregation rule 'krun'; did you mean 'krum'? (known: krum, mean)
+    """
+
+    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+        known = sorted(known)
+        close = nearest(name, known)
+        hint = f"; did you mean '{close}'?" if close else ""
+        super().__init__(f"unknown {what} '{name}'{hint} (known: {', '.join(known) or 'none'})")
+        self.name, self.suggestion = name, close
+
+
+class OptionError(InputError):
+    """A known option with a value that cannot work."""
+
+
+class RunFileError(InputError):
+    """A run file that cannot be read, does not fit the schema, or cannot work."""
+
+
+class DataError(InputError):
+    """A dataset, text file or token shard that cannot be used."""
+
+
+class DimacsError(DataError):
+    """A bad DIMACS file."""
+
+    def __init__(self, source: str, line: int, reason: str) -> None:
+        super().__init__(f"{source}:{line}: {reason}")
+        self.source, self.line, self.reason = source, line, reason
+
+
+class ModelError(InputError):
+    """A model that cannot be built, loaded or held in memory."""
+
+
+class InviteError(InputError):
+    """An invite that is malformed, expired, used up or for another run."""
+
+
+class RunDirectoryError(InputError):
+    """A run directory that is missing, locked, unwritable or not one."""
+
+
+class AddressError(InputError):
+    """A port that is taken, a host that cannot be bound or reached."""
+
+
+class WireError(BarnraiseError):
+    """A frame or message that is malformed, oversize or of another protocol version."""
+
+
+class PayloadError(BarnraiseError):
+    """A contribution's payload that lies about its length, shape, range or scale."""
+
+
+class StorageError(BarnraiseError):
+    """The disk failed us: full, read-only, or a write that did not reach it."""
+
+
+class CorruptionError(StorageError):
+    """Stored bytes do not match their checksum."""
+
+
+class RunFailedError(BarnraiseError):
+    """A run that started and could not be finished."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name closest to `name`, or None when nothing is close."""
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return matches[0] if matches else None

@@ -1,0 +1,114 @@
+"""Policies by name: strict, torch-free catalogs.
+
+Each family (aggregation, compression, ...) lists its algorithms in a `catalog.py` of plain data: name, where the
+class lives, its options with their ranges, and what it declares about itself. `plan` reads catalogs without importing
+torch; `create` imports the one class that is asked for. A name nobody listed is looked up among the installed entry
+points of the group `barnraise.<family>` before it is refused, with the nearest known name.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import Any
+
+from barnraise.core.errors import OptionError, UnknownNameError, nearest
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of an algorithm: its type, default and closed range."""
+
+    name: str
+    type: type
+    default: Any
+    doc: str
+    minimum: float | None = None
+    maximum: float | None = None
+
+    def check(self, owner: str, value: Any) -> Any:
+        """`value` as this option's type; OptionError with value and limit when it is not one or out of range."""
+        if self.type is float and type(value) is int:
+            value = float(value)
+        if value is None and self.default is None:
+            return None
+        if type(value) is not self.type:
+            raise OptionError(
+                f"{owner}: option '{self.name}' is {value!r} ({type(value).__name__}), but must be {self.type.__name__}"
+            )
+        if self.type in (int, float):
+            low, high = self.minimum, self.maximum
+            inside = (low is None or value >= low) and (high is None or value <= high)
+            if not inside:
+                limits = " and ".join(
+                    text
+                    for text, bound in ((f"at least {low}", low), (f"at most {high}", high))
+                    if bound is not None
+                )
+                raise OptionError(f"{owner}: option '{self.name}' is {value}, but must be {limits}")
+        return value
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One algorithm: `target` is "module:Class"; `declares` holds the family's traits (see the family's catalog)."""
+
+    name: str
+    target: str
+    summary: str
+    options: tuple[Option, ...] = ()
+    declares: Any = None
+
+    def resolve(self, family: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """`given` checked against the options, defaults filled in; unknown options are refused."""
+        known = {option.name: option for option in self.options}
+        owner = f"{family} '{self.name}'"
+        for key in given:
+            if key not in known:
+                close = nearest(key, known) or nearest(key.lower(), known)
+                hint = f"; did you mean '{close}'?" if close else f" (known: {', '.join(known) or 'none'})"
+                raise OptionError(f"{owner} has no option '{key}'{hint}")
+        return {
+            name: option.check(owner, given[name]) if name in given else option.default
+            for name, option in known.items()
+        }
+
+
+@dataclass
+class Catalog:
+    """A family's algorithms by name. `family` is what users call one of them ("aggregation rule")."""
+
+    family: str
+    group: str
+    entries: dict[str, Entry] = field(default_factory=dict)
+
+    def __init__(self, family: str, group: str, entries: Iterable[Entry]) -> None:
+        self.family, self.group = family, group
+        self.entries = {entry.name: entry for entry in entries}
+
+    def names(self) -> list[str]:
+        return sorted(self.entries)
+
+    def entry(self, name: str) -> Entry:
+        """The entry called `name`; UnknownNameError with the nearest known name otherwise."""
+        if name not in self.entries:
+            for point in metadata.entry_points(group=self.group):
+                if point.name == name:
+                    self.entries[name] = point.load()
+                    break
+            else:
+                raise UnknownNameError(self.family, name, self.entries)
+        return self.entries[name]
+
+    def resolve(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The full, checked options of `name`, without importing the algorithm."""
+        return self.entry(name).resolve(self.family, options)
+
+    def create(self, name: str, **options: Any) -> Any:
+        """Import and build the algorithm `name` with checked options."""
+        entry = self.entry(name)
+        resolved = entry.resolve(self.family, options)
+        module, _, attribute = entry.target.partition(":")
+        return getattr(importlib.import_module(module), attribute)(**resolved)
