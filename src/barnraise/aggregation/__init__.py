@@ -1,0 +1,38 @@
+"""Aggregation rules: n updates to one.
+
+>>> import torch
+>>> rule = create("trimmed_mean", f=1)
+>>> rule(torch.tensor([[1.0], [2.0], [3.0], [1e8]])).tolist()
+[2.5]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .catalog import CATALOG, minimum, require, resolve
+
+if TYPE_CHECKING:
+    from .base import Rule
+
+__all__ = ["CATALOG", "create", "minimum", "names", "require", "resolve"]
+
+
+def create(name: str | Sequence[str], **options: Any) -> Rule:
+    """The rule `name`, or a chain such as ["nnm", "trimmed_mean"]: an option goes to each member that knows it.
+
+    UnknownNameError or OptionError, with the nearest known spelling or the limit, when there is none such.
+    """
+    members = [CATALOG.create(entry.name, **given) for entry, given in resolve(name, options)]
+    if len(members) == 1:
+        rule: Rule = members[0]
+        return rule
+    from .chain import Chain
+
+    return Chain(members)
+
+
+def names() -> list[str]:
+    """The names of all rules and pre-aggregations."""
+    return CATALOG.names()

@@ -58,7 +58,11 @@ class OptionError(InputError):
 
 
 class RunFileError(InputError):
-    """A run file that cannot be read, does not fit the schema, or cannot work."""
+    """A run file that cannot be read, does not fit the schema, or cannot work. `problems` is what is wrong, one each."""
+
+    def __init__(self, message: str, problems: Iterable[object] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)
 
 
 class DataError(InputError):

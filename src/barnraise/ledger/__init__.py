@@ -1,0 +1,43 @@
+"""The durable truth of a run: its ledger, the payloads not yet in a checkpoint, checkpoints, and the run directory."""
+
+from barnraise.ledger.checkpoints import Checkpoint, Checkpoints, Latest, Rejected
+from barnraise.ledger.decisions import (
+    AnyDecision,
+    Assigned,
+    Decision,
+    Judged,
+    NodeChanged,
+    Noted,
+    VersionClosed,
+    VersionMade,
+)
+from barnraise.ledger.ledger import Ledger
+from barnraise.ledger.lock import RunLock
+from barnraise.ledger.rows import LedgerHash
+from barnraise.ledger.run_directory import RunDirectory
+from barnraise.ledger.segments import Segments
+from barnraise.ledger.view import LedgerView, NodeTotals, Totals, VersionRow
+
+__all__ = [
+    "AnyDecision",
+    "Assigned",
+    "Checkpoint",
+    "Checkpoints",
+    "Decision",
+    "Judged",
+    "Latest",
+    "Ledger",
+    "LedgerHash",
+    "LedgerView",
+    "NodeChanged",
+    "NodeTotals",
+    "Noted",
+    "Rejected",
+    "RunDirectory",
+    "RunLock",
+    "Segments",
+    "Totals",
+    "VersionClosed",
+    "VersionMade",
+    "VersionRow",
+]

@@ -1,0 +1,63 @@
+"""Matching tasks to nodes: schedulers by name, deferred acceptance, stability, and a market kept stable under churn.
+
+    scheduler = matching.create("deferred_acceptance")
+    for task_id, node_id in scheduler.assign(tasks, nodes): ...
+
+Names are loaded when first used: importing this package imports neither numpy nor torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .catalog import CATALOG
+
+if TYPE_CHECKING:
+    from .base import NodeView, Scheduler, TaskView
+    from .gale_shapley import deferred_acceptance
+    from .market import Market
+    from .preferences import Preferences
+    from .stability import blocking_density, blocking_pairs, stability_index
+
+__all__ = [
+    "CATALOG",
+    "Market",
+    "NodeView",
+    "Preferences",
+    "Scheduler",
+    "TaskView",
+    "blocking_density",
+    "blocking_pairs",
+    "create",
+    "deferred_acceptance",
+    "stability_index",
+]
+
+_HOMES = {
+    "Market": "market",
+    "NodeView": "base",
+    "Preferences": "preferences",
+    "Scheduler": "base",
+    "TaskView": "base",
+    "blocking_density": "stability",
+    "blocking_pairs": "stability",
+    "deferred_acceptance": "gale_shapley",
+    "stability_index": "stability",
+}
+
+
+def create(name: str, **options: Any) -> Scheduler:
+    """The scheduler called `name`; UnknownNameError or OptionError name the value, the limit and the nearest name."""
+    scheduler: Scheduler = CATALOG.create(name, **options)
+    return scheduler
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,28 @@
+"""How workers train and how aggregates become versions; here the outer optimizers by name.
+
+>>> import torch
+>>> outer = create("nesterov", learning_rate=0.5, momentum=0.5)
+>>> outer.step(torch.zeros(2), torch.tensor([1.0, -1.0])).tolist()
+[0.75, -0.75]
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from .catalog import CATALOG
+
+if TYPE_CHECKING:
+    from .base import OuterOptimizer
+
+__all__ = ["CATALOG", "create", "names"]
+
+
+def create(name: str, **options: Any) -> OuterOptimizer:
+    """The outer optimizer `name`; UnknownNameError or OptionError, with the nearest known one, if there is none."""
+    return cast("OuterOptimizer", CATALOG.create(name, **options))
+
+
+def names() -> list[str]:
+    """The names of all outer optimizers."""
+    return CATALOG.names()

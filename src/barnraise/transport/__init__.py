@@ -1,0 +1,61 @@
+"""How messages travel: transports by URI scheme, the keys that both ends prove, and the invites that let one in.
+
+    network = transport.create("zmq")
+    listener, connection = network.listener(), network.connection()
+
+Names are loaded when first used: importing this package does not import ZMQ.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .catalog import CATALOG
+
+if TYPE_CHECKING:
+    from .base import Connection, Listener, Peer, Received, Transport
+    from .identity import Keys
+    from .invite import Invite, TokenBook, proof
+
+__all__ = [
+    "CATALOG",
+    "Connection",
+    "Invite",
+    "Keys",
+    "Listener",
+    "Peer",
+    "Received",
+    "TokenBook",
+    "Transport",
+    "create",
+    "proof",
+]
+
+_HOMES = {
+    "Connection": "base",
+    "Invite": "invite",
+    "Keys": "identity",
+    "Listener": "base",
+    "Peer": "base",
+    "Received": "base",
+    "TokenBook": "invite",
+    "Transport": "base",
+    "proof": "invite",
+}
+
+
+def create(scheme: str, **options: Any) -> Transport:
+    """The transport for URIs of `scheme`; UnknownNameError or OptionError name what is wrong with the arguments."""
+    transport: Transport = CATALOG.create(scheme, **options)
+    return transport
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

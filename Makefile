@@ -1,0 +1,67 @@
+# Both of these set themselves up: `make demo` trains a model, `make test` tests barnraise. The rest: `make help`.
+#
+# PYTHON=python3.12   which Python to use (default: the first one that is 3.11 or newer)
+# TORCH=cpu           which PyTorch build to install (cpu, cu126, cu130 ...; default: what the package index offers)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo install test check lint types layers format bench docs clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+export PYTHON
+
+TORCH_INDEX = $(if $(TORCH),--extra-index-url https://download.pytorch.org/whl/$(TORCH))
+PIP_INSTALL = $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
+NUM_TEST_PROCESSES ?= 2
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.runtime  ## set up, then train a SAT solver by imitation on four unequal workers (about five minutes)
+	$(BIN)/barnraise train examples/sat-neo.yaml
+
+install: $(VENV)/.dev  ## set up .venv with the development tools
+
+test: install  ## set up, then run all tests
+	$(BIN)/python -m pytest -n $(NUM_TEST_PROCESSES) --dist worksteal
+
+check: lint types layers test  ## lint, types, layers and tests
+
+lint: install  ## ruff: lint and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install  ## mypy, strict
+	$(BIN)/mypy
+
+layers: install  ## import-linter: imports point downward, without cycles
+	$(BIN)/lint-imports --no-cache
+
+format: install  ## let ruff fix and format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install  ## run every benchmark, each prints its comparison
+	@set -e; for script in $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)); do \
+		echo "== $$script"; $(BIN)/python $$script; \
+	done
+
+docs: install  ## write the generated pages under docs/ anew
+	$(BIN)/python -m barnraise.cli.reference
+
+clean:  ## remove what the other targets made, except runs/
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The two stamps make a second call instant; a change of what is installed makes them stale. The build backend goes in
+# first, under the constraints too, because pip does not apply them to the environments it builds packages in.
+$(VENV)/.runtime: pyproject.toml constraints.txt scripts/make-venv
+	@sh scripts/make-venv $(VENV)
+	$(PIP_INSTALL) hatchling editables
+	$(PIP_INSTALL) $(TORCH_INDEX) --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime
+	$(PIP_INSTALL) --no-build-isolation --editable '.[dev]'
+	@touch $@

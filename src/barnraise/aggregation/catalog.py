@@ -1,0 +1,151 @@
+"""The aggregation rules by name, with what each needs and declares; imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from barnraise.core.errors import OptionError, nearest
+from barnraise.core.registry import Catalog, Entry, Option
+
+from .limits import trim_limit, trim_minimum
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a rule declares.
+
+    `minimum(options)`: the fewest updates with which its guarantee holds; OptionError for options that never work.
+    `limit(options)`: that minimum as a formula in words.
+    `individual`: reads single updates, so it cannot run over masked sums.
+    `linear`: the aggregate is a fixed weighted sum, whatever the updates.
+    `weighted`: uses the weights it is given; other rules count each update alike.
+    `coordinatewise`: trims or selects each coordinate by itself; on top-k updates, whose supports are disjoint, that
+    trims to zero unless a pre-aggregation such as nnm mixes them first.
+    `prepares`: gives n updates for n updates, so it only goes in front of a rule.
+    """
+
+    minimum: Callable[[Mapping[str, Any]], int]
+    limit: Callable[[Mapping[str, Any]], str]
+    individual: bool = True
+    linear: bool = False
+    weighted: bool = False
+    coordinatewise: bool = False
+    prepares: bool = False
+
+
+def resolve(names: str | Sequence[str], options: Mapping[str, Any]) -> list[tuple[Entry, dict[str, Any]]]:
+    """A rule, or a chain of pre-aggregations and the rule that ends it, each with its checked options.
+
+    An option goes to every member of the chain that knows it. UnknownNameError, OptionError.
+    """
+    names = [names] if isinstance(names, str) else list(names)
+    entries = [CATALOG.entry(name) for name in names]
+    if not entries:
+        raise OptionError("an aggregation chain is empty, but needs at least one rule, for example [nnm, trimmed_mean]")
+    for entry in entries[:-1]:
+        if not entry.declares.prepares:
+            raise OptionError(f"aggregation rule '{entry.name}' ends a chain, but stands before '{names[-1]}'")
+    if entries[-1].declares.prepares:
+        raise OptionError(
+            f"aggregation rule '{names[-1]}' only prepares updates; put a rule behind it, for example "
+            f"[{names[-1]}, trimmed_mean]"
+        )
+    known = {option.name for entry in entries for option in entry.options}
+    for key in options:
+        if key not in known:
+            close = nearest(key, known) or nearest(key.lower(), known)
+            hint = f"; did you mean '{close}'?" if close else f" (known: {', '.join(sorted(known)) or 'none'})"
+            raise OptionError(f"aggregation rule '{'+'.join(names)}' has no option '{key}'{hint}")
+    resolved = []
+    for entry in entries:
+        own = {option.name for option in entry.options}
+        given = {key: value for key, value in options.items() if key in own}
+        resolved.append((entry, entry.resolve(CATALOG.family, given)))
+    return resolved
+
+
+def minimum(names: str | Sequence[str], options: Mapping[str, Any]) -> int:
+    """The fewest updates that the rule or chain takes; UnknownNameError or OptionError when it can never work."""
+    needed: list[int] = [entry.declares.minimum(given) for entry, given in resolve(names, options)]
+    return max(needed)
+
+
+def require(names: str | Sequence[str], options: Mapping[str, Any], num_updates: int) -> None:
+    """OptionError, with the limit and a remedy, when `num_updates` are too few for the rule or chain."""
+    for entry, given in resolve(names, options):
+        require_member(entry, given, num_updates)
+
+
+def require_member(entry: Entry, options: Mapping[str, Any], num_updates: int) -> None:
+    """`require` for one member of a chain, with its resolved options."""
+    needed = entry.declares.minimum(options)
+    if num_updates < needed:
+        values = ", ".join(f"{key}={value}" for key, value in options.items() if value is not None)
+        raise OptionError(
+            f"aggregation rule '{entry.name}'{f' with {values}' if values else ''} needs "
+            f"{entry.declares.limit(options)} = {needed} updates, got {num_updates}; "
+            "gather more updates, defend against fewer attackers, or choose a rule that needs fewer"
+        )
+
+
+_F = Option("f", int, 1, "Byzantine updates that it must withstand.", minimum=0, maximum=1_000_000)
+
+
+CATALOG = Catalog(
+    "aggregation rule",
+    "barnraise.aggregation",
+    [
+        Entry(
+            "mean",
+            "barnraise.aggregation.mean:Mean",
+            "the weighted mean; one attacker moves it anywhere",
+            declares=Traits(lambda _: 1, lambda _: "n >= 1", individual=False, linear=True, weighted=True),
+        ),
+        Entry(
+            "median",
+            "barnraise.aggregation.median:Median",
+            "the median of each coordinate",
+            declares=Traits(lambda _: 1, lambda _: "n >= 1", coordinatewise=True),
+        ),
+        Entry(
+            "trimmed_mean",
+            "barnraise.aggregation.trimmed_mean:TrimmedMean",
+            "the mean of each coordinate without its largest and smallest values",
+            options=(
+                Option("f", int, None, "Values dropped a side.", minimum=1, maximum=1_000_000),
+                Option("trim_ratio", float, None, "Share of the values dropped a side (0.25).", minimum=0, maximum=0.5),
+            ),
+            declares=Traits(trim_minimum, trim_limit, coordinatewise=True),
+        ),
+        Entry(
+            "krum",
+            "barnraise.aggregation.krum:Krum",
+            "the update that is closest to its neighbours",
+            options=(_F,),
+            declares=Traits(lambda o: 2 * o["f"] + 3, lambda _: "n >= 2f+3"),
+        ),
+        Entry(
+            "multi_krum",
+            "barnraise.aggregation.krum:MultiKrum",
+            "the mean of the n-f updates that are closest to their neighbours",
+            options=(_F,),
+            declares=Traits(lambda o: 2 * o["f"] + 3, lambda _: "n >= 2f+3"),
+        ),
+        Entry(
+            "bulyan",
+            "barnraise.aggregation.bulyan:Bulyan",
+            "Krum's choice of n-2f updates, then a mean around the median of each coordinate",
+            options=(_F,),
+            declares=Traits(lambda o: 4 * o["f"] + 3, lambda _: "n >= 4f+3", coordinatewise=True),
+        ),
+        Entry(
+            "nnm",
+            "barnraise.aggregation.nnm:NearestNeighbourMixing",
+            "replaces each update by the mean of its n-f nearest; goes in front of a rule",
+            options=(_F,),
+            declares=Traits(lambda o: 2 * o["f"] + 1, lambda _: "n >= 2f+1", prepares=True),
+        ),
+    ],
+)

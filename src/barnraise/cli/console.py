@@ -1,0 +1,66 @@
+"""What the commands print with: results on stdout, everything else on stderr; colours only on a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def say(text: str = "") -> None:
+    """A line of the command's result."""
+    _write(sys.stdout, text)
+
+
+def emit_json(value: Any) -> None:
+    """One line of JSON: the result for a program to read. NaN and infinities become null, as JSON has none."""
+    _write(sys.stdout, json.dumps(_finite(value), allow_nan=False))
+
+
+def note(text: str) -> None:
+    """A remark beside the result."""
+    _write(sys.stderr, text)
+
+
+def warn(text: str) -> None:
+    """Something that works, but probably not as meant."""
+    _labelled("warning", "yellow", text)
+
+
+def fail(text: str) -> None:
+    """Why the command ends without having done its work."""
+    _labelled("error", "bold red", text)
+
+
+def console(stream: TextIO | None = None) -> Console:
+    """A rich console for live views and tables on `stream` (stdout); plain text where that is no terminal."""
+    from rich.console import Console
+
+    return Console(file=stream or sys.stdout, highlight=False, soft_wrap=True)
+
+
+def _labelled(label: str, style: str, text: str) -> None:
+    if not sys.stderr.isatty():
+        _write(sys.stderr, f"{label}: {text}")
+        return
+    from rich.text import Text
+
+    console(sys.stderr).print(Text.assemble((f"{label}: ", style), text))
+
+
+def _write(stream: TextIO, text: str) -> None:
+    stream.write(f"{text}\n")
+    stream.flush()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value

@@ -1,0 +1,103 @@
+"""`barnraise`: finds the command, loads only its module, and turns errors into messages and exit codes.
+
+Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from barnraise.cli import console
+from barnraise.core.errors import BarnraiseError
+
+COMMANDS = {
+    "train": ("barnraise.cli.train", "Train with a controller and local workers on this machine."),
+    "serve": ("barnraise.cli.serve", "Run the controller alone; prints an invite for workers."),
+    "join": ("barnraise.cli.join", "Work for the run that an invite is for, until stopped."),
+    "invite": ("barnraise.cli.invite", "Make another invite to a run."),
+    "status": ("barnraise.cli.status", "Show how a run stands."),
+    "resume": ("barnraise.cli.resume", "Go on with a run that was stopped or killed."),
+    "export": ("barnraise.cli.export", "Write a run's model in Hugging Face format."),
+    "simulate": ("barnraise.cli.simulate", "Run the same engine under virtual time, with any number of nodes."),
+    "data": ("barnraise.cli.data", "Make and check datasets."),
+    "init": ("barnraise.cli.init", "Write a commented run file to start from."),
+    "check": ("barnraise.cli.check", "Say whether a run file is sound, and what the run would cost."),
+    "doctor": ("barnraise.cli.doctor", "Say what this machine has and lacks, with remedies."),
+}
+"""Each command's module, which holds a function (or a Typer application) of the command's name, and its help."""
+
+TRACEBACK = "BARNRAISE_TRACEBACK"
+"""Environment variable: set to 1, it shows the traceback of an unexpected error."""
+
+
+class LazyGroup(TyperGroup):
+    """Lists commands from the table; imports a command's module when it is run or asked for its own help."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        return TyperCommand(cmd_name, help=COMMANDS[cmd_name][1])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        self.commands = dict.fromkeys(COMMANDS)  # type: ignore[arg-type]  # only the names, for "did you mean"
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, load(name) if command is not None and name is not None else command, rest
+
+
+def load(name: str) -> Any:
+    """The command `name`, from its module."""
+    found = getattr(importlib.import_module(COMMANDS[name][0]), name)
+    if isinstance(found, typer.Typer):
+        application = found
+    else:
+        application = typer.Typer(add_completion=False)
+        application.command(name, help=found.__doc__)(found)
+    command = typer.main.get_command(application)
+    command.name = name
+    return command
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from barnraise import __version__
+
+        console.say(f"barnraise {__version__}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def barnraise(
+    version: bool = typer.Option(False, "--version", help="Show the version and exit.", callback=_version, is_eager=True),
+) -> None:
+    """Train and fine-tune language models on machines that belong to many people."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; the exit code."""
+    try:
+        result = typer.main.get_command(app).main(arguments, prog_name="barnraise", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except BarnraiseError as error:
+        console.fail(str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130

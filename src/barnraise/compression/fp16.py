@@ -1,0 +1,77 @@
+"""Half precision with one shared power of two, so that neither tiny updates vanish nor large ones overflow."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from barnraise.core.errors import PayloadError
+
+from .base import Array, DenseCodec, Header, Sections, largest_magnitude
+
+LOWEST_EXPONENT, HIGHEST_EXPONENT = -100, 112  # decoded values stay normal and finite in float32
+LARGEST_HALF = 65504.0
+_SPAN = 1 << 16
+
+
+def shared_exponent(values: Array) -> int:
+    """The e for which the largest |x| * 2**-e lies in [2**14, 2**15), inside half precision's range."""
+    largest = largest_magnitude(values)
+    exponent = math.frexp(largest)[1] - 15 if largest else 0
+    return min(max(exponent, LOWEST_EXPONENT), HIGHEST_EXPONENT)
+
+
+def to_half(values: Array, exponent: int, out: Array) -> None:
+    """Round values * 2**-exponent to nearest even in half precision, saturating, into `out` (float16)."""
+    factor = np.float32(2.0**-exponent)
+    for start in range(0, values.size, _SPAN):
+        scaled = values[start : start + _SPAN] * factor
+        if exponent == HIGHEST_EXPONENT:
+            np.clip(scaled, -LARGEST_HALF, LARGEST_HALF, out=scaled)
+        # torch converts with vector instructions, numpy does not
+        torch.from_numpy(out[start : start + _SPAN]).copy_(torch.from_numpy(scaled))
+
+
+def from_half(halves: Array, exponent: int, out: Array) -> None:
+    """halves * 2**exponent into `out` (float32), exactly."""
+    torch.from_numpy(out).copy_(torch.from_numpy(halves.copy()))  # a copy: torch wants writable memory
+    out *= np.float32(2.0**exponent)
+
+
+def check_half(halves: Array, exponent: int) -> None:
+    """PayloadError unless the exponent is one that `shared_exponent` gives and all values are finite."""
+    if not LOWEST_EXPONENT <= exponent <= HIGHEST_EXPONENT:
+        raise PayloadError(
+            f"half-precision values with exponent {exponent}, but must be {LOWEST_EXPONENT} to {HIGHEST_EXPONENT}"
+        )
+    bits = halves.view("<u2")
+    for start in range(0, bits.size, _SPAN):
+        if ((bits[start : start + _SPAN] & 0x7FFF) >= 0x7C00).any():
+            raise PayloadError("the payload's half-precision values hold NaN or infinity")
+
+
+class Float16(DenseCodec):
+    """Body: `size` float16, to be multiplied by 2**exponent of the header.
+
+    Error: |x - decoded| <= max(2**-11 |x|, 2**-39 max|x|, 2**-125); up to 2**-11 |x| more for |x| above 3.4e38.
+    """
+
+    name = "fp16"
+    tag = b"f16 "
+    span = _SPAN
+
+    def pack(self, values: Array, body: Array) -> int:
+        exponent = shared_exponent(values)
+        to_half(values, exponent, body.view("<f2"))
+        return exponent
+
+    def open(self, header: Header, body: Array) -> Sections:
+        halves = body.view("<f2")
+        check_half(halves, header.exponent)
+        return halves, np.array(header.exponent)
+
+    def values(self, sections: Sections, start: int, out: Array) -> None:
+        halves, exponent = sections
+        from_half(halves[start : start + out.size], int(exponent), out)

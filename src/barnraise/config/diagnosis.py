@@ -1,0 +1,130 @@
+"""Says what is wrong with a run file in its own words: pydantic's errors as problems with value, limit and remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import ValidationError
+
+from barnraise.config.aliases import ALIASES
+from barnraise.config.keys import at, expected, known_keys, sections, written
+from barnraise.config.problems import Path, Problem, shown
+from barnraise.core.errors import nearest
+
+_LIST_HEADS = {"workers": "workers[]", "faults": "faults[]"}
+
+
+def diagnose(error: ValidationError, content: dict[str, Any]) -> list[Problem]:
+    """The problems behind `error`, the innermost of each place; `content` is what was judged.
+
+    A missing key whose misspelling is there is not reported twice.
+    """
+    found: dict[Path, Problem] = {}
+    unknown: set[Path] = set()
+    for detail in error.errors(include_url=False, include_context=False):
+        path = _place(detail["loc"], detail["type"], content)
+        if path not in found:
+            found[path] = Problem(path, _message(detail["type"], path, detail["input"], content))
+        if detail["type"] == "extra_forbidden":
+            unknown.add(path)
+    misspelled = {(*path[:-1], nearest(str(path[-1]), known_keys(path[:-1], content))) for path in unknown}
+    inner = {path[:length] for path in found for length in range(len(path))}
+    return [problem for path, problem in found.items() if path not in misspelled and path not in inner]
+
+
+def _place(loc: Iterable[str | int], error_type: str, content: dict[str, Any]) -> Path:
+    """Where in the file `loc` is: pydantic also names the members of unions, which are no keys."""
+    parts = list(loc)
+    if parts[0] == "data" and len(parts) > 1:
+        del parts[1]  # the kind of data section
+    place: Path = ()
+    value: Any = content
+    for part in parts:
+        inside = part in value if isinstance(value, dict) else isinstance(value, list) and part in range(len(value))
+        if inside:
+            value = value[part]
+            place = (*place, part)
+    if error_type == "missing":
+        place = (*place, parts[-1])
+    if error_type.startswith("union_tag"):
+        place = (*place, "kind")
+    return place
+
+
+def _message(error_type: str, path: Path, value: object, content: dict[str, Any]) -> str:
+    if error_type == "extra_forbidden":
+        return unknown_key(path, content)
+    what = expected(path, content)
+    if error_type == "missing":
+        description = " ".join(at(path, content).get("description", "").split())
+        return f"is missing; give {what}{': ' + _lower(description) if description else ''}"
+    if error_type.startswith("union_tag"):
+        kinds = [key for key in known_kinds() if key]
+        given = value.get("kind") if isinstance(value, dict) else None
+        close = nearest(given, kinds) if isinstance(given, str) else None
+        hint = f"; did you mean '{close}'?" if close else ""
+        has = f"is {shown(given)}, but" if given is not None else "is missing; it"
+        return f"{has} must be {' or '.join(kinds)}{hint}"
+    close = nearest(value, at(path, content).get("enum", [])) if isinstance(value, str) else None
+    hint = f"; did you mean '{close}'?" if close else _unquote(value, what)
+    return f"is {shown(value)}, but must be {what}{hint}"
+
+
+def known_kinds() -> list[str]:
+    """The kinds of data section."""
+    return list(at(("data",))["discriminator"]["mapping"])
+
+
+def unknown_key(path: Path, content: dict[str, Any]) -> str:
+    """What to say of a key that nobody knows: the nearest one here, or where it belongs."""
+    section, key = path[:-1], str(path[-1])
+    here = known_keys(section, content)
+    homes = [home for home in _homes().get(key, []) if home != _heading(section)]
+    if homes:
+        return f"unknown key here; it belongs under {' or '.join(homes)}"
+    close = nearest(key, [*here, *_spellings(_heading(section))])
+    if close:
+        return f"unknown key; did you mean '{close}'?"
+    elsewhere = nearest(key, _homes())
+    if elsewhere:
+        home = _homes()[elsewhere][0]
+        return f"unknown key; did you mean '{elsewhere}' under {home}?"
+    return f"unknown key; known here: {', '.join(here)}"
+
+
+def _homes() -> dict[str, list[str]]:
+    """Every key and other spelling, and the sections that have it."""
+    homes: dict[str, list[str]] = {}
+    for _, section, _, keys in sections():
+        names = [key.name for key in keys] + _spellings(section)
+        for name in names:
+            if section not in homes.setdefault(name, []):
+                homes[name].append(section)
+    return homes
+
+
+def _spellings(section: str) -> list[str]:
+    return [str(alias.spelling[-1]) for alias in ALIASES if written(alias.spelling[:-1]) == section]
+
+
+def _heading(section: Path) -> str:
+    """A section as `sections` writes it."""
+    if section and isinstance(section[-1], str) and section[0] == "faults" and len(section) > 2:
+        return "workers[]"
+    return _LIST_HEADS.get(str(section[0]), str(section[0])) if section else ""
+
+
+def _unquote(value: object, what: str) -> str:
+    """A hint for a number or truth value that was written as text."""
+    if not isinstance(value, str):
+        return "; write it in quotes" if what.startswith(("text", "a name")) and value is not None else ""
+    if what == "true or false" and value.lower() in ("yes", "no", "on", "off"):
+        return f"; write {'true' if value.lower() in ('yes', 'on') else 'false'}"
+    is_number = value.strip().lstrip("+-").replace(".", "", 1).replace("e-", "", 1).isdigit()
+    return "; write it without quotes" if "number" in what and is_number else ""
+
+
+def _lower(text: str) -> str:
+    text = text.rstrip(".")
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text

@@ -1,0 +1,161 @@
+"""The keys of the run file as data, from its JSON Schema: what messages, docs and `init` know about a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from barnraise.config.aliases import ALIASES, EACH
+from barnraise.config.problems import Path, key_of
+from barnraise.config.schema import RunFile
+
+Schema = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key: `expected` says its type and range in words; `default` is None too where there is none (`required`)."""
+
+    name: str
+    expected: str
+    default: Any
+    required: bool
+    description: str
+
+
+@cache
+def json_schema() -> Schema:
+    """The run file's JSON Schema (draft 2020-12)."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return head | RunFile.model_json_schema()
+
+
+def expected(path: Path, content: object = None) -> str:
+    """What may stand at `path`, in words. `content` tells which kind of data section it is."""
+    return words(at(path, content))
+
+
+def at(path: Path, content: object = None) -> Schema:
+    """The schema of what stands at `path`; empty where anything may."""
+    schema = json_schema()
+    for part in path:
+        options = [_step(option, part) for option in _options(schema, content)]
+        schema = next((option for option in options if option), {})
+        content = content.get(part) if isinstance(content, dict) else None
+    return _resolved(schema)
+
+
+def known_keys(path: Path, content: object = None) -> list[str]:
+    """The keys that a section may hold, without other spellings."""
+    for part in path:
+        content = content.get(part) if isinstance(content, dict) else content
+    found = [option.get("properties", {}) for option in _options(at(path), content)]
+    return list(dict.fromkeys(key for properties in found for key in properties))
+
+
+def sections() -> Iterator[tuple[str, str, str, list[Key]]]:
+    """(heading, path, description, keys) of every section, in the order of the run file."""
+    schema = json_schema()
+    for name, part in schema["properties"].items():
+        for option in _options(part, None):
+            listed = option.get("type") == "array"
+            inner = _resolved(option["items"]) if listed else option
+            kind = inner["properties"].get("kind", {}).get("const")
+            path = f"{name}[]" if listed else name
+            heading = f"{path} (kind: {kind})" if kind else path
+            yield heading, path, _one_line(inner["description"]), list(_keys(inner))
+
+
+def aliases_of(section: str, key: str) -> list[tuple[str, str]]:
+    """(spelling, note) of every other spelling of a key; `section` as `sections` writes it."""
+    wanted = f"{section}.{key}"
+    return [(written(alias.spelling), alias.note) for alias in ALIASES if written(alias.key) == wanted]
+
+
+def written(path: Path) -> str:
+    """An alias' path with `[]` for "each".
+
+    >>> written(("workers", EACH, "memory"))
+    'workers[].memory'
+    """
+    return key_of(path).replace(f".{EACH}", "[]")
+
+
+def words(schema: Schema) -> str:
+    """A schema in words.
+
+    >>> words({"type": "integer", "minimum": 1, "maximum": 9})
+    'a whole number from 1 to 9'
+    """
+    schema = _resolved(schema)
+    if "x-expected" in schema:
+        return str(schema["x-expected"])
+    if "anyOf" in schema:
+        return " or ".join(words(option) for option in schema["anyOf"])
+    if "const" in schema:
+        return str(schema["const"])
+    if "enum" in schema:
+        *first, last = map(str, schema["enum"])
+        return f"{', '.join(first)} or {last}"
+    match schema.get("type"):
+        case "integer":
+            return f"a whole number{_range(schema)}"
+        case "number":
+            return f"a number{_range(schema)}"
+        case "array" if "prefixItems" in schema:
+            items = schema["prefixItems"]
+            return f"a list of {len(items)} values, each {words(items[0])}"
+        case "array":
+            at_least = " with at least one entry" if schema.get("minItems") else ""
+            return f"a list{at_least}, each {words(schema['items'])}"
+        case other:
+            plain = {"boolean": "true or false", "null": "null", "string": "text", "object": "a section of keys"}
+            return plain.get(str(other), "a value")
+
+
+def _range(schema: Schema) -> str:
+    low, above = schema.get("minimum"), schema.get("exclusiveMinimum")
+    high, below = schema.get("maximum"), schema.get("exclusiveMaximum")
+    if low is not None and high is not None:
+        return f" from {low} to {high}"
+    bounds = [("at least", low), ("above", above), ("at most", high), ("below", below)]
+    text = " and ".join(f"{word} {bound}" for word, bound in bounds if bound is not None)
+    return f" {text}" if text else ""
+
+
+def _keys(section: Schema) -> Iterator[Key]:
+    required = section.get("required", [])
+    for name, schema in section["properties"].items():
+        inner = _resolved(schema)
+        default = schema.get("default", {} if inner.get("type") == "object" else None)
+        yield Key(name, words(schema), default, name in required, _one_line(schema.get("description", "")))
+
+
+def _options(schema: Schema, content: object) -> list[Schema]:
+    """The alternatives of a schema; of the data sections only the one whose `kind` is given."""
+    schema = _resolved(schema)
+    options = [_resolved(option) for option in schema.get("anyOf", schema.get("oneOf", [schema]))]
+    kind = content.get("kind") if isinstance(content, dict) else None
+    if "discriminator" in schema and isinstance(kind, str):
+        options = [option for option in options if option["properties"]["kind"]["const"] == kind] or options
+    return options
+
+
+def _step(schema: Schema, part: str | int) -> Schema | None:
+    if isinstance(part, str):
+        found = schema.get("properties", {}).get(part)
+    else:
+        prefix: list[Schema] = schema.get("prefixItems", [])
+        found = prefix[part] if part < len(prefix) else schema.get("items")
+    return found if isinstance(found, dict) else None
+
+
+def _resolved(schema: Schema) -> Schema:
+    reference = schema.get("$ref", "").removeprefix("#/$defs/")
+    return json_schema()["$defs"][reference] if reference else schema
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,88 @@
+"""From a YAML file (or a mapping) to a checked `RunFile`, and back to YAML."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from barnraise.config.aliases import Canonical, canonical
+from barnraise.config.diagnosis import diagnose
+from barnraise.config.document import Document, read
+from barnraise.config.problems import Path, Problem, refusal
+from barnraise.config.schema import RunFile
+from barnraise.core.errors import RunFileError
+
+
+def load(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> RunFile:
+    """The run file at a path, or in a mapping of sections.
+
+    `overrides` maps dotted keys to values that count instead of the file's: {"training.tokens": 1000}. Raises
+    RunFileError, which lists every problem with its place.
+    """
+    if isinstance(source, Mapping):
+        return build(Document("run file", dict(source)), overrides)
+    return build(read(source), overrides)
+
+
+def build(document: Document, overrides: Mapping[str, Any] | None = None) -> RunFile:
+    """`document` checked against the schema; RunFileError lists every problem."""
+    given = canonical(_without_empty(document.content))
+    changes = canonical(_nested(overrides or {}))
+    problems = given.problems + changes.problems
+    content = _merged(given.content, changes.content)
+    run_file = None
+    try:
+        run_file = RunFile.model_validate(content)
+    except ValidationError as error:
+        problems += [_respelled(problem, given) for problem in diagnose(error, content)]
+    if problems or run_file is None:
+        raise refusal(document.name, located(problems, document))
+    return run_file
+
+
+def located(problems: list[Problem], document: Document) -> list[Problem]:
+    """`problems` with the lines of `document` on which they stand."""
+    return [Problem(problem.path, problem.message, document.line(problem.path)) for problem in problems]
+
+
+def dump(run_file: RunFile) -> str:
+    """`run_file` as YAML with every key written out; `load` gives the same run file back."""
+    content = run_file.model_dump(mode="json")
+    text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
+    return text
+
+
+def _without_empty(content: dict[str, Any]) -> dict[str, Any]:
+    """Sections of which everything is commented out count as not given."""
+    return {key: value for key, value in content.items() if value is not None}
+
+
+def _nested(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for dotted, value in overrides.items():
+        *sections, key = dotted.split(".")
+        target = result
+        for section in sections:
+            target = target.setdefault(section, {})
+            if not isinstance(target, dict):
+                raise RunFileError(f"override '{dotted}' is inside '{section}', which is overridden too; keep one")
+        target[key] = value
+    return result
+
+
+def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in changes.items():
+        old = merged.get(key)
+        merged[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _respelled(problem: Problem, given: Canonical) -> Problem:
+    """The problem at the spelling that the user chose."""
+    path: Path = given.spelled.get(problem.path, problem.path)
+    return Problem(path, problem.message)

@@ -1,0 +1,81 @@
+"""What is wrong with a run file, as data: several problems are gathered and shown together, on one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from barnraise.core.errors import RunFileError
+
+Path = tuple[str | int, ...]
+"""Where in a run file: section, key, index in a list."""
+
+MAX_SHOWN = 15
+"""Problems shown at once: one screen."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong (or, as a warning, doubtful): where, what, and what to do. `line` counts from 1."""
+
+    path: Path
+    message: str
+    line: int | None = None
+
+    @property
+    def key(self) -> str:
+        """The path as users write it.
+
+        >>> Problem(("workers", 1, "speed"), "").key
+        'workers[1].speed'
+        """
+        return key_of(self.path)
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.message}" if self.path else self.message
+
+
+def key_of(path: Path) -> str:
+    """`path` with dots, and indices in brackets."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+def refusal(source: str, problems: Sequence[Problem]) -> RunFileError:
+    """The error that shows `problems` of the run file `source`, those further up in the file first."""
+    ordered = sorted(problems, key=lambda problem: (problem.line is None, problem.line or 0))
+    if len(ordered) == 1:
+        line = f":{ordered[0].line}" if ordered[0].line else ""
+        return RunFileError(f"{source}{line}: {ordered[0]}", ordered)
+    shown = [f"  {_place(problem)}{problem}" for problem in ordered[:MAX_SHOWN]]
+    more = [f"  and {len(ordered) - MAX_SHOWN} more"] if len(ordered) > MAX_SHOWN else []
+    return RunFileError("\n".join([f"{source} has {len(ordered)} problems:", *shown, *more]), ordered)
+
+
+def as_rows(problems: Iterable[Problem]) -> list[dict[str, Any]]:
+    """`problems` for a program to read."""
+    return [{"key": problem.key, "line": problem.line, "message": problem.message} for problem in problems]
+
+
+def shown(value: object, limit: int = 60) -> str:
+    """`value` for a message: its YAML-like spelling, short, and what sort it is where that is not plain."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f"{_cut(repr(value), limit)} (text)"
+    if isinstance(value, dict):
+        return f"a section of {len(value)} keys"
+    if isinstance(value, list | tuple):
+        return f"{_cut(str(list(value)), limit)} (a list)"
+    return _cut(str(value), limit)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _place(problem: Problem) -> str:
+    return f"line {problem.line}: " if problem.line else ""

@@ -1,0 +1,249 @@
+"""The run file: every key, its type, range, default and meaning.
+
+One pydantic model a section. `docs/configuration.md` and the JSON Schema are generated from these models, so a
+key's description stands here and nowhere else. What depends on several keys or on a policy's traits is judged by
+`barnraise.plan`; other spellings of a key are in `barnraise.config.aliases`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+MAX_COUNT = 2**53
+"""Largest count of tokens or bytes: what JSON and the wire carry exactly."""
+
+
+def _whole(value: object) -> object:
+    """2e6 and 2000000.0 are whole numbers, however they were written."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _words(text: str) -> dict[str, Any]:
+    """What a pattern means, for messages and docs."""
+    return {"x-expected": text}
+
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Decay = Annotated[float, Field(ge=0, lt=1)]
+Count = Annotated[int, BeforeValidator(_whole)]
+Bytes = Annotated[int, Field(ge=1, le=MAX_COUNT), BeforeValidator(_whole)]
+Text = Annotated[str, Field(min_length=1, max_length=4096, json_schema_extra=_words("text"))]
+Name = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
+        json_schema_extra=_words("a name of up to 64 letters, digits, '_', '.' and '-', a letter or digit first"),
+    ),
+]
+Device = Annotated[
+    str,
+    Field(
+        pattern=r"^(cpu|mps|cuda(:[0-9]{1,3})?|xpu(:[0-9]{1,3})?)$",
+        json_schema_extra=_words("a torch device: cpu, cuda, cuda:N, mps or xpu"),
+    ),
+]
+Options = Annotated[
+    dict[str, bool | int | float | str | None],
+    Field(json_schema_extra=_words("a section of further options")),
+]
+
+
+class Section(BaseModel):
+    """Base of all sections: no unknown keys, no silent conversions, immutable."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
+
+
+class Run(Section):
+    """What the run is called, where it lives, and what makes it repeatable."""
+
+    name: Name = Field(default="run", description="Names the run directory together with the time of its start.")
+    seed: int = Field(default=0, ge=0, lt=2**31, description="Seeds model initialisation, data order and simulation.")
+    dir: Text = Field(default="runs", description="Folder in which the run directory is made.")
+
+
+class Model(Section):
+    """The model to train: from scratch by architecture and config, or a local Hugging Face checkpoint folder."""
+
+    architecture: Text | None = Field(
+        default=None, description="A Hugging Face model type; gpt_neo, gpt2, opt, bloom and llama are tested."
+    )
+    config: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Keys of the architecture's config (hidden_size, num_layers, num_heads are understood by all); "
+        "what it leaves out is derived from the data, dropout is 0.",
+    )
+    path: Text | None = Field(
+        default=None, description="A local checkpoint folder (safetensors) instead of an architecture."
+    )
+
+
+class TextData(Section):
+    """Text from files and folders, by bytes or with a tokenizer found on disk."""
+
+    kind: Literal["text"] = Field(description="This section describes text.")
+    files: list[Text] = Field(
+        min_length=1,
+        description="Files, folders or glob patterns (`**` for any depth), from the folder barnraise is started in.",
+    )
+    tokenizer: Text = Field(default="bytes", description="`bytes`, or the path of a Hugging Face tokenizer.")
+    context: int = Field(default=128, ge=8, le=1 << 20, description="Tokens a row.")
+    held_out: float = Field(default=0.05, gt=0, le=0.5, description="Share of the text kept for evaluation.")
+
+
+class SatData(Section):
+    """Satisfiability problems with the trace of a DPLL solver as the answer to imitate."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+    kind: Literal["sat"] = Field(description="This section describes satisfiability problems.")
+
+
+class Controller(Section):
+    """Where the controller listens, and how it closes versions."""
+
+    host: Text = Field(default="127.0.0.1", description="Address to listen on; workers must be able to dial it.")
+    port: int = Field(default=0, ge=0, le=65535, description="TCP port; 0 takes a free one.")
+    use_zmq: bool = Field(default=True, description="Carry messages over ZMQ with CURVE; the only transport so far.")
+    use_async_training: bool = Field(default=True, description="Bounded staleness; false is synchronous mode.")
+    max_staleness: int = Field(
+        default=50, ge=0, le=1_000_000, description="Largest staleness of a node of median speed."
+    )
+    adaptive_staleness: bool = Field(default=True, description="Divide the bound by a node's speed over the median.")
+    min_staleness: int = Field(default=5, ge=0, le=1_000_000, description="The adaptive bound is never below this.")
+    max_staleness_multiplier: float = Field(
+        default=10.0, ge=1, le=1e6, description="The adaptive bound is never above max_staleness times this."
+    )
+    staleness_weighting: Text = Field(default="constant", description="How staleness lowers a contribution's weight.")
+    buffer_size: Annotated[int, Field(ge=1, le=1_000_000)] | Literal["auto"] = Field(
+        default="auto", description="Distinct nodes whose contributions close a version (K)."
+    )
+    sync_window: Positive = Field(
+        default=60.0,
+        description="Synchronous mode: seconds that the slower half of the nodes may lag behind the faster half.",
+    )
+    sync_longest_wait: Positive = Field(
+        default=600.0, description="Synchronous mode: seconds after which a round closes."
+    )
+    heartbeat: Positive = Field(default=0.25, description="Seconds between heartbeats in a small fleet.")
+    lease: Positive = Field(
+        default=1.2, description="Seconds of silence after which a node counts as gone (small fleet)."
+    )
+    checkpoint_seconds: Positive = Field(default=60.0, description="Seconds between checkpoints.")
+    keep_checkpoints: int = Field(default=2, ge=1, le=1000, description="How many checkpoints are kept.")
+    evaluations: int = Field(default=20, ge=1, le=10_000, description="Evaluations on held-out data over the run.")
+    evaluation_rows: int = Field(default=128, ge=1, le=1_000_000, description="Held-out rows an evaluation reads.")
+    scheduler: Text = Field(default="fifo", description="How tasks are matched to nodes that ask.")
+    scheduler_options: Options = Field(default_factory=dict, description="Further options of the scheduler.")
+    max_update_norm: Positive | None = Field(default=None, description="Refuse contributions of a larger norm.")
+    threads: int = Field(default=1, ge=1, le=1024, description="Compute threads of the controller.")
+
+
+class Worker(Section):
+    """One local worker. What describes a machine (memory, operations, link) is for simulation and matching; a live
+    worker measures its own."""
+
+    name: Name = Field(description="The node's name in the run.")
+    speed: Positive = Field(
+        default=1.0, description="Relative speed, for trials: the fastest local worker is not throttled."
+    )
+    device: Device = Field(default="cpu", description="A torch device.")
+    threads: int = Field(default=1, ge=1, le=1024, description="Compute threads of this worker.")
+    memory_bytes: Bytes | None = Field(default=None, description="Memory of the simulated machine, in bytes.")
+    flops_per_second: Positive | None = Field(
+        default=None, description="Floating-point operations a second that the simulated machine sustains."
+    )
+    bandwidth_bytes_per_second: Positive | None = Field(
+        default=None,
+        description="Bytes a second that the simulated link carries each way, instead of network.profile's.",
+    )
+    latency_seconds: NotNegative | None = Field(
+        default=None, description="Seconds one way on the simulated link, instead of network.profile's."
+    )
+
+
+class Training(Section):
+    """How workers train and how their contributions become versions."""
+
+    tokens: Count = Field(
+        default=2_000_000, ge=1, le=MAX_COUNT, description="Token positions to train on before the run ends."
+    )
+    batch_size: int = Field(default=8, ge=1, le=1 << 20, description="Rows a local step.")
+    local_steps: int = Field(default=20, ge=1, le=100_000, description="Inner optimizer steps a task (H).")
+    learning_rate: Positive = Field(default=0.001, description="Peak rate of the inner optimizer.")
+    schedule: Literal["constant", "linear", "cosine"] = Field(
+        default="constant", description="Learning rate over tokens."
+    )
+    warmup_tokens: Count = Field(default=0, ge=0, le=MAX_COUNT, description="Tokens over which the rate rises from 0.")
+    final_rate: Share = Field(default=0.1, description="Rate at the end of the schedule, as a share of the peak.")
+    inner_optimizer: Literal["adamw", "sgd"] = Field(default="adamw", description="What takes the local steps.")
+    weight_decay: float = Field(default=0.01, ge=0, le=10, description="Decoupled weight decay of AdamW; L2 of SGD.")
+    betas: tuple[Decay, Decay] = Field(default=(0.9, 0.95), strict=False, description="AdamW's moment decays.")
+    momentum: Decay = Field(default=0.0, description="SGD's momentum.")
+    gradient_clip: Positive | None = Field(default=1.0, description="Clip each local gradient to this norm.")
+    update_clip: Positive | None = Field(
+        default=None, description="Clip each contribution to this norm before it is sent."
+    )
+    precision: Literal["float32", "bfloat16"] = Field(default="float32", description="Autocast type of the workers.")
+    overlap: bool = Field(default=True, description="Train the next task while a contribution is uploaded.")
+    outer_optimizer: Text = Field(default="sgd", description="What turns the aggregate into the next version.")
+    outer_learning_rate: Positive | None = Field(
+        default=None, description="Rate of the outer optimizer; its own default when not given."
+    )
+    outer_momentum: Share | None = Field(
+        default=None, description="Momentum of the outer Nesterov optimizers; their own default when not given."
+    )
+    outer_options: Options = Field(default_factory=dict, description="Further options of the outer optimizer.")
+    compression: Text = Field(default="none", description="Codec of contributions.")
+    compression_ratio: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None, description="Share of the elements that top-k keeps; 0.01 when not given."
+    )
+    compression_options: Options = Field(default_factory=dict, description="Further options of the codec.")
+    error_feedback: bool = Field(default=True, description="Send later what compression left out.")
+    error_feedback_decay: Share = Field(default=1.0, description="Share of the residual that survives a round.")
+    downlink_compression: Text = Field(default="none", description="Codec of published versions.")
+    downlink_options: Options = Field(default_factory=dict, description="Options of the downlink codec.")
+    aggregation_rule: Text | Annotated[list[Text], Field(min_length=1, max_length=8)] = Field(
+        default="mean", description="How the slots of a buffer become one update; a list is a chain."
+    )
+    aggregation_f: Annotated[int, Field(ge=0, le=1_000_000)] | None = Field(
+        default=None, description="Byzantine nodes a robust rule must withstand."
+    )
+    trim_ratio: Annotated[float, Field(gt=0, lt=0.5)] | None = Field(
+        default=None, description="Share of the contributions that trimmed mean drops a side; 0.25 when not given."
+    )
+    aggregation_options: Options = Field(default_factory=dict, description="Further options of the aggregation rule.")
+
+
+class Network(Section):
+    """Emulated links, for trials."""
+
+    profile: Text = Field(default="none", description="A link preset for simulation.")
+
+
+class Fault(Section):
+    """A trial: at a share of the token budget, kill a local worker or let a new one join."""
+
+    at: Share = Field(description="Share of the token budget.")
+    kill: Name | None = Field(default=None, description="The local worker to kill with SIGKILL.")
+    join: Worker | None = Field(default=None, description="The local worker to start.")
+
+
+class RunFile(Section):
+    """The run file."""
+
+    run: Run = Run()
+    model: Model
+    data: Annotated[TextData | SatData, Field(discriminator="kind")]
+    controller: Controller = Controller()
+    workers: Annotated[list[Worker], Field(max_length=10_000)] = Field(
+        default_factory=list, description="The local workers; `train` needs at least one, `serve` starts none."
+    )
+    training: Training = Training()
+    network: Network = Network()
+    faults: Annotated[list[Fault], Field(max_length=1000)] = Field(
+        default_factory=list, description="Trials: what is killed and what joins, and when."
+    )

@@ -1,0 +1,83 @@
+"""What the controller's state machine wants done. The shell carries actions out in order, and none before the
+decisions journaled ahead of it are durable."""
+
+from __future__ import annotations
+
+import msgspec
+
+from barnraise.core.types import Contribution, ParameterRange
+from barnraise.ledger.decisions import Decision
+from barnraise.wire.messages import Message
+
+
+class Action(msgspec.Struct, frozen=True, gc=False):
+    """Base of all actions."""
+
+
+class Journal(Action, frozen=True, gc=False):
+    """Make the decision durable; for an accepted contribution, its payload first."""
+
+    decision: Decision
+
+
+class Send(Action, frozen=True, gc=False):
+    node: str
+    message: Message
+
+
+class Inspect(Action, frozen=True, gc=False):
+    """Decode the payload and measure it; answer with `Inspected`."""
+
+    epoch: int
+    node: str
+    contribution: Contribution
+
+
+class Discard(Action, frozen=True, gc=False):
+    """The payload that `node` sent for `assignment` will not be used."""
+
+    node: str
+    assignment: int
+
+
+class SlotShare(msgspec.Struct, frozen=True, gc=False):
+    """One node's part of a version: its contributions with their weights, for one range of the parameters."""
+
+    node: str
+    parameters: ParameterRange
+    contributions: tuple[tuple[int, float], ...]
+
+
+class Aggregate(Action, frozen=True, gc=False):
+    """Make `version` out of the slots, in this order; answer with `Aggregated`."""
+
+    epoch: int
+    version: int
+    slots: tuple[SlotShare, ...]
+
+
+class Evaluate(Action, frozen=True, gc=False):
+    """Measure `version` on held-out data; answer with `Evaluated`."""
+
+    epoch: int
+    version: int
+
+
+class Checkpoint(Action, frozen=True, gc=False):
+    """Make `version` durable, with the outer state and this machine's; answer with `Checkpointed`."""
+
+    epoch: int
+    version: int
+
+
+class Release(Action, frozen=True, gc=False):
+    """No task refers to these blobs any more (deltas too old to be worth sending)."""
+
+    digests: tuple[str, ...]
+
+
+class Finish(Action, frozen=True, gc=False):
+    """The run is over and everything is durable; or it `failed`, and can be resumed."""
+
+    reason: str
+    failed: bool = False

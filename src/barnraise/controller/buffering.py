@@ -1,0 +1,168 @@
+"""When the buffer closes and becomes a version, how many nodes that takes, and how a run ends.
+
+Asynchronous mode closes at K distinct nodes. Synchronous mode closes when no node still works from the newest
+version, or when the rest has kept the faster half waiting for too long. Once the accepted contributions meet the
+token budget (or a stop was asked for) the next close is the last one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from barnraise.controller.actions import Action, Aggregate, Checkpoint, Evaluate, Finish, Release, Send, SlotShare
+from barnraise.controller.dispatch import relative_speed
+from barnraise.controller.events import Aggregated
+from barnraise.controller.settings import EngineSettings
+from barnraise.controller.state import Soft, State
+from barnraise.core.types import Update
+from barnraise.ledger.decisions import Decision, Noted, VersionClosed, VersionMade
+from barnraise.wire.messages import Stop
+
+Steps = Iterator[Decision | Action]
+
+
+def size(state: State, soft: Soft, settings: EngineSettings, now: float) -> Steps:
+    """Set K for the living, and pause or go on with the aggregation rule's minimum."""
+    step = max(1, state.num_live // 16)
+    live_then, version_then = soft.sized_for
+    if live_then == state.num_live and state.version - version_then < step and version_then >= 0:
+        return
+    soft.sized_for = (state.num_live, state.version)
+    short = state.num_live < settings.minimum_nodes
+    if short and state.num_live and not state.paused:
+        reason = f"{state.num_live} live nodes, but the aggregation rule needs {settings.minimum_nodes}"
+        yield Noted(now, "paused", detail={"reason": reason})
+    elif not short and state.paused:
+        yield Noted(now, "continued", detail={"reason": ""})
+    wanted = settings.buffer_size if settings.buffer_size is not None else _automatic(state, soft, settings)
+    nodes = max(settings.minimum_nodes, min(wanted, state.num_live), 1)
+    if nodes != state.buffer_size:
+        why = "automatic" if settings.buffer_size is None else f"controller.buffer_size is {settings.buffer_size}"
+        yield Noted(now, "buffer_size", detail={"nodes": nodes, "live": state.num_live, "why": why})
+
+
+def _automatic(state: State, soft: Soft, settings: EngineSettings) -> int:
+    """The least K that keeps each node's steady staleness, sum of rates / (K * its rate), within half its bound."""
+    if not settings.asynchronous:
+        return state.num_live
+    rates = [(node, node.rate) for node in state.nodes.values() if node.live and node.rate > 0]
+    total = sum(rate for _, rate in rates)
+    need = 1.0
+    for node, rate in rates:
+        bound = settings.staleness.bound(relative_speed(state, soft, node))
+        need = max(need, 2.0 * total / (rate * bound)) if bound > 0 else float(state.num_live)
+    return math.ceil(need - 1e-9)
+
+
+def close(state: State, soft: Soft, settings: EngineSettings, epoch: int, now: float) -> Steps:
+    """Close the buffer if it is time."""
+    if state.closing is not None or state.final:
+        return
+    nodes, last = len(state.slots), state.tokens >= settings.tokens or bool(state.stopping)
+    if nodes < settings.minimum_nodes or not nodes:
+        if state.stopping and not soft.inspecting:
+            count = sum(len(s.contributions) for slots in state.slots.values() for s in slots.values())
+            yield Noted(now, "left_over", detail={"contributions": count, "reason": state.stopping})
+            yield from end(state, soft, epoch, now)
+        return
+    if last:
+        reason = "last"
+    elif settings.asynchronous:
+        if nodes < state.buffer_size:
+            return
+        reason = "full"
+    else:
+        reason = _round_over(state, settings, now)
+        if not reason:
+            return
+    shares = tuple(
+        SlotShare(slot.node, slot.parameters, tuple(slot.contributions))
+        for slots in state.slots.values()
+        for slot in slots.values()
+    )
+    contributions = tuple(assignment for share in shares for assignment, _ in share.contributions)
+    yield VersionClosed(now, state.version + 1, contributions, nodes, state.buffer_tokens, reason)
+    yield Aggregate(epoch, state.version + 1, shares)
+    if state.final:
+        for node in list(soft.seen):
+            yield Send(node, Stop(state.stopping or "the run's token budget is met"))
+
+
+def _round_over(state: State, settings: EngineSettings, now: float) -> str:
+    """Why the synchronous round is over; empty while it is worth waiting."""
+    working = sum(1 for work in state.works.values() if work.base == state.version)
+    if working == 0:
+        return "all"
+    waited = now - state.version_time
+    if waited >= settings.sync_longest_wait:
+        return "longest wait"
+    if now - state.half_time >= settings.sync_window:
+        return "window"
+    return ""
+
+
+def deadline(state: State, settings: EngineSettings) -> float:
+    """When a synchronous round closes at the latest, in the machine's time."""
+    if settings.asynchronous or not state.slots or state.closing is not None:
+        return math.inf
+    return min(state.version_time + settings.sync_longest_wait, state.half_time + settings.sync_window)
+
+
+def made(state: State, soft: Soft, settings: EngineSettings, epoch: int, event: Aggregated, now: float) -> Steps:
+    """A version exists: publish it, measure it and make it durable when due."""
+    yield VersionMade(now, event.version, event.digest, event.delta.num_bytes)
+    soft.updates[event.version] = Update("delta", event.version, event.delta, event.digest)
+    soft.update_bytes += event.delta.num_bytes
+    stale = []
+    while soft.update_bytes > settings.snapshot_bytes and len(soft.updates) > 1:
+        old = soft.updates.pop(next(iter(soft.updates)))
+        soft.update_bytes -= old.blob.num_bytes
+        stale.append(old.blob.digest)
+    if stale:
+        yield Release(tuple(stale))
+    if state.final:
+        yield from end(state, soft, epoch, now)
+        return
+    due = settings.tokens * len(state.evaluations) / settings.evaluations
+    if state.version_tokens >= due and not soft.evaluating:
+        soft.evaluating = True
+        yield Evaluate(epoch, state.version)
+    if now - state.checkpoint_time >= settings.checkpoint_seconds and not soft.checkpointing:
+        soft.checkpointing = True
+        yield Checkpoint(epoch, state.version)
+
+
+def end(state: State, soft: Soft, epoch: int, now: float) -> Steps:
+    """Nothing more enters the model: measure it, make it durable; `settled` finishes when both are done."""
+    for node in list(soft.seen):
+        yield Send(node, Stop(state.stopping or "the run's token budget is met"))
+    measured = bool(state.evaluations) and state.evaluations[-1][0] == state.version
+    if not soft.evaluating and not measured:
+        soft.evaluating = True
+        yield Evaluate(epoch, state.version)
+    if not soft.checkpointing and state.checkpoint != state.version:
+        soft.checkpointing = True
+        yield Checkpoint(epoch, state.version)
+    yield from settled(state, soft, epoch, now)
+
+
+def settled(state: State, soft: Soft, epoch: int, now: float) -> Steps:
+    """Finish once the last version is measured and durable."""
+    if not state.final or state.closing is not None or state.finished or soft.evaluating or soft.checkpointing:
+        return
+    if not state.evaluations or state.evaluations[-1][0] != state.version:
+        soft.evaluating = True
+        yield Evaluate(epoch, state.version)
+    elif state.checkpoint != state.version:
+        soft.checkpointing = True
+        yield Checkpoint(epoch, state.version)
+    else:
+        reason = state.stopping or "the token budget is met"
+        yield Noted(now, "finished", detail={"reason": reason})
+        yield Finish(reason)
+
+
+def give_up(reason: str) -> Steps:
+    """The last version could not be made durable: end without the mark of a finished run, so that it can be resumed."""
+    yield Finish(reason, failed=True)

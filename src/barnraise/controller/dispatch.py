@@ -1,0 +1,149 @@
+"""Which piece of work goes to which node that asks for one.
+
+The rows of all shards form one endless stream; a task takes the next `local_steps * batch_size` of them, unless lost
+work waits to be done again. The scheduler decides who gets what; the controller adds what must be alike on both
+sides: base version, the way there, rate, seed, and the staleness bound that is fixed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from barnraise.controller.actions import Action, Send
+from barnraise.controller.settings import EngineSettings
+from barnraise.controller.state import NodeState, Soft, State
+from barnraise.core.types import Blob, ParameterRange, RowRange, Task, Update
+from barnraise.ledger.decisions import Assigned, Decision
+from barnraise.matching.base import NodeView, TaskView
+from barnraise.wire.messages import Assign
+
+Steps = Iterator[Decision | Action]
+
+
+def assign(state: State, soft: Soft, settings: EngineSettings, now: float) -> Steps:
+    """Match the nodes that ask with the work there is."""
+    if not soft.asking or state.paused or state.stopping or state.final:
+        return
+    asking = [state.nodes[node] for node in soft.asking if _may_start(state, settings, state.nodes[node])]
+    if not asking:
+        return
+    tasks = _offered(state, settings, len(asking))
+    for task, node in settings.scheduler.assign(tasks, [_view(node) for node in asking]):
+        yield from _assign_one(state, soft, settings, int(task), state.nodes[node], now)
+
+
+def _may_start(state: State, settings: EngineSettings, node: NodeState) -> bool:
+    """In synchronous mode a node that has contributed to the open round waits for the next version."""
+    if settings.asynchronous:
+        return True
+    return node.id not in state.slots and not any(
+        state.works[assignment].base == state.version for assignment in node.open
+    )
+
+
+def _offered(state: State, settings: EngineSettings, count: int) -> list[TaskView]:
+    """`count` tasks: lost work first (id > 0 names it), then fresh pieces (ids 0, -1, ...)."""
+    tasks: list[TaskView] = []
+    down, up = settings.snapshot_bytes, settings.max_payload_bytes
+    for work in state.redo.values():
+        if len(tasks) == count:
+            break
+        tasks.append(TaskView(work.assignment, work.tokens, work.kind, down, up, priority=1))
+    fresh = settings.local_steps * settings.batch_size * settings.context
+    tasks.extend(
+        TaskView(-index, fresh, "train", down, up)
+        for index in range(count - len(tasks))
+    )
+    return tasks
+
+
+def _view(node: NodeState) -> NodeView:
+    profile = node.profile
+    return NodeView(
+        node.id,
+        node.rate,
+        profile.up_bytes_per_second,
+        profile.down_bytes_per_second,
+        profile.latency_seconds,
+        profile.memory_bytes,
+    )
+
+
+def _assign_one(
+    state: State, soft: Soft, settings: EngineSettings, task: int, node: NodeState, now: float
+) -> Steps:
+    have = soft.asking.pop(node.id)
+    assignment, cursor = state.last_assignment + 1, state.cursor
+    if task > 0:
+        rows = state.redo[task].rows
+    else:
+        count = settings.local_steps * settings.batch_size
+        rows = tuple(RowRange(*piece) for piece in settings.rows.ranges(cursor, count))
+        cursor += count
+    rate = settings.learning_rate * settings.rate_multiplier(state.tokens, settings.tokens)
+    decision = Assigned(
+        now,
+        assignment,
+        node.id,
+        "train",
+        state.version,
+        settings.staleness.bound(relative_speed(state, soft, node)) if settings.asynchronous else 0,
+        settings.context * sum(r.stop - r.start for r in rows),
+        settings.local_steps,
+        rate,
+        rows,
+        ParameterRange(0, settings.num_parameters),
+        cursor,
+        max(task, 0),
+    )
+    yield decision
+    yield Send(
+        node.id,
+        Assign(
+            Task(
+                assignment,
+                "train",
+                rows,
+                decision.tokens,
+                decision.local_steps,
+                settings.batch_size,
+                rate,
+                settings.seed + assignment,
+                decision.parameters,
+                decision.base,
+                updates_from(state, soft, settings, have),
+                decision.max_staleness,
+            )
+        ),
+    )
+
+
+def updates_from(state: State, soft: Soft, settings: EngineSettings, have: int) -> tuple[Update, ...]:
+    """How a replica at version `have` reaches the newest: a chain of deltas or a snapshot, whichever is fewer bytes."""
+    if have == state.version:
+        return ()
+    snapshot = settings.snapshot_bytes
+    chain: list[Update] = []
+    if 0 <= have < state.version and state.version - have <= len(soft.updates):
+        size = 0
+        for version in range(have + 1, state.version + 1):
+            update = soft.updates.get(version)
+            size += update.blob.num_bytes if update else snapshot + 1
+            if update is None or size > snapshot:
+                break
+            chain.append(update)
+        else:
+            return tuple(chain)
+    return (Update("snapshot", state.version, Blob(state.digest, snapshot), state.digest),)
+
+
+def relative_speed(state: State, soft: Soft, node: NodeState) -> float:
+    """The node's observed rate over the median of the living (1 while nothing is known)."""
+    soft.rates_seen += 1
+    if soft.median_rate <= 0.0 or soft.rates_seen * 4 > state.num_live:
+        rates = [other.rate for other in state.nodes.values() if other.live and other.rate > 0]
+        soft.median_rate, soft.rates_seen = (median(rates) if rates else 0.0), 0
+    if node.rate <= 0.0 or soft.median_rate <= 0.0:
+        return 1.0
+    return node.rate / soft.median_rate

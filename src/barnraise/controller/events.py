@@ -1,0 +1,86 @@
+"""What can happen to the controller's state machine.
+
+Results of work that the machine asked for carry the `epoch` they belong to: a result of a dead epoch is dropped.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from barnraise.core.types import Blob
+from barnraise.wire.messages import Message
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """Base of all events."""
+
+
+class Admitted(Event, frozen=True, gc=False):
+    """A key proved an invite's secret and becomes node `node`."""
+
+    node: str
+    key: str
+
+
+class Received(Event, frozen=True, gc=False):
+    """A message from an enrolled node. An `Offer` arrives once its payload is complete and its digest checked."""
+
+    node: str
+    message: Message
+
+
+class Heard(Event, frozen=True, gc=False):
+    """A frame from the node that only its lease cares about (a fetch, a part of a payload)."""
+
+    node: str
+
+
+class Lost(Event, frozen=True, gc=False):
+    """The shell knows that the node is gone (a local worker's process ended)."""
+
+    node: str
+    reason: str
+
+
+class Inspected(Event, frozen=True, gc=False):
+    """The payload of `assignment` decodes to finite numbers of L2 norm `norm`; or `reason` says what is wrong."""
+
+    epoch: int
+    assignment: int
+    norm: float
+    reason: str = ""
+
+
+class Aggregated(Event, frozen=True, gc=False):
+    """`version` exists: its parameters hash to `digest`, and `delta` leads there from the version before."""
+
+    epoch: int
+    version: int
+    digest: str
+    delta: Blob
+
+
+class Evaluated(Event, frozen=True, gc=False):
+    """Held-out cross-entropy of `version`, nats a token."""
+
+    epoch: int
+    version: int
+    loss: float
+
+
+class Checkpointed(Event, frozen=True, gc=False):
+    """`version` is durable in a checkpoint; or `reason` says why it could not be written."""
+
+    epoch: int
+    version: int
+    reason: str = ""
+
+
+class Tick(Event, frozen=True, gc=False):
+    """Time has passed: the machine's `deadline` is reached."""
+
+
+class StopRequested(Event, frozen=True, gc=False):
+    """Finish now, with what was accepted so far (SIGINT, SIGTERM)."""
+
+    reason: str

@@ -1,0 +1,249 @@
+"""The controller as a state machine: events in, decisions applied, actions out. No clock, socket, file or tensor.
+
+`handle` runs `decide`, a generator: each decision it yields is applied before it goes on, so that later steps see
+its effect, and is put among the actions as `Journal` in its place. The shell makes the decisions of a batch durable
+before it carries out any action after them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from barnraise.controller import admission, buffering, dispatch, membership
+from barnraise.controller.actions import Action, Aggregate, Discard, Evaluate, Inspect, Journal, Send, SlotShare
+from barnraise.controller.events import (
+    Admitted,
+    Aggregated,
+    Checkpointed,
+    Evaluated,
+    Event,
+    Heard,
+    Inspected,
+    Lost,
+    Received,
+    StopRequested,
+    Tick,
+)
+from barnraise.controller.settings import EngineSettings
+from barnraise.controller.state import Soft, State, Work, apply
+from barnraise.core.types import Contribution
+from barnraise.ledger.decisions import Decision, Judged, Noted
+from barnraise.wire.messages import Ack, Heartbeat, Hello, Leave, Next, Offer, Pulse, Stop, Who
+
+Steps = Iterator[Decision | Action]
+
+
+class Controller:
+    """Decides for one run. `epoch` numbers the incarnations of the controller, so that results of a dead one drop."""
+
+    def __init__(self, settings: EngineSettings, state: State | None = None, epoch: int = 1) -> None:
+        self.settings, self.epoch = settings, epoch
+        self.state = state if state is not None else State()
+        self.soft = Soft()
+
+    def handle(self, event: Event, now: float) -> list[Action]:
+        """What to do about `event` at `now` seconds."""
+        return self._carry(_DECIDE[type(event)](self, event, now))
+
+    def start(self, digest: str, now: float) -> list[Action]:
+        """Begin a new run whose version 0 hashes to `digest`."""
+        return self._carry(self._start(digest, now))
+
+    def resume(self, now: float, grace: float) -> list[Action]:
+        """Go on after a replay: nodes that were alive have `grace` seconds beyond their lease to come back."""
+        for node in self.state.nodes.values():
+            if node.live:
+                self.soft.seen[node.id] = now + grace
+        return self._carry(self._resume(now))
+
+    @property
+    def deadline(self) -> float:
+        """When the machine wants a `Tick` at the latest, in its own time; infinite when nothing is due."""
+        _, lease = self.settings.intervals(self.state.num_live)
+        oldest = next(iter(self.soft.seen.values()), math.inf)
+        return min(oldest + lease, buffering.deadline(self.state, self.settings))
+
+    def _carry(self, steps: Steps) -> list[Action]:
+        actions: list[Action] = []
+        for step in steps:
+            if isinstance(step, Decision):
+                apply(self.state, step)
+                actions.append(Journal(step))
+            else:
+                actions.append(step)
+        return actions
+
+    def _start(self, digest: str, now: float) -> Steps:
+        yield Noted(now, "started", detail={"digest": digest, "run": self.settings.run})
+        self.soft.evaluating = True
+        yield Evaluate(self.epoch, 0)
+
+    def _resume(self, now: float) -> Steps:
+        state = self.state
+        yield Noted(now, "resumed", detail={"version": state.version, "epoch": self.epoch})
+        if state.closing is not None:
+            shares = tuple(
+                SlotShare(slot.node, slot.parameters, tuple(slot.contributions)) for slot in state.closing_slots
+            )
+            yield Aggregate(self.epoch, state.closing.version, shares)
+        elif state.final:
+            yield from buffering.end(state, self.soft, self.epoch, now)
+        elif not state.evaluations:
+            self.soft.evaluating = True
+            yield Evaluate(self.epoch, state.version)
+        yield from self._after(now)
+
+    def _after(self, now: float) -> Steps:
+        """What follows from any change: the size of the buffer, whether it closes, who gets work."""
+        yield from buffering.size(self.state, self.soft, self.settings, now)
+        yield from buffering.close(self.state, self.soft, self.settings, self.epoch, now)
+        yield from dispatch.assign(self.state, self.soft, self.settings, now)
+
+    # Events, one method each
+
+    def _admitted(self, event: Admitted, now: float) -> Steps:
+        yield from membership.admit(self.state, event.node, event.key, now)
+
+    def _received(self, event: Received, now: float) -> Steps:
+        node, message = event.node, event.message
+        known = self.state.nodes.get(node)
+        if known is None:
+            yield Send(node, Stop("this node is not enrolled in the run: join with a fresh invite"))
+        elif isinstance(message, Hello):
+            yield from membership.hello(self.state, self.soft, self.settings, node, message, now)
+            yield from self._after(now)
+        elif not known.live or node not in self.soft.seen:
+            yield Send(node, Who())
+        else:
+            self._renew(node, now)
+            handler = _MESSAGES.get(type(message))
+            if handler is not None:
+                yield from handler(self, node, message, now)
+
+    def _heard(self, event: Heard, now: float) -> Steps:
+        self._renew(event.node, now)
+        yield from ()
+
+    def _renew(self, node: str, now: float) -> None:
+        if self.soft.seen.pop(node, None) is not None:
+            self.soft.seen[node] = now
+
+    def _lost(self, event: Lost, now: float) -> Steps:
+        if event.node in self.state.nodes:
+            yield from membership.part(self.state, self.soft, event.node, event.reason, now)
+            yield from self._after(now)
+
+    def _tick(self, event: Tick, now: float) -> Steps:
+        yield from membership.expire(self.state, self.soft, self.settings, now)
+        yield from self._after(now)
+
+    def _stop_requested(self, event: StopRequested, now: float) -> Steps:
+        if not self.state.stopping and not self.state.final:
+            yield Noted(now, "stopping", detail={"reason": event.reason})
+            yield from self._after(now)
+
+    def _inspected(self, event: Inspected, now: float) -> Steps:
+        pending = self.soft.inspecting.pop(event.assignment, None)
+        if event.epoch != self.epoch or pending is None:
+            return
+        offer, version = pending
+        work = self.state.works[event.assignment]
+        reason = admission.refuse_inspection(event.norm, event.reason, self.settings)
+        yield from self._judge(work, offer, version, event.norm, reason, now)
+        yield from self._after(now)
+
+    def _aggregated(self, event: Aggregated, now: float) -> Steps:
+        closing = self.state.closing
+        if event.epoch == self.epoch and closing is not None and closing.version == event.version:
+            yield from buffering.made(self.state, self.soft, self.settings, self.epoch, event, now)
+            yield from self._after(now)
+
+    def _evaluated(self, event: Evaluated, now: float) -> Steps:
+        if event.epoch == self.epoch:
+            self.soft.evaluating = False
+            yield Noted(now, "evaluated", detail={"version": event.version, "loss": event.loss})
+            yield from buffering.settled(self.state, self.soft, self.epoch, now)
+
+    def _checkpointed(self, event: Checkpointed, now: float) -> Steps:
+        if event.epoch != self.epoch:
+            return
+        self.soft.checkpointing = False
+        if event.reason:
+            yield Noted(now, "checkpoint_failed", detail={"version": event.version, "reason": event.reason})
+            if self.state.final:
+                yield from buffering.give_up(event.reason)
+        else:
+            yield Noted(now, "checkpointed", detail={"version": event.version})
+            yield from buffering.settled(self.state, self.soft, self.epoch, now)
+
+    # Messages, one method each
+
+    def _heartbeat(self, node: str, message: Heartbeat, now: float) -> Steps:
+        yield Send(node, Pulse(message.sent, *self.settings.intervals(self.state.num_live)))
+
+    def _next(self, node: str, message: Next, now: float) -> Steps:
+        self.soft.asking[node] = message.have
+        yield from dispatch.assign(self.state, self.soft, self.settings, now)
+
+    def _leave(self, node: str, message: Leave, now: float) -> Steps:
+        yield from membership.part(self.state, self.soft, node, message.reason or "left", now)
+        yield from self._after(now)
+
+    def _offer(self, node: str, message: Offer, now: float) -> Steps:
+        offer = message.contribution
+        verdicts = self.state.nodes[node].verdicts
+        work = self.state.works.get(offer.assignment)
+        if offer.assignment in self.soft.inspecting:
+            return
+        if work is None or work.node != node:
+            yield Discard(node, offer.assignment)
+            known = verdicts.get(offer.assignment, (False, "this work is not yours (any more): it runs elsewhere"))
+            yield Send(node, Ack(offer.assignment, *known))
+            return
+        reason = admission.refuse_offer(offer, work, self.state.version, self.settings)
+        if reason or self.state.final:
+            yield from self._judge(work, offer, self.state.version, 0.0, reason, now)
+            yield from self._after(now)
+        else:
+            self.soft.inspecting[offer.assignment] = (offer, self.state.version)
+            yield Inspect(self.epoch, node, offer)
+
+    def _judge(self, work: Work, offer: Contribution, version: int, norm: float, reason: str, now: float) -> Steps:
+        """Put the verdict on the ledger and answer the worker."""
+        if self.state.final:
+            verdict, reason = "discarded", "the run's last version was already closed"
+        else:
+            verdict = "refused" if reason else "accepted"
+        staleness = max(0, version - offer.base)
+        weight = work.tokens * self.settings.staleness.weight(staleness)
+        yield Judged(
+            now, work.assignment, work.node, verdict, reason, offer.base, version, staleness, work.tokens,  # type: ignore[arg-type]
+            offer.steps, offer.loss, norm, offer.seconds, offer.payload.num_bytes, offer.payload.digest,
+            work.parameters, weight,
+        )  # fmt: skip
+        if verdict != "accepted":
+            yield Discard(work.node, work.assignment)
+        yield Send(work.node, Ack(work.assignment, verdict == "accepted", reason))
+
+
+_DECIDE: dict[type[Event], Callable[[Controller, Any, float], Steps]] = {
+    Admitted: Controller._admitted,
+    Received: Controller._received,
+    Heard: Controller._heard,
+    Lost: Controller._lost,
+    Inspected: Controller._inspected,
+    Aggregated: Controller._aggregated,
+    Evaluated: Controller._evaluated,
+    Checkpointed: Controller._checkpointed,
+    Tick: Controller._tick,
+    StopRequested: Controller._stop_requested,
+}
+
+_MESSAGES: dict[type[Any], Callable[[Controller, str, Any, float], Steps]] = {
+    Heartbeat: Controller._heartbeat,
+    Next: Controller._next,
+    Leave: Controller._leave,
+    Offer: Controller._offer,
+}

@@ -1,0 +1,56 @@
+"""What the controller's state machine is told before it starts: plain values and pure policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from barnraise.core.types import Blob
+from barnraise.data.ranges import RowIndex
+from barnraise.matching.base import Scheduler
+from barnraise.staleness.base import StalenessPolicy
+from barnraise.wire.messages import WorkerSettings
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """Everything the machine needs to know of the run file, the dataset and the model."""
+
+    run: str
+    worker: WorkerSettings
+    manifest: Blob
+    num_parameters: int
+    rows: RowIndex
+    context: int
+    tokens: int
+    batch_size: int
+    local_steps: int
+    learning_rate: float
+    rate_multiplier: Callable[[int, int], float]  # (tokens done, tokens in all) -> share of learning_rate
+    seed: int
+    asynchronous: bool
+    staleness: StalenessPolicy
+    scheduler: Scheduler
+    buffer_size: int | None  # None: automatic
+    minimum_nodes: int
+    max_update_norm: float | None
+    max_payload_bytes: int
+    sync_window: float
+    sync_longest_wait: float
+    heartbeat: float
+    lease: float
+    checkpoint_seconds: float
+    evaluations: int
+
+    @property
+    def snapshot_bytes(self) -> int:
+        return 4 * self.num_parameters
+
+    def intervals(self, live: int) -> tuple[float, float]:
+        """Heartbeat and lease in seconds for a fleet of `live` nodes: at most FLEET_HEARTBEATS a second in all."""
+        stretch = max(1.0, live / (FLEET_HEARTBEATS * self.heartbeat))
+        return self.heartbeat * stretch, self.lease * stretch
+
+
+FLEET_HEARTBEATS = 200.0
+"""Heartbeats a second that a controller is willing to hear."""

@@ -1,0 +1,271 @@
+"""The controller's state, and how each decision changes it. Nothing else changes it durably.
+
+`apply` is all that a replay runs: it reads no clock, no policy and no random number. What is not decided but merely
+observed (who asked for work, when a node was last heard) lives in `Soft` and starts empty after a restart.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from barnraise.core.types import Contribution, NodeProfile, ParameterRange, RowRange, Update
+from barnraise.ledger.decisions import Assigned, Decision, Judged, Noted, NodeChanged, VersionClosed, VersionMade
+
+RATE_SMOOTHING = 0.3
+"""Weight of the newest observation in a node's EWMA rate."""
+
+VERDICTS_KEPT = 4
+"""Answers remembered per node, for a worker whose acknowledgement was lost (it never has more pending)."""
+
+
+class Work(msgspec.Struct):
+    """An assignment that has no verdict yet, or whose work was lost and waits to be done again."""
+
+    assignment: int
+    node: str
+    kind: str
+    base: int
+    max_staleness: int
+    tokens: int
+    local_steps: int
+    rows: tuple[RowRange, ...]
+    parameters: ParameterRange
+    time: float
+
+
+class NodeState(msgspec.Struct):
+    """What the ledger says about one node."""
+
+    id: str
+    key: str = ""
+    live: bool = False
+    session: int = 0
+    profile: NodeProfile = NodeProfile()
+    rate: float = 0.0  # tokens a second: the profile's claim until work was observed, then an EWMA of that
+    observed: bool = False
+    last_verdict_time: float = 0.0
+    open: list[int] = []
+    verdicts: dict[int, tuple[bool, str]] = {}
+    accepted: int = 0
+    refused: int = 0
+    tokens: int = 0
+    last_staleness: int = 0
+
+
+class SlotState(msgspec.Struct):
+    """One node's accepted contributions in the open buffer, for one range of the parameters."""
+
+    node: str
+    parameters: ParameterRange
+    contributions: list[tuple[int, float]] = []
+
+
+class State(msgspec.Struct):
+    """Everything the ledger says. Totals are over the whole run, across restarts."""
+
+    nodes: dict[str, NodeState] = {}
+    keys: dict[str, str] = {}
+    works: dict[int, Work] = {}
+    redo: dict[int, Work] = {}  # lost work, the longest lost first
+    slots: dict[str, dict[ParameterRange, SlotState]] = {}  # the open buffer, by node
+    version: int = 0
+    version_time: float = 0.0
+    half_time: float = math.inf  # when half of the living had contributed to the open buffer
+    digest: str = ""
+    closing: VersionClosed | None = None
+    closing_slots: list[SlotState] = []
+    last_assignment: int = 0
+    cursor: int = 0
+    num_live: int = 0
+    buffer_size: int = 0
+    buffer_tokens: int = 0
+    tokens: int = 0  # in accepted contributions
+    version_tokens: int = 0  # in versions
+    accepted: int = 0
+    refused: int = 0
+    discarded: int = 0
+    staleness_sum: int = 0
+    evaluations: list[tuple[int, float]] = []
+    checkpoint: int = -1
+    checkpoint_time: float = 0.0
+    paused: str = ""
+    stopping: str = ""
+    final: bool = False
+    finished: str = ""
+
+
+class Soft:
+    """What was observed since this process started, and may be forgotten with it."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, float] = {}  # live nodes, the longest silent first
+        self.asking: dict[str, int] = {}  # node -> version it has
+        self.inspecting: dict[int, tuple[Contribution, int]] = {}  # -> offer, version at its arrival
+        self.evaluating = False
+        self.checkpointing = False
+        self.updates: dict[int, Update] = {}  # version -> the delta that leads to it, while worth sending
+        self.update_bytes = 0
+        self.median_rate = 0.0
+        self.rates_seen = 0  # verdicts since the median was computed
+        self.sized_for = (-1, -1)  # live nodes and version when the buffer was last sized
+
+
+def apply(state: State, decision: Decision) -> None:
+    """Fold one decision into the state."""
+    _APPLY[type(decision)](state, decision)
+
+
+def _node_changed(state: State, d: NodeChanged) -> None:
+    if d.change == "enrolled":
+        state.nodes[d.node] = NodeState(d.node, key=d.key, open=[], verdicts={})
+        state.keys[d.key] = d.node
+        return
+    node = state.nodes[d.node]
+    if d.change == "joined":
+        state.num_live += not node.live
+        node.live, node.session = True, d.session
+        node.profile = d.profile or NodeProfile()
+        if not node.observed:
+            node.rate = node.profile.tokens_per_second
+    else:
+        state.num_live -= node.live
+        node.live = False
+
+
+def _assigned(state: State, d: Assigned) -> None:
+    if d.redo:
+        del state.redo[d.redo]
+    state.last_assignment = d.assignment
+    state.cursor = d.cursor
+    state.works[d.assignment] = Work(
+        d.assignment, d.node, d.kind, d.base, d.max_staleness, d.tokens, d.local_steps, d.rows, d.parameters, d.time
+    )
+    state.nodes[d.node].open.append(d.assignment)
+
+
+def _judged(state: State, d: Judged) -> None:
+    work = state.works.pop(d.assignment)
+    node = state.nodes[d.node]
+    node.open.remove(d.assignment)
+    node.verdicts[d.assignment] = (d.verdict == "accepted", d.reason)
+    while len(node.verdicts) > VERDICTS_KEPT:
+        del node.verdicts[next(iter(node.verdicts))]
+    _observe_rate(node, work, d.time)
+    node.last_staleness = d.staleness
+    if d.verdict == "accepted":
+        slots = state.slots.setdefault(d.node, {})
+        slot = slots.get(d.parameters)
+        if slot is None:
+            slot = slots[d.parameters] = SlotState(d.node, d.parameters, [])
+        slot.contributions.append((d.assignment, d.weight))
+        if state.half_time == math.inf and 2 * len(state.slots) >= state.num_live:
+            state.half_time = d.time
+        state.accepted += 1
+        node.accepted += 1
+        node.tokens += d.tokens
+        state.tokens += d.tokens
+        state.buffer_tokens += d.tokens
+        state.staleness_sum += d.staleness
+    elif d.verdict == "refused":
+        state.refused += 1
+        node.refused += 1
+        state.redo[work.assignment] = work
+    else:
+        state.discarded += 1
+
+
+def _observe_rate(node: NodeState, work: Work, time: float) -> None:
+    elapsed = time - max(work.time, node.last_verdict_time)
+    node.last_verdict_time = time
+    if elapsed > 0:
+        rate = work.tokens / elapsed
+        node.rate = rate if not node.observed else node.rate + RATE_SMOOTHING * (rate - node.rate)
+        node.observed = True
+
+
+def _version_closed(state: State, d: VersionClosed) -> None:
+    state.closing = d
+    state.closing_slots = [slot for slots in state.slots.values() for slot in slots.values()]
+    state.slots, state.buffer_tokens, state.half_time = {}, 0, math.inf
+    if d.reason == "last":
+        state.final = True
+
+
+def _version_made(state: State, d: VersionMade) -> None:
+    assert state.closing is not None
+    assert state.closing.version == d.version
+    state.version, state.digest, state.version_time = d.version, d.digest, d.time
+    state.version_tokens += state.closing.tokens
+    state.closing, state.closing_slots = None, []
+
+
+def _noted(state: State, d: Noted) -> None:
+    change = _NOTED.get(d.kind)
+    if change is not None:
+        change(state, d)
+
+
+def _started(state: State, d: Noted) -> None:
+    state.digest, state.version_time = d.detail["digest"], d.time
+    state.checkpoint_time = d.time
+
+
+def _released(state: State, d: Noted) -> None:
+    work = state.works.pop(d.detail["assignment"])
+    state.nodes[work.node].open.remove(work.assignment)
+    state.redo[work.assignment] = work
+
+
+def _reopened(state: State, d: Noted) -> None:
+    work = state.redo.pop(d.detail["assignment"])
+    state.works[work.assignment] = work
+    state.nodes[work.node].open.append(work.assignment)
+
+
+def _left_over(state: State, d: Noted) -> None:
+    state.accepted -= d.detail["contributions"]
+    state.discarded += d.detail["contributions"]
+    state.tokens -= state.buffer_tokens
+    state.slots, state.buffer_tokens, state.final = {}, 0, True
+
+
+def _evaluated(state: State, d: Noted) -> None:
+    state.evaluations.append((d.detail["version"], d.detail["loss"]))
+
+
+def _checkpointed(state: State, d: Noted) -> None:
+    state.checkpoint, state.checkpoint_time = d.detail["version"], d.time
+
+
+def _set(name: str, key: str) -> object:
+    def change(state: State, d: Noted) -> None:
+        setattr(state, name, d.detail[key])
+
+    return change
+
+
+_NOTED = {
+    "started": _started,
+    "released": _released,
+    "reopened": _reopened,
+    "left_over": _left_over,
+    "evaluated": _evaluated,
+    "checkpointed": _checkpointed,
+    "buffer_size": _set("buffer_size", "nodes"),
+    "paused": _set("paused", "reason"),
+    "continued": _set("paused", "reason"),
+    "stopping": _set("stopping", "reason"),
+    "finished": _set("finished", "reason"),
+}
+"""The kinds of `Noted` that change the state; all others are for the reader of the ledger."""
+
+_APPLY = {
+    NodeChanged: _node_changed,
+    Assigned: _assigned,
+    Judged: _judged,
+    VersionClosed: _version_closed,
+    VersionMade: _version_made,
+    Noted: _noted,
+}

@@ -1,0 +1,93 @@
+"""The nouns of the engine: small records that state machines hold and messages carry. No tensors.
+
+Times are seconds, sizes bytes, rates tokens a second, unless a name says otherwise. Versions number the published
+parameters of a run from 0; assignment ids number its assignments from 1, and since an assignment yields at most one
+contribution, the assignment id names the contribution too: it is the sequence number that both sides compare after
+a lost connection.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+NodeId = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+Digest = Annotated[str, msgspec.Meta(min_length=64, max_length=64, pattern=r"^[0-9a-f]{64}$")]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e12)]
+Rate = Annotated[float, msgspec.Meta(ge=0.0, le=1e15)]
+Text = Annotated[str, msgspec.Meta(max_length=2000)]
+TaskKind = Literal["train"]
+
+
+class NodeProfile(msgspec.Struct, frozen=True, gc=False):
+    """What a worker measured of its own machine. A claim: it seeds estimates, and never outweighs observation."""
+
+    tokens_per_second: Rate = 0.0
+    memory_bytes: Count = 0
+    cores: Count = 1
+    device: Annotated[str, msgspec.Meta(max_length=120)] = "cpu"
+    up_bytes_per_second: Rate = 0.0
+    down_bytes_per_second: Rate = 0.0
+    latency_seconds: Seconds = 0.0
+
+
+class Blob(msgspec.Struct, frozen=True, gc=False):
+    """A run of bytes that a worker may fetch, named by its SHA-256."""
+
+    digest: Digest
+    num_bytes: Count
+
+
+class RowRange(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Rows [start, stop) of one token shard."""
+
+    shard: Count
+    start: Count
+    stop: Count
+
+
+class ParameterRange(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Elements [start, stop) of the flat parameter vector: what a contribution is an update of."""
+
+    start: Count
+    stop: Count
+
+
+class Update(msgspec.Struct, frozen=True, gc=False):
+    """How a replica gets to `version`: one delta on top of the version before, or a snapshot of all of it."""
+
+    kind: Literal["delta", "snapshot"]
+    version: Count
+    blob: Blob
+    parameters_digest: Digest  # of the parameters after it was applied: every replica checks it
+
+
+class Task(msgspec.Struct, frozen=True, gc=False):
+    """A piece of work as it is assigned: everything a worker needs to know, decided by the controller."""
+
+    id: Count  # the assignment's id
+    kind: TaskKind
+    rows: Annotated[tuple[RowRange, ...], msgspec.Meta(max_length=256)]
+    tokens: Count  # token positions in `rows`: what is credited, whatever the worker claims
+    local_steps: Count
+    batch_size: Count
+    learning_rate: float
+    seed: Count
+    parameters: ParameterRange
+    base: Count  # newest version at the time of assignment
+    updates: Annotated[tuple[Update, ...], msgspec.Meta(max_length=4096)]  # from what the worker has to `base`
+    max_staleness: Count
+
+
+class Contribution(msgspec.Struct, frozen=True, gc=False):
+    """What a worker made of a task: an update from base version, the work behind it, and its provenance."""
+
+    assignment: Count
+    base: Count
+    parameters: ParameterRange
+    payload: Blob
+    steps: Count
+    loss: float  # mean training loss over the task, nats a token
+    seconds: Seconds

@@ -1,0 +1,158 @@
+"""What a dataset folder's meta.json says: the form of its rows and the files that hold them. Torch- and model-free.
+
+A meta may come over the network. `Meta.decode` accepts only what fits the schema and its limits, whose names cannot
+leave the folder, and whose sizes agree with each other.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+import numpy as np
+
+from barnraise.core.errors import DataError
+from barnraise.core.types import Count, Digest
+
+META, HELD_OUT = "meta.json", "held_out.bin"
+MIB = 1024 * 1024
+MAX_SHARD_BYTES = 64 * MIB
+MAX_META_BYTES = 16 * MIB
+MAX_CONTEXT, MAX_VOCAB = 1 << 20, 1 << 24
+
+_NAME = re.compile(r"[a-z0-9_-][a-z0-9_.-]{0,63}")
+
+TokenId = Annotated[int, msgspec.Meta(ge=0, lt=MAX_VOCAB)]
+Word = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+
+
+class Targets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Only tokens strictly after an `after` token, up to and including the next `until` token, are learned."""
+
+    after: TokenId
+    until: TokenId
+
+
+class Format(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the rows are. `kind` and `tokenizer` name who made them ("text" and "bytes", "sat" and "sat")."""
+
+    kind: Word
+    tokenizer: Word
+    context: Annotated[int, msgspec.Meta(ge=2, le=MAX_CONTEXT)]
+    vocab_size: Annotated[int, msgspec.Meta(ge=1, le=MAX_VOCAB)]
+    pad_id: TokenId | None = None
+    bos_id: TokenId | None = None
+    eos_id: TokenId | None = None
+    targets: Targets | None = None
+
+    def __post_init__(self) -> None:
+        ids = [self.pad_id, self.bos_id, self.eos_id]
+        if self.targets is not None:
+            ids += [self.targets.after, self.targets.until]
+            if self.targets.after == self.targets.until:
+                raise DataError(f"targets begin and end with the same token {self.targets.after}; use two")
+        for token in ids:
+            if token is not None and token >= self.vocab_size:
+                raise DataError(f"special token {token} is outside the vocabulary of {self.vocab_size}")
+
+    @property
+    def dtype_name(self) -> Literal["uint16", "uint32"]:
+        """How a token id is stored: the smaller type that holds the vocabulary."""
+        return "uint16" if self.vocab_size <= 1 << 16 else "uint32"
+
+    @property
+    def numpy_dtype(self) -> np.dtype[np.unsignedinteger]:
+        """`dtype_name`, little-endian."""
+        return np.dtype("<u2" if self.dtype_name == "uint16" else "<u4")
+
+    @property
+    def row_bytes(self) -> int:
+        return self.context * self.numpy_dtype.itemsize
+
+    def check(self) -> None:
+        """DataError unless every field is within its limits (a constructor does not look at them all)."""
+        try:
+            msgspec.convert(msgspec.to_builtins(self), type(self))
+        except msgspec.ValidationError as error:
+            raise DataError(f"a dataset of this form cannot be made: {error}") from error
+
+
+class FileInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file of the dataset; `rows` is 0 for those that hold no rows."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    rows: Count = 0
+    bytes: Count
+    sha256: Digest
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+
+
+class Meta(Format, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """meta.json: the form of the rows, and the files that hold them."""
+
+    dtype: Literal["uint16", "uint32"]
+    shards: Annotated[tuple[FileInfo, ...], msgspec.Meta(min_length=1, max_length=100_000)]
+    held_out: FileInfo
+    files: Annotated[tuple[FileInfo, ...], msgspec.Meta(max_length=64)] = ()  # the tokenizer's
+    version: Literal[1] = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dtype != self.dtype_name:
+            raise DataError(f"dtype is {self.dtype}, but a vocabulary of {self.vocab_size} is {self.dtype_name}")
+        for info in (*self.shards, self.held_out):
+            if info.rows < 1 or info.bytes != info.rows * self.row_bytes:
+                raise DataError(
+                    f"{info.name} has {info.bytes} bytes for {info.rows} rows of {self.row_bytes} bytes each"
+                )
+        for info in (*self.shards, *self.files):
+            if info.bytes > MAX_SHARD_BYTES:
+                raise DataError(f"{info.name} has {info.bytes} bytes, but a file may have {MAX_SHARD_BYTES}")
+        names = [info.name for info in self.contents()]
+        if len(set(names)) < len(names) or META in names:
+            raise DataError("two files have the same name")
+
+    @classmethod
+    def of(cls, form: Format, *, shards: list[FileInfo], held_out: FileInfo, files: list[FileInfo]) -> Meta:
+        """The meta of rows of `form` in these files; DataError when they do not fit together."""
+        fields = {name: getattr(form, name) for name in Format.__struct_fields__}
+        meta = cls(**fields, dtype=form.dtype_name, shards=tuple(shards), held_out=held_out, files=tuple(files))
+        meta.check()
+        return meta
+
+    def contents(self) -> list[FileInfo]:
+        """Every file but meta.json: the tokenizer's, the held-out rows, the shards."""
+        return [*self.files, self.held_out, *self.shards]
+
+    def encode(self) -> bytes:
+        return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
+
+    @classmethod
+    def decode(cls, content: bytes, source: str = META) -> Meta:
+        """Parse and check; DataError with `source` and the reason."""
+        if len(content) > MAX_META_BYTES:
+            raise DataError(f"{source} has {len(content)} bytes, but may have {MAX_META_BYTES}")
+        try:
+            return msgspec.json.decode(content, type=cls)
+        except (msgspec.MsgspecError, DataError, UnicodeDecodeError, RecursionError) as error:
+            raise DataError(f"{source} is not a dataset's description: {error}; make the dataset again") from error
+
+    @classmethod
+    def read(cls, path: Path) -> Meta:
+        """`decode` a file; its size is checked before it is read."""
+        if not path.is_file():
+            raise DataError(f"{path.parent} is not a dataset: it has no {path.name}; make one with `barnraise data`")
+        if path.stat().st_size > MAX_META_BYTES:
+            raise DataError(f"{path} has {path.stat().st_size} bytes, but may have {MAX_META_BYTES}")
+        return cls.decode(path.read_bytes(), str(path))
+
+
+def check_name(name: str) -> str:
+    """`name` if it is a plain file name that cannot leave its folder; DataError otherwise."""
+    if not _NAME.fullmatch(name):
+        raise DataError(f"file name {name[:80]!r} refused: use a-z, 0-9, '_', '-' and inner '.', at most 64 letters")
+    return name

@@ -1,0 +1,53 @@
+"""Where in a dataset a task's rows lie: a linear cursor over shards. No numpy, no torch: a state machine calls this."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+
+Range = tuple[int, int, int]  # (shard, start, stop): rows start..stop-1 of that shard
+
+
+class RowIndex:
+    """The rows of all shards as one circle, addressed by a cursor that only ever grows.
+
+    Rows were shuffled when the dataset was made, so a contiguous range is a random sample. Row `cursor % total` follows
+    the shards in order; past the last row the next epoch begins at the first.
+
+    >>> index = RowIndex([4, 3])
+    >>> index.total, index.ranges(2, 3), index.ranges(6, 2)
+    (7, [(0, 2, 4), (1, 0, 1)], [(1, 2, 3), (0, 0, 1)])
+    """
+
+    __slots__ = ("_ends", "total")
+
+    def __init__(self, shard_rows: Sequence[int]) -> None:
+        assert all(rows > 0 for rows in shard_rows), "a shard without rows"
+        self._ends = list(accumulate(shard_rows))
+        self.total = self._ends[-1] if self._ends else 0
+        assert self.total > 0, "a dataset without rows"
+
+    def ranges(self, start: int, count: int) -> list[Range]:
+        """The `count` rows from cursor `start` on, in order, one range for each shard touched."""
+        assert min(start, count) >= 0, (start, count)
+        found: list[Range] = []
+        position = start % self.total
+        shard = bisect_right(self._ends, position)
+        while count > 0:
+            begin = self._ends[shard - 1] if shard else 0
+            taken = min(count, self._ends[shard] - position)
+            found.append((shard, position - begin, position - begin + taken))
+            count -= taken
+            shard = (shard + 1) % len(self._ends)
+            position = self._ends[shard - 1] if shard else 0
+        return found
+
+
+def ranges(shard_rows: Sequence[int], start: int, count: int) -> list[Range]:
+    """`RowIndex(shard_rows).ranges(start, count)`, for one-off use.
+
+    >>> ranges([10], 8, 4)
+    [(0, 8, 10), (0, 0, 2)]
+    """
+    return RowIndex(shard_rows).ranges(start, count)

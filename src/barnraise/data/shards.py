@@ -1,0 +1,261 @@
+"""Token shards: a dataset as a folder of memory-mapped rows.
+
+    meta.json            what the rows are (`Meta`), written last: a folder without it is not a dataset
+    train-00000.bin ...  raw little-endian uint16 (uint32 when the vocabulary needs it), shape [rows, context]
+    held_out.bin         the same, never trained on
+    tokenizer.json ...   whatever is needed to read the tokens back
+
+Rows are shuffled once, when they are written, so any contiguous range is a random sample. A dataset may come from
+another machine: names, sizes and token ids are checked before they are used, hashes when asked for.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from barnraise.core.errors import BarnraiseError, DataError, StorageError
+from barnraise.data.meta import HELD_OUT, MAX_SHARD_BYTES, META, MIB, FileInfo, Format, Meta, Targets, check_name
+from barnraise.data.ranges import Range, RowIndex, ranges
+
+__all__ = ["Dataset", "FileInfo", "Format", "Meta", "Range", "RowIndex", "Targets", "labels", "ranges", "write"]
+
+IGNORED = -100  # the label that cross-entropy leaves out
+_MAX_MAPS = 64  # every mapping holds a file descriptor
+
+Tokens = npt.NDArray[np.unsignedinteger]
+
+
+def write(
+    folder: Path | str,
+    form: Format,
+    train: Iterable[npt.NDArray[np.integer]],
+    held_out: npt.NDArray[np.integer],
+    *,
+    files: Mapping[str, bytes] | None = None,
+    seed: int = 0,
+    shard_bytes: int = 32 * MIB,
+) -> Meta:
+    """Write a dataset; the same input and seed give the same bytes.
+
+    `train` yields arrays [any, context] of token ids and is streamed to disk; `held_out` is [n, context]; both are
+    shuffled with `seed`. `files` are the tokenizer's, by name. A dataset already in `folder` is replaced once the new
+    one is whole; a folder with anything else in it is refused. Raises DataError (no rows, wrong shape, token id outside
+    the vocabulary, unwritable folder) and StorageError (disk full).
+    """
+    form.check()
+    folder = Path(folder).absolute()
+    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    try:
+        _check_replaceable(folder)
+        partial.mkdir(parents=True)
+        meta = _write(partial, form, train, held_out, files or {}, np.random.default_rng(seed), shard_bytes)
+        _replace(folder, partial)
+    except OSError as error:
+        raise _os_error(folder, error) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return meta
+
+
+class Dataset:
+    """A dataset folder opened for reading. Shards are mapped when first asked for; views stay valid after eviction."""
+
+    def __init__(self, folder: Path, meta: Meta) -> None:
+        """Use `Dataset.open`, which checks the folder."""
+        self.folder, self.meta = folder, meta
+        self.index = RowIndex([shard.rows for shard in meta.shards])
+        self._maps: dict[str, Tokens] = {}
+
+    @classmethod
+    def open(cls, folder: Path | str, *, verify: bool = False, partial: bool = False) -> Dataset:
+        """Open and check sizes against meta.json; with `verify` also every hash.
+
+        `partial` accepts absent files (a worker fetches shards as tasks name them); asking for their rows is a
+        DataError. Everything wrong with the folder is a DataError that names the file.
+        """
+        folder = Path(folder)
+        try:
+            meta = Meta.read(folder / META)
+            for info in meta.contents():
+                if partial and not (folder / info.name).exists():
+                    continue
+                check_file(folder, info, verify=verify)
+        except OSError as error:
+            raise _os_error(folder, error) from error
+        return cls(folder, meta)
+
+    @property
+    def num_rows(self) -> int:
+        """Training rows in all shards together: one epoch."""
+        return self.index.total
+
+    def rows(self, shard: int, start: int, stop: int) -> Tokens:
+        """Rows start..stop-1 of a training shard: a read-only view [stop - start, context]."""
+        if not 0 <= shard < len(self.meta.shards):
+            raise DataError(f"shard {shard} asked for, but {self.folder} has shards 0 to {len(self.meta.shards) - 1}")
+        info = self.meta.shards[shard]
+        if not 0 <= start < stop <= info.rows:
+            raise DataError(f"rows {start} to {stop} asked for, but {info.name} has rows 0 to {info.rows}")
+        return self._checked_view(info, start, stop)
+
+    def held_out(self, limit: int | None = None) -> Tokens:
+        """The first `limit` held-out rows (all when None), shuffled when written: a read-only view [n, context]."""
+        info = self.meta.held_out
+        return self._checked_view(info, 0, info.rows if limit is None else max(1, min(limit, info.rows)))
+
+    def files(self) -> list[FileInfo]:
+        """Name, bytes and sha256 of everything a worker on another machine needs; meta.json first."""
+        content = (self.folder / META).read_bytes()
+        return [_info(META, content), *self.meta.contents()]
+
+    def _checked_view(self, info: FileInfo, start: int, stop: int) -> Tokens:
+        view = self._map(info)[start:stop]
+        if int(view.max()) >= self.meta.vocab_size:
+            raise DataError(
+                f"{self.folder / info.name} holds token id {int(view.max())}, but the vocabulary has "
+                f"{self.meta.vocab_size}; make the dataset again"
+            )
+        return view
+
+    def _map(self, info: FileInfo) -> Tokens:
+        if info.name not in self._maps:
+            try:
+                check_file(self.folder, info)
+                mapped = np.memmap(
+                    self.folder / info.name,
+                    dtype=self.meta.numpy_dtype,
+                    mode="r",
+                    shape=(info.rows, self.meta.context),
+                )
+            except (OSError, ValueError) as error:
+                raise DataError(f"{self.folder / info.name} cannot be read ({error})") from error
+            if len(self._maps) >= _MAX_MAPS:
+                del self._maps[next(iter(self._maps))]
+            self._maps[info.name] = mapped
+        return self._maps[info.name]
+
+
+def labels(rows: npt.NDArray[np.integer], form: Format) -> npt.NDArray[np.int64]:
+    """Training labels int64 [n, context] for `rows` [n, context]: the token itself, or -100 where it is no target.
+
+    Not shifted: Hugging Face models shift inside. Padding is never a target. With `form.targets`, only tokens strictly
+    after an `after` token up to and including the next `until` token are; a row may hold several such regions.
+    """
+    ids = rows.astype(np.int64)
+    wanted = np.ones(ids.shape, dtype=bool)
+    if form.targets is not None:
+        opens, closes = ids == form.targets.after, ids == form.targets.until
+        places = np.where(opens | closes, np.arange(ids.shape[1]), -1)
+        last = np.maximum.accumulate(places, axis=1)[:, :-1]  # the last event before each token but the first
+        wanted[:, 0] = False
+        wanted[:, 1:] = (last >= 0) & np.take_along_axis(opens, np.maximum(last, 0), axis=1)
+    if form.pad_id is not None:
+        wanted &= ids != form.pad_id
+    return np.where(wanted, ids, IGNORED)
+
+
+def check_file(folder: Path, info: FileInfo, *, verify: bool = False) -> None:
+    """DataError unless `folder` holds the file `info` describes: its size, and with `verify` its sha256."""
+    path = folder / info.name
+    if not path.is_file():
+        raise DataError(f"{path} is missing; make the dataset again")
+    size = path.stat().st_size
+    if size != info.bytes:
+        raise DataError(f"{path} has {size} bytes, but {META} says {info.bytes}; make the dataset again")
+    if verify:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != info.sha256:
+            raise DataError(f"{path} does not match its sha256 in {META}; make the dataset again")
+
+
+def _write(
+    folder: Path,
+    form: Format,
+    train: Iterable[npt.NDArray[np.integer]],
+    held_out: npt.NDArray[np.integer],
+    files: Mapping[str, bytes],
+    rng: np.random.Generator,
+    shard_bytes: int,
+) -> Meta:
+    held = _checked(held_out, form)
+    if len(held) == 0:
+        raise DataError(f"no held-out row of {form.context} tokens; give more data or a larger held-out share")
+    scratch = folder / "rows"
+    with scratch.open("wb") as file:
+        rows = sum(file.write(_checked(chunk, form).data) for chunk in train) // form.row_bytes
+    if rows == 0:
+        raise DataError(f"no training row of {form.context} tokens; give more data or a smaller context")
+    shards = [
+        _put(folder, f"train-{number:05d}.bin", part.tobytes(), rows=len(part))
+        for number, part in enumerate(_shuffled(scratch, rows, form, rng, shard_bytes))
+    ]
+    scratch.unlink()
+    held_info = _put(folder, HELD_OUT, held[rng.permutation(len(held))].tobytes(), rows=len(held))
+    infos = [_put(folder, check_name(name), content) for name, content in sorted(files.items())]
+    meta = Meta.of(form, shards=shards, held_out=held_info, files=infos)
+    _put(folder, META, meta.encode())
+    return meta
+
+
+def _check_replaceable(folder: Path) -> None:
+    """DataError unless `folder` is absent, empty, or a dataset and nothing else: only those are ever deleted."""
+    if not folder.exists():
+        return
+    found = {path.name for path in folder.iterdir()}
+    if META in found:
+        found -= {META, *(info.name for info in Meta.read(folder / META).contents())}
+    if found:
+        raise DataError(f"{folder} holds other files ({min(found)}); give an empty or new folder")
+
+
+def _replace(folder: Path, new: Path) -> None:
+    if not folder.exists():
+        new.rename(folder)
+        return
+    old = new.with_suffix(".old")
+    folder.rename(old)
+    new.rename(folder)
+    shutil.rmtree(old)
+
+
+def _checked(chunk: npt.NDArray[np.integer], form: Format) -> Tokens:
+    if chunk.ndim != 2 or chunk.shape[1] != form.context:
+        raise DataError(f"rows of shape {list(chunk.shape)} given, but the dataset has rows of {form.context} tokens")
+    if chunk.size and not 0 <= int(chunk.min()) <= int(chunk.max()) < form.vocab_size:
+        raise DataError(
+            f"token ids {int(chunk.min())} to {int(chunk.max())} given, but the vocabulary has {form.vocab_size}"
+        )
+    return np.ascontiguousarray(chunk, dtype=form.numpy_dtype)
+
+
+def _shuffled(path: Path, rows: int, form: Format, rng: np.random.Generator, shard_bytes: int) -> Iterator[Tokens]:
+    """The rows of `path` in random order, in pieces of at most `shard_bytes`."""
+    source = np.memmap(path, dtype=form.numpy_dtype, mode="r", shape=(rows, form.context))
+    order = rng.permutation(rows)
+    step = max(1, min(shard_bytes, MAX_SHARD_BYTES) // form.row_bytes)
+    for start in range(0, rows, step):
+        yield source[np.sort(order[start : start + step])][rng.permutation(min(step, rows - start))]
+
+
+def _info(name: str, content: bytes, rows: int = 0) -> FileInfo:
+    return FileInfo(name=name, rows=rows, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+
+
+def _put(folder: Path, name: str, content: bytes, rows: int = 0) -> FileInfo:
+    (folder / name).write_bytes(content)
+    return _info(name, content, rows)
+
+
+def _os_error(folder: Path, error: OSError) -> BarnraiseError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        return StorageError(f"{folder}: {error.strerror}; free some space and make the dataset again")
+    return DataError(f"{folder}: {error.strerror or error}; check the path and its permissions")

@@ -1,0 +1,257 @@
+"""Text datasets: files and folders, as bytes or through a tokenizer, packed into rows of `context` tokens.
+
+Each file is a document; documents end with the tokenizer's end-of-text token and follow each other without padding
+(the last, unfilled row is dropped). Of documents with the same content one is kept, so none is on both sides of the
+split. Everything is streamed: what stays in memory is the held-out part and one piece.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from barnraise.core.errors import DataError
+from barnraise.data import shards, tokenizers
+from barnraise.data.meta import MIB, Format, Meta
+from barnraise.data.tokenizers import TokenIds, Tokenizer
+
+_PIECE = 4 * MIB  # a longer document is tokenized in pieces cut at line ends
+_BATCH = 8 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Bytes start..stop-1 of a file."""
+
+    path: Path
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
+
+
+class Piece(NamedTuple):
+    """What is tokenized at once: `content` is at `offset` of the document's file; `last` ends the document."""
+
+    document: Document
+    offset: int
+    content: bytes
+    last: bool
+
+
+def build(
+    folder: Path | str,
+    files: Sequence[str | Path],
+    *,
+    tokenizer: str | Path = "bytes",
+    context: int = 128,
+    held_out: float = 0.05,
+    seed: int = 0,
+    root: Path | str = ".",
+) -> Meta:
+    """Make a dataset in `folder` of `files`: paths, folders (all but hidden files in them) and globs, `**` included.
+
+    Relative ones start at `root`. About the share `held_out` of the bytes is kept from training: whole documents where
+    those come near the share, else the end of the longest one. The same files and seed give the same dataset. Raises
+    DataError when nothing matches, a file cannot be read (or is not UTF-8, which a tokenizer needs), or the data does
+    not fill one row on both sides; StorageError when the disk is full.
+    """
+    if not 0.0 < held_out < 1.0:
+        raise DataError(f"held_out is {held_out}, but must be above 0 and below 1")
+    coder = tokenizers.load(tokenizer)
+    form = Format(
+        kind="text",
+        tokenizer=coder.name,
+        context=context,
+        vocab_size=coder.vocab_size,
+        pad_id=coder.pad_id,
+        bos_id=coder.bos_id,
+        eos_id=coder.eos_id,
+    )
+    form.check()
+    documents = find(files, root=root, leave_out=Path(folder))
+    train, held = split(documents, held_out, seed)
+    held_rows = list(rows(held, coder, context))
+    if not held_rows:
+        size = sum(document.size for document in held)
+        raise DataError(
+            f"the held-out part of {size} bytes (held_out: {held_out}) does not fill one row of {context} tokens; "
+            "give more data, a larger held_out or a smaller context"
+        )
+    return shards.write(
+        folder, form, rows(train, coder, context), np.concatenate(held_rows), files=coder.files(), seed=seed
+    )
+
+
+def find(files: Sequence[str | Path], *, root: Path | str = ".", leave_out: Path | None = None) -> list[Document]:
+    """The documents that `files` name, each content once, in the order of their paths; DataError if there are none."""
+    if not files:
+        raise DataError("no files given; name at least one file, folder or glob")
+    try:
+        paths = {path.resolve() for pattern in files for path in _match(str(pattern), Path(root))}
+        if leave_out is not None:
+            paths = {path for path in paths if not path.is_relative_to(leave_out.resolve())}
+        documents = [Document(path, 0, path.stat().st_size) for path in sorted(paths)]
+        found = list(_distinct([document for document in documents if document.size]))
+    except OSError as error:
+        raise DataError(f"{error.filename} cannot be read ({error.strerror})") from error
+    if not found:
+        raise DataError(f"{', '.join(map(str, files))}: nothing but empty files; give files with text in them")
+    return found
+
+
+def split(documents: Sequence[Document], held_out: float, seed: int) -> tuple[list[Document], list[Document]]:
+    """(train, held-out), about the share `held_out` of the bytes in the latter; no byte is in both.
+
+    Whole documents are drawn at random while they fit. When that stays under half the share (a few long documents),
+    the end of the longest one is taken instead, from a line's beginning on.
+    """
+    target = held_out * sum(document.size for document in documents)
+    drawn: list[Document] = []
+    size = 0
+    for document in random.Random(seed).sample(documents, len(documents)):
+        if size < target and size + document.size <= 1.25 * target and len(drawn) + 1 < len(documents):
+            drawn.append(document)
+            size += document.size
+    if size < 0.5 * target:
+        longest = max(documents, key=lambda document: document.size)
+        share = min(target, longest.size * max(0.5, held_out))
+        cut = _line_start(longest.path, longest.stop - int(share), longest.stop)
+        drawn = [replace(longest, start=cut)]
+        kept = [replace(d, stop=cut) if d is longest else d for d in documents]
+    else:
+        chosen = set(drawn)
+        kept = [document for document in documents if document not in chosen]
+    return kept, sorted(drawn, key=lambda document: document.path)
+
+
+def rows(documents: Iterable[Document], tokenizer: Tokenizer, context: int) -> Iterator[npt.NDArray[np.uint32]]:
+    """The documents' tokens, packed: arrays [any, context]. What does not fill a last row is dropped."""
+    rest: TokenIds = np.zeros(0, dtype=np.uint32)
+    for tokens in _tokens(documents, tokenizer):
+        rest = np.concatenate([rest, tokens])
+        whole = len(rest) // context * context
+        if whole:
+            yield rest[:whole].reshape(-1, context)
+            rest = rest[whole:]
+
+
+def _tokens(documents: Iterable[Document], tokenizer: Tokenizer) -> Iterator[TokenIds]:
+    end = np.array([tokenizer.eos_id], dtype=np.uint32)
+    for batch in _batches(documents):
+        try:
+            encoded = list(tokenizer.encode_pieces([piece.content for piece in batch]))
+        except UnicodeDecodeError as error:
+            raise _not_text(batch) from error
+        yield np.concatenate(
+            [ids for piece, own in zip(batch, encoded, strict=True) for ids in ([own, end] if piece.last else [own])]
+        )
+
+
+def _batches(documents: Iterable[Document]) -> Iterator[list[Piece]]:
+    batch: list[Piece] = []
+    size = 0
+    for piece in (piece for document in documents for piece in _pieces(document)):
+        batch.append(piece)
+        size += len(piece.content) + 64
+        if size >= _BATCH:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _pieces(document: Document) -> Iterator[Piece]:
+    """The document in pieces of at most `_PIECE` bytes; each but the first begins with a line break where it can."""
+    try:
+        with document.path.open("rb") as file:
+            file.seek(document.start)
+            offset, content = document.start, b""
+            while True:
+                content += file.read(min(_PIECE - len(content), document.stop - offset - len(content)))
+                if len(content) < _PIECE:
+                    yield Piece(document, offset, content, last=True)
+                    return
+                cut = _cut(content)
+                yield Piece(document, offset, content[:cut], last=False)
+                offset, content = offset + cut, content[cut:]
+    except OSError as error:
+        raise DataError(f"{document.path} cannot be read ({error.strerror})") from error
+
+
+def _cut(content: bytes) -> int:
+    """Where to end a piece: before its last line break, else before its last UTF-8 character."""
+    cut = content.rfind(b"\n")
+    if cut <= 0:
+        starts = (place for place in range(len(content) - 1, len(content) - 5, -1) if content[place] & 0xC0 != 0x80)
+        cut = next(starts, len(content))
+    return cut
+
+
+def _not_text(batch: Sequence[Piece]) -> DataError:
+    for piece in batch:
+        try:
+            piece.content.decode()
+        except UnicodeDecodeError as error:
+            return DataError(
+                f"{piece.document.path} is not UTF-8 text (byte {piece.offset + error.start}); "
+                "leave it out, convert it, or use the tokenizer 'bytes'"
+            )
+    raise AssertionError("every piece is UTF-8")
+
+
+def _line_start(path: Path, offset: int, stop: int) -> int:
+    """The first beginning of a line, or else of a UTF-8 character, at or after `offset`."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        ahead = file.read(min(64 * 1024, stop - offset))
+    line = ahead.find(b"\n") + 1
+    if 0 < line < stop - offset:
+        return offset + line
+    return offset + next((place for place, byte in enumerate(ahead[:4]) if byte & 0xC0 != 0x80), 0)
+
+
+def _match(pattern: str, root: Path) -> list[Path]:
+    path = root / Path(pattern).expanduser()
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        found = [Path(top) / name for top, name in _walk(path)]
+    else:
+        found = [Path(name) for name in glob.glob(str(path), recursive=True)]
+        found = [name for name in found if name.is_file()]
+    if not found:
+        raise DataError(f"no file matches '{pattern}' (looked in {root.resolve()}); check the path")
+    return found
+
+
+def _walk(folder: Path) -> Iterator[tuple[str, str]]:
+    for top, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from ((top, name) for name in names if not name.startswith(".") and (Path(top) / name).is_file())
+
+
+def _distinct(documents: Sequence[Document]) -> Iterator[Document]:
+    """The first document of each content; only files of equal size are read."""
+    sizes = Counter(document.size for document in documents)
+    seen: set[bytes] = set()
+    for document in documents:
+        if sizes[document.size] > 1:
+            with document.path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").digest()
+            if digest in seen:
+                continue
+            seen.add(digest)
+        yield document

@@ -1,0 +1,205 @@
+"""Text to token ids and back: bytes, or a Hugging Face tokenizer found on disk. Nothing is downloaded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from barnraise.core.errors import DataError
+from barnraise.data.meta import MAX_SHARD_BYTES
+from barnraise.data.shards import Dataset
+
+_FILE, _CONFIG = "tokenizer.json", "tokenizer_config.json"
+_BESIDE = (_CONFIG, "special_tokens_map.json", "chat_template.jinja")
+_COMMON_EOS = ("</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>", "<|eot_id|>", "<|im_end|>")
+
+TokenIds = npt.NDArray[np.uint32]
+
+
+class Tokenizer(Protocol):
+    """What text datasets, samples and exports need of a tokenizer. Ids lie in [0, vocab_size)."""
+
+    name: str  # as in a dataset's `Format.tokenizer`
+    vocab_size: int
+    pad_id: int | None
+    bos_id: int | None
+    eos_id: int
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of `text`, without special tokens."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of `ids`; special tokens are left out, what is no valid text becomes U+FFFD."""
+
+    def encode_pieces(self, pieces: Sequence[bytes]) -> Iterable[TokenIds]:
+        """The ids of each piece. Raises UnicodeDecodeError where a tokenizer needs text and gets something else."""
+
+    def files(self) -> dict[str, bytes]:
+        """The files by which `AutoTokenizer.from_pretrained` finds the same tokenizer."""
+
+
+class ByteTokenizer:
+    """Each byte is a token (ids 0 to 255), then an end of document (256) and padding (257).
+
+    >>> tokenizer = ByteTokenizer()
+    >>> tokenizer.encode("hé"), tokenizer.decode([104, 195, 169, 256])
+    ([104, 195, 169], 'hé')
+    """
+
+    name = "bytes"
+    vocab_size = 258
+    eos_id = 256
+    pad_id: int | None = 257
+    bos_id: int | None = None
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return bytes(token for token in ids if token < 256).decode(errors="replace")
+
+    def encode_pieces(self, pieces: Sequence[bytes]) -> Iterable[TokenIds]:
+        return (np.frombuffer(piece, dtype=np.uint8).astype(np.uint32) for piece in pieces)
+
+    def files(self) -> dict[str, bytes]:
+        """The same mapping as a byte-level BPE without merges."""
+        specials = {"<eos>": self.eos_id, "<pad>": self.pad_id}
+        added = [
+            {"id": token, "content": text, "special": True}
+            | dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+            for text, token in specials.items()
+        ]
+        level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
+        vocab = {letter: byte for byte, letter in enumerate(_byte_letters())}
+        model = {"type": "BPE", "vocab": vocab, "merges": []}
+        whole = {"version": "1.0", "added_tokens": added, "pre_tokenizer": level, "decoder": level, "model": model}
+        config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<eos>", "pad_token": "<pad>"}
+        return {_FILE: json.dumps(whole).encode(), _CONFIG: json.dumps(config).encode()}
+
+
+class HuggingFaceTokenizer:
+    """A fast tokenizer (`tokenizer.json`) from disk. Truncation and padding that the file asks for are switched off."""
+
+    name = "huggingface"
+
+    def __init__(self, files: dict[str, bytes], source: str) -> None:
+        """`files` by name, tokenizer.json among them; DataError (with `source`) when they cannot be used."""
+        from tokenizers import Tokenizer as Backend
+
+        try:
+            self._backend = Backend.from_str(files[_FILE].decode())
+        except Exception as error:  # the library raises plain Exception
+            raise DataError(f"{source} is not a tokenizer: {str(error)[:200]}") from error
+        self._backend.no_truncation()
+        self._backend.no_padding()
+        config = _config(files, source)
+        vocab: dict[str, int] = self._backend.get_vocab(with_added_tokens=True)
+        if not vocab:
+            raise DataError(f"{source} has no tokens; give another tokenizer")
+        self.vocab_size = max(vocab.values()) + 1
+        self.bos_id, pad_id = vocab.get(config.get("bos_token", "")), vocab.get(config.get("pad_token", ""))
+        eos = config.get("eos_token") or next((text for text in _COMMON_EOS if text in vocab), "")
+        if eos not in vocab:
+            raise DataError(f"{source} names no end-of-text token; name one as 'eos_token' in {_CONFIG} beside it")
+        self.eos_id = vocab[eos]
+        self.pad_id = None if pad_id == self.eos_id else pad_id  # an end that is also padding must stay learnable
+        config = {"tokenizer_class": "PreTrainedTokenizerFast"} | config | {"eos_token": eos}
+        self._files = files | {_CONFIG: json.dumps(config).encode()}
+
+    @classmethod
+    def load(cls, path: Path | str) -> HuggingFaceTokenizer:
+        """From a tokenizer.json, or a folder that holds one (or what transformers makes one of)."""
+        path = Path(path)
+        file = path / _FILE if path.is_dir() else path
+        if path.is_dir() and not file.is_file():
+            return cls(_converted(path), str(path))
+        beside = [file.parent / name for name in _BESIDE]
+        found = {_FILE: _read(file)} | {other.name: _read(other) for other in beside if other.is_file()}
+        return cls(found, str(file))
+
+    def encode(self, text: str) -> list[int]:
+        ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        text: str = self._backend.decode([int(token) for token in ids], skip_special_tokens=True)
+        return text
+
+    def encode_pieces(self, pieces: Sequence[bytes]) -> Iterable[TokenIds]:
+        texts = [piece.decode() for piece in pieces]
+        encodings = self._backend.encode_batch_fast(texts, add_special_tokens=False)
+        return (np.array(encoding.ids, dtype=np.uint32) for encoding in encodings)
+
+    def files(self) -> dict[str, bytes]:
+        return dict(self._files)
+
+
+def load(tokenizer: str | Path) -> Tokenizer:
+    """`bytes`, or the Hugging Face tokenizer at a path; DataError when there is none."""
+    return ByteTokenizer() if tokenizer == "bytes" else HuggingFaceTokenizer.load(tokenizer)
+
+
+def of(dataset: Dataset) -> Tokenizer:
+    """The tokenizer of a text dataset; DataError for datasets of another kind."""
+    names: dict[str, str | Path] = {ByteTokenizer.name: "bytes", HuggingFaceTokenizer.name: dataset.folder}
+    if dataset.meta.tokenizer not in names:
+        raise DataError(f"{dataset.folder} was made by tokenizer '{dataset.meta.tokenizer}', which is not a text one")
+    return load(names[dataset.meta.tokenizer])
+
+
+def _byte_letters() -> list[str]:
+    """One visible letter for each byte, as byte-level BPE files write them: itself if printable, else U+0100 on."""
+    visible = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    spare = iter(range(256, 512))
+    return [chr(byte if byte in visible else next(spare)) for byte in range(256)]
+
+
+def _config(files: dict[str, bytes], source: str) -> dict[str, Any]:
+    """tokenizer_config.json over special_tokens_map.json, special tokens as plain text, without code to run."""
+    merged: dict[str, Any] = {}
+    for name in reversed(_BESIDE[:2]):
+        try:
+            part = json.loads(files.get(name, b"{}"))
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{name} beside {source} is not JSON ({error}); repair or remove it") from error
+        merged |= part if isinstance(part, dict) else {}
+    merged.pop("auto_map", None)
+    for key in ("bos_token", "eos_token", "pad_token"):
+        value = merged.get(key)
+        text = value.get("content") if isinstance(value, dict) else value
+        merged.pop(key, None)
+        if isinstance(text, str):
+            merged[key] = text
+    return merged
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > MAX_SHARD_BYTES:
+            raise DataError(f"{path} has {path.stat().st_size} bytes, but a tokenizer file may have {MAX_SHARD_BYTES}")
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"no tokenizer at {path} ({error.strerror}); give 'bytes', a {_FILE} or a folder with one"
+        ) from error
+
+
+def _converted(folder: Path) -> dict[str, bytes]:
+    """The files of an older checkpoint folder (vocab.json, merges.txt ...), made into a tokenizer.json."""
+    if not any((folder / name).is_file() for name in ("vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")):
+        raise DataError(f"no tokenizer in {folder}; give 'bytes', a {_FILE} or a folder with one")
+    try:
+        from transformers import AutoTokenizer
+
+        slow = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        content = slow.backend_tokenizer.to_str().encode()
+    except Exception as error:  # whatever a foreign folder sets off
+        raise DataError(f"{folder} has no {_FILE}, and none could be made: {str(error)[:200]}") from error
+    specials = {key: getattr(slow, key) for key in ("bos_token", "eos_token", "pad_token")}
+    config = {key: str(text) for key, text in specials.items() if text is not None}
+    return {_FILE: content, _CONFIG: json.dumps(config).encode()}

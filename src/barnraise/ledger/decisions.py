@@ -1,0 +1,105 @@
+"""What the controller can decide. Each decision is one row of one table of the ledger; together they are the truth.
+
+A decision holds all that `apply` needs: no clock, no policy and no random number is consulted when a ledger is
+replayed. `table` names the table; the fields are its columns, in order.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from barnraise.core.types import NodeProfile, ParameterRange, RowRange
+
+
+class Decision(msgspec.Struct, frozen=True, gc=False):
+    """Base of all decisions. `time` is the controller's clock in seconds when it was taken."""
+
+    table: ClassVar[str]
+    time: float
+
+
+class NodeChanged(Decision, frozen=True, gc=False):
+    """A node was enrolled with a key, joined with a new session, or left (gracefully, or because its lease ended)."""
+
+    table: ClassVar[str] = "nodes"
+    node: str
+    change: Literal["enrolled", "joined", "left"]
+    reason: str = ""
+    key: str = ""
+    session: int = 0
+    profile: NodeProfile | None = None
+
+
+class Assigned(Decision, frozen=True, gc=False):
+    """A piece of work went to a node. `rows` start at `cursor` of the endless row stream, or repeat a lost piece."""
+
+    table: ClassVar[str] = "assignments"
+    assignment: int
+    node: str
+    kind: str
+    base: int
+    max_staleness: int
+    tokens: int
+    local_steps: int
+    learning_rate: float
+    rows: tuple[RowRange, ...]
+    parameters: ParameterRange
+    cursor: int  # rows handed out for the first time, this piece included
+    redo: int = 0  # the assignment whose lost work this repeats, 0 for fresh rows
+
+
+class Judged(Decision, frozen=True, gc=False):
+    """A contribution was accepted (its payload is in a segment by then), refused, or left over at the end."""
+
+    table: ClassVar[str] = "contributions"
+    assignment: int
+    node: str
+    verdict: Literal["accepted", "refused", "discarded"]
+    reason: str
+    base: int
+    version: int  # the newest published when it arrived
+    staleness: int
+    tokens: int
+    steps: int
+    loss: float
+    norm: float
+    seconds: float
+    num_bytes: int
+    digest: str
+    parameters: ParameterRange
+    weight: float  # its share of its node's slot is weight / sum of weights there
+
+
+class VersionClosed(Decision, frozen=True, gc=False):
+    """The buffer closed: these contributions, in this order, make `version`."""
+
+    table: ClassVar[str] = "versions"
+    version: int
+    contributions: tuple[int, ...]
+    num_nodes: int
+    tokens: int
+    reason: str
+
+
+class VersionMade(Decision, frozen=True, gc=False):
+    """The version's parameters exist and hash to `digest`; completes the row of its `VersionClosed`."""
+
+    table: ClassVar[str] = "versions"
+    version: int
+    digest: str
+    delta_bytes: int
+
+
+class Noted(Decision, frozen=True, gc=False):
+    """Anything else worth keeping. `kind` is a short name; the few kinds that change state are listed in
+    `controller.state`."""
+
+    table: ClassVar[str] = "events"
+    kind: str
+    node: str = ""
+    detail: dict[str, Any] = {}
+
+
+AnyDecision = NodeChanged | Assigned | Judged | VersionClosed | VersionMade | Noted

@@ -1,0 +1,162 @@
+"""The ledger: the one truth of a run, a SQLite database to which the controller commits its decisions in groups."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from barnraise.ledger.decisions import AnyDecision, Decision, Judged
+from barnraise.ledger.disk import fsync_directory, storage_errors
+from barnraise.ledger.rows import FORMATS, LedgerHash, Row
+from barnraise.ledger.segments import SEGMENT_BYTES, Payload, Position, Segments
+from barnraise.ledger.view import SCHEMA_VERSION, read_meta, replay
+
+_PRAGMAS = """
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = FULL;
+PRAGMA journal_size_limit = 16777216;
+PRAGMA busy_timeout = 10000;
+"""
+
+
+class Ledger:
+    """The ledger as its one writer, the controller, holds it; the run directory's lock keeps others out.
+
+    Opening it begins a new epoch. `commit` and `close` are for one thread at a time; everything else, `segments`
+    (which forgets payloads as checkpoints make them superfluous) included, may be called from any thread.
+    """
+
+    def __init__(
+        self, path: Path, segments: Path | None = None, *, run: str = "", segment_bytes: int = SEGMENT_BYTES
+    ) -> None:
+        """Open the ledger at `path`, made if it is missing, and the segments beside it.
+
+        `run` is written into a new ledger and only read from an existing one. Raises RunDirectoryError when it was
+        made by another version of barnraise, CorruptionError when database or segments are damaged, StorageError.
+        """
+        self.path = path
+        with storage_errors(path, "open"):
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        try:
+            with storage_errors(path, "open"):
+                self._connection.executescript(_PRAGMAS)
+                self._create(run)
+            meta = read_meta(self._connection, path)
+            self.run: str = meta["run"]
+            self.epoch: int = meta["epoch"] + 1
+            self.last_id: int = self._find_last_id()
+            self._durable = Position(meta["segment_number"], meta["segment_bytes"])
+            self.segments = Segments(segments or path.parent / "segments", self._durable, segment_bytes=segment_bytes)
+            with _transaction(self._connection, path):
+                self._set_meta(epoch=self.epoch)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def commit(self, decisions: Sequence[Decision], payloads: Mapping[int, Payload] | None = None) -> int:
+        """Make decisions durable, all or none, in their order; returns the id of the last.
+
+        `payloads` holds, by assignment, what each accepted contribution among them brought: it is on disk before the
+        rows are. Raises StorageError when the disk fails (full, over quota): none of the decisions is in the ledger
+        then, and the same batch, or another, may be committed once there is room.
+        """
+        payloads = payloads or {}
+        accepted = {item.assignment for item in decisions if isinstance(item, Judged) and item.verdict == "accepted"}
+        assert payloads.keys() == accepted, f"payloads of {sorted(payloads)} for contributions {sorted(accepted)}"
+        if decisions:
+            durable = self.segments.append(payloads)
+            self._insert(decisions, durable)
+            self._durable = durable
+            self.last_id += len(decisions)
+        return self.last_id
+
+    def replay(self, after_id: int = 0) -> Iterator[tuple[int, AnyDecision]]:
+        """All decisions with a larger id than `after_id`, in order, as they were at the time of the first `next`."""
+        return replay(self.path, after_id)
+
+    def compute_hash(self) -> str:
+        """The hash of all decisions; equal to a `LedgerHash` that was updated with each of them."""
+        return LedgerHash(decision for _, decision in self.replay()).hexdigest()
+
+    def read(self, assignment: int) -> bytes:
+        """The payload of an accepted contribution. Raises CorruptionError when it is damaged or not kept."""
+        return self.segments.read(assignment)
+
+    def close(self) -> None:
+        """Close files and connection. Nothing is lost without it: a killed controller closes nothing."""
+        self.segments.close()
+        self._connection.close()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _create(self, run: str) -> None:
+        if self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
+            return
+        schema = files("barnraise.ledger").joinpath("schema.sql").read_text("utf-8")
+        meta = {"schema": SCHEMA_VERSION, "run": run, "epoch": 0, "segment_number": 0, "segment_bytes": 0}
+        with _transaction(self._connection, self.path):
+            for statement in _statements(schema):
+                self._connection.execute(statement)
+            self._connection.executemany("INSERT INTO meta (key, value) VALUES (?, ?)", meta.items())
+        fsync_directory(self.path.parent)
+
+    def _find_last_id(self) -> int:
+        with storage_errors(self.path, "read"):
+            newest = [
+                self._connection.execute(f"SELECT max({form.id_column}) FROM {form.table}").fetchone()[0] or 0
+                for form in FORMATS.values()
+            ]
+        return max(newest)
+
+    def _insert(self, decisions: Sequence[Decision], durable: Position) -> None:
+        rows: defaultdict[type[Decision], list[Row]] = defaultdict(list)
+        for row_id, decision in enumerate(decisions, self.last_id + 1):
+            kind = type(decision)
+            rows[kind].append(FORMATS[kind].to_row(row_id, self.epoch, decision))
+        with _transaction(self._connection, self.path):
+            for kind, form in FORMATS.items():
+                if kind in rows:
+                    written = self._connection.executemany(form.write, rows[kind]).rowcount
+                    assert written == len(rows[kind]), f"{kind.__name__}: {written} of {len(rows[kind])} rows written"
+            if durable != self._durable:
+                self._set_meta(segment_number=durable.number, segment_bytes=durable.offset)
+
+    def _set_meta(self, **values: Any) -> None:
+        self._connection.executemany(
+            "UPDATE meta SET value = ? WHERE key = ?", [(value, key) for key, value in values.items()]
+        )
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
+    """All of the body or nothing; a disk that fails is a StorageError."""
+    with storage_errors(path):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:  # SQLite may have rolled back by itself
+                connection.execute("ROLLBACK")
+            raise
+
+
+def _statements(script: str) -> Iterator[str]:
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

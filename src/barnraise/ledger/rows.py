@@ -1,0 +1,140 @@
+"""How decisions become rows of SQLite and back, and their running hash.
+
+The mapping follows from the structs: a field is the column of the same name, text and numbers as they are, everything
+else as JSON, and a float that is not a number as NULL. One decision is special: `VersionMade` fills in the `made_`
+half of the row that its `VersionClosed` began.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import typing
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from barnraise.core.errors import CorruptionError
+from barnraise.ledger.decisions import (
+    AnyDecision,
+    Assigned,
+    Decision,
+    Judged,
+    NodeChanged,
+    Noted,
+    VersionClosed,
+    VersionMade,
+)
+
+Row: TypeAlias = tuple[Any, ...]
+
+_PLAIN = (str, int, float, bool)
+
+
+class RowFormat:
+    """How one sort of decision lies in its table: the statements that write and read it, and the conversions."""
+
+    def __init__(self, decision: type[Decision], *, completes: str | None = None) -> None:
+        fields = msgspec.structs.fields(decision)
+        self.decision, self.table = decision, decision.table
+        prefix = "made_" if completes else ""
+        columns = [f"{prefix}time" if field.name == "time" else field.name for field in fields]
+        self.id_column = f"{prefix}id"
+        self.columns = [self.id_column, f"{prefix}epoch", *columns]
+        self._key = self.columns.index(completes) if completes else None
+        self._encode: list[tuple[int, Callable[[Any], Any]]] = []
+        self._decode: list[tuple[int, Callable[[Any], Any]]] = []
+        for position, field in enumerate(fields):
+            if field.type is float:
+                self._decode.append((position, _float_from_column))
+            elif not _is_plain(field.type):
+                self._encode.append((position, _json_to_column))
+                self._decode.append((position, _json_from_column(field.type)))
+        self.write = self._update(completes) if completes else self._insert()
+        self.read = (
+            f"SELECT {self.id_column}, {', '.join(columns)} FROM {self.table} "
+            f"WHERE {self.id_column} > ? ORDER BY {self.id_column}"
+        )
+
+    def _insert(self) -> str:
+        marks = ", ".join("?" * len(self.columns))
+        return f"INSERT INTO {self.table} ({', '.join(self.columns)}) VALUES ({marks})"
+
+    def _update(self, key: str) -> str:
+        values = ", ".join(f"{column} = ?" for column in self.columns if column != key)
+        return f"UPDATE {self.table} SET {values} WHERE {key} = ? AND {self.id_column} IS NULL"
+
+    def to_row(self, row_id: int, epoch: int, decision: Decision) -> Row:
+        """The parameters of `write`."""
+        values: list[Any] = [row_id, epoch, *msgspec.structs.astuple(decision)]
+        for position, encode in self._encode:
+            values[position + 2] = encode(values[position + 2])
+        if self._key is not None:
+            values.append(values.pop(self._key))
+        return tuple(values)
+
+    def from_row(self, row: Row) -> AnyDecision:
+        """The decision in a row of `read`. Raises CorruptionError for values that are none of its fields'."""
+        values = list(row[1:])
+        try:
+            for position, decode in self._decode:
+                values[position] = decode(values[position])
+        except msgspec.MsgspecError as error:
+            raise CorruptionError(f"row {row[0]} of the ledger's table {self.table} is damaged: {error}") from error
+        return typing.cast(AnyDecision, self.decision(*values))
+
+
+def _is_plain(hint: Any) -> bool:
+    return hint in _PLAIN or typing.get_origin(hint) is typing.Literal
+
+
+def _float_from_column(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _json_to_column(value: Any) -> str | None:
+    return None if value is None else msgspec.json.encode(value).decode()
+
+
+def _json_from_column(hint: Any) -> Callable[[str | None], Any]:
+    decode = msgspec.json.Decoder(hint).decode
+    return lambda text: None if text is None else decode(text)
+
+
+FORMATS: dict[type[Decision], RowFormat] = {
+    NodeChanged: RowFormat(NodeChanged),
+    Assigned: RowFormat(Assigned),
+    Judged: RowFormat(Judged),
+    VersionClosed: RowFormat(VersionClosed),
+    VersionMade: RowFormat(VersionMade, completes="version"),  # after VersionClosed: a batch may hold both
+    Noted: RowFormat(Noted),
+}
+
+
+class LedgerHash:
+    """The hash of a sequence of decisions, independent of where it is kept: BLAKE2b over their MessagePack.
+
+    Equal sequences have equal hashes: a simulation compares its runs by this, without a database. Times count (the
+    simulator's are virtual), ids and epochs do not. SQLite keeps neither the sign of zero nor that of NaN, so a
+    sequence with -0.0 hashes otherwise once it was stored.
+
+    >>> def hash_of(*kinds):
+    ...     return LedgerHash(Noted(time=0.5, kind=kind) for kind in kinds).hexdigest()
+    >>> hash_of("paused", "resumed") == hash_of("paused", "resumed") != hash_of("resumed", "paused")
+    True
+    """
+
+    def __init__(self, decisions: Iterable[Decision] = ()) -> None:
+        self._hash = hashlib.blake2b(digest_size=32)
+        self._encode = msgspec.msgpack.Encoder().encode
+        for decision in decisions:
+            self.update(decision)
+
+    def update(self, decision: Decision) -> None:
+        """Add one decision. Field names are in its encoding, so that no two sorts of decision look alike."""
+        self._hash.update(self._encode(decision))
+
+    def hexdigest(self) -> str:
+        """64 hexadecimal digits; more decisions may follow."""
+        return self._hash.hexdigest()

@@ -1,0 +1,130 @@
+"""The run directory: everything of one run in one folder, and who may write to it.
+
+runs/sat-neo-20260131-174500/
+    run.yaml         the resolved run file
+    ledger.sqlite    every decision, in order
+    segments/        payloads that no checkpoint covers yet
+    checkpoints/     v000042/ ...
+    data/            token shards, tokenizer
+    keys/            the controller's secret keys (0700)
+    logs/            one file a process
+    model/           the result, in Hugging Face format
+    report.md        what happened
+    lock             held while a controller runs
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+
+from barnraise.core.errors import RunDirectoryError
+from barnraise.ledger.disk import fsync_directory, storage_errors
+from barnraise.ledger.lock import RunLock, holder
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_FOLDERS = ("checkpoints", "data", "logs", "segments")
+
+
+class RunDirectory:
+    """Names in one run's folder. Made by `create` or `open`; the folder itself need not be the current one's."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.run_file = path / "run.yaml"
+        self.ledger = path / "ledger.sqlite"
+        self.segments = path / "segments"
+        self.checkpoints = path / "checkpoints"
+        self.data = path / "data"
+        self.keys = path / "keys"
+        self.logs = path / "logs"
+        self.model = path / "model"
+        self.report = path / "report.md"
+        self.lock_file = path / "lock"
+
+    @classmethod
+    def create(cls, name: str, base: Path, *, now: datetime | None = None) -> RunDirectory:
+        """Make BASE/NAME-YYYYmmdd-HHMMSS, numbered -2, -3 ... when that is taken, with its empty folders.
+
+        Raises RunDirectoryError when the name cannot be one or the folder cannot be made.
+        """
+        if not _NAME.fullmatch(name):
+            raise RunDirectoryError(
+                f"'{name}' cannot name a run: use up to 64 letters, digits, '_', '.' and '-', a letter or digit first"
+            )
+        stem = f"{name}-{now or datetime.now():%Y%m%d-%H%M%S}"
+        try:
+            base.mkdir(parents=True, exist_ok=True)
+            path = _make_new(base, stem)
+            for folder in _FOLDERS:
+                (path / folder).mkdir()
+            (path / "keys").mkdir(mode=0o700)
+            fsync_directory(path)
+            fsync_directory(base)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"cannot make a run directory in {base.absolute()}: {error.strerror}; "
+                "name another folder with `run: {dir: FOLDER}` in the run file"
+            ) from error
+        return cls(path.absolute())
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """The run in an existing folder. Raises RunDirectoryError when there is none, saying where one may be."""
+        run = cls(path.absolute())
+        if not path.exists():
+            raise RunDirectoryError(f"there is no run directory {path}: check the path; runs are made in `run.dir`")
+        if not path.is_dir():
+            raise RunDirectoryError(f"{path} is a file, not a run directory: give the folder that holds run.yaml")
+        missing = [file.name for file in (run.run_file, run.ledger) if not file.is_file()]
+        if missing:
+            raise RunDirectoryError(
+                f"{path} is not a run directory: it has no {' and no '.join(missing)}; {_suggestion(path)}"
+            )
+        return run
+
+    def lock(self) -> RunLock:
+        """Become the run's one writer. Raises RunDirectoryError, naming the holder, when another process is."""
+        return RunLock(self.lock_file)
+
+    def holder(self) -> int | None:
+        """The pid of the controller that runs now, None when none does."""
+        return holder(self.lock_file)
+
+    def write_key(self, name: str, secret: bytes) -> Path:
+        """Write a secret, durably, that only the owner may read (0600). Raises StorageError."""
+        path = self.keys / name
+        with storage_errors(path):
+            self.keys.mkdir(mode=0o700, exist_ok=True)
+            unfinished = self.keys / f".{name}"
+            unfinished.unlink(missing_ok=True)
+            descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with open(descriptor, "wb") as file:
+                file.write(secret)
+                file.flush()
+                os.fsync(descriptor)
+            unfinished.rename(path)
+            fsync_directory(self.keys)
+        return path
+
+
+def _make_new(base: Path, stem: str) -> Path:
+    for number in count(1):
+        path = base / (stem if number == 1 else f"{stem}-{number}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        return path
+    raise AssertionError("count() does not end")
+
+
+def _suggestion(path: Path) -> str:
+    runs = [file.parent for file in path.glob("*/ledger.sqlite")]
+    if not runs:
+        return "give the folder that `barnraise train` or `barnraise serve` printed at its start"
+    newest = max(runs, key=lambda run: run.stat().st_mtime)
+    return f"{len(runs)} are in it, the newest is {newest}"

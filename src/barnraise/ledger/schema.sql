@@ -1,0 +1,93 @@
+-- The ledger of a run: every decision of its controller, one row each, in the order of `id` over all tables.
+-- A column holds the field of the same name of a decision (barnraise/ledger/decisions.py); structured fields are JSON.
+-- `epoch` counts the controller processes of this run, `time` is the controller's clock in seconds.
+-- A float that is not a number is NULL.
+
+CREATE TABLE meta (                  -- schema, run, epoch, segment_number, segment_bytes
+    key   TEXT PRIMARY KEY,
+    value ANY
+) STRICT;
+
+CREATE TABLE nodes (                 -- a node was enrolled, joined or left
+    id      INTEGER PRIMARY KEY,
+    epoch   INTEGER NOT NULL,
+    time    REAL,
+    node    TEXT NOT NULL,
+    change  TEXT NOT NULL,           -- enrolled, joined, left
+    reason  TEXT NOT NULL,
+    key     TEXT NOT NULL,           -- CURVE public key
+    session INTEGER NOT NULL,        -- drawn by each worker process: tells a restart from a reconnection
+    profile TEXT                     -- JSON: what the worker measured of its machine
+) STRICT;
+
+CREATE TABLE assignments (           -- a piece of work went to a node
+    id            INTEGER PRIMARY KEY,
+    epoch         INTEGER NOT NULL,
+    time          REAL,
+    assignment    INTEGER NOT NULL UNIQUE,
+    node          TEXT NOT NULL,
+    kind          TEXT NOT NULL,
+    base          INTEGER NOT NULL,
+    max_staleness INTEGER NOT NULL,
+    tokens        INTEGER NOT NULL,
+    local_steps   INTEGER NOT NULL,
+    learning_rate REAL,
+    rows          TEXT NOT NULL,     -- JSON: [[shard, start, stop], ...]
+    parameters    TEXT NOT NULL,     -- JSON: [start, stop] of the flat vector
+    cursor        INTEGER NOT NULL,
+    redo          INTEGER NOT NULL   -- the assignment whose lost work this repeats, or 0
+) STRICT;
+
+CREATE TABLE contributions (         -- a contribution was accepted, refused or discarded
+    id         INTEGER PRIMARY KEY,
+    epoch      INTEGER NOT NULL,
+    time       REAL,
+    assignment INTEGER NOT NULL,
+    node       TEXT NOT NULL,
+    verdict    TEXT NOT NULL,
+    reason     TEXT NOT NULL,
+    base       INTEGER NOT NULL,
+    version    INTEGER NOT NULL,     -- the newest published when it arrived
+    staleness  INTEGER NOT NULL,
+    tokens     INTEGER NOT NULL,
+    steps      INTEGER NOT NULL,
+    loss       REAL,                 -- nats a token
+    norm       REAL,
+    seconds    REAL,
+    num_bytes  INTEGER NOT NULL,
+    digest     TEXT NOT NULL,        -- SHA-256 of the payload
+    parameters TEXT NOT NULL,
+    weight     REAL
+) STRICT;
+
+-- A contribution counts once, whatever happens to connections and processes.
+CREATE UNIQUE INDEX contributions_accepted ON contributions (assignment) WHERE verdict = 'accepted';
+
+CREATE TABLE versions (              -- a buffer closed; the made_ half is filled in when the parameters exist
+    id            INTEGER PRIMARY KEY,
+    epoch         INTEGER NOT NULL,
+    time          REAL,
+    version       INTEGER NOT NULL UNIQUE,
+    contributions TEXT NOT NULL,     -- JSON: assignment ids, in the order of reduction
+    num_nodes     INTEGER NOT NULL,
+    tokens        INTEGER NOT NULL,
+    reason        TEXT NOT NULL,
+    made_id       INTEGER,
+    made_epoch    INTEGER,
+    made_time     REAL,
+    digest        TEXT,              -- SHA-256 of the parameters
+    delta_bytes   INTEGER
+) STRICT;
+
+CREATE UNIQUE INDEX versions_made ON versions (made_id) WHERE made_id IS NOT NULL;
+
+CREATE TABLE events (                -- anything else worth keeping
+    id     INTEGER PRIMARY KEY,
+    epoch  INTEGER NOT NULL,
+    time   REAL,
+    kind   TEXT NOT NULL,
+    node   TEXT NOT NULL,
+    detail TEXT NOT NULL             -- JSON object
+) STRICT;
+
+CREATE INDEX events_kind ON events (kind, id);

@@ -1,0 +1,237 @@
+"""The ledger as everyone but the controller sees it: status, report, dashboard and studies read, and never write."""
+
+from __future__ import annotations
+
+import heapq
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from barnraise.core.errors import CorruptionError, RunDirectoryError
+from barnraise.ledger.decisions import AnyDecision, Noted
+from barnraise.ledger.disk import storage_errors
+from barnraise.ledger.rows import FORMATS, RowFormat
+
+SCHEMA_VERSION = 1
+
+_TIMES = " UNION ALL ".join(
+    f"SELECT epoch, min(time) AS first, max(time) AS last FROM {table} GROUP BY epoch"
+    for table in sorted({form.table for form in FORMATS.values()})
+)
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """The run so far. `seconds` adds up the epochs: the time between them does not count."""
+
+    version: int  # the newest whose parameters exist, -1 for none
+    accepted: int
+    refused: int
+    discarded: int
+    tokens: int  # of accepted contributions
+    num_bytes: int  # of the payloads of all judged contributions
+    contributors: int  # nodes with an accepted contribution
+    epochs: int
+    seconds: float
+
+
+class NodeTotals(msgspec.Struct, frozen=True):
+    """One node so far."""
+
+    node: str
+    change: str  # the last: enrolled, joined or left
+    reason: str
+    time: float  # of that change
+    assigned: int
+    accepted: int
+    refused: int
+    discarded: int
+    tokens: int  # of accepted contributions
+    num_bytes: int
+    seconds: float  # of work, as the node tells it
+    mean_staleness: float  # of judged contributions
+    max_staleness: int
+
+
+class VersionRow(msgspec.Struct, frozen=True):
+    """One version: when its buffer closed and of what it was made. `made_time` and `digest` are None until it is."""
+
+    version: int
+    time: float
+    num_nodes: int
+    num_contributions: int
+    tokens: int
+    reason: str
+    made_time: float | None
+    digest: str | None
+    delta_bytes: int | None
+
+
+class LedgerView:
+    """A read-only connection, usable while the controller runs, and after it was killed. One thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises RunDirectoryError when there is no ledger at `path`, or one of another version of barnraise."""
+        self.path = path
+        if not path.is_file():
+            raise RunDirectoryError(f"there is no ledger at {path}: give the folder of a run that was started")
+        self._connection = _connect_read_only(path)
+        try:
+            meta = read_meta(self._connection, path)
+        except BaseException:
+            self._connection.close()
+            raise
+        self.run: str = meta["run"]
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def __enter__(self) -> LedgerView:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def epoch(self) -> int:
+        """The newest controller's."""
+        return int(read_meta(self._connection, self.path)["epoch"])
+
+    def replay(self, after_id: int = 0) -> Iterator[tuple[int, AnyDecision]]:
+        """All decisions with a larger id than `after_id`, in order, of one moment: that of the first `next`.
+
+        Raises CorruptionError when a row is missing or damaged.
+        """
+        return replay(self.path, after_id)
+
+    def totals(self) -> Totals:
+        """The run so far."""
+        row = self._rows(
+            "SELECT (SELECT coalesce(max(version), -1) FROM versions WHERE made_id IS NOT NULL) AS version, "
+            "count(*) FILTER (WHERE verdict = 'accepted') AS accepted, "
+            "count(*) FILTER (WHERE verdict = 'refused') AS refused, "
+            "count(*) FILTER (WHERE verdict = 'discarded') AS discarded, "
+            "coalesce(sum(tokens) FILTER (WHERE verdict = 'accepted'), 0) AS tokens, "
+            "coalesce(sum(num_bytes), 0) AS num_bytes, "
+            "count(DISTINCT node) FILTER (WHERE verdict = 'accepted') AS contributors, "
+            "(SELECT value FROM meta WHERE key = 'epoch') AS epochs, "
+            f"(SELECT coalesce(sum(span), 0.0) FROM (SELECT max(last) - min(first) AS span FROM ({_TIMES}) "
+            "GROUP BY epoch)) AS seconds FROM contributions"
+        )[0]
+        return msgspec.convert(row, Totals)
+
+    def nodes(self) -> list[NodeTotals]:
+        """Every node that was ever enrolled, in the order in which they first appeared."""
+        rows = self._rows(
+            "SELECT node, change, reason, time, coalesce(assigned, 0) AS assigned, coalesce(accepted, 0) AS accepted, "
+            "coalesce(refused, 0) AS refused, coalesce(discarded, 0) AS discarded, coalesce(tokens, 0) AS tokens, "
+            "coalesce(num_bytes, 0) AS num_bytes, coalesce(seconds, 0.0) AS seconds, "
+            "coalesce(mean_staleness, 0.0) AS mean_staleness, coalesce(max_staleness, 0) AS max_staleness "
+            "FROM (SELECT node, change, reason, time, max(id) FROM nodes GROUP BY node) "
+            "JOIN (SELECT node, min(id) AS first FROM nodes GROUP BY node) USING (node) "
+            "LEFT JOIN (SELECT node, count(*) AS assigned FROM assignments GROUP BY node) USING (node) "
+            "LEFT JOIN (SELECT node, count(*) FILTER (WHERE verdict = 'accepted') AS accepted, "
+            "count(*) FILTER (WHERE verdict = 'refused') AS refused, "
+            "count(*) FILTER (WHERE verdict = 'discarded') AS discarded, "
+            "sum(tokens) FILTER (WHERE verdict = 'accepted') AS tokens, sum(num_bytes) AS num_bytes, "
+            "sum(seconds) AS seconds, avg(staleness) AS mean_staleness, max(staleness) AS max_staleness "
+            "FROM contributions GROUP BY node) USING (node) ORDER BY first"
+        )
+        return msgspec.convert(rows, list[NodeTotals])
+
+    def refusals(self) -> dict[str, int]:
+        """How many contributions were refused, by reason, the most frequent first."""
+        rows = self._rows(
+            "SELECT reason, count(*) AS num FROM contributions WHERE verdict = 'refused' "
+            "GROUP BY reason ORDER BY num DESC, reason"
+        )
+        return {row["reason"]: row["num"] for row in rows}
+
+    def versions(self) -> list[VersionRow]:
+        """All versions, the oldest first."""
+        rows = self._rows(
+            "SELECT version, time, num_nodes, json_array_length(contributions) AS num_contributions, tokens, reason, "
+            "made_time, digest, delta_bytes FROM versions ORDER BY version"
+        )
+        return msgspec.convert(rows, list[VersionRow])
+
+    def events(self, kind: str) -> list[Noted]:
+        """All events of a kind, the oldest first."""
+        form = FORMATS[Noted]
+        query = form.read.replace("WHERE", "WHERE kind = ? AND")
+        with storage_errors(self.path, "read"):
+            rows = self._connection.execute(query, (kind, 0)).fetchall()
+        return [noted for row in rows if isinstance(noted := form.from_row(tuple(row)), Noted)]
+
+    def series(self, kind: str, x: str, y: str) -> list[tuple[float, float]]:
+        """One curve out of the details of all events of a kind: `series("evaluated", "tokens", "loss")`.
+
+        Events that lack a number for either are left out.
+        """
+        points = ((noted.detail.get(x), noted.detail.get(y)) for noted in self.events(kind))
+        return [(a, b) for a, b in points if isinstance(a, int | float) and isinstance(b, int | float)]
+
+    def _rows(self, query: str) -> list[dict[str, Any]]:
+        with storage_errors(self.path, "read"):
+            return [dict(row) for row in self._connection.execute(query)]
+
+
+def replay(path: Path, after_id: int = 0) -> Iterator[tuple[int, AnyDecision]]:
+    """See `LedgerView.replay`. It has a connection of its own, so that commits may go on meanwhile."""
+    with storage_errors(path, "read"), closing(_connect_read_only(path)) as connection:
+        connection.execute("BEGIN")
+        rows = heapq.merge(*(_read(connection, form, after_id) for form in FORMATS.values()))  # ids are unique
+        for expected, (row_id, decision) in enumerate(rows, after_id + 1):
+            if row_id != expected:
+                raise CorruptionError(f"{path} is damaged: row {expected} is missing; restore it from a copy")
+            yield row_id, decision
+
+
+def read_meta(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
+    """The `meta` table. Raises RunDirectoryError when it is missing or of another schema."""
+    with storage_errors(path, "read"):
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
+            raise RunDirectoryError(f"{path} is not the ledger of a run: give the folder of a run that was started")
+        meta: dict[str, Any] = dict(map(tuple, connection.execute("SELECT key, value FROM meta")))
+    if meta.get("schema") != SCHEMA_VERSION:
+        raise RunDirectoryError(
+            f"{path} has ledger schema {meta.get('schema')}, this barnraise reads {SCHEMA_VERSION}: "
+            "use the barnraise that made it"
+        )
+    return meta
+
+
+def _connect_read_only(path: Path) -> sqlite3.Connection:
+    uri = path.absolute().as_uri()
+    with storage_errors(path, "read"):
+        try:
+            return _connect(f"{uri}?mode=ro")
+        except sqlite3.OperationalError:
+            if path.with_name(path.name + "-wal").exists():
+                raise
+            return _connect(f"{uri}?immutable=1")  # a folder we may not write, and no writer: nothing can change
+
+
+def _connect(uri: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=10.0)
+    try:
+        connection.row_factory = sqlite3.Row
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # the file is opened only now
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _read(connection: sqlite3.Connection, form: RowFormat, after_id: int) -> Iterator[tuple[int, AnyDecision]]:
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    for row in cursor.execute(form.read, (after_id,)):
+        yield row[0], form.from_row(row)

@@ -1,0 +1,105 @@
+"""What a scheduler sees of tasks and nodes, and what it answers.
+
+Times are seconds, sizes bytes, work and speed in the same unit of work (tokens, tokens a second).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from math import isfinite
+
+from barnraise.core.errors import InputError
+
+TaskId = int
+NodeId = str
+
+LARGEST_AMOUNT = 1e18  # keeps every sum and quotient of amounts finite
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """A task as the matcher sees it: what it takes, what it moves, what it requires of a node.
+
+    `down_bytes` travel to whichever node gets the task and `up_bytes` back; each of `shards` (shard -> bytes) travels
+    only to a node that does not have it. InputError if an amount is not between 0 and 1e18.
+    """
+
+    id: TaskId
+    work: float = 0.0
+    kind: str = "train"
+    down_bytes: float = 0
+    up_bytes: float = 0
+    shards: Mapping[int, int] = field(default_factory=dict)
+    priority: float = 0.0  # higher is more urgent
+    memory_bytes: int = 0  # required
+    min_trust: float = 0.0  # required
+
+    def __post_init__(self) -> None:
+        _check_amounts("task", self, ("work", "down_bytes", "up_bytes", "memory_bytes", "min_trust"))
+        if not isfinite(self.priority):
+            raise InputError(f"task {self.id!r}: priority is {self.priority}, but must be finite; use 0 for normal")
+        for shard, num_bytes in self.shards.items():
+            if not 0 <= num_bytes <= LARGEST_AMOUNT:
+                raise InputError(f"task {self.id!r}: shard {shard} has {num_bytes} bytes; give a size from 0 to 1e18")
+
+    @property
+    def requirements(self) -> tuple[str, int, float]:
+        """All that `meets` looks at: tasks that agree here can run on the same nodes."""
+        return self.kind, self.memory_bytes, self.min_trust
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node as the matcher sees it: measured rates, free slots, what it holds and what it takes on.
+
+    A rate of 0 means "not measured yet". InputError if an amount is not between 0 and 1e18.
+    """
+
+    id: NodeId
+    speed: float = 0.0
+    up_bandwidth: float = 0.0
+    down_bandwidth: float = 0.0
+    latency: float = 0.0
+    memory_bytes: int = 0
+    capacity: int = 1  # tasks it can take now, one slot each
+    trust: float = 1.0
+    shards: AbstractSet[int] = frozenset()  # already on its disk
+    kinds: AbstractSet[str] = frozenset()  # of task; empty: any
+
+    def __post_init__(self) -> None:
+        amounts = ("speed", "up_bandwidth", "down_bandwidth", "latency", "memory_bytes", "trust")
+        _check_amounts("node", self, amounts)
+        if type(self.capacity) is not int or not 0 <= self.capacity <= LARGEST_AMOUNT:
+            raise InputError(f"node {self.id!r}: capacity is {self.capacity!r}, but must be a whole number from 0 up")
+
+
+def meets(task: TaskView, node: NodeView) -> bool:
+    """Whether `node` meets the requirements of `task`."""
+    return (
+        task.memory_bytes <= node.memory_bytes
+        and task.min_trust <= node.trust
+        and (not node.kinds or task.kind in node.kinds)
+    )
+
+
+class Scheduler(ABC):
+    """Decides which node gets which task. Pure: the same tasks and nodes in the same order give the same answer."""
+
+    @abstractmethod
+    def assign(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:
+        """Pairs (task id, node id), each task at most once, each node at most `capacity` times.
+
+        Called by the dispatcher whenever nodes ask for work: mostly for one node, sometimes for thousands. `tasks` is
+        the queue, oldest first; `nodes` those that ask, first come first; ids are unique. A node never gets a task
+        whose requirements it does not meet; what cannot be placed is left out and comes again with the next call.
+        """
+
+
+def _check_amounts(what: str, view: TaskView | NodeView, names: Sequence[str]) -> None:
+    for name in names:
+        value = getattr(view, name)
+        if not 0 <= value <= LARGEST_AMOUNT:  # nan compares false
+            raise InputError(f"{what} {view.id!r}: {name} is {value}, but must be from 0 to 1e18; use 0 if unknown")

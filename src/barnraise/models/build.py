@@ -1,0 +1,137 @@
+"""Models built from resolved configs, or loaded from local checkpoint folders. Imports torch and transformers.
+
+Nothing is downloaded, no code that comes with a checkpoint is run, nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from barnraise.core.errors import ModelError
+from barnraise.models.architectures import ARCHITECTURES
+from barnraise.models.config import check
+
+
+def create(section: Mapping[str, Any], resolved: Mapping[str, Any], seed: int = 0) -> nn.Module:
+    """The model of a run file's `model` section: loaded when it has a `path`, else built from scratch."""
+    path = section.get("path")
+    return build(resolved, seed) if path is None else load(Path(path).expanduser(), resolved)
+
+
+def build(resolved: Mapping[str, Any], seed: int = 0) -> nn.Module:
+    """A new model on the CPU in float32 and training mode; the same config and seed give the same parameters.
+
+    `resolved` is from `describe` and is checked again, since it may have come over the network. The global random
+    state is left as it was. Raises ModelError when the config cannot work.
+    """
+    check(resolved)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        module = _instantiate(resolved)
+    if resolved["model_type"] not in ARCHITECTURES:
+        _try(module, resolved)
+    return module
+
+
+def build_empty(resolved: Mapping[str, Any]) -> nn.Module:
+    """The model without storage (torch's meta device): its parameters have names and shapes only."""
+    with torch.device("meta"):
+        return _instantiate(resolved)
+
+
+def load(folder: Path, resolved: Mapping[str, Any]) -> nn.Module:
+    """The model in a Hugging Face folder, in float32 and training mode; ModelError when it cannot be loaded safely."""
+    from transformers import AutoModelForCausalLM
+
+    check(resolved)
+    _check_weights(folder)
+    try:
+        with _quietly():
+            module, report = AutoModelForCausalLM.from_pretrained(
+                str(folder),
+                config=_config(resolved),
+                dtype=torch.float32,
+                use_safetensors=True,
+                local_files_only=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+            )
+    except Exception as error:  # a foreign folder can set off anything
+        raise ModelError(f"{folder} cannot be loaded: {_first_line(error)}") from error
+    lacking = sorted(report["missing_keys"]) or sorted(str(key) for key in report["mismatched_keys"])
+    if lacking:
+        raise ModelError(
+            f"{folder} lacks {len(lacking)} parameters of a {resolved['model_type']} ({', '.join(lacking[:3])}); "
+            "give a causal language model's checkpoint"
+        )
+    return _trainable(module)
+
+
+def _instantiate(resolved: Mapping[str, Any]) -> nn.Module:
+    from transformers import AutoModelForCausalLM
+
+    try:
+        return _trainable(AutoModelForCausalLM.from_config(_config(resolved), dtype=torch.float32))
+    except Exception as error:  # model classes raise what they like
+        raise ModelError(f"{resolved['model_type']} cannot be built from this config: {_first_line(error)}") from error
+
+
+def _try(module: nn.Module, resolved: Mapping[str, Any]) -> None:
+    """One forward pass: the sizes of an architecture that barnraise does not know may not go together."""
+    try:
+        with torch.no_grad():
+            module(input_ids=torch.zeros(1, 2, dtype=torch.long), use_cache=False)
+    except Exception as error:  # model classes raise what they like
+        raise ModelError(
+            f"{resolved['model_type']} of these sizes cannot read text: {_first_line(error)}; set its other sizes too"
+        ) from error
+
+
+def _config(resolved: Mapping[str, Any]) -> Any:
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    return CONFIG_MAPPING[resolved["model_type"]](
+        **{key: value for key, value in resolved.items() if key != "model_type"}
+    )
+
+
+def _trainable(module: nn.Module) -> nn.Module:
+    return module.train().requires_grad_(True)
+
+
+def _check_weights(folder: Path) -> None:
+    if (folder / "adapter_config.json").exists():
+        raise ModelError(f"{folder} holds an adapter; merge it into its base model and give that folder")
+    if any((folder / name).is_file() for name in ("model.safetensors", "model.safetensors.index.json")):
+        return
+    if list(folder.glob("*.bin")) + list(folder.glob("*.pt")) + list(folder.glob("*.pth")):
+        raise ModelError(
+            f"{folder} has pickled weights, which can run code when loaded; convert them to model.safetensors "
+            "with safetensors.torch.save_file where you trust them"
+        )
+    raise ModelError(f"{folder} has no model.safetensors; give a folder that transformers' save_pretrained wrote")
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without transformers' progress bars, which would tear a live view."""
+    from transformers.utils import logging
+
+    enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if enabled:
+            logging.enable_progress_bar()
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return (lines[0] if lines else type(error).__name__)[:300]

@@ -1,0 +1,106 @@
+"""Any other causal language model of transformers, described by its config class. Importing that takes seconds."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.util
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from barnraise.core.errors import ModelError, UnknownNameError, nearest
+from barnraise.models.architectures import ARCHITECTURES, Architecture, Shapes
+
+_CANDIDATES = {
+    "vocab_size": ("vocab_size",),
+    "hidden_size": ("hidden_size", "n_embd", "d_model"),
+    "num_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "num_heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
+    "intermediate_size": ("intermediate_size", "n_inner", "ffn_dim"),
+    "positions": ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx"),
+}
+
+
+@functools.cache
+def architecture(name: str) -> Architecture:
+    """The architecture called `name`; UnknownNameError when transformers has no such causal language model."""
+    known = _model_types()
+    if name not in known:
+        close = nearest(name, known)
+        raise UnknownNameError("model architecture", name, {*ARCHITECTURES, *([close] if close else [])})
+    config_class = _config_class(name)
+    defaults = _defaults(config_class)
+    mapped: Mapping[str, str] = config_class.attribute_map
+    names = {}
+    for common, candidates in _CANDIDATES.items():
+        own = next((mapped.get(key, key) for key in candidates if mapped.get(key, key) in defaults), None)
+        if own is not None:
+            names[common] = own
+    return Architecture(name, names, defaults, _shapes, complete=functools.partial(_complete, config_class, defaults))
+
+
+def _model_types() -> list[str]:
+    """The model types that transformers has a causal language model for, read from its source: no import."""
+    spec = importlib.util.find_spec("transformers")
+    if spec is None or spec.origin is None:
+        raise ModelError("transformers is not installed; run `pip install transformers`")
+    source = (Path(spec.origin).parent / "models" / "auto" / "modeling_auto.py").read_text()
+    listed = re.search(r"^MODEL_FOR_CAUSAL_LM_MAPPING_NAMES = OrderedDict\((.*?)^\)", source, re.DOTALL | re.MULTILINE)
+    assert listed, "transformers lists its causal language models elsewhere now"
+    return re.findall(r'\("([^"]+)",', listed[1])
+
+
+def _config_class(name: str) -> Any:
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    return CONFIG_MAPPING[name]
+
+
+def _base_keys() -> set[str]:
+    from transformers import PreTrainedConfig
+
+    return {field.name for field in dataclasses.fields(PreTrainedConfig)}
+
+
+def _defaults(config_class: Any) -> dict[str, Any]:
+    """The config's own keys and raw defaults: before the class derives anything from them."""
+    base = _base_keys()
+    defaults: dict[str, Any] = {}
+    for field in dataclasses.fields(config_class):
+        if field.name in base or not field.init:
+            continue
+        if field.default is not dataclasses.MISSING:
+            defaults[field.name] = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            defaults[field.name] = field.default_factory()
+    if "is_decoder" in defaults:  # BERT and its kin see the future unless told otherwise
+        defaults["is_decoder"] = True
+    return {key: 0.0 if key.endswith(("dropout", "pdrop")) else value for key, value in defaults.items()}
+
+
+def _complete(config_class: Any, defaults: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """`config` with everything that its class derives; ModelError when the class refuses it."""
+    given = {key: value for key, value in config.items() if key in defaults or key in config_class.attribute_map}
+    given |= {key: config[key] for key in ("rope_theta", "rope_scaling") if key in config}
+    try:
+        whole = config_class(**given).to_dict()
+    except Exception as error:  # config classes raise what they like
+        raise ModelError(f"{config_class.model_type} refuses this config: {str(error)[:300]}") from error
+    kept = {key: _plain(whole[key], _base_keys()) for key in defaults if key in whole}
+    return kept | ({"is_decoder": True} if "is_decoder" in kept else {})
+
+
+def _plain(value: Any, base: set[str]) -> Any:
+    """`value` without what the base class keeps in every config within a config."""
+    if isinstance(value, dict):
+        return {key: _plain(part, base) for key, part in value.items() if key not in base and str(key)[0] != "_"}
+    return [_plain(part, base) for part in value] if isinstance(value, (list, tuple)) else value
+
+
+def _shapes(config: Mapping[str, Any]) -> Shapes:
+    from barnraise.models.build import build_empty
+
+    for name, parameter in build_empty(config).named_parameters():
+        yield name, tuple(parameter.shape)

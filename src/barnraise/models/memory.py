@@ -1,0 +1,105 @@
+"""How much memory a run will need, before anything is allocated. Torch-free for the architectures of `ARCHITECTURES`.
+
+Parameters are counted exactly. Activations follow Korthikanti et al. 2022 (Reducing Activation Recomputation in Large
+Transformer Models, equation 2: a layer keeps s b h (34 + 5 a s / h) bytes at two bytes a number), at four bytes a
+number and without the dropout masks, plus what a GELU written out keeps, plus the logits. Not covered: allocator
+overhead, fragmentation, mixed precision; attention kernels that keep no scores need less.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from barnraise.core.errors import ModelError
+from barnraise.models.config import lookup
+
+FLOAT = 4
+PROCESS_BYTES = 450 << 20  # Python with torch and transformers loaded
+_WRITTEN_OUT = ("gelu_new", "gelu_fast", "gelu_accurate", "quick_gelu")  # several operations, each keeps its input
+_INNER_STATES = {"adamw": 2, "sgd": 1}
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes that one process needs: for the parameters and their like, for a batch, for the program itself."""
+
+    vectors: int
+    activations: int
+    process: int = PROCESS_BYTES
+
+    @property
+    def total(self) -> int:
+        return self.vectors + self.activations + self.process
+
+
+def num_parameters(resolved: Mapping[str, Any]) -> int:
+    """The exact number of parameters, tied ones counted once."""
+    return sum(math.prod(shape) for _, shape in lookup(resolved["model_type"]).shapes(resolved))
+
+
+def worker(resolved: Mapping[str, Any], *, batch_size: int, context: int, inner_optimizer: str = "adamw") -> Memory:
+    """A worker: parameters, gradients and the optimizer's states; replica, start, delta, residual, update, payload."""
+    vectors = 2 + _INNER_STATES[inner_optimizer] + 6
+    return Memory(
+        vectors * FLOAT * num_parameters(resolved),
+        activation_bytes(resolved, batch_size=batch_size, context=context),
+    )
+
+
+def controller(
+    resolved: Mapping[str, Any], *, buffer_size: int, batch_size: int, context: int, outer_states: int = 1
+) -> Memory:
+    """The controller: published parameters, the model that is evaluated, aggregate, downlink delta and its residual,
+    a checkpoint in the making, the outer optimizer's states, and a dense slot for each of `buffer_size` nodes.
+
+    `batch_size` rows are evaluated at once; no gradients are kept, so one layer's activations count.
+    """
+    vectors = 6 + outer_states + buffer_size
+    layers = lookup(resolved["model_type"]).get(resolved, "num_layers") or 1
+    logits = _logit_bytes(resolved, batch_size * context)
+    kept = activation_bytes(resolved, batch_size=batch_size, context=context) - logits
+    return Memory(vectors * FLOAT * num_parameters(resolved), kept // layers + logits)
+
+
+def activation_bytes(resolved: Mapping[str, Any], *, batch_size: int, context: int) -> int:
+    """What a forward pass keeps for the backward pass of `batch_size` rows of `context` tokens, logits included."""
+    entry = lookup(resolved["model_type"])
+    hidden, layers, heads = (entry.get(resolved, name) for name in ("hidden_size", "num_layers", "num_heads"))
+    layers = layers or 1
+    hidden = hidden or math.isqrt(num_parameters(resolved) // (12 * layers)) + 1
+    inner = entry.get(resolved, "intermediate_size") or 4 * hidden
+    tokens = batch_size * context
+    inner_copies = 5 if resolved.get("activation_function") in _WRITTEN_OUT else 2
+    per_token = FLOAT * (8 * hidden + inner_copies * inner + 2 * (heads or 1) * context)
+    return int(tokens * per_token * layers + _logit_bytes(resolved, tokens))
+
+
+def _logit_bytes(resolved: Mapping[str, Any], tokens: int) -> int:
+    vocabulary = lookup(resolved["model_type"]).get(resolved, "vocab_size") or 1
+    return int(3 * FLOAT * tokens * vocabulary)  # logits, their log-softmax, its gradient
+
+
+def available_bytes() -> int:
+    """Memory that this process can still get: what the machine has free, or its control group, if that is less."""
+    free = int(psutil.virtual_memory().available)
+    group = Path("/sys/fs/cgroup")
+    try:
+        limit, used = ((group / name).read_text().strip() for name in ("memory.max", "memory.current"))
+    except OSError:
+        return free
+    return free if limit == "max" else min(free, max(0, int(limit) - int(used)))
+
+
+def require(needed: int, available: int, who: str) -> None:
+    """ModelError when `who` ("4 local workers and the controller") needs more bytes than are available."""
+    if needed > available:
+        raise ModelError(
+            f"{who} need about {needed / 2**30:.1f} GiB of memory, but {available / 2**30:.1f} GiB are available; "
+            "take a smaller model, batch_size or context, fewer local workers, or a larger machine"
+        )

@@ -1,0 +1,185 @@
+"""The policies that a run file chooses, each with its full, checked options. Reads catalogs alone: no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from barnraise.aggregation import catalog as aggregation
+from barnraise.compression.catalog import CATALOG as CODECS
+from barnraise.config.problems import Path, Problem
+from barnraise.config.schema import Controller, RunFile, Training
+from barnraise.core.errors import InputError, UnknownNameError
+from barnraise.core.registry import Catalog
+from barnraise.matching.catalog import CATALOG as SCHEDULERS
+from barnraise.staleness.base import WEIGHTINGS
+from barnraise.staleness.catalog import CATALOG as STALENESS
+from barnraise.training.catalog import ASYNCHRONOUS, SYNCHRONOUS
+from barnraise.training.catalog import CATALOG as OUTER
+from barnraise.training.schedule import Schedule
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An algorithm by name with all its options: what its family's `create(name, **options)` takes."""
+
+    name: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """The rule, or chain of rules, and what it asks of a buffer. `aggregation.create(names, **options)` builds it.
+
+    `minimum_nodes`: distinct nodes below which a version must not be made; `limit`: that minimum as a formula.
+    `individual`: reads single contributions. `robust`: withstands some liars. `coordinatewise`: trims each coordinate
+    by itself, with nothing in front that mixes the contributions first.
+    """
+
+    names: tuple[str, ...]
+    options: Mapping[str, Any]
+    known_options: frozenset[str]
+    minimum_nodes: int
+    limit: str
+    individual: bool
+    robust: bool
+    coordinatewise: bool
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Every policy of a run; None for those that cannot be had (never so in a plan)."""
+
+    compression: Choice | None
+    downlink: Choice | None
+    aggregation: Aggregation | None
+    staleness: Choice | None
+    outer: Choice | None
+    inner: Choice
+    schedule: Schedule | None
+    scheduler: Choice | None
+
+
+def choose(run_file: RunFile, problems: list[Problem]) -> Choices:
+    """The policies of `run_file`; what is wrong with one is added to `problems`."""
+    training, controller = run_file.training, run_file.controller
+    collect = _Collector(problems)
+    return Choices(
+        compression=collect(("training", "compression"), lambda: _codec(training)),
+        downlink=collect(
+            ("training", "downlink_compression"),
+            lambda: _checked(CODECS, training.downlink_compression, training.downlink_options),
+        ),
+        aggregation=collect(("training", "aggregation_rule"), lambda: _aggregation(training)),
+        staleness=collect(("controller", "staleness_weighting"), lambda: _staleness(controller)),
+        outer=collect(("training", "outer_optimizer"), lambda: _outer(training)),
+        inner=_inner(training),
+        schedule=collect(
+            ("training", "schedule"), lambda: Schedule(training.schedule, training.warmup_tokens, training.final_rate)
+        ),
+        scheduler=collect(
+            ("controller", "scheduler"),
+            lambda: _checked(SCHEDULERS, controller.scheduler, controller.scheduler_options),
+        ),
+    )
+
+
+def mode(controller: Controller) -> str:
+    """The mode's name, as outer optimizers declare theirs."""
+    return ASYNCHRONOUS if controller.use_async_training else SYNCHRONOUS
+
+
+class _Collector:
+    """Calls a resolver; what it refuses becomes a problem at the key that chose it."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = problems
+
+    def __call__(self, path: Path, resolve: Callable[[], T]) -> T | None:
+        try:
+            return resolve()
+        except InputError as error:
+            self.problems.append(Problem(path, str(error)))
+            return None
+
+
+def _checked(catalog: Catalog, name: str, options: Mapping[str, Any]) -> Choice:
+    return Choice(name, catalog.resolve(name, options))
+
+
+def _codec(training: Training) -> Choice:
+    known = {option.name for option in CODECS.entry(training.compression).options}
+    options = _joined(training, {"ratio": "compression_ratio"}, known, training.compression_options)
+    return _checked(CODECS, training.compression, options)
+
+
+def _aggregation(training: Training) -> Aggregation:
+    given = training.aggregation_rule
+    names = (given,) if isinstance(given, str) else tuple(given)
+    known = frozenset(option.name for name in names for option in aggregation.CATALOG.entry(name).options)
+    own = {"f": "aggregation_f", "trim_ratio": "trim_ratio"}
+    options = _joined(training, own, known, training.aggregation_options)
+    members = aggregation.resolve(names, options)
+    minimum = aggregation.minimum(names, options)
+    strictest, its_options = max(members, key=lambda member: member[0].declares.minimum(member[1]))
+    last = members[-1][0].declares
+    return Aggregation(
+        names=names,
+        options=options,
+        known_options=known,
+        minimum_nodes=minimum,
+        limit=strictest.declares.limit(its_options),
+        individual=any(entry.declares.individual for entry, _ in members),
+        robust=not last.linear,
+        coordinatewise=last.coordinatewise and not any(entry.declares.prepares for entry, _ in members),
+    )
+
+
+def _staleness(controller: Controller) -> Choice:
+    weighting = controller.staleness_weighting
+    if weighting not in WEIGHTINGS:
+        raise UnknownNameError("staleness weighting", weighting, WEIGHTINGS)
+    if not controller.use_async_training:
+        return _checked(STALENESS, "fixed", {"max_staleness": 0, "weighting": weighting})
+    options: dict[str, Any] = {"max_staleness": controller.max_staleness, "weighting": weighting}
+    if not controller.adaptive_staleness:
+        return _checked(STALENESS, "fixed", options)
+    options["min_staleness"] = controller.min_staleness
+    options["max_staleness_multiplier"] = controller.max_staleness_multiplier
+    return _checked(STALENESS, "adaptive", options)
+
+
+def _outer(training: Training) -> Choice:
+    known = {option.name for option in OUTER.entry(training.outer_optimizer).options}
+    own = {"learning_rate": "outer_learning_rate", "momentum": "outer_momentum"}
+    options = _joined(training, own, known, training.outer_options)
+    return _checked(OUTER, training.outer_optimizer, options)
+
+
+def _inner(training: Training) -> Choice:
+    if training.inner_optimizer == "adamw":
+        beta1, beta2 = training.betas
+        return Choice("adamw", {"beta1": beta1, "beta2": beta2, "weight_decay": training.weight_decay})
+    return Choice("sgd", {"momentum": training.momentum, "weight_decay": training.weight_decay})
+
+
+def _joined(
+    training: Training, own_keys: Mapping[str, str], known: AbstractSet[str], further: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Options from the keys of their own that the run file gives and the algorithm knows, and from its options section.
+
+    A key that is not given leaves the algorithm its own default; one given twice is refused.
+    """
+    options = dict(further)
+    for option, key in own_keys.items():
+        value = getattr(training, key)
+        if option not in known or value is None:
+            continue
+        if option in options:
+            raise InputError(f"option '{option}' is given twice, here and as training.{key}; keep one")
+        options[option] = value
+    return options

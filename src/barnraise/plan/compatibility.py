@@ -1,0 +1,371 @@
+"""What cannot go together in a run file, why, and what to do instead: one table.
+
+Each row is a function that finds its case and says the values and the limit; the row adds the remedy. A row is an
+error, or a warning where the run works but probably not as meant. The table is part of the documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+
+from barnraise.compression.catalog import CATALOG as CODECS
+from barnraise.config.problems import Problem
+from barnraise.config.schema import RunFile
+from barnraise.plan.choices import mode
+from barnraise.plan.purpose import SERVE, TRAIN
+from barnraise.plan.table import Case, Found, Row, Unresolved
+from barnraise.training.catalog import CATALOG as OUTER
+
+ROWS: list[Row] = []
+
+
+def judge(case: Case) -> tuple[list[Problem], list[Problem]]:
+    """(errors, warnings) of all rows."""
+    errors: list[Problem] = []
+    warnings: list[Problem] = []
+    for row in ROWS:
+        try:
+            found = [Problem(path, f"{text}; {row.instead}") for path, text in row.find(case)]
+        except Unresolved:
+            continue
+        (warnings if row.warning else errors).extend(found)
+    return errors, warnings
+
+
+def _row(
+    what: str, why: str, instead: str, warning: bool = False
+) -> Callable[[Callable[[Case], Found]], Callable[[Case], Found]]:
+    def add(find: Callable[[Case], Found]) -> Callable[[Case], Found]:
+        ROWS.append(Row(what, why, instead, find, warning))
+        return find
+
+    return add
+
+
+@_row(
+    "an outer optimizer in a mode that it does not suit",
+    "plain Nesterov momentum diverges on stale, sparse pushes; delayed Nesterov waits for what a round already has",
+    "choose sgd, or nesterov in synchronous and delayed_nesterov in asynchronous mode",
+)
+def _outer_mode(case: Case) -> Found:
+    traits = OUTER.entry(case.outer.name).declares
+    now = mode(case.controller)
+    if now not in traits.modes:
+        path = ("training", "outer_optimizer")
+        yield path, f"{case.outer.name} cannot be used in {now} mode: {traits.reason.partition(';')[0]}"
+
+
+@_row(
+    "fewer local workers than the aggregation rule needs",
+    "with fewer contributions the rule's guarantee against liars is void",
+    "list more workers, lower aggregation_f, or choose a rule that needs fewer",
+)
+def _too_few_workers(case: Case) -> Found:
+    rule = case.rule
+    if case.num_nodes is not None and case.num_nodes < rule.minimum_nodes:
+        has = f"{case.num_nodes} node{'s' if case.num_nodes != 1 else ''}"
+        path = ("training", "aggregation_rule")
+        yield path, f"{_rule_text(case)} needs {rule.limit}, here {rule.minimum_nodes} nodes, but the run has {has}"
+
+
+@_row(
+    "a buffer_size below what the aggregation rule needs",
+    "a version would be made of too few contributions to tell a liar",
+    "raise buffer_size, or leave it `auto`",
+)
+def _small_buffer(case: Case) -> Found:
+    size, rule = case.controller.buffer_size, case.rule
+    if size != "auto" and size < rule.minimum_nodes:
+        text = f"is {size}, but {_rule_text(case)} needs {rule.limit}, here {rule.minimum_nodes} contributions"
+        yield ("controller", "buffer_size"), text
+
+
+@_row(
+    "aggregation_f with a rule that withstands no liars",
+    "the run would look defended and not be",
+    "choose trimmed_mean, krum, multi_krum or bulyan, or leave aggregation_f out",
+)
+def _undefended(case: Case) -> Found:
+    if case.training.aggregation_f and "f" not in _rule_options(case):
+        yield (
+            ("training", "aggregation_f"),
+            f"is {case.training.aggregation_f}, but {_rule_text(case)} has no such bound",
+        )
+
+
+@_row(
+    "adaptive staleness with min_staleness above max_staleness",
+    "the bound of a node of median speed would be both",
+    "lower min_staleness or raise max_staleness",
+)
+def _staleness_order(case: Case) -> Found:
+    controller = case.controller
+    adaptive = controller.use_async_training and controller.adaptive_staleness
+    if adaptive and controller.min_staleness > controller.max_staleness:
+        text = f"is {controller.min_staleness}, above max_staleness = {controller.max_staleness}"
+        yield ("controller", "min_staleness"), text
+
+
+@_row(
+    "use_zmq: false",
+    "ZMQ is the only transport between machines so far",
+    "leave use_zmq out",
+)
+def _transport(case: Case) -> Found:
+    if not case.controller.use_zmq:
+        yield ("controller", "use_zmq"), "is false, but there is no other transport yet"
+
+
+@_row(
+    "a token budget smaller than one task",
+    "not even the first task could be assigned in full",
+    "raise tokens, or lower local_steps, batch_size or the data's context",
+)
+def _small_budget(case: Case) -> Found:
+    task = task_tokens(case.run_file)
+    if case.training.tokens < task:
+        yield ("training", "tokens"), f"is {case.training.tokens}, but one task takes {task} (rows x steps x context)"
+
+
+@_row(
+    "a warm-up that is not over when the run is",
+    "the learning rate would never reach its peak",
+    "lower warmup_tokens or raise tokens",
+)
+def _long_warmup(case: Case) -> Found:
+    warmup, tokens = case.training.warmup_tokens, case.training.tokens
+    if warmup >= tokens:
+        yield ("training", "warmup_tokens"), f"is {warmup}, but the run has {tokens} tokens"
+
+
+@_row(
+    "a lease that does not outlast two heartbeats",
+    "one late heartbeat would count as a death",
+    "raise lease or lower heartbeat",
+)
+def _short_lease(case: Case) -> Found:
+    controller = case.controller
+    if controller.lease < 2 * controller.heartbeat:
+        yield ("controller", "lease"), f"is {controller.lease} s, but heartbeats are {controller.heartbeat} s apart"
+
+
+@_row(
+    "a model section with both architecture and path, or neither",
+    "a model is built from a config or loaded from a folder",
+    "give one of them: `architecture: gpt_neo` with a config, or `path: FOLDER`",
+)
+def _model_source(case: Case) -> Found:
+    model = case.run_file.model
+    if (model.architecture is None) == (model.path is None):
+        yield ("model",), "has both architecture and path" if model.path else "has neither architecture nor path"
+
+
+@_row(
+    "a model section with path and config",
+    "a checkpoint folder brings its own config",
+    "leave config out",
+)
+def _model_config(case: Case) -> Found:
+    model = case.run_file.model
+    if model.path is not None and model.architecture is None and model.config:
+        yield ("model", "config"), f"is given beside path = {model.path}"
+
+
+@_row(
+    "no local workers for `train`",
+    "nobody would do the work",
+    "list some, as in `workers: [{name: a}, {name: b}]`, or use `barnraise serve` and `join`",
+)
+def _no_workers(case: Case) -> Found:
+    if case.purpose is TRAIN and not case.run_file.workers:
+        yield ("workers",), "is empty"
+
+
+@_row(
+    "two local workers of one name",
+    "a name is a worker's identity in the run",
+    "give each its own",
+)
+def _same_names(case: Case) -> Found:
+    first: dict[str, int] = {}
+    for index, worker in enumerate(case.run_file.workers):
+        if worker.name in first:
+            yield ("workers", index, "name"), f"'{worker.name}' is the name of workers[{first[worker.name]}] too"
+        first.setdefault(worker.name, index)
+
+
+@_row(
+    "a fault that does not do exactly one thing",
+    "a fault kills one worker or lets one join",
+    "give either kill or join; two things are two faults",
+)
+def _fault_shape(case: Case) -> Found:
+    for index, fault in enumerate(case.run_file.faults):
+        if (fault.kill is None) == (fault.join is None):
+            yield ("faults", index), "has both kill and join" if fault.kill else "has neither kill nor join"
+
+
+@_row(
+    "a fault that kills who is not there, or lets join who already is",
+    "faults act on local workers by name, in the order of `at`",
+    "kill one that runs by then, let join under a new name",
+)
+def _fault_names(case: Case) -> Found:
+    if case.purpose is not TRAIN:
+        return
+    known = {worker.name for worker in case.run_file.workers}
+    living = set(known)
+    for index, fault in sorted(enumerate(case.run_file.faults), key=lambda item: item[1].at):
+        if fault.kill is not None and fault.join is None:
+            if fault.kill not in living:
+                when = "is dead" if fault.kill in known else "is no worker"
+                text = f"'{fault.kill}' {when} at {fault.at} (running: {', '.join(sorted(living)) or 'none'})"
+                yield ("faults", index, "kill"), text
+            living.discard(fault.kill)
+        elif fault.join is not None and fault.kill is None:
+            if fault.join.name in known:
+                yield ("faults", index, "join"), f"'{fault.join.name}' is taken"
+            known.add(fault.join.name)
+            living.add(fault.join.name)
+
+
+@_row(
+    "faults where no local workers are started",
+    "faults act on local workers, which `train` alone starts",
+    "leave faults out, or run with `barnraise train`",
+    warning=True,
+)
+def _faults_unused(case: Case) -> Found:
+    if case.purpose is not TRAIN and case.run_file.faults:
+        yield ("faults",), "have no effect here"
+
+
+@_row(
+    "faults that leave fewer workers than the aggregation rule needs",
+    "the run pauses until enough nodes live",
+    "let another join first, or list more workers",
+    warning=True,
+)
+def _fault_pause(case: Case) -> Found:
+    need, living = case.rule.minimum_nodes, len(case.run_file.workers)
+    if case.purpose is not TRAIN or living < need:
+        return
+    for index, fault in sorted(enumerate(case.run_file.faults), key=lambda item: item[1].at):
+        living += (fault.join is not None) - (fault.kill is not None)
+        if living < need:
+            yield ("faults", index), f"leaves {living} workers, but {_rule_text(case)} needs {need}"
+            return
+
+
+@_row(
+    "a robust rule where nobody knows how many nodes will come",
+    "versions are made only while enough nodes live",
+    "invite at least as many, or choose a rule that needs fewer",
+    warning=True,
+)
+def _unknown_nodes(case: Case) -> Found:
+    rule = case.rule
+    if case.purpose is SERVE and rule.minimum_nodes > 1:
+        yield ("training", "aggregation_rule"), f"{_rule_text(case)} pauses below {rule.minimum_nodes} live nodes"
+
+
+@_row(
+    "top-k contributions under a rule that trims each coordinate",
+    "the supports of top-k are disjoint, so trimming drops nearly all: 2.70 nats with trimmed mean and 3.12 with the "
+    "median, where the mean reaches 2.38",
+    "put nnm in front, as in `aggregation_rule: [nnm, trimmed_mean]`, or use multi_krum or a dense codec",
+    warning=True,
+)
+def _sparse_trimming(case: Case) -> Found:
+    codec = CODECS.entry(case.compression.name).declares
+    if codec.sparse and case.rule.coordinatewise:
+        text = f"{_rule_text(case)} trims most of what {case.compression.name} sends"
+        yield ("training", "aggregation_rule"), text
+
+
+@_row(
+    "top-k contributions with outer Nesterov momentum",
+    "momentum amplifies what error feedback sends late: training stalled when we tried",
+    "use outer_optimizer: sgd, or a dense codec",
+    warning=True,
+)
+def _sparse_momentum(case: Case) -> Found:
+    codec = CODECS.entry(case.compression.name).declares
+    if codec.sparse and "nesterov" in case.outer.name:
+        yield ("training", "outer_optimizer"), f"{case.outer.name} on {case.compression.name} stalls"
+
+
+@_row(
+    "top-k without error feedback",
+    "what top-k leaves out is lost for good",
+    "leave error_feedback on",
+    warning=True,
+)
+def _sparse_forgetting(case: Case) -> Found:
+    codec = CODECS.entry(case.compression.name).declares
+    if codec.sparse and not case.training.error_feedback:
+        yield ("training", "error_feedback"), f"is false with {case.compression.name}"
+
+
+@_row(
+    "an option of an algorithm that is not chosen",
+    "it has no effect",
+    "leave it out, or choose the algorithm it belongs to",
+    warning=True,
+)
+def _unused(case: Case) -> Found:
+    training = case.training
+    if training.compression_ratio is not None and "ratio" not in case.compression.options:
+        yield ("training", "compression_ratio"), f"counts only with topk, but compression is {case.compression.name}"
+    if training.trim_ratio is not None and "trim_ratio" not in _rule_options(case):
+        yield ("training", "trim_ratio"), f"counts only with trimmed_mean, but the rule is {_rule_name(case)}"
+    if training.outer_momentum is not None and "momentum" not in case.outer.options:
+        yield ("training", "outer_momentum"), f"{case.outer.name} has no momentum"
+    if training.momentum and training.inner_optimizer != "sgd":
+        yield ("training", "momentum"), f"counts only with sgd, but inner_optimizer is {training.inner_optimizer}"
+    if case.controller.buffer_size != "auto" and not case.controller.use_async_training:
+        yield ("controller", "buffer_size"), "counts only in asynchronous mode; a round waits for all live nodes"
+
+
+@_row(
+    "a buffer_size above the number of local workers",
+    "the buffer could never fill, so it is lowered to the nodes that live",
+    "list more workers, or leave it `auto`",
+    warning=True,
+)
+def _large_buffer(case: Case) -> Found:
+    size = case.controller.buffer_size
+    if size != "auto" and case.num_nodes is not None and size > case.num_nodes > 0:
+        yield ("controller", "buffer_size"), f"is {size}, but the run has {case.num_nodes} nodes"
+
+
+@_row(
+    "`serve` on the loopback address",
+    "workers on other machines cannot dial it",
+    "set host to an address of this machine that they can reach, or 0.0.0.0",
+    warning=True,
+)
+def _loopback(case: Case) -> Found:
+    host = case.controller.host
+    if case.purpose is SERVE and (host == "localhost" or host.startswith("127.") or host == "::1"):
+        yield ("controller", "host"), f"is {host}, which only this machine can dial"
+
+
+def task_tokens(run_file: RunFile) -> int:
+    """Token positions in one task."""
+    training = run_file.training
+    return training.local_steps * training.batch_size * run_file.data.context
+
+
+def _rule_name(case: Case) -> str:
+    return "+".join(case.rule.names)
+
+
+def _rule_text(case: Case) -> str:
+    f = case.rule.options.get("f")
+    return f"{_rule_name(case)}{f' with f={f}' if f is not None else ''}"
+
+
+def _rule_options(case: Case) -> AbstractSet[str]:
+    return case.rule.known_options

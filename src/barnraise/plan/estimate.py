@@ -1,0 +1,132 @@
+"""What a run will cost: parameters, memory, bytes, time. Arithmetic on the model's config; nothing is built.
+
+Sizes are exact up to headers; the number of versions assumes that workers run at the speeds the file gives; time
+assumes that training reaches `EFFICIENCY` of a large matrix product on this machine, and is right to a factor of 3.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from barnraise import staleness
+from barnraise.config.schema import Worker
+from barnraise.models import config, memory
+from barnraise.plan.dataset import vocabulary
+from barnraise.plan.purpose import TRAIN
+from barnraise.plan.resolve import Plan, payload_bytes
+
+EFFICIENCY = 0.35
+"""Small models on CPU reach about this share of a matrix product's speed."""
+
+_OUTER_STATES = {"sgd": 0, "nesterov": 1, "delayed_nesterov": 2, "adam": 2}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes, counts and seconds of a whole run. None where the run file does not say enough."""
+
+    parameters: int
+    snapshot_bytes: int
+    contribution_bytes: int
+    version_bytes: int
+    contributions: int
+    buffer_size: int | None
+    versions: int | None
+    bytes_up: int
+    bytes_down: int | None
+    worker_memory_bytes: int
+    controller_memory_bytes: int
+    disk_bytes: int
+    seconds: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def estimate(plan: Plan) -> Estimate:
+    """The run's cost; ModelError or DataError when the model cannot be described."""
+    run_file = plan.run_file
+    tokens = vocabulary(run_file)
+    resolved = config.describe(
+        run_file.model.model_dump(),
+        tokens.size,
+        run_file.data.context,
+        bos_id=tokens.bos_id,
+        eos_id=tokens.eos_id,
+        pad_id=tokens.pad_id,
+    )
+    training = run_file.training
+    size = memory.num_parameters(resolved)
+    contribution, version = payload_bytes(plan.compression, size), payload_bytes(plan.downlink, size)
+    contributions = math.ceil(training.tokens / plan.task_tokens)
+    workers = run_file.workers if plan.purpose is TRAIN else []
+    nodes = expected_buffer(plan, workers)
+    versions = math.ceil(contributions / nodes) if nodes else None
+    snapshot = 4 * size
+    states = _OUTER_STATES.get(plan.outer.name, 2)
+    slots = nodes or plan.buffer_size or plan.aggregation.minimum_nodes
+    batch = {"batch_size": training.batch_size, "context": run_file.data.context}
+    return Estimate(
+        parameters=size,
+        snapshot_bytes=snapshot,
+        contribution_bytes=contribution,
+        version_bytes=version,
+        contributions=contributions,
+        buffer_size=nodes,
+        versions=versions,
+        bytes_up=contributions * contribution,
+        bytes_down=len(workers) * (snapshot + (versions or 0) * min(version, snapshot)) if versions else None,
+        worker_memory_bytes=memory.worker(resolved, **batch, inner_optimizer=training.inner_optimizer).total,
+        controller_memory_bytes=memory.controller(resolved, buffer_size=slots, outer_states=states, **batch).total,
+        disk_bytes=(run_file.controller.keep_checkpoints + 1) * (2 + states) * snapshot + 2 * slots * contribution,
+        seconds=_seconds(size * 6 * training.tokens, workers),
+    )
+
+
+def expected_buffer(plan: Plan, workers: list[Worker]) -> int | None:
+    """K at the speeds that the run file gives, as the controller sizes its buffer; None without local workers."""
+    if not workers:
+        return None
+    if not plan.asynchronous:
+        return len(workers)
+    wanted = plan.buffer_size or _automatic(plan, [worker.speed for worker in workers])
+    return max(plan.aggregation.minimum_nodes, min(wanted, len(workers)), 1)
+
+
+def _automatic(plan: Plan, speeds: list[float]) -> int:
+    """The least K that keeps each node's steady staleness within half its bound."""
+    policy = staleness.create(plan.staleness.name, **plan.staleness.options)
+    median = sorted(speeds)[len(speeds) // 2]
+    need = 1.0
+    for speed in speeds:
+        bound = policy.bound(speed / median)
+        need = max(need, 2.0 * sum(speeds) / (speed * bound)) if bound > 0 else float(len(speeds))
+    return math.ceil(need - 1e-9)
+
+
+def _seconds(operations: float, workers: list[Worker]) -> float | None:
+    """How long local CPU workers take, sharing the machine; None for other devices or no local workers."""
+    if not workers or any(worker.device != "cpu" for worker in workers):
+        return None
+    fastest = max(worker.speed for worker in workers)
+    cores = len(os.sched_getaffinity(0))
+    busy = min(cores, sum(worker.threads * worker.speed / fastest for worker in workers))
+    return operations / (EFFICIENCY * _matrix_product_rate() * busy / cores)
+
+
+def _matrix_product_rate(size: int = 384, repeats: int = 3) -> float:
+    """Floating-point operations a second of float32 matrix products on all cores, the best of a few."""
+    import numpy as np
+
+    matrix = np.full((size, size), 0.5, dtype=np.float32)
+    out = matrix @ matrix
+    best = math.inf
+    for _ in range(repeats):
+        start = time.perf_counter()
+        np.matmul(matrix, matrix, out=out)
+        best = min(best, time.perf_counter() - start)
+    return 2 * size**3 / best

@@ -1,0 +1,100 @@
+"""From a run file that fits the schema to a plan that can work: policies with checked options, and what goes together.
+
+Reads catalogs only, so it answers in milliseconds; nothing on this machine is looked at (`surroundings` does that).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnraise.compression.catalog import CATALOG as CODECS
+from barnraise.config.document import Document
+from barnraise.config.load import located
+from barnraise.config.problems import Problem, refusal
+from barnraise.config.schema import RunFile
+from barnraise.core.errors import UnknownNameError
+from barnraise.emulation.fleet import LINKS
+from barnraise.plan.choices import Aggregation, Choice, choose
+from barnraise.plan.compatibility import judge, task_tokens
+from barnraise.plan.purpose import SERVE, TRAIN, Purpose
+from barnraise.plan.table import Case
+from barnraise.training.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that can work: its file, its policies with all their options, and what is doubtful about it.
+
+    `compression` is the codec of contributions, `downlink` that of published versions; `staleness` has a bound of 0 in
+    synchronous mode; `inner` holds the options that workers are told; `schedule` multiplies the learning rate.
+    """
+
+    run_file: RunFile
+    purpose: Purpose
+    compression: Choice
+    downlink: Choice
+    aggregation: Aggregation
+    staleness: Choice
+    outer: Choice
+    inner: Choice
+    schedule: Schedule
+    scheduler: Choice
+    warnings: tuple[Problem, ...]
+
+    @property
+    def asynchronous(self) -> bool:
+        return self.run_file.controller.use_async_training
+
+    @property
+    def overlap(self) -> bool:
+        """Whether workers train on while they upload: never in synchronous mode."""
+        return self.asynchronous and self.run_file.training.overlap
+
+    @property
+    def buffer_size(self) -> int | None:
+        """K as given, None for automatic."""
+        size = self.run_file.controller.buffer_size
+        return None if size == "auto" else size
+
+    @property
+    def task_tokens(self) -> int:
+        """Token positions in one task."""
+        return task_tokens(self.run_file)
+
+
+def resolve(
+    run_file: RunFile, *, purpose: Purpose | None = None, nodes: int | None = None, document: Document | None = None
+) -> Plan:
+    """The plan of `run_file`; RunFileError lists every reason why there is none.
+
+    `purpose` is TRAIN where the run file lists local workers and SERVE otherwise, unless given. `nodes` says how many
+    workers there will be when that is known. `document` lends its name and lines to the message.
+    """
+    plan, problems = examine(run_file, purpose=purpose, nodes=nodes)
+    if plan is None:
+        raise refusal(document.name, located(problems, document)) if document else refusal("run file", problems)
+    return plan
+
+
+def examine(
+    run_file: RunFile, *, purpose: Purpose | None = None, nodes: int | None = None
+) -> tuple[Plan | None, list[Problem]]:
+    """(plan, []) or (None, what is wrong)."""
+    problems: list[Problem] = []
+    purpose = purpose or (TRAIN if run_file.workers else SERVE)
+    nodes = len(run_file.workers) if purpose is TRAIN and run_file.workers else nodes
+    if run_file.network.profile not in LINKS:
+        unknown = UnknownNameError("link preset", run_file.network.profile, LINKS)
+        problems.append(Problem(("network", "profile"), str(unknown)))
+    choices = choose(run_file, problems)
+    errors, warnings = judge(Case(run_file, choices, purpose, nodes))
+    problems += errors
+    if problems:
+        return None, problems
+    return Plan(run_file, purpose, **vars(choices), warnings=tuple(warnings)), []
+
+
+def payload_bytes(choice: Choice, num_parameters: int) -> int:
+    """The largest payload that a codec makes of a vector of `num_parameters` elements."""
+    size: int = CODECS.entry(choice.name).declares.max_bytes(choice.options, num_parameters)
+    return size

@@ -1,0 +1,164 @@
+"""What a run needs of this machine: files, folders, a port, memory, devices. Looked at, never changed."""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from barnraise.config.problems import Problem
+from barnraise.config.schema import RunFile, TextData
+from barnraise.core.errors import InputError, nearest
+from barnraise.models import memory
+from barnraise.plan.estimate import Estimate, estimate
+from barnraise.plan.purpose import SERVE, TRAIN, Purpose
+from barnraise.plan.resolve import Plan
+
+_ACCELERATORS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd", "/dev/nvmap")
+
+
+def inspect(run_file: RunFile, purpose: Purpose) -> tuple[list[Problem], list[Problem]]:
+    """(errors, warnings) that need no plan: files, folders, address, devices."""
+    errors = [*_data(run_file), *_model_folder(run_file), *_run_folder(run_file)]
+    if purpose in (TRAIN, SERVE):
+        errors += _address(run_file)
+    return errors, list(_devices(run_file)) if purpose is TRAIN else []
+
+
+def measure(plan: Plan) -> tuple[Estimate | None, list[Problem]]:
+    """What the run will take, and whether this machine has it: (estimate, errors)."""
+    try:
+        result = estimate(plan)
+    except InputError as error:
+        return None, [Problem(_blamed(error), str(error))]
+    return result, [*_memory(plan, result), *_disk(plan, result)]
+
+
+def _blamed(error: InputError) -> tuple[str, ...]:
+    return ("data",) if type(error).__name__ == "DataError" else ("model",)
+
+
+def _data(run_file: RunFile) -> Iterator[Problem]:
+    data = run_file.data
+    if not isinstance(data, TextData):
+        return
+    total, need = 0, 2 * data.context  # a row on each side of the split; a token is at least a byte
+    for index, pattern in enumerate(data.files):
+        sizes = _sizes(pattern)
+        first = next(sizes, None)
+        if first is None:
+            yield Problem(("data", "files", index), f"no file matches '{pattern}' in {Path.cwd()}{_near(pattern)}")
+            need = 0
+        total += first or 0
+        while total < need and (size := next(sizes, None)) is not None:
+            total += size
+    if total < need:
+        text = f"hold {total} bytes, but two rows of {data.context} tokens need {need}; give more text, or lower context"
+        yield Problem(("data", "files"), text)
+    if data.tokenizer != "bytes" and not Path(data.tokenizer).expanduser().exists():
+        text = f"there is no tokenizer at '{data.tokenizer}'{_near(data.tokenizer)}; give `bytes`, or a folder or file"
+        yield Problem(("data", "tokenizer"), text)
+
+
+def _sizes(pattern: str) -> Iterator[int]:
+    """The sizes of the files that a pattern names, found one by one."""
+    path = Path(pattern).expanduser()
+    if path.is_dir():
+        for top, folders, names in os.walk(path):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            files = (Path(top) / name for name in names if not name.startswith("."))
+            yield from (file.stat().st_size for file in files if file.is_file())
+    else:
+        files = map(Path, [str(path)] if path.is_file() else glob.iglob(str(path), recursive=True))
+        yield from (file.stat().st_size for file in files if file.is_file())
+
+
+def _near(pattern: str) -> str:
+    path = Path(pattern).expanduser()
+    if not path.parent.is_dir():
+        return f" (there is no folder {path.parent})" if not glob.has_magic(pattern) else ""
+    close = nearest(path.name, os.listdir(path.parent))
+    return f"; did you mean '{path.with_name(close)}'?" if close else ""
+
+
+def _model_folder(run_file: RunFile) -> Iterator[Problem]:
+    if run_file.model.path is None:
+        return
+    folder = Path(run_file.model.path).expanduser()
+    if not folder.is_dir():
+        yield Problem(("model", "path"), f"there is no folder '{folder}'{_near(str(folder))}")
+    elif not any(folder.glob("*.safetensors")):
+        yield Problem(("model", "path"), f"'{folder}' holds no *.safetensors; give what `save_pretrained` wrote")
+
+
+def _run_folder(run_file: RunFile) -> Iterator[Problem]:
+    folder = Path(run_file.run.dir).expanduser().absolute()
+    while not os.path.lexists(folder):
+        folder = folder.parent
+    if not folder.is_dir():
+        yield Problem(("run", "dir"), f"'{run_file.run.dir}' cannot be a folder: {folder} is a file; name another")
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        yield Problem(("run", "dir"), f"{folder} cannot be written to; name another folder, or change its permissions")
+
+
+def _address(run_file: RunFile) -> Iterator[Problem]:
+    host, port = run_file.controller.host, run_file.controller.port
+    try:
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = infos[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            probe.listen(1)
+    except (socket.gaierror, UnicodeError):
+        yield Problem(("controller", "host"), f"'{host}' is no address or host name that this machine knows")
+    except OSError as error:
+        yield _unbindable(host, port, error)
+
+
+def _unbindable(host: str, port: int, error: OSError) -> Problem:
+    if error.errno == errno.EADDRINUSE:
+        text = f"{port} is taken by another program on {host}; choose another port, or 0 for a free one"
+        return Problem(("controller", "port"), text)
+    if error.errno == errno.EACCES:
+        return Problem(("controller", "port"), f"{port} needs more rights; choose a port from 1024 on, or 0")
+    if error.errno == errno.EADDRNOTAVAIL:
+        text = f"'{host}' is not an address of this machine; use 127.0.0.1, 0.0.0.0 or one of its own"
+        return Problem(("controller", "host"), text)
+    return Problem(("controller", "host"), f"{host}:{port} cannot be listened on ({error.strerror})")
+
+
+def _devices(run_file: RunFile) -> Iterator[Problem]:
+    if any(Path(file).exists() for file in _ACCELERATORS):
+        return
+    for index, worker in enumerate(run_file.workers):
+        if worker.device.startswith("cuda"):
+            text = f"is {worker.device}, but this machine shows no GPU driver; use cpu, or see `barnraise doctor`"
+            yield Problem(("workers", index, "device"), text)
+
+
+def _memory(plan: Plan, result: Estimate) -> Iterator[Problem]:
+    workers = [worker for worker in plan.run_file.workers if worker.device == "cpu"] if plan.purpose is TRAIN else []
+    needed = result.controller_memory_bytes + len(workers) * result.worker_memory_bytes
+    who = f"the controller and {len(workers)} local workers" if workers else "the controller"
+    try:
+        memory.require(needed, memory.available_bytes(), who)
+    except InputError as error:
+        yield Problem(("model",), str(error))
+
+
+def _disk(plan: Plan, result: Estimate) -> Iterator[Problem]:
+    folder = Path(plan.run_file.run.dir).expanduser().absolute()
+    while not folder.is_dir():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    if result.disk_bytes > free:
+        text = (
+            f"checkpoints and contributions take about {result.disk_bytes / 2**30:.1f} GiB, but {folder} has "
+            f"{free / 2**30:.1f} GiB free; name another folder, or lower controller.keep_checkpoints"
+        )
+        yield Problem(("run", "dir"), text)

@@ -1,0 +1,66 @@
+"""The form of the compatibility table: what a row is and what it looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from barnraise.config.problems import Path
+from barnraise.config.schema import Controller, RunFile, Training
+from barnraise.plan.choices import Aggregation, Choice, Choices
+from barnraise.plan.purpose import Purpose
+
+T = TypeVar("T")
+Found = Iterator[tuple[Path, str]]
+
+
+class Unresolved(Exception):
+    """A row asked for a policy that is itself wrong: the row has nothing to say."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the rows look at. `num_nodes` is how many workers start with the run, None when nobody knows."""
+
+    run_file: RunFile
+    choices: Choices
+    purpose: Purpose
+    num_nodes: int | None
+
+    @property
+    def training(self) -> Training:
+        return self.run_file.training
+
+    @property
+    def controller(self) -> Controller:
+        return self.run_file.controller
+
+    @property
+    def compression(self) -> Choice:
+        return _resolved(self.choices.compression)
+
+    @property
+    def rule(self) -> Aggregation:
+        return _resolved(self.choices.aggregation)
+
+    @property
+    def outer(self) -> Choice:
+        return _resolved(self.choices.outer)
+
+
+@dataclass(frozen=True)
+class Row:
+    """`what` cannot go together, `why`, and what to do `instead`."""
+
+    what: str
+    why: str
+    instead: str
+    find: Callable[[Case], Found]
+    warning: bool
+
+
+def _resolved(choice: T | None) -> T:
+    if choice is None:
+        raise Unresolved
+    return choice

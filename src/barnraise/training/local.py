@@ -1,0 +1,112 @@
+"""Local training: H steps of the inner optimizer on one worker, from published parameters to its own.
+
+All parameters live in one flat float32 vector, so that the inner optimizer, the gradient norm and the delta are each
+one pass. The optimizer's moments stay with the worker from task to task (DiLoCo, Douillard et al. 2023, section 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from barnraise.models.flat import FlatParameters
+
+Batch = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
+"""Token ids and labels (-100 where nothing is to be predicted), int64 [batch, context]."""
+
+
+class LocalTrainer:
+    """Takes inner steps on `module`. Not thread-safe; one per worker."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        optimizer: str,
+        options: Mapping[str, float],
+        gradient_clip: float | None,
+        precision: str = "float32",
+        device: str = "cpu",
+    ) -> None:
+        self.device, self.module = torch.device(device), module.to(device).train()
+        self.flat = FlatParameters(self.module)
+        self.optimizer = inner_optimizer(optimizer, self.flat, options)
+        self.gradient_clip, self.precision = gradient_clip, precision
+
+    def load(self, parameters: Tensor) -> None:
+        """Start from `parameters` (float32 [d])."""
+        self.flat.vector.copy_(parameters)
+
+    def step(self, batch: Batch, learning_rate: float) -> float:
+        """One step of the inner optimizer; the batch's mean loss before it, in nats a token."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+        self.flat.gradient.zero_()
+        with self._autocast():
+            loss = batch_loss(self.module, batch, self.device)
+        loss.backward()
+        if self.gradient_clip is not None:
+            norm = torch.linalg.vector_norm(self.flat.gradient)
+            self.flat.gradient.mul_((self.gradient_clip / (norm + 1e-6)).clamp_(max=1.0))
+        self.optimizer.step()
+        return float(loss.detach())
+
+    def run(
+        self,
+        batches: Iterator[Batch],
+        learning_rate: float,
+        after_step: Callable[[int], bool] = lambda step: True,
+    ) -> tuple[int, float]:
+        """Step through `batches` until they end or `after_step(steps done)` is false: (steps, mean loss)."""
+        steps, total = 0, 0.0
+        for batch in batches:
+            total += self.step(batch, learning_rate)
+            steps += 1
+            if not after_step(steps):
+                break
+        return steps, total / max(1, steps)
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        if self.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=getattr(torch, self.precision))
+
+
+def inner_optimizer(name: str, flat: FlatParameters, options: Mapping[str, float]) -> torch.optim.Optimizer:
+    """AdamW (Loshchilov and Hutter 2019) or SGD over the flat vector as one parameter."""
+    parameter = flat.as_parameter()
+    if name == "adamw":
+        return torch.optim.AdamW(
+            [parameter],
+            betas=(options["beta1"], options["beta2"]),
+            weight_decay=options["weight_decay"],
+            fused=True,
+        )
+    return torch.optim.SGD([parameter], lr=1e-3, momentum=options["momentum"], weight_decay=options["weight_decay"])
+
+
+def batch_loss(module: nn.Module, batch: Batch, device: torch.device) -> Tensor:
+    """Mean next-token cross-entropy over the labelled positions."""
+    tokens, labels = (torch.from_numpy(part).to(device) for part in batch)
+    logits = module(input_ids=tokens, use_cache=False).logits
+    return nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten(), ignore_index=-100)
+
+
+@torch.no_grad()
+def held_out_loss(module: nn.Module, batches: Iterator[Batch], device: str = "cpu") -> float:
+    """Mean cross-entropy over all labelled positions of `batches`, nats a token."""
+    was_training = module.training
+    module.eval()
+    total, count = 0.0, 0
+    for batch in batches:
+        num_labels = int((batch[1][:, 1:] != -100).sum())
+        if num_labels:
+            total += float(batch_loss(module, batch, torch.device(device))) * num_labels
+            count += num_labels
+    module.train(was_training)
+    return total / count if count else float("nan")

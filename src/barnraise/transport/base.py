@@ -1,0 +1,194 @@
+"""What a transport is: a listener that many connections reach over one address, for the shells of both sides.
+
+A transport carries messages (lists of frames) whole and in order, and says with which key a message came. It loses
+messages when a connection breaks, a peer does not read or a process dies: the protocol above repeats what matters.
+Everything here runs on one asyncio event loop and none of it is safe to call from another thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from barnraise.core.errors import AddressError
+from barnraise.transport.identity import Keys
+from barnraise.wire.frames import Buffer
+
+BATCH_MESSAGES = 256
+BATCH_BYTES = 8 << 20
+
+
+class Peer(NamedTuple):
+    """One connection of a listener: where to send an answer, and the proven public key (Z85) at its other end."""
+
+    route: bytes
+    key: str
+
+
+class Received(NamedTuple):
+    """A message as it came: `frames` are untrusted bytes, `peer.key` is proven by the transport."""
+
+    peer: Peer
+    frames: list[Buffer]
+
+
+class Address(NamedTuple):
+    """A parsed transport URI, `scheme://host:port`; inproc addresses have port 0."""
+
+    scheme: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}" if self.scheme != "inproc" else f"{self.scheme}://{host}"
+
+
+class Listener(ABC):
+    """The controller's side. Only messages whose key is proven and not in `revoked` are ever returned."""
+
+    def __init__(self) -> None:
+        self.revoked: set[str] = set()
+        self.dropped: dict[str, int] = {}
+
+    @abstractmethod
+    async def bind(self, uri: str, keys: Keys) -> str:
+        """Start to listen; the URI with the port that was taken. AddressError when that is not possible."""
+
+    @abstractmethod
+    async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[Received]:
+        """Wait for messages and return those at hand, `limit` or about BATCH_BYTES at the most; empty once closed.
+
+        Nothing is read ahead, so a caller that is busy elsewhere slows the senders down instead of filling memory.
+        """
+
+    async def receive(self) -> Received | None:
+        """Wait for the next message; None once closed."""
+        batch = await self.receive_many(1)
+        return batch[0] if batch else None
+
+    @abstractmethod
+    def send(self, peer: Peer, frames: Sequence[Buffer]) -> bool:
+        """Hand a message over for `peer`, at once; False when it was dropped.
+
+        A peer that does not keep up delays nobody: once its queue is full, messages with a raw frame are dropped (it
+        asks again), and single frames wait in a bounded line of their own. A peer that is gone or revoked gets nothing.
+        """
+
+    def revoke(self, key: str) -> None:
+        """From now on no message of `key` is returned or sent, whatever connections it has."""
+        self.revoked.add(key)
+
+    def _drop(self, reason: str) -> None:
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1
+
+    @abstractmethod
+    async def close(self, linger: float = 0.0) -> None:
+        """Stop listening; messages already handed over have `linger` seconds to leave."""
+
+
+class Connection(ABC):
+    """A worker's side. Dials, and dials again whenever the connection is lost, until it is closed."""
+
+    def __init__(self) -> None:
+        self.num_connects = 0
+        self.connected = False
+        self._changed = Signal()
+
+    @abstractmethod
+    async def open(self, uri: str, server_key: str, keys: Keys) -> None:
+        """Begin to dial the listener that holds `server_key`; does not wait until it answers (`ready` does)."""
+
+    async def ready(self, timeout: float) -> None:
+        """Wait until the connection stands and both keys are proven; AddressError says what is in the way."""
+        try:
+            async with asyncio.timeout(timeout):
+                while not self.connected:
+                    await self._changed.wait()
+        except TimeoutError:
+            raise AddressError(await self._diagnosis(timeout)) from None
+
+    @abstractmethod
+    async def _diagnosis(self, waited: float) -> str:
+        """Why there is no connection after `waited` seconds, and what to do."""
+
+    @abstractmethod
+    async def send(self, frames: Sequence[Buffer]) -> bool:
+        """Hand a message over, waiting while the queue is full; False once closed.
+
+        The queue is short, and single frames overtake messages with a raw frame that wait for room: a heartbeat is
+        never behind more than a few of them.
+        """
+
+    @abstractmethod
+    async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[list[Buffer]]:
+        """Wait for messages and return those at hand, `limit` or about BATCH_BYTES at the most; empty once closed."""
+
+    async def receive(self) -> list[Buffer] | None:
+        """Wait for the next message; None once closed."""
+        batch = await self.receive_many(1)
+        return batch[0] if batch else None
+
+    @abstractmethod
+    def redial(self) -> None:
+        """Give the connection up and dial anew: for a caller that knows better than TCP that the other end is gone."""
+
+    @abstractmethod
+    async def close(self, linger: float = 0.0) -> None:
+        """Hang up; messages already handed over have `linger` seconds to leave."""
+
+
+class Transport(ABC):
+    """A member of the family: makes the two ends."""
+
+    @abstractmethod
+    def listener(self) -> Listener:
+        """A new listener, not bound yet."""
+
+    @abstractmethod
+    def connection(self) -> Connection:
+        """A new connection, not opened yet."""
+
+
+class Signal:
+    """Wakes all coroutines that wait at that moment. It remembers nothing: look, then wait, with no await between."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[asyncio.Future[None], None] = {}  # in the order of their coming
+
+    def __bool__(self) -> bool:
+        """Whether anybody waits."""
+        return bool(self._waiting)
+
+    def wake(self) -> None:
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
+        self._waiting.clear()
+
+    async def wait(self) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._waiting[future] = None
+        try:
+            await future
+        finally:
+            self._waiting.pop(future, None)
+
+
+def parse(uri: str) -> Address:
+    """The parts of a transport URI; AddressError when it is not one.
+
+    >>> parse("zmq://[::1]:7000").host
+    '::1'
+    """
+    try:
+        parts = urlsplit(uri)
+        scheme, host, port = parts.scheme, parts.hostname or "", parts.port
+    except ValueError as error:
+        raise AddressError(f"address {uri!r} cannot be read ({error}); write it as scheme://host:port") from None
+    if not scheme or not host or (port is None and scheme != "inproc"):
+        raise AddressError(f"address {uri!r} lacks a scheme, host or port; write it as scheme://host:port")
+    return Address(scheme, host, port or 0)

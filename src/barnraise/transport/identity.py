@@ -1,0 +1,105 @@
+"""Who a machine is on the wire: a CURVE key pair, made locally, whose secret half never leaves the machine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import zmq
+
+from barnraise.core.errors import InputError
+
+MAX_FILE_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Keys:
+    """A CURVE25519 key pair, both halves in Z85 (40 printable characters). The public half is the machine's name."""
+
+    public: str
+    secret: str = field(repr=False)
+
+    @classmethod
+    def generate(cls) -> Keys:
+        """A new pair from the system's random source."""
+        public, secret = zmq.curve_keypair()
+        return cls(public.decode("ascii"), secret.decode("ascii"))
+
+    @classmethod
+    def load_or_create(cls, path: Path) -> Keys:
+        """The pair in the file `path`, made there (mode 0600) when there is none.
+
+        InputError for a file that others may read, that is damaged, or that cannot be written.
+        """
+        try:
+            return cls.load(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise InputError(f"key file {path} cannot be read: {error.strerror}") from None
+        keys = cls.generate()
+        try:
+            keys._create(path)
+        except FileExistsError:  # somebody else was faster: theirs counts
+            return cls.load(path)
+        except OSError as error:
+            raise InputError(
+                f"key file {path} cannot be written: {error.strerror}; choose a folder that this user may write to"
+            ) from None
+        return keys
+
+    @classmethod
+    def load(cls, path: Path) -> Keys:
+        """The pair in the file `path`. FileNotFoundError when there is none, InputError when it must not be used."""
+        with path.open("rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            if mode & 0o077:
+                raise InputError(
+                    f"key file {path} has mode {mode:04o}, but only its owner may read it: chmod 600 {path} if you "
+                    "are sure that nobody copied it, else delete it (the machine then has to join anew)"
+                )
+            text = file.read(MAX_FILE_BYTES)
+        try:
+            content = json.loads(text)
+            keys = cls(content["public"], content["secret"])
+            sound = zmq.curve_public(keys.secret.encode("ascii")).decode("ascii") == keys.public
+        except (ValueError, KeyError, TypeError, AttributeError, zmq.ZMQError):
+            sound = False
+        if not sound:
+            raise InputError(
+                f"key file {path} is damaged: it must hold a public and a secret key that belong together; restore it "
+                "from a backup, or delete it (the machine then has to join anew)"
+            )
+        return keys
+
+    def _create(self, path: Path) -> None:
+        """Write the file whole or not at all; FileExistsError when there is one already."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with open(descriptor, "w", encoding="ascii") as file:
+                json.dump({"public": self.public, "secret": self.secret}, file)
+                file.flush()
+                os.fsync(descriptor)
+            os.link(unfinished, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                unfinished.unlink()
+
+
+def is_public_key(text: str) -> bool:
+    """Whether `text` has the form of a public key: 40 characters of Z85.
+
+    >>> is_public_key("rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7")
+    True
+    """
+    return len(text) == 40 and all(character in _Z85 for character in text)
+
+
+_Z85 = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#")

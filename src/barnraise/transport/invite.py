@@ -1,0 +1,209 @@
+"""Invites: one line of text that lets a machine into a run, and the controller's book of the tokens behind them.
+
+An invite names the controller (address and public key) and carries a secret. A worker proves that it holds one with
+
+    proof = HMAC-SHA256(verifier, "barnraise enrol 1" | server key | worker key | name | nonce),
+    verifier = SHA256("barnraise" | secret),
+
+each field behind its length, so that the proof is good for this key, this name and this controller only. The book
+keeps the verifier and never the secret: who reads the book cannot write an invite again, but could make a proof,
+so the book belongs in a file of mode 0600, beside the controller's secret key that is worth more.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+import struct
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from zmq.utils import z85
+
+from barnraise.core.errors import CorruptionError, InviteError
+
+SECRET_BYTES = 32
+_FORMAT = 1
+_FIXED = struct.Struct(">B32s32s8sQI")  # format, server key, secret, token, expiry (Unix seconds), uses; then the role
+_CHECK_BYTES = 6
+_LINE = re.compile(r"(barnraise://(\[[^\]\s]+\]|[^:/#\s\[\]]+):(\d{1,5})/([^/#\s]*))#([A-Za-z0-9_-]+)")
+_COPY = "ask the host for a new one (barnraise invite RUN_DIR) or copy the whole line again"
+
+
+@dataclass(frozen=True)
+class Invite:
+    """Where the controller is, how to recognise it, and the secret that it will ask for. Show it to nobody else."""
+
+    host: str
+    port: int
+    run: str
+    server_key: str
+    token: str  # 16 hexadecimal digits: names the token, is no secret
+    secret: bytes = field(repr=False)
+    expires: int  # Unix seconds
+    uses: int = 1
+    role: str = "worker"
+
+    @classmethod
+    def create(
+        cls, host: str, port: int, run: str, server_key: str, *, now: float, lifetime: float, uses: int = 1
+    ) -> Invite:
+        """A new invite with a fresh secret, good for `uses` machines and `lifetime` seconds."""
+        if uses < 1 or lifetime <= 0:
+            raise InviteError(
+                f"an invite for {uses} machines and {lifetime:g} seconds lets nobody in: both must be > 0"
+            )
+        secret, token = secrets.token_bytes(SECRET_BYTES), secrets.token_hex(8)
+        return cls(host, port, run, server_key, token, secret, int(now + lifetime), min(uses, 2**32 - 1))
+
+    @property
+    def uri(self) -> str:
+        """Where a connection dials."""
+        return f"zmq://{_bracketed(self.host)}:{self.port}"
+
+    def __str__(self) -> str:
+        start = f"barnraise://{_bracketed(self.host)}:{self.port}/{self.run}"
+        server_key, token = z85.decode(self.server_key), bytes.fromhex(self.token)
+        body = _FIXED.pack(_FORMAT, server_key, self.secret, token, self.expires, self.uses) + self.role.encode()
+        line = f"{start}#{base64.urlsafe_b64encode(body + _checksum(start, body)).decode().rstrip('=')}"
+        assert _LINE.fullmatch(line), line
+        return line
+
+    @classmethod
+    def parse(cls, text: str, now: float) -> Invite:
+        """The invite in `text`, in which a terminal may have broken lines. InviteError says what is wrong with it."""
+        line = "".join(text.split())
+        if not line.startswith("barnraise://"):
+            raise InviteError(f"{line[:40]!r} is not an invite: it must start with barnraise://; {_COPY}")
+        match = _LINE.fullmatch(line)
+        start, host, port, run, code = match.groups() if match else ("", "", "0", "", "")
+        decoded = base64.urlsafe_b64decode(code + "=" * (-len(code) % 4)) if len(code) % 4 != 1 else b""
+        body, check = decoded[:-_CHECK_BYTES], decoded[-_CHECK_BYTES:]
+        if match is None or len(body) < _FIXED.size or not hmac.compare_digest(check, _checksum(start, body)):
+            raise InviteError(f"the invite is incomplete or altered ({len(line)} characters, wrong checksum); {_COPY}")
+        version, server_key, secret, token, expires, uses = _FIXED.unpack_from(body)
+        if version != _FORMAT:
+            raise InviteError(
+                f"the invite has format {version}, but only {_FORMAT} is understood: install the barnraise version "
+                "of the controller"
+            )
+        key, role = z85.encode(server_key).decode(), body[_FIXED.size :].decode("utf-8", "replace")
+        invite = cls(host.strip("[]"), int(port), run, key, token.hex(), secret, expires, uses, role)
+        if now >= expires:
+            raise InviteError(
+                f"the invite expired at {_time(expires)} and this machine's clock says {_time(now)}: "
+                "ask the host for a new one (barnraise invite RUN_DIR)"
+            )
+        return invite
+
+
+def proof(secret: bytes, server_key: str, worker_key: str, name: str, nonce: str) -> str:
+    """The worker's side of an `Enrol`: 64 hexadecimal digits that only a holder of `secret` can compute."""
+    return _mac(verifier(secret), server_key, worker_key, name, nonce)
+
+
+def verifier(secret: bytes) -> bytes:
+    """What the controller keeps of a secret (32 bytes)."""
+    return hashlib.sha256(b"barnraise" + secret).digest()
+
+
+@dataclass(frozen=True)
+class Token:
+    """What the controller knows of an invite."""
+
+    id: str
+    verifier: str = field(repr=False)  # hexadecimal
+    expires: int
+    uses: int  # how many machines it still lets in
+    role: str
+
+
+class TokenBook:
+    """The tokens of a run. Pure: time is an argument, and the caller keeps `to_dict` where it is durable."""
+
+    def __init__(self) -> None:
+        self.tokens: dict[str, Token] = {}
+
+    def add(self, invite: Invite) -> None:
+        """Let `invite` be accepted."""
+        mark = verifier(invite.secret).hex()
+        self.tokens[invite.token] = Token(invite.token, mark, invite.expires, invite.uses, invite.role)
+
+    def verify(
+        self, token: str, proof: str, *, server_key: str, worker_key: str, name: str, nonce: str, now: float
+    ) -> Token:
+        """The token that `proof` shows the worker to hold. InviteError when it lets nobody in (any more).
+
+        A token that does not exist and a wrong proof get the same answer after the same work.
+        """
+        known = self.tokens.get(token)
+        key = bytes.fromhex(known.verifier) if known else bytes(SECRET_BYTES)
+        right = hmac.compare_digest(_mac(key, server_key, worker_key, name, nonce).encode(), proof.encode())
+        if known is None or not right:
+            raise InviteError(f"the invite was not issued by this run, or was altered: {_COPY}")
+        if now >= known.expires:
+            raise InviteError(f"the invite expired at {_time(known.expires)}: ask the host for a new one")
+        if known.uses < 1:
+            raise InviteError("the invite is used up: ask the host for one with more uses")
+        return known
+
+    def spend(self, token: str) -> None:
+        """One machine was let in: one use less."""
+        known = self.tokens[token]
+        assert known.uses > 0, "verify comes first"
+        self.tokens[token] = replace(known, uses=known.uses - 1)
+
+    def consume(
+        self, token: str, proof: str, *, server_key: str, worker_key: str, name: str, nonce: str, now: float
+    ) -> Token:
+        """`verify` and `spend` in one step; the token as it was before."""
+        known = self.verify(token, proof, server_key=server_key, worker_key=worker_key, name=name, nonce=nonce, now=now)
+        self.spend(token)
+        return known
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """Plain values: what JSON can hold."""
+        return {token.id: asdict(token) for token in self.tokens.values()}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Mapping[str, Any]]) -> TokenBook:
+        """The book that `to_dict` described; CorruptionError when it did not."""
+        book = cls()
+        try:
+            for name, fields in content.items():
+                token = Token(**fields)
+                sound = len(bytes.fromhex(token.verifier)) == 32 and token.id == name
+                if not sound or type(token.expires) is not int or type(token.uses) is not int:
+                    raise ValueError(name)
+                book.tokens[name] = token
+        except (AttributeError, TypeError, ValueError) as error:
+            raise CorruptionError(f"the book of invites is damaged ({error}): delete it and invite anew") from None
+        return book
+
+
+def _mac(key: bytes, *fields: str) -> str:
+    message = b"barnraise enrol 1"
+    for text in fields:
+        content = text.encode()
+        message += len(content).to_bytes(4, "big") + content
+    return hmac.new(key, message, hashlib.sha256).hexdigest()
+
+
+def _checksum(start: str, body: bytes) -> bytes:
+    return hashlib.sha256(start.encode() + b"#" + body).digest()[:_CHECK_BYTES]
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _time(seconds: float) -> str:
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+    except (OverflowError, OSError, ValueError):
+        return f"{seconds:.0f} s after 1970"

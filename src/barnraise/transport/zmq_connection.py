@@ -1,0 +1,167 @@
+"""A worker's end of ZMQ: one DEALER that dials, and dials again.
+
+libzmq reconnects by itself when the network or the controller goes away. It gives up for good when something else
+answers on the port, or the controller refuses the key: then this connection dials anew, after a pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from barnraise.core.errors import AddressError
+from barnraise.transport.base import BATCH_BYTES, BATCH_MESSAGES, Connection, parse
+from barnraise.transport.identity import Keys
+from barnraise.transport.loop_socket import LoopSocket, contents
+from barnraise.transport.zmq_options import endpoint, new_context, new_dealer, numeric
+from barnraise.wire.frames import Buffer, num_bytes
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
+"""Seconds before dialling anew where libzmq gave up; the pause doubles until a handshake succeeds."""
+
+_EVENTS = (
+    zmq.EVENT_CONNECTED
+    | zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_CONNECT_RETRIED
+    | zmq.EVENT_HANDSHAKE_SUCCEEDED
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+)
+_NO_ANSWER = (
+    "nothing answers at {where}: check that the controller runs (barnraise status RUN_DIR there), that its host and "
+    "port can be reached from this machine, and that no firewall is in between"
+)
+_NOT_ONE = "what answers at {where} is not a barnraise controller: ask the host for a new invite"
+_TROUBLE: dict[int, str] = {
+    zmq.EVENT_CONNECTED: _NOT_ONE,
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: _NOT_ONE,
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "the controller at {where} hangs up: its key is not the one in the invite, "
+    "which is perhaps of an older run; ask the host for a new one",
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "the controller at {where} refuses this machine's key, which was revoked: ask the "
+    "host",
+}
+
+
+class ZmqConnection(Connection):
+    """A DEALER socket, its monitor, and the pauses between its attempts."""
+
+    def __init__(self, io_threads: int) -> None:
+        super().__init__()
+        self._io_threads = io_threads
+        self._closed = False
+        self._unread: deque[list[Buffer]] = deque()
+        self._single, self._bulk = asyncio.Lock(), asyncio.Lock()
+        self._trouble = 0
+        self._pause = FIRST_PAUSE
+        self._redial_timer: asyncio.TimerHandle | None = None
+        self._num_dials = 0
+
+    async def open(self, uri: str, server_key: str, keys: Keys) -> None:
+        self._address = parse(uri)
+        self._server_key, self._keys = server_key, keys
+        try:
+            self._ipv6 = ":" in await numeric(self._address)
+        except AddressError:
+            self._ipv6 = False  # the name may get its address later: libzmq looks it up at each attempt
+        self._context = new_context(self._io_threads)
+        self._dial()
+
+    def _dial(self) -> None:
+        socket = new_dealer(self._context, self._keys, self._server_key, ipv6=self._ipv6)
+        self._num_dials += 1
+        monitor = socket.get_monitor_socket(_EVENTS, f"inproc://monitor-{self._num_dials}")
+        self._socket = LoopSocket(socket)
+        self._monitor = LoopSocket(monitor, self._on_events)
+        socket.connect(endpoint(self._address.host, self._address.port))
+
+    def _on_events(self) -> None:
+        while frames := self._monitor.try_receive(max_frames=2):
+            event = parse_monitor_message([frame.bytes for frame in frames])["event"]
+            if event == zmq.EVENT_DISCONNECTED:
+                self.connected = False
+                self._plan_redial()
+            elif event == zmq.EVENT_CONNECT_RETRIED:
+                self._cancel_redial()  # libzmq goes on by itself
+            elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                self._trouble, self._pause = 0, FIRST_PAUSE
+                self.connected = True
+                self.num_connects += 1
+                self._changed.wake()
+            else:
+                self._trouble = event
+
+    def _plan_redial(self) -> None:
+        self._cancel_redial()
+        self._redial_timer = asyncio.get_running_loop().call_later(self._pause, self.redial)
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)
+
+    def _cancel_redial(self) -> None:
+        if self._redial_timer is not None:
+            self._redial_timer.cancel()
+            self._redial_timer = None
+
+    def redial(self) -> None:
+        if self._closed:
+            return
+        self._cancel_redial()
+        while frames := self._socket.try_receive(max_frames=3):
+            self._unread.append(contents(frames))
+        self._hang_up(0.0)
+        self._dial()
+
+    def _hang_up(self, linger: float) -> None:
+        self.connected = False
+        self._socket.socket.disable_monitor()
+        self._monitor.close()
+        self._socket.close(linger)
+
+    async def send(self, frames: Sequence[Buffer]) -> bool:
+        single = len(frames) == 1
+        async with self._single if single else self._bulk:
+            while not self._closed:
+                if (single or not self._single.locked()) and self._socket.try_send(frames):
+                    break
+                await self._socket.writable.wait()
+        if not self._closed:
+            self._socket.poll()  # messages with a raw frame may have waited for this one
+        return not self._closed
+
+    async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[list[Buffer]]:
+        await asyncio.sleep(0)  # others get their turn even if there is always something to read
+        while not self._closed:
+            batch = self._read(limit)
+            if batch:
+                return batch
+            await self._socket.readable.wait()
+        return []
+
+    def _read(self, limit: int) -> list[list[Buffer]]:
+        batch: list[list[Buffer]] = []
+        size = 0
+        while len(batch) < limit and size < BATCH_BYTES:
+            if self._unread:
+                message = self._unread.popleft()
+            elif frames := self._socket.try_receive(max_frames=3):
+                message = contents(frames)
+            else:
+                break
+            batch.append(message)
+            size += sum(map(num_bytes, message))
+        return batch
+
+    async def _diagnosis(self, waited: float) -> str:
+        await numeric(self._address)  # raises what is to be said when the name has no address
+        where = f"{self._address.host}, port {self._address.port}"
+        return f"no connection after {waited:g} s: {_TROUBLE.get(self._trouble, _NO_ANSWER).format(where=where)}"
+
+    async def close(self, linger: float = 0.0) -> None:
+        self._closed = True
+        self._cancel_redial()
+        if self._num_dials:
+            self._hang_up(linger)
+            await asyncio.to_thread(self._context.term)

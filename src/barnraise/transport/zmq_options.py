@@ -1,0 +1,100 @@
+"""How both ends set up their ZMQ contexts and sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket as sockets
+
+import zmq
+
+from barnraise.core.errors import AddressError
+from barnraise.transport.base import Address
+from barnraise.transport.identity import Keys
+from barnraise.wire.messages import FRAME_LIMIT, HEADER_LIMIT
+
+Context = zmq.Context[zmq.Socket[bytes]]
+
+DEALER_QUEUE = 4
+"""Messages that a worker hands to libzmq ahead of the network: what a heartbeat may have to wait for."""
+
+PEER_QUEUE = 32
+"""Messages that libzmq keeps for one peer of the controller."""
+
+RECEIVE_QUEUE = 16
+"""Messages that libzmq reads ahead from one connection."""
+
+_BOTH = {
+    zmq.MAXMSGSIZE: max(FRAME_LIMIT, HEADER_LIMIT) + 1024,  # of a frame as it is on the wire: CURVE adds a little
+    zmq.RCVHWM: RECEIVE_QUEUE,
+    zmq.HANDSHAKE_IVL: 30_000,
+    zmq.TCP_KEEPALIVE: 1,
+    zmq.TCP_KEEPALIVE_IDLE: 30,
+    zmq.TCP_KEEPALIVE_INTVL: 10,
+    zmq.TCP_KEEPALIVE_CNT: 3,
+    zmq.TCP_MAXRT: 60_000,
+}
+_LISTENER = {
+    zmq.SNDHWM: PEER_QUEUE,
+    zmq.ROUTER_MANDATORY: 1,  # a full queue or a peer that is gone is an error, not a silent loss
+    zmq.BACKLOG: 1024,
+    zmq.CURVE_SERVER: 1,
+    zmq.ZAP_ENFORCE_DOMAIN: 1,
+}
+_CONNECTION = {
+    zmq.SNDHWM: DEALER_QUEUE,
+    zmq.CONNECT_TIMEOUT: 10_000,
+    zmq.RECONNECT_IVL: 100,
+    zmq.RECONNECT_IVL_MAX: 2_000,
+    # A slow link may need many seconds for a frame: only a minute without a whole one is a dead connection.
+    zmq.HEARTBEAT_IVL: 10_000,
+    zmq.HEARTBEAT_TIMEOUT: 60_000,
+    zmq.HEARTBEAT_TTL: 60_000,  # when the controller gives the connection up; wraps near 65.6 s
+}
+
+
+def new_context(io_threads: int) -> Context:
+    """A context of one's own, so that closing it ends its threads and nobody else's sockets."""
+    context: Context = zmq.Context(io_threads)
+    context.set(zmq.BLOCKY, 0)
+    return context
+
+
+def new_router(context: Context, keys: Keys, domain: bytes, *, ipv6: bool) -> zmq.Socket[bytes]:
+    """The controller's socket, all limits set, not bound yet; `domain` is what the ZAP handler answers for."""
+    socket = _new_socket(context, zmq.ROUTER, _BOTH | _LISTENER | {zmq.IPV6: int(ipv6)})
+    socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret.encode())
+    socket.setsockopt(zmq.ZAP_DOMAIN, domain)
+    return socket
+
+
+def new_dealer(context: Context, keys: Keys, server_key: str, *, ipv6: bool) -> zmq.Socket[bytes]:
+    """A worker's socket, all limits set, not connected yet."""
+    socket = _new_socket(context, zmq.DEALER, _BOTH | _CONNECTION | {zmq.IPV6: int(ipv6)})
+    socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret.encode())
+    socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.public.encode())
+    socket.setsockopt(zmq.CURVE_SERVERKEY, server_key.encode())
+    return socket
+
+
+def _new_socket(context: Context, kind: int, options: dict[zmq.SocketOption, int]) -> zmq.Socket[bytes]:
+    socket = context.socket(kind)
+    for option, value in options.items():
+        socket.setsockopt(option, value)
+    return socket
+
+
+def endpoint(host: str, port: int) -> str:
+    """What libzmq calls an address."""
+    return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
+
+
+async def numeric(address: Address) -> str:
+    """The IP address of `address.host`, IPv4 where there is a choice; AddressError when the name has none."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=sockets.SOCK_STREAM)
+    except (sockets.gaierror, UnicodeError) as error:
+        raise AddressError(
+            f"host name '{address.host}' has no address ({error}): check its spelling and this machine's DNS"
+        ) from None
+    found.sort(key=lambda entry: entry[0] != sockets.AF_INET)
+    return str(found[0][4][0])

@@ -1,0 +1,231 @@
+"""Blobs in pieces: a contribution's payload on its way up, a named blob on its way down.
+
+Pure bookkeeping for both shells: no socket and no clock. Sizes are in bytes, times in seconds of any one clock.
+Digests are SHA-256 and are computed piece by piece as bytes arrive, so that no call takes long.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterator
+
+from barnraise.core.errors import WireError
+from barnraise.core.types import Blob, Contribution
+from barnraise.wire.frames import Buffer
+from barnraise.wire.messages import CHUNK_BYTES, FRAME_LIMIT
+
+
+def parts(payload: Buffer, chunk: int = CHUNK_BYTES) -> Iterator[tuple[int, memoryview]]:
+    """`payload` cut into views of at most `chunk` bytes, each with its offset.
+
+    >>> [(offset, bytes(piece)) for offset, piece in parts(b"abcde", 2)]
+    [(0, b'ab'), (2, b'cd'), (4, b'e')]
+    """
+    if not 1 <= chunk <= FRAME_LIMIT:
+        raise ValueError(f"chunk is {chunk}, but must be between 1 and {FRAME_LIMIT}")
+    view = memoryview(payload).cast("B")
+    for offset in range(0, len(view), chunk):
+        yield offset, view[offset : offset + chunk]
+
+
+class Upload:
+    """The payload of one contribution, arriving in order. Memory for all of it is taken once, at the start."""
+
+    def __init__(self, contribution: Contribution) -> None:
+        self.contribution = contribution
+        self.payload = bytearray(contribution.payload.num_bytes)
+        self.received = 0
+        self._hash = hashlib.sha256()
+
+    def add(self, offset: int, data: Buffer) -> bool:
+        """Put `data` at `offset`; True when the payload is complete and its digest right, WireError on any mistake."""
+        data = memoryview(data).cast("B")
+        if offset != self.received:
+            raise WireError(f"part at offset {offset}, but {self.received} is next")
+        if offset + len(data) > len(self.payload):
+            raise WireError(f"part ends at {offset + len(data)}, but the payload has {len(self.payload)} bytes")
+        self.payload[offset : offset + len(data)] = data
+        self._hash.update(data)
+        self.received += len(data)
+        if self.received < len(self.payload):
+            return False
+        _check_digest("payload", self._hash.hexdigest(), self.contribution.payload.digest)
+        return True
+
+
+class Reassembler:
+    """The uploads of all nodes: one in flight a node, `total_limit` bytes over all of them.
+
+    A new offer of a node replaces its unfinished one, which is how an upload starts over after a lost connection.
+    Any mistake ends the upload: what follows of it is refused too, until the node offers again.
+    """
+
+    def __init__(self, total_limit: int) -> None:
+        self.total_limit = total_limit
+        self.num_bytes = 0
+        self._uploads: dict[Hashable, Upload] = {}
+
+    def __len__(self) -> int:
+        return len(self._uploads)
+
+    def begin(self, node: Hashable, contribution: Contribution, limit: int) -> bool:
+        """Make room for the payload of an offer; `limit` is the most its codec can need.
+
+        False when the uploads of other nodes leave no room now: the node has to offer again later. Raises WireError
+        for a size that is never allowed. Nothing is allocated in either case.
+        """
+        self.drop(node)
+        size = contribution.payload.num_bytes
+        if not 1 <= size <= limit:
+            raise WireError(f"payload of {size} bytes, but it must have between 1 and {limit}")
+        if self.num_bytes + size > self.total_limit:
+            if size > self.total_limit:
+                raise WireError(f"payload of {size} bytes, but at most {self.total_limit} are held for all nodes")
+            return False
+        self._uploads[node] = Upload(contribution)
+        self.num_bytes += size
+        return True
+
+    def add(self, node: Hashable, assignment: int, offset: int, data: Buffer) -> Upload | None:
+        """Take a part; the Upload, no longer counted here, when that completes it, else None.
+
+        Raises WireError for a part of something that is not in flight, out of place or too long, and when the digest
+        of the whole is not the offered one.
+        """
+        upload = self._uploads.get(node)
+        if upload is None or upload.contribution.assignment != assignment:
+            raise WireError(f"part of contribution {assignment}, which is not being uploaded: offer it (again) first")
+        try:
+            complete = upload.add(offset, data)
+        except WireError:
+            self.drop(node)
+            raise
+        if not complete:
+            return None
+        self.drop(node)
+        return upload
+
+    def drop(self, node: Hashable) -> None:
+        """Forget the unfinished upload of `node`, if there is one."""
+        upload = self._uploads.pop(node, None)
+        if upload is not None:
+            self.num_bytes -= len(upload.payload)
+
+
+class Download:
+    """A blob being fetched: which pieces to ask for next, and where those that arrive belong.
+
+    At most `window` pieces are asked for at a time. When nothing has arrived for `patience` seconds, or the
+    connection was lost (`forget_requests`), the missing ones are asked for again. `prefix` are bytes that an earlier
+    download left (whole pieces of them are used, never the last of the blob); they are checked with the rest. An empty
+    blob is complete at once.
+    """
+
+    def __init__(
+        self,
+        blob: Blob,
+        *,
+        limit: int,
+        chunk: int = CHUNK_BYTES,
+        window: int = 16,
+        patience: float = 10.0,
+        prefix: Buffer = b"",
+    ) -> None:
+        if blob.num_bytes > limit:
+            raise WireError(f"blob of {blob.num_bytes} bytes, but at most {limit} are allowed")
+        if not 1 <= chunk <= FRAME_LIMIT:
+            raise ValueError(f"chunk is {chunk}, but must be between 1 and {FRAME_LIMIT}")
+        self.blob, self.chunk, self.window, self.patience = blob, chunk, window, patience
+        self.payload = bytearray(blob.num_bytes)
+        self._num_pieces = -(-blob.num_bytes // chunk)
+        self._begin(memoryview(prefix).cast("B")[: max(0, blob.num_bytes - 1)])
+        if not self._num_pieces:
+            self._finish()
+
+    def _begin(self, prefix: Buffer) -> None:
+        self._hashed = len(prefix) // self.chunk  # pieces hashed so far: all before the first one that is missing
+        held = self._hashed * self.chunk
+        self.payload[:held] = prefix[:held]
+        self._hash = hashlib.sha256(prefix[:held])
+        self._arrived = bytearray(b"\x01" * self._hashed + b"\x00" * (self._num_pieces - self._hashed))
+        self._next = self._hashed  # the first piece that was never asked for
+        self._asked: set[int] = set()
+        self._again: list[int] = []
+        self._active_at = 0.0
+        self.complete = False
+
+    @property
+    def num_received(self) -> int:
+        """Bytes in hand from the start of the blob without a gap: what a later download can start from."""
+        return min(self._hashed * self.chunk, len(self.payload))
+
+    def requests(self, now: float) -> list[tuple[int, int]]:
+        """The (offset, number of bytes) to ask for now."""
+        if self._asked and now - self._active_at > self.patience:
+            self.forget_requests()
+        asks = []
+        while len(self._asked) < self.window and (self._again or self._next < self._num_pieces):
+            if self._again:
+                piece = self._again.pop()
+            else:
+                piece, self._next = self._next, self._next + 1
+            if not self._asked:
+                self._active_at = now
+            self._asked.add(piece)
+            offset = piece * self.chunk
+            asks.append((offset, min(self.chunk, len(self.payload) - offset)))
+        return asks
+
+    def deadline(self) -> float | None:
+        """When to look for `requests` again although nothing arrived; None when nothing is awaited."""
+        return self._active_at + self.patience if self._asked else None
+
+    def forget_requests(self) -> None:
+        """Whatever was asked for and has not arrived will not come: ask again."""
+        self._again = sorted({*self._again, *self._asked}, reverse=True)
+        self._asked.clear()
+
+    def add(self, offset: int, data: Buffer, now: float) -> bool:
+        """Take a chunk; True when the blob is complete (`payload`) and its digest right.
+
+        A second copy of a piece is ignored. Raises WireError for a piece that was not asked for, and when the digest
+        of the whole is wrong; the download then starts from nothing, should it be tried again.
+        """
+        data = memoryview(data).cast("B")
+        piece, rest = divmod(offset, self.chunk)
+        expected = min(self.chunk, len(self.payload) - offset)
+        if rest or not 0 <= piece < self._next or len(data) != expected:
+            raise WireError(f"chunk of {len(data)} bytes at offset {offset}, which was not asked for")
+        if self._arrived[piece]:
+            return self.complete
+        self._active_at = now
+        self._asked.discard(piece)
+        if piece in self._again:
+            self._again.remove(piece)
+        self.payload[offset : offset + len(data)] = data
+        self._arrived[piece] = 1
+        self._hash_arrived()
+        if self._hashed == self._num_pieces:
+            self._finish()
+        return self.complete
+
+    def _hash_arrived(self) -> None:
+        missing = self._arrived.find(0, self._hashed)
+        end = missing if missing >= 0 else self._num_pieces
+        if end > self._hashed:
+            view = memoryview(self.payload)
+            self._hash.update(view[self._hashed * self.chunk : end * self.chunk])
+            self._hashed = end
+
+    def _finish(self) -> None:
+        try:
+            _check_digest("blob", self._hash.hexdigest(), self.blob.digest)
+        except WireError:
+            self._begin(b"")
+            raise
+        self.complete = True
+
+
+def _check_digest(what: str, digest: str, expected: str) -> None:
+    if digest != expected:
+        raise WireError(f"{what} hashes to {digest[:16]}..., but {expected[:16]}... was promised: send it again")

@@ -1,0 +1,138 @@
+"""Messages as frames: a MessagePack header, and behind a `Part` or `Chunk` one frame of raw bytes.
+
+Everything that arrives here is hostile. The number of frames and their sizes are checked before a byte is decoded;
+the schema of `messages` bounds every list, map, text and number while it is decoded, and unknown keys are skipped
+without building them, so that a header costs a small multiple of its size at the most. Whatever is wrong raises
+WireError, with what it is and the limit; no other exception leaves this module.
+
+Numbers are finite, with one exception: `Contribution.loss` is NaN or infinite when a worker's training diverges, and
+is let through, so that admission can refuse the contribution with a reason and the worker gets its answer.
+
+Not covered: what a well-formed message means, and whether its sender may send it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from barnraise.core.errors import WireError
+from barnraise.wire.messages import (
+    ENROL_LIMIT,
+    FRAME_LIMIT,
+    HEADER_LIMIT,
+    PROTOCOL_VERSION,
+    WORKER_HEADER_LIMIT,
+    Assign,
+    Chunk,
+    Enrol,
+    FromController,
+    FromWorker,
+    Message,
+    Part,
+)
+
+Buffer = bytes | bytearray | memoryview
+"""What a frame is: contiguous bytes."""
+
+_encoder = msgspec.msgpack.Encoder()
+_from_worker: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
+_from_stranger = msgspec.msgpack.Decoder(Enrol)
+_from_controller: msgspec.msgpack.Decoder[FromController] = msgspec.msgpack.Decoder(FromController)
+
+
+class _Greeting(msgspec.Struct):
+    """What every protocol version has in common: the two messages that open a session name their version."""
+
+    t: str
+    protocol: int
+
+
+_greeting = msgspec.msgpack.Decoder(_Greeting)
+
+
+def encode(message: Message, raw: Buffer | None = None) -> list[Buffer]:
+    """The frames of `message`; `raw` are the bytes that a `Part` or `Chunk` carries, and None for all others.
+
+    Raises WireError when the other side would refuse them: no or too many raw bytes, or a header over HEADER_LIMIT.
+    """
+    header = _encoder.encode(message)
+    _check_size("header", len(header), HEADER_LIMIT)
+    _check_raw(message, raw)
+    return [header] if raw is None else [header, raw]
+
+
+def decode_from_worker(frames: Sequence[Buffer], *, enrolled: bool = True) -> tuple[FromWorker, memoryview | None]:
+    """The message in `frames`, and the raw bytes behind a `Part` (a view: nothing is copied).
+
+    From a key that is not `enrolled`, nothing but an `Enrol` of at most ENROL_LIMIT bytes is understood.
+    """
+    if enrolled:
+        return _decode(frames, _from_worker, WORKER_HEADER_LIMIT)
+    _check_size("message from a key that is not enrolled", sum(map(num_bytes, frames)), ENROL_LIMIT)
+    return _decode(frames, _from_stranger, ENROL_LIMIT)
+
+
+def decode_from_controller(frames: Sequence[Buffer]) -> tuple[FromController, memoryview | None]:
+    """The message in `frames`, and the raw bytes behind a `Chunk` (a view: nothing is copied)."""
+    message, raw = _decode(frames, _from_controller, HEADER_LIMIT)
+    if isinstance(message, Assign) and not math.isfinite(message.task.learning_rate):
+        raise WireError(f"learning rate is {message.task.learning_rate}, but must be finite")
+    return message, raw
+
+
+def num_bytes(frame: Buffer) -> int:
+    """The size of a frame in bytes, whatever the item size of a memoryview."""
+    return frame.nbytes if isinstance(frame, memoryview) else len(frame)
+
+
+def _decode(
+    frames: Sequence[Buffer], decoder: msgspec.msgpack.Decoder[Any], limit: int
+) -> tuple[Any, memoryview | None]:
+    if not 1 <= len(frames) <= 2:
+        raise WireError(f"{len(frames)} frames, but a message has 1 or 2")
+    _check_size("header", num_bytes(frames[0]), limit)
+    try:
+        message = decoder.decode(frames[0])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise WireError(_other_version(frames[0]) or f"header: {_printable(error)}") from None
+    raw = memoryview(frames[1]).cast("B") if len(frames) == 2 else None
+    _check_raw(message, raw)
+    return message, raw
+
+
+def _check_raw(message: Message, raw: Buffer | None) -> None:
+    name = type(message).__name__
+    if isinstance(message, Part | Chunk) != (raw is not None):
+        raise WireError(f"{name} {'lacks its raw frame' if raw is None else 'has a raw frame, but carries none'}")
+    if raw is not None:
+        if num_bytes(raw) == 0:
+            raise WireError(f"raw frame of {name} is empty, but must have at least 1 byte")
+        _check_size(f"raw frame of {name}", num_bytes(raw), FRAME_LIMIT)
+
+
+def _check_size(what: str, size: int, limit: int) -> None:
+    if size > limit:
+        raise WireError(f"{what} has {size} bytes, but at most {limit} are allowed")
+
+
+def _other_version(header: Buffer) -> str:
+    """Says so when the header is the greeting of another protocol version, whose fields we cannot know."""
+    try:
+        greeting = _greeting.decode(header)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    if greeting.t not in ("Enrol", "Hello") or greeting.protocol == PROTOCOL_VERSION:
+        return ""
+    return (
+        f"protocol version {greeting.protocol} is not spoken here, only {PROTOCOL_VERSION}: "
+        "install the same barnraise version on both sides"
+    )
+
+
+def _printable(error: Exception) -> str:
+    """The error in one short line: it may quote what a stranger sent."""
+    return ascii(str(error))[1:-1][:200]

@@ -1,0 +1,201 @@
+"""Every message between worker and controller. A worker dials out over one connection; each message is one header.
+
+A header is MessagePack of one of the structs below (a tagged union); `Part` and `Chunk` are followed by one frame of
+raw bytes. The protocol version is exchanged in `Enrol` and `Hello`, before anything else is believed.
+
+    worker -> controller                     controller -> worker
+    Enrol     let me in, here is my proof    Enrolled   you are node N
+    Hello     I am here, this is my state    Welcome    this is the run, and what you must do alike
+    Heartbeat I am alive                     Pulse      so am I
+    Next      I will soon need a task        Assign     here is one
+    Offer     a contribution follows         Ack        it is durable: accepted, or refused because ...
+    Part      a piece of its payload         Who        I do not know you (any more): say Hello
+    Fetch     send me bytes of a blob        Chunk      here they are
+                                             Gone       that blob is no longer kept
+    Leave     I hand in my work and go       Stop       the run is over, or you may not take part
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from barnraise.core.types import Blob, Contribution, Count, Digest, NodeId, NodeProfile, Seconds, Task, Text
+
+PROTOCOL_VERSION = 1
+
+HEADER_LIMIT = 1 << 20
+"""Largest header in bytes (an Assign with a long chain of deltas is the largest there is)."""
+
+WORKER_HEADER_LIMIT = 1 << 14
+"""Largest header in bytes that a worker may send (a Leave with a long reason is the largest there is)."""
+
+CHUNK_BYTES = 1 << 18
+"""Raw bytes a frame normally carries: small enough that a heartbeat never waits long behind one."""
+
+FRAME_LIMIT = 1 << 20
+"""Largest raw frame in bytes that is ever accepted."""
+
+ENROL_LIMIT = 4096
+"""Largest message in bytes from a key that is not enrolled."""
+
+Hex32 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$", min_length=64, max_length=64)]
+AssignmentIds = Annotated[tuple[Count, ...], msgspec.Meta(max_length=64)]
+HeldVersion = Annotated[int, msgspec.Meta(ge=-1, le=2**53)]  # -1: none
+Name = Annotated[str, msgspec.Meta(max_length=64)]
+Finite = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]  # refuses NaN too
+Option = bool | Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)] | Finite | Text | None
+Options = Annotated[dict[Name, Option], msgspec.Meta(max_length=64)]
+
+
+class Message(msgspec.Struct, frozen=True, tag_field="t", gc=False):
+    """Base of all messages; the tag is the class name."""
+
+
+class Enrol(Message, frozen=True, tag=True):
+    """Asks for membership: the token's id, and an HMAC with its secret over server key, own key, name and nonce."""
+
+    protocol: Count
+    token: Name
+    name: NodeId
+    nonce: Hex32
+    proof: Hex32
+
+
+class Enrolled(Message, frozen=True, tag=True):
+    """You are node `node` from now on; your key is on the ledger."""
+
+    node: NodeId
+
+
+class Hello(Message, frozen=True, tag=True):
+    """A worker's state at each (re)connection: the version it holds and the contributions it has no answer for."""
+
+    protocol: Count
+    session: Count  # drawn when the process starts: tells a restart from a reconnection
+    greeting: Count  # counts this session's greetings: only the answer to the last one counts
+    profile: NodeProfile
+    have: HeldVersion  # version of the replica
+    pending: AssignmentIds = ()
+    working: AssignmentIds = ()
+
+
+class WorkerSettings(msgspec.Struct, frozen=True):
+    """What the controller decides for all workers, so that two sides cannot diverge."""
+
+    batch_size: Count
+    compression: Name
+    compression_options: Options
+    error_feedback: bool
+    error_feedback_decay: Finite
+    downlink: Name
+    downlink_options: Options
+    inner_optimizer: Name
+    inner_options: Annotated[dict[Name, Finite], msgspec.Meta(max_length=64)]
+    gradient_clip: Finite | None
+    update_clip: Finite | None
+    overlap: bool
+    precision: Name
+
+
+class Welcome(Message, frozen=True, tag=True):
+    """You are in: the run, its settings, its files, and which of your pending contributions are answered."""
+
+    run: Annotated[str, msgspec.Meta(max_length=200)]
+    node: NodeId
+    greeting: Count
+    settings: WorkerSettings
+    manifest: Blob  # JSON: model configuration, flat layout, dataset files with digests
+    heartbeat: Seconds
+    lease: Seconds
+    forget: AssignmentIds = ()  # work of yours that runs elsewhere by now: drop it
+
+
+class Heartbeat(Message, frozen=True, tag=True):
+    """I am alive; `sent` is my clock, for the answer to carry back."""
+
+    sent: Seconds
+
+
+class Pulse(Message, frozen=True, tag=True):
+    """The answer to a heartbeat: echoes its time, so that the worker knows the round trip and that I live."""
+
+    sent: Seconds
+    heartbeat: Seconds
+    lease: Seconds
+
+
+class Next(Message, frozen=True, tag=True):
+    """I will need a task soon, and hold version `have`."""
+
+    have: HeldVersion
+
+
+class Assign(Message, frozen=True, tag=True):
+    """Here is a task; fetch its updates and rows, then start."""
+
+    task: Task
+
+
+class Offer(Message, frozen=True, tag=True):
+    """A contribution; its payload follows in `Part`s."""
+
+    contribution: Contribution
+
+
+class Part(Message, frozen=True, tag=True):
+    """Bytes from `offset` of the payload of the contribution to `assignment`; one raw frame follows."""
+
+    assignment: Count
+    offset: Count
+
+
+class Ack(Message, frozen=True, tag=True):
+    """The contribution is durable and needs not be kept: accepted, or refused for `reason`."""
+
+    assignment: Count
+    accepted: bool
+    reason: Text = ""
+
+
+class Fetch(Message, frozen=True, tag=True):
+    """Send me `num_bytes` of the blob from `offset` on, in chunks."""
+
+    digest: Digest
+    offset: Count
+    num_bytes: Annotated[int, msgspec.Meta(ge=1, le=FRAME_LIMIT)]
+
+
+class Chunk(Message, frozen=True, tag=True):
+    """Bytes from `offset` of the blob; one raw frame follows."""
+
+    digest: Digest
+    offset: Count
+
+
+class Gone(Message, frozen=True, tag=True):
+    """The blob is not kept (any more): ask for a newer task."""
+
+    digest: Digest
+
+
+class Who(Message, frozen=True, tag=True):
+    """I do not know this session: say Hello."""
+
+
+class Leave(Message, frozen=True, tag=True):
+    """I have handed in what I had and go."""
+
+    reason: Text = ""
+
+
+class Stop(Message, frozen=True, tag=True):
+    """Work no more: the run is over (`final`), or you may not take part, and why."""
+
+    reason: Text
+    final: bool = True
+
+
+FromWorker = Enrol | Hello | Heartbeat | Next | Offer | Part | Fetch | Leave
+FromController = Enrolled | Welcome | Pulse | Assign | Ack | Chunk | Gone | Who | Stop

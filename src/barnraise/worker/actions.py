@@ -1,0 +1,67 @@
+"""What a worker's state machine wants done."""
+
+from __future__ import annotations
+
+import msgspec
+
+from barnraise.core.types import Blob, Contribution, Task, Update
+from barnraise.wire.messages import Message, WorkerSettings
+
+
+class Action(msgspec.Struct, frozen=True, gc=False):
+    """Base of all actions."""
+
+
+class Send(Action, frozen=True, gc=False):
+    message: Message
+
+
+class Fetch(Action, frozen=True, gc=False):
+    """Get the blob from the cache or the controller; answer with `Fetched` or `FetchFailed`."""
+
+    blob: Blob
+
+
+class Prepare(Action, frozen=True, gc=False):
+    """Build the model from the manifest and measure the machine; answer with `Prepared`."""
+
+    manifest: Blob
+    settings: WorkerSettings
+
+
+class ApplyUpdates(Action, frozen=True, gc=False):
+    """Bring the replica up to date, off the training thread; answer with `Updated`."""
+
+    updates: tuple[Update, ...]
+
+
+class StartTask(Action, frozen=True, gc=False):
+    """Train from the replica; say `Nearly` after `ask_at` steps, and answer with `TaskDone`."""
+
+    task: Task
+    ask_at: int
+
+
+class CutShort(Action, frozen=True, gc=False):
+    """End the running task after the step in hand; `TaskDone` follows as usual."""
+
+
+class Upload(Action, frozen=True, gc=False):
+    """Send the contribution and its payload, which stays kept until `Settle`."""
+
+    contribution: Contribution
+
+
+class Settle(Action, frozen=True, gc=False):
+    """The controller has answered: forget the payload; when it was not `accepted`, take the update back into the
+    residual."""
+
+    assignment: int
+    accepted: bool
+
+
+class Quit(Action, frozen=True, gc=False):
+    """Nothing is left to do here."""
+
+    reason: str
+    final: bool

@@ -1,0 +1,69 @@
+"""What can happen to a worker's state machine."""
+
+from __future__ import annotations
+
+import msgspec
+
+from barnraise.core.types import Blob, NodeProfile
+from barnraise.wire.messages import Message
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """Base of all events."""
+
+
+class Received(Event, frozen=True, gc=False):
+    """A message from the controller."""
+
+    message: Message
+
+
+class Fetched(Event, frozen=True, gc=False):
+    """The blob is at hand, its digest checked."""
+
+    digest: str
+
+
+class FetchFailed(Event, frozen=True, gc=False):
+    """The controller does not keep the blob (any more)."""
+
+    digest: str
+
+
+class Prepared(Event, frozen=True, gc=False):
+    """Model and data are ready; `shards` are the blobs of the token shards, in order; the machine is measured."""
+
+    shards: tuple[Blob, ...]
+    profile: NodeProfile
+
+
+class Updated(Event, frozen=True, gc=False):
+    """The replica is at `version`, its digest checked; -1 when it did not match and the replica is void."""
+
+    version: int
+
+
+class Nearly(Event, frozen=True, gc=False):
+    """The running task has reached the step at which to ask for the next one."""
+
+    assignment: int
+
+
+class TaskDone(Event, frozen=True, gc=False):
+    """The task ended after `steps` local steps; its encoded update is `payload`."""
+
+    assignment: int
+    payload: Blob
+    steps: int
+    loss: float
+    seconds: float
+
+
+class Tick(Event, frozen=True, gc=False):
+    """Time has passed: the machine's `deadline` is reached."""
+
+
+class LeaveRequested(Event, frozen=True, gc=False):
+    """Hand in what there is and go (SIGTERM)."""
+
+    reason: str

@@ -1,0 +1,122 @@
+"""The tensors of one worker: its replica of the published parameters, its model, and the updates nobody answered yet.
+
+The runtime calls `train` on one thread and `update` on another; they meet only in the replica, under a lock that is
+held for a copy. A replica is checked against the version's digest after every update.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from barnraise import compression
+from barnraise.core.errors import PayloadError
+from barnraise.core.types import Blob, NodeProfile, Task, Update
+from barnraise.data.shards import Dataset, labels
+from barnraise.models.vectors import digest
+from barnraise.training.local import LocalTrainer
+from barnraise.wire.messages import WorkerSettings
+from barnraise.worker.update_path import Payload, UpdatePath
+
+Fetched = Callable[[Blob], bytes]
+
+
+class Executor:
+    """Runs tasks on `trainer` with rows of `dataset`. `slowdown` s makes every second of work take s + 1."""
+
+    def __init__(self, trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, slowdown: float = 0.0):
+        codec = compression.create(settings.compression, **settings.compression_options)
+        self.trainer, self.dataset, self.slowdown = trainer, dataset, slowdown
+        self.codec = compression.create(settings.downlink, **settings.downlink_options)
+        self.path = UpdatePath(
+            codec,
+            error_feedback=settings.error_feedback,
+            decay=settings.error_feedback_decay,
+            update_clip=settings.update_clip,
+        )
+        self.replica = torch.zeros(trainer.flat.num_parameters)
+        self.start = torch.empty_like(self.replica)
+        self.payloads: dict[int, Payload] = {}
+        self.cut = threading.Event()
+        self._lock = threading.Lock()
+
+    def update(self, updates: tuple[Update, ...], fetched: Fetched) -> int:
+        """Apply `updates` in order to the replica: the version it is at, or -1 when it is void."""
+        with self._lock:
+            for update in updates:
+                data = fetched(update.blob)
+                try:
+                    if update.kind == "snapshot":
+                        self.replica.copy_(_snapshot(data, len(self.replica)))
+                    else:
+                        self.replica += self.codec.decode(data, size=len(self.replica))
+                except PayloadError:
+                    return -1
+                if digest(self.replica) != update.parameters_digest:
+                    return -1
+        return updates[-1].version
+
+    def train(self, task: Task, nearly: Callable[[], None], ask_at: int) -> tuple[Blob, int, float, float]:
+        """Take the task's local steps: (payload, steps, mean loss, seconds)."""
+        began = time.monotonic()
+        self.cut.clear()
+        with self._lock:
+            self.start.copy_(self.replica)
+        self.trainer.load(self.start)
+        worked = time.monotonic()
+
+        def after_step(step: int) -> bool:
+            nonlocal worked
+            if step == ask_at:
+                nearly()
+            self._throttle(time.monotonic() - worked)
+            worked = time.monotonic()
+            return not self.cut.is_set()
+
+        steps, loss = self.trainer.run(self._batches(task), task.learning_rate, after_step)
+        payload = self.path.send(self.start, self.trainer.flat.vector)
+        self.payloads[task.id] = payload
+        return payload.blob, steps, loss, time.monotonic() - began
+
+    def _throttle(self, worked: float) -> None:
+        if self.slowdown > 0:
+            self.cut.wait(worked * self.slowdown)
+
+    def _batches(self, task: Task) -> Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+        rows = np.concatenate([self.dataset.rows(piece.shard, piece.start, piece.stop) for piece in task.rows])
+        order = np.random.default_rng(task.seed).permutation(len(rows))
+        for begin in range(0, len(rows), task.batch_size):
+            batch = rows[order[begin : begin + task.batch_size]]
+            yield batch.astype(np.int64), labels(batch, self.dataset.meta)
+
+    def settle(self, assignment: int, accepted: bool) -> None:
+        """The controller has answered (or will not): forget the payload; a refused update goes to the residual."""
+        payload = self.payloads.pop(assignment, None)
+        if payload is not None:
+            self.path.settle(payload, accepted)
+
+    def measure(self, profile: NodeProfile, batch_size: int, seconds: float = 0.5) -> NodeProfile:
+        """`profile` with the machine's training speed in it, measured for about `seconds` on random rows."""
+        meta = self.dataset.meta
+        rows = np.random.default_rng(0).integers(0, meta.vocab_size, (batch_size, meta.context))
+        batch = (rows, rows)
+        self.trainer.step(batch, 0.0)
+        began, steps = time.monotonic(), 0
+        while steps < 3 or time.monotonic() - began < seconds:
+            self.trainer.step(batch, 0.0)
+            steps += 1
+        self.trainer.optimizer.state.clear()  # moments of random rows are worth nothing
+        rate = steps * rows.size / (time.monotonic() - began) / (1.0 + self.slowdown)
+        return NodeProfile(rate, profile.memory_bytes, profile.cores, profile.device)
+
+
+def _snapshot(data: bytes, size: int) -> Tensor:
+    if len(data) != 4 * size:
+        raise PayloadError(f"snapshot has {len(data)} bytes, but the model needs {4 * size}")
+    return torch.frombuffer(bytearray(data), dtype=torch.float32)

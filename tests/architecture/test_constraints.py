@@ -1,0 +1,55 @@
+"""`constraints.txt` pins everything an install brings in, within the ranges that `pyproject.toml` gives."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+DECLARED = [
+    Requirement(text)
+    for text in [
+        *PROJECT["build-system"]["requires"],
+        *PROJECT["project"]["dependencies"],
+        *(text for extra in PROJECT["project"]["optional-dependencies"].values() for text in extra),
+    ]
+]
+
+
+def pins() -> dict[str, Version]:
+    lines = [line.partition("#")[0].strip() for line in (ROOT / "constraints.txt").read_text().splitlines()]
+    pairs = [line.split("==") for line in lines if line]
+    return {canonicalize_name(name): Version(version) for name, version in pairs}
+
+
+def needed(requirements: list[Requirement]) -> set[str]:
+    """The names these requirements bring in here, followed through the metadata of what is installed."""
+    found: set[str] = set()
+    open_list = [(requirement, "") for requirement in requirements]
+    while open_list:
+        requirement, extra = open_list.pop()
+        name = canonicalize_name(requirement.name)
+        if name in found or (requirement.marker and not requirement.marker.evaluate({"extra": extra})):
+            continue
+        found.add(name)
+        below = [Requirement(text) for text in metadata.requires(name) or []]
+        open_list += [(child, wanted) for child in below for wanted in ("", *requirement.extras)]
+    return found
+
+
+@pytest.mark.parametrize("requirement", DECLARED, ids=str)
+def test_pin_is_in_range(requirement: Requirement) -> None:
+    assert requirement.specifier.contains(pins()[canonicalize_name(requirement.name)], prereleases=True)
+
+
+def test_everything_needed_is_pinned() -> None:
+    names = needed(DECLARED)
+    assert "sympy" in names, "torch's own needs are followed"
+    assert names <= pins().keys()

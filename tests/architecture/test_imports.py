@@ -1,0 +1,39 @@
+"""What must load without torch does: it takes seconds to import, and the command line answers in less than one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src"
+CATALOGS = sorted(SOURCE.glob("barnraise/*/catalog.py"))
+FAMILIES = [f"barnraise.{catalog.parent.name}" for catalog in CATALOGS]
+LIGHT = ["barnraise", "barnraise.core", "barnraise.config", "barnraise.plan", "barnraise.cli.main", *FAMILIES]
+HEAVY = {"torch", "transformers", "matplotlib"}
+
+
+def heavy_modules_after(statement: str) -> set[str]:
+    """Which heavy modules a fresh interpreter holds after `statement`."""
+    code = f"import sys\n{statement}\nprint(*(set(sys.modules) & {HEAVY!r}))"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+
+
+@pytest.mark.parametrize("module", LIGHT)
+def test_loads_without_torch(module: str) -> None:
+    assert heavy_modules_after(f"import {module}") == set()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_catalog_loads_without_torch(family: str) -> None:
+    assert heavy_modules_after(f"from {family}.catalog import CATALOG; CATALOG.names()") == set()
+
+
+def test_heavy_modules_are_noticed() -> None:
+    assert heavy_modules_after("import matplotlib") == {"matplotlib"}
+
+
+def test_families_have_catalogs() -> None:
+    assert {"barnraise.aggregation", "barnraise.compression", "barnraise.matching"} <= set(FAMILIES)

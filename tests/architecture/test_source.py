@@ -1,0 +1,222 @@
+"""Rules that every source file keeps: its size, what an `__init__` may hold, what hostile bytes must never reach, and
+what a state machine must not know. Each rule is a function from parsed code to its findings, and is tried on bad code.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "src" / "barnraise"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+MAX_LINES = 400
+
+# Loading with any of these runs code that the bytes choose.
+UNSAFE_MODULES = {"_pickle", "cloudpickle", "cPickle", "dill", "joblib", "marshal", "pickle", "shelve"}
+UNSAFE_NAMES = {"__import__", "compile", "eval", "exec"}
+UNSAFE_ATTRIBUTES = {"recv_pyobj", "send_pyobj", "read_pickle", "unsafe_load", "full_load"}
+UNSAFE_CALLS = {"os.popen", "os.system", "torch.load", "torch.jit.load"}
+UNSAFE_KEYWORDS = {"allow_pickle", "shell", "trust_remote_code"}
+
+# Time, chance, files, sockets, threads and tensors reach a state machine as events, never as imports.
+IMPURE_MODULES = {"asyncio", "concurrent", "multiprocessing", "queue", "select", "selectors", "signal", "threading"}
+IMPURE_MODULES |= {"io", "os", "pathlib", "shutil", "socket", "sqlite3", "subprocess", "tempfile", "zmq"}
+IMPURE_MODULES |= {"datetime", "random", "secrets", "time", "uuid"} | {"torch", "transformers"}
+IMPURE_CALLS = {"open", "print", "input"}
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def dotted(node: ast.AST) -> str:
+    """`a.b.c` for a chain of attributes on a name, else only the part that is one."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def imported(tree: ast.AST, package: str = "barnraise") -> Iterator[str]:
+    """Every module that code in `package` imports, inside functions too; `from a import b` as both `a` and `a.b`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) + 1 - node.level] if node.level else []
+            module = ".".join([*above, node.module or ""]).rstrip(".")
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def roots(tree: ast.AST) -> set[str]:
+    return {name.partition(".")[0] for name in imported(tree)}
+
+
+def unsafe(tree: ast.Module) -> list[str]:
+    """What could run code chosen by someone else's bytes."""
+    safe_loaders = {"SafeLoader", "CSafeLoader"} | {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and any(dotted(base).endswith("SafeLoader") for base in node.bases)
+    }
+    found = [f"import {name}" for name in sorted(roots(tree) & UNSAFE_MODULES)]
+    found += [name for name in imported(tree) if name in UNSAFE_CALLS]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and (node.attr in UNSAFE_ATTRIBUTES or dotted(node) in UNSAFE_CALLS):
+            found.append(dotted(node))
+        if not isinstance(node, ast.Call):
+            continue
+        name = dotted(node.func)
+        keywords = {keyword.arg: keyword.value for keyword in node.keywords}
+        found += [name] if name in UNSAFE_NAMES else []
+        found += [
+            f"{name}({key}=...)"
+            for key in UNSAFE_KEYWORDS & keywords.keys()
+            if not (isinstance(keywords[key], ast.Constant) and keywords[key].value is False)
+        ]
+        if name in {"yaml.load", "yaml.load_all"}:
+            loader = keywords.get("Loader") or (node.args[1] if len(node.args) > 1 else node)
+            found += [name] if dotted(loader).rpartition(".")[2] not in safe_loaders else []
+    return found
+
+
+def not_public_names(tree: ast.Module) -> list[str]:
+    """What an `__init__.py` holds beside docstring, imports, constants, thin `create` and `names`, and lazy hooks."""
+    found = []
+    for node in tree.body:
+        match node:
+            case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant(value=str())):
+                continue
+            case ast.FunctionDef(name="__getattr__" | "__dir__" | "create" | "names") if len(node.body) <= 6:
+                continue
+            case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body, orelse=[]):
+                if all(isinstance(inner, ast.Import | ast.ImportFrom) for inner in body):
+                    continue
+            case ast.Assign(targets=[ast.Name()], value=value) | ast.AnnAssign(value=ast.expr() as value):
+                if not any(isinstance(inner, ast.Call | ast.Lambda) for inner in ast.walk(value)):
+                    continue
+        found.append(f"line {node.lineno}: {ast.unparse(node).splitlines()[0]}")
+    return found
+
+
+def impure(tree: ast.Module) -> list[str]:
+    """What lets time, chance or the outside world into a state machine."""
+    calls = {dotted(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    waits = {type(node).__name__ for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef | ast.Await)}
+    return sorted(roots(tree) & IMPURE_MODULES) + sorted(calls & IMPURE_CALLS) + sorted(waits)
+
+
+def state_machine_files(side: str) -> list[Path]:
+    """The state machine of controller or worker (`state.py`, `machine.py`), and the neighbours it is made of."""
+    open_list = [path for name in ("state", "machine") if (path := PACKAGE / side / f"{name}.py").exists()]
+    found: list[Path] = []
+    while open_list:
+        path = open_list.pop()
+        if path in found:
+            continue
+        found.append(path)
+        for name in imported(parse(path), f"barnraise.{side}"):
+            module = PACKAGE.parent / Path(*name.split(".")).with_suffix(".py")
+            if module.parent == PACKAGE / side and module.exists():
+                open_list.append(module)
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_file_is_short(path: Path) -> None:
+    num_lines = len(path.read_text().splitlines())
+    assert num_lines <= MAX_LINES, f"{name_of(path)} has {num_lines} lines, the limit is {MAX_LINES}: split it"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_nothing_unsafe(path: Path) -> None:
+    assert unsafe(parse(path)) == []
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if path.name == "__init__.py"], ids=name_of)
+def test_init_holds_public_names_only(path: Path) -> None:
+    assert not_public_names(parse(path)) == []
+
+
+@pytest.mark.parametrize("side", ["controller", "worker"])
+def test_state_machine_is_pure(side: str) -> None:
+    files = state_machine_files(side)
+    assert files, f"no state machine in {side}/: expected state.py or machine.py"
+    assert {name_of(path): found for path in files if (found := impure(parse(path)))} == {}
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if path.name == "catalog.py"], ids=name_of)
+def test_catalog_is_plain_data(path: Path) -> None:
+    assert roots(parse(path)) <= {"__future__", "barnraise", "collections", "dataclasses", "enum", "typing"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import pickle",
+        "def f():\n    from pickle import loads",
+        "import torch\ntorch.load(path)",
+        "from torch import load",
+        "eval(text)",
+        "exec(text)",
+        "import yaml\nyaml.load(text)",
+        "import yaml\nyaml.load(text, Loader=yaml.Loader)",
+        "import yaml\nyaml.unsafe_load(text)",
+        "import numpy as np\nnp.load(path, allow_pickle=True)",
+        "subprocess.run(command, shell=flag)",
+        "AutoModel.from_pretrained(path, trust_remote_code=True)",
+        "socket.recv_pyobj()",
+    ],
+)
+def test_unsafe_notices(code: str) -> None:
+    assert unsafe(ast.parse(code))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "model.eval()",
+        "torch.compile(model)",
+        "yaml.safe_load(text)",
+        "yaml.load(text, Loader=yaml.SafeLoader)",
+        "class Strict(yaml.SafeLoader): ...\nyaml.load(text, Loader=Strict)",
+        "np.load(path, allow_pickle=False)",
+    ],
+)
+def test_unsafe_lets_pass(code: str) -> None:
+    assert unsafe(ast.parse(code)) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def train(): ...",
+        "class Rule: ...",
+        "X = compute()",
+        "print('hello')",
+        "for x in y: ...",
+        "if TYPE_CHECKING:\n    x = 1",
+    ],
+)
+def test_init_rule_notices(code: str) -> None:
+    assert not_public_names(ast.parse(code))
+
+
+def test_init_rule_lets_pass() -> None:
+    code = '"""Doc."""\nfrom .a import b\n__all__ = ["b"]\ndef create(name):\n    return b.create(name)'
+    assert not_public_names(ast.parse(code)) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["import time", "from torch import nn", "import asyncio", "async def f(): ...", "open(path)"],
+)
+def test_impure_notices(code: str) -> None:
+    assert impure(ast.parse(code))

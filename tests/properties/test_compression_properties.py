@@ -1,0 +1,135 @@
+"""Properties of every codec: declared errors, hostile bytes, conservation under error feedback."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from torch import Tensor
+
+from barnraise import compression
+from barnraise.compression.feedback import ErrorFeedback
+from barnraise.compression.topk import largest_indices
+from barnraise.core.errors import PayloadError
+
+torch.set_num_threads(1)
+finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
+vectors = hnp.arrays(np.float32, st.integers(0, 300), elements=finite).map(torch.from_numpy)
+whole = hnp.arrays(np.float32, 20, elements=st.integers(-1000, 1000)).map(torch.from_numpy)
+codecs = st.sampled_from(
+    [
+        ("none", {}),
+        ("fp16", {}),
+        ("int8", {"block": 8}),
+        ("int8", {"block": 64}),
+        ("topk", {"ratio": 0.05}),
+        ("topk", {"ratio": 0.3, "half_values": True}),
+    ]
+).map(lambda pair: compression.create(pair[0], **pair[1]))
+
+
+def round_trip(codec: Any, x: Tensor) -> Tensor:
+    decoded: Tensor = codec.decode(codec.encode(x).to_bytes(), x.numel())
+    return decoded
+
+
+@given(vectors)
+def test_none_is_exact(x: Tensor) -> None:
+    assert round_trip(compression.create("none"), x).numpy().tobytes() == x.numpy().tobytes()
+
+
+@given(vectors)
+def test_fp16_error(x: Tensor) -> None:
+    error = (round_trip(compression.create("fp16"), x).double() - x.double()).abs()
+    largest = float(x.abs().max()) if x.numel() else 0.0
+    bound = (x.double().abs() * 2.0**-11).clamp(min=max(2.0**-39 * largest, 2.0**-125))
+    bound += (x.double().abs() > 3.4e38) * x.double().abs() * 2.0**-11
+    assert bool((error <= bound).all())
+
+
+@given(vectors, st.sampled_from([8, 64, 256]))
+def test_int8_error(x: Tensor, block: int) -> None:
+    error = (round_trip(compression.create("int8", block=block), x).double() - x.double()).abs()
+    for values, errors in zip(x.double().split(block), error.split(block), strict=True):
+        scale = float(values.abs().max()) / 127 if values.numel() else 0.0
+        assert bool((errors <= max(scale * (0.5 + 2**-15), 2.0**-119)).all())
+
+
+@given(vectors.filter(lambda x: x.numel() > 0), st.floats(0.01, 1.0))
+def test_topk_is_the_reference(x: Tensor, ratio: float) -> None:
+    k = max(1, round(ratio * x.numel()))
+    order = np.lexsort((np.arange(x.numel()), -x.abs().numpy()))
+    assert largest_indices(x.numpy(), k).tolist() == sorted(order[:k].tolist())
+    decoded = round_trip(compression.create("topk", ratio=ratio), x)
+    kept = torch.from_numpy(np.sort(order[:k]))
+    assert torch.equal(decoded[kept], x[kept])
+    assert torch.count_nonzero(decoded) <= k
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(100_000, 400_000), st.floats(0.0001, 0.5), st.booleans())
+def test_topk_of_long_vectors(seed: int, size: int, ratio: float, heavy_ties: bool) -> None:
+    x = np.random.default_rng(seed).standard_normal(size, np.float32)
+    if heavy_ties:
+        x = np.rint(x)
+    k = max(1, round(ratio * size))
+    assert np.array_equal(largest_indices(x, k), np.sort(np.argsort(-np.abs(x), kind="stable")[:k]))
+
+
+@given(codecs, vectors, st.floats(-4, 4, width=32))
+def test_decode_add_is_decode_times_weight(codec: Any, x: Tensor, weight: float) -> None:
+    x = x.clamp(-1e30, 1e30)
+    encoded, start = codec.encode(x), torch.ones(x.numel())
+    expected = codec.decode(encoded) * np.float32(weight) + 1
+    assert torch.equal(codec.decode_add(encoded, start, weight=weight), expected)
+
+
+@given(codecs, vectors)
+def test_encoding_is_idempotent(codec: Any, x: Tensor) -> None:
+    if codec.name == "int8":  # its scale is rounded, so a second pass may move a value by an ulp
+        return
+    once = round_trip(codec, x)
+    assert torch.equal(round_trip(codec, once), once)
+
+
+@given(codecs, st.binary(max_size=600), st.integers(0, 300))
+def test_any_bytes_are_refused_or_finite(codec: Any, payload: bytes, size: int) -> None:
+    try:
+        decoded = codec.decode(payload, size)
+    except PayloadError:
+        return
+    assert decoded.shape == (size,)
+    assert bool(decoded.isfinite().all())
+
+
+@given(codecs, vectors, st.data())
+def test_changed_bytes_are_refused_or_finite(codec: Any, x: Tensor, data: st.DataObject) -> None:
+    payload = bytearray(codec.encode(x).payload)
+    for _ in range(data.draw(st.integers(1, 4))):
+        payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        decoded = codec.decode(payload, x.numel())
+    except PayloadError:
+        with pytest.raises(PayloadError):
+            codec.check(payload, x.numel())
+        return
+    codec.check(payload, x.numel())
+    assert bool(decoded.isfinite().all())
+
+
+@given(st.lists(whole, min_size=1, max_size=8), st.lists(st.booleans(), min_size=8, max_size=8))
+def test_feedback_loses_nothing(updates: list[Tensor], refused: list[bool]) -> None:
+    feedback, arrived = ErrorFeedback(compression.create("topk", ratio=0.1)), torch.zeros(20)
+    for update, refuse in zip(updates, refused, strict=False):
+        encoded = feedback.compress(update)
+        if refuse:
+            feedback.give_back(encoded)
+        else:
+            feedback.codec.decode_add(encoded, arrived)
+    assert feedback.residual is not None
+    assert torch.equal(arrived + feedback.residual, torch.stack(updates).sum(0))  # whole numbers: exact
+    assert feedback.residual_norm == pytest.approx(float(feedback.residual.norm()))

@@ -1,0 +1,289 @@
+"""Codecs: golden bytes, payloads that lie, and error feedback."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from barnraise import compression
+from barnraise.compression.base import Codec, Encoded
+from barnraise.compression.feedback import ErrorFeedback
+from barnraise.core.errors import InputError, OptionError, PayloadError, UnknownNameError
+
+torch.set_num_threads(1)
+CODECS = [
+    ("none", {}),
+    ("fp16", {}),
+    ("int8", {}),
+    ("int8", {"block": 8}),
+    ("topk", {"ratio": 0.1}),
+    ("topk", {"ratio": 0.1, "half_values": True}),
+]
+EVERY = pytest.mark.parametrize(("name", "options"), CODECS)
+
+
+def vector(size: int, seed: int = 0) -> Tensor:
+    return torch.randn(size, generator=torch.Generator().manual_seed(seed))
+
+
+def header(tag: bytes, count: int, size: int, exponent: int = 0) -> bytes:
+    return struct.pack("<4sIQi", tag, count, size, exponent)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "values", "expected"),
+    [
+        ("none", {}, [1.0, -2.5], header(b"f32 ", 0, 2) + struct.pack("<2f", 1.0, -2.5)),
+        ("fp16", {}, [1.0, -0.75], header(b"f16 ", 0, 2, -14) + struct.pack("<2e", 16384.0, -12288.0)),
+        (
+            "int8",
+            {"block": 8},
+            [127.0, -1.0, 0.5, 1.5, 0, 0, 0, 2.5, -254.0],
+            header(b"int8", 8, 9) + struct.pack("<2f9b", 1.0, 2.0, 127, -1, 0, 2, 0, 0, 0, 2, -127),
+        ),
+        ("topk", {"ratio": 0.5}, [0, -3, 2, 0], header(b"tk32", 2, 4) + struct.pack("<2i2f", 1, 2, -3, 2)),
+        (
+            "topk",
+            {"ratio": 0.5, "half_values": True},
+            [0, -3, 2, 0],
+            header(b"tk16", 2, 4, -13) + struct.pack("<2i2e", 1, 2, -24576, 16384),
+        ),
+    ],
+)
+def test_golden_bytes(name: str, options: dict[str, object], values: list[float], expected: bytes) -> None:
+    codec = compression.create(name, **options)
+    encoded = codec.encode(torch.tensor(values, dtype=torch.float32))
+    assert encoded.to_bytes() == expected
+    assert encoded.num_bytes == len(expected) == codec.max_bytes(len(values))
+    assert torch.equal(codec.decode(expected, len(values)), codec.decode(encoded))
+
+
+@EVERY
+@pytest.mark.parametrize("size", [0, 1, 7, 256, 1000, 200_001])
+def test_sizes(name: str, options: dict[str, object], size: int) -> None:
+    codec = compression.create(name, **options)
+    encoded = codec.encode(vector(size))
+    assert encoded.num_bytes == codec.max_bytes(size)
+    assert b"".join(encoded.frames(1000)) == encoded.to_bytes()
+    assert all(frame.nbytes <= 1000 for frame in encoded.frames(1000))
+    codec.check(encoded.payload, size)
+    assert codec.decode(encoded.payload, size).shape == (size,)
+
+
+@EVERY
+def test_bits_do_not_depend_on_threads(name: str, options: dict[str, object]) -> None:
+    codec, x = compression.create(name, **options), vector(300_000)
+    results = []
+    for threads in (1, 2, 4):
+        torch.set_num_threads(threads)
+        encoded = codec.encode(x)
+        total = codec.decode_add(encoded, torch.ones_like(x), weight=0.3)
+        results.append((encoded.to_bytes(), codec.decode(encoded), total))
+    torch.set_num_threads(1)
+    for payload, decoded, total in results[1:]:
+        assert payload == results[0][0]
+        assert torch.equal(decoded, results[0][1])
+        assert torch.equal(total, results[0][2])
+
+
+@EVERY
+def test_input_is_left_alone_and_out_is_used(name: str, options: dict[str, object]) -> None:
+    codec, x = compression.create(name, **options), vector(1000)
+    before, out = x.clone(), torch.full((1000,), 7.0)
+    encoded = codec.encode(x)
+    assert codec.decode(encoded, out=out) is out
+    assert torch.equal(out, codec.decode(encoded))
+    assert torch.equal(x, before)
+
+
+@EVERY
+def test_payload_at_an_odd_address(name: str, options: dict[str, object]) -> None:
+    codec, x = compression.create(name, **options), vector(1000)
+    encoded = codec.encode(x)
+    message = memoryview(b"?" + encoded.to_bytes())
+    assert torch.equal(codec.decode(message[1:], 1000), codec.decode(encoded))
+
+
+@EVERY
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_not_finite_is_not_encoded(name: str, options: dict[str, object], bad: float) -> None:
+    x = vector(1000)
+    x[999] = bad
+    with pytest.raises(PayloadError, match="not finite"):
+        compression.create(name, **options).encode(x)
+
+
+@EVERY
+def test_header_that_lies(name: str, options: dict[str, object]) -> None:
+    codec = compression.create(name, **options)
+    payload = codec.encode(vector(1000)).to_bytes()
+    lies = [
+        b"",
+        payload[:19],
+        payload[:-1],
+        payload + b"\0",
+        b"evil" + payload[4:],
+        payload[:4] + struct.pack("<I", 1 << 31) + payload[8:],
+        payload[:8] + struct.pack("<Q", 1 << 62) + payload[16:],
+        payload[:16] + struct.pack("<i", 1 << 20) + payload[20:],
+    ]
+    for lie in lies:
+        with pytest.raises(PayloadError):
+            codec.check(lie, 1000)
+        out = torch.ones(1000)
+        with pytest.raises(PayloadError):
+            codec.decode_add(lie, out)
+        assert bool((out == 1).all())
+    with pytest.raises(PayloadError, match="1001 elements take"):
+        codec.check(payload, 1001)
+
+
+def lie(codec: Codec, at: int, replacement: bytes) -> str:
+    payload = bytearray(codec.encode(torch.arange(1.0, 11.0)).payload)
+    payload[at : at + len(replacement)] = replacement
+    with pytest.raises(PayloadError) as caught:
+        codec.decode(payload, 10)
+    return str(caught.value)
+
+
+def test_values_that_lie() -> None:
+    nan, inf = struct.pack("<f", float("nan")), struct.pack("<f", float("-inf"))
+    assert "NaN or infinity" in lie(compression.create("none"), 24, nan)
+    assert "NaN or infinity" in lie(compression.create("fp16"), 22, struct.pack("<e", float("inf")))
+    assert "exponent 113" in lie(compression.create("fp16"), 16, struct.pack("<i", 113))
+    for scale in (nan, inf, struct.pack("<f", -1.0), struct.pack("<f", 3e36)):
+        assert "scale" in lie(compression.create("int8"), 20, scale)
+    assert "-128" in lie(compression.create("int8"), 24, struct.pack("<b", -128))
+    topk = compression.create("topk", ratio=0.3)  # keeps indices 7, 8, 9
+    assert "between 0 and 9" in lie(topk, 20, struct.pack("<i", -1))
+    assert "between 0 and 9" in lie(topk, 28, struct.pack("<i", 10))
+    assert "increasing" in lie(topk, 20, struct.pack("<i", 8))
+    assert "increasing" in lie(topk, 20, struct.pack("<ii", 8, 7))
+    assert "NaN or infinity" in lie(topk, 32, nan)
+
+
+def test_largest_payloads_decode_to_finite_values() -> None:
+    largest = torch.finfo(torch.float32).max
+    x = torch.tensor([largest, -largest, 1.0, 0.0])
+    for name, options in CODECS:
+        decoded = compression.create(name, **options).decode(compression.create(name, **options).encode(x))
+        assert bool(decoded.isfinite().all())
+        assert abs(float(decoded[0]) / largest - 1) < 0.01
+
+
+def test_bytes_need_a_size() -> None:
+    codec = compression.create("none")
+    with pytest.raises(InputError, match="needs `size`"):
+        codec.decode(codec.encode(vector(3)).to_bytes())
+
+
+@pytest.mark.parametrize("x", [torch.zeros(2, 2), torch.zeros(2, dtype=torch.float64)])
+def test_other_tensors_are_refused(x: Tensor) -> None:
+    with pytest.raises(InputError, match="1-D float32"):
+        compression.create("none").encode(x)
+
+
+def test_unfit_out_is_refused() -> None:
+    codec = compression.create("none")
+    encoded = codec.encode(vector(4))
+    for out in (torch.zeros(4, dtype=torch.float64), torch.zeros(8)[::2]):
+        with pytest.raises(InputError, match="`out` must be"):
+            codec.decode(encoded, out=out)
+
+
+def test_topk_ties_go_to_the_lowest_index() -> None:
+    codec = compression.create("topk", ratio=0.3)
+    decoded = codec.decode(codec.encode(torch.tensor([1.0, -2, 2, 2, -2, 1, 1, 0, 1, 1])))
+    assert decoded.tolist() == [0, -2, 2, 2, 0, 0, 0, 0, 0, 0]
+
+
+def test_topk_of_data_that_mislead_the_sample() -> None:
+    x = torch.zeros(500_000)
+    x[1::2] = torch.arange(1.0, 250_001.0)  # every sampled element is 0 or all of them are the large ones
+    x[::7] = 1e6
+    codec = compression.create("topk", ratio=0.2)
+    kept = codec.decode(codec.encode(x))
+    reference = torch.zeros_like(x)
+    order = np.lexsort((np.arange(x.numel()), -x.abs().numpy()))[:100_000]
+    reference[order.copy()] = x[order.copy()]
+    assert torch.equal(kept, reference)
+
+
+def test_names_and_options() -> None:
+    assert compression.names() == ["fp16", "int8", "none", "topk"]
+    with pytest.raises(UnknownNameError, match="did you mean 'topk'"):
+        compression.create("topkk")
+    with pytest.raises(OptionError, match="did you mean 'ratio'"):
+        compression.create("topk", ration=0.1)
+    with pytest.raises(OptionError, match="at most 1"):
+        compression.create("topk", ratio=1.5)
+
+
+def test_feedback_keeps_what_was_left_out() -> None:
+    feedback = ErrorFeedback(compression.create("topk", ratio=0.25))
+    assert feedback.residual is None
+    assert feedback.residual_norm == 0.0
+    assert feedback.flush() is None
+    first = feedback.codec.decode(feedback.compress(torch.tensor([4.0, 3.0, 0.0, 0.0])))
+    assert first.tolist() == [4, 0, 0, 0]
+    assert feedback.residual_norm == 3.0
+    second = feedback.compress(torch.tensor([2.0, 0.0, 1.0, 0.0]))
+    assert feedback.codec.decode(second).tolist() == [0, 3, 0, 0]
+    feedback.give_back(second)
+    assert feedback.residual is not None
+    assert feedback.residual.tolist() == [2, 3, 1, 0]
+    flushed = feedback.flush(compression.create("none"))
+    assert flushed is not None
+    assert compression.create("none").decode(flushed).tolist() == [2, 3, 1, 0]
+    assert feedback.residual_norm == 0.0
+    feedback.reset()
+    assert feedback.residual is None
+
+
+def test_feedback_decays() -> None:
+    feedback = ErrorFeedback(compression.create("topk", ratio=0.5), decay=0.5)
+    feedback.compress(torch.tensor([4.0, 2.0]))
+    feedback.compress(torch.tensor([4.0, 0.0]))
+    assert feedback.residual is not None
+    assert feedback.residual.tolist() == [0, 1]
+
+
+def test_feedback_survives_bad_input() -> None:
+    feedback = ErrorFeedback(compression.create("topk", ratio=0.5))
+    encoded = feedback.compress(torch.tensor([4.0, 2.0]))
+    for bad, error in ((torch.tensor([1.0, float("nan")]), PayloadError), (torch.zeros(3), InputError)):
+        with pytest.raises(error):
+            feedback.compress(bad)
+    with pytest.raises(PayloadError):
+        feedback.give_back(compression.create("none").encode(torch.zeros(2)))
+    assert feedback.residual is not None
+    assert feedback.residual.tolist() == [0, 2]
+    feedback.reset()
+    feedback.give_back(encoded)
+    assert feedback.residual is not None
+    assert feedback.residual.tolist() == [4, 0]
+    with pytest.raises(InputError, match="between 0 and 1"):
+        ErrorFeedback(feedback.codec, decay=1.5)
+
+
+def test_feedback_makes_top_one_descend() -> None:
+    """Two workers whose largest gradients cancel: top-1 alone sends only those, forever."""
+    target = torch.cat([torch.zeros(1), torch.ones(9)])
+    pull = torch.cat([torch.full((1,), 5.0), torch.zeros(9)])
+    codec = compression.create("topk", ratio=0.1)
+
+    def distance(encode: list[Callable[[Tensor], Encoded]]) -> float:
+        x = torch.zeros(10)
+        for _ in range(600):
+            sent = [encode[0](x - target + pull), encode[1](x - target - pull)]
+            for encoded in sent:
+                codec.decode_add(encoded, x, weight=-0.01)
+        return float((x - target).norm() / target.norm())
+
+    assert distance([codec.encode, codec.encode]) == 1.0
+    assert distance([ErrorFeedback(codec).compress, ErrorFeedback(codec).compress]) < 0.1

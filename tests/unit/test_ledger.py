@@ -1,0 +1,299 @@
+"""The ledger as its writer and its readers see it."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+import threading
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from barnraise.core.errors import CorruptionError, RunDirectoryError, StorageError
+from barnraise.core.types import NodeProfile, ParameterRange, RowRange
+from barnraise.ledger import (
+    Assigned,
+    Decision,
+    Judged,
+    Ledger,
+    LedgerHash,
+    LedgerView,
+    NodeChanged,
+    Noted,
+    VersionClosed,
+    VersionMade,
+)
+from barnraise.ledger.rows import FORMATS
+
+
+def assigned(assignment: int, node: str = "a", **changes: object) -> Assigned:
+    decision = Assigned(
+        time=float(assignment),
+        assignment=assignment,
+        node=node,
+        kind="train",
+        base=3,
+        max_staleness=50,
+        tokens=1000,
+        local_steps=20,
+        learning_rate=1e-3,
+        rows=(RowRange(0, 8, 16), RowRange(1, 0, 4)),
+        parameters=ParameterRange(0, 100),
+        cursor=16,
+    )
+    return msgspec.structs.replace(decision, **changes)
+
+
+def judged(assignment: int, node: str = "a", **changes: object) -> Judged:
+    decision = Judged(
+        time=float(assignment),
+        assignment=assignment,
+        node=node,
+        verdict="accepted",
+        reason="",
+        base=3,
+        version=5,
+        staleness=2,
+        tokens=1000,
+        steps=20,
+        loss=2.5,
+        norm=0.1,
+        seconds=4.0,
+        num_bytes=10,
+        digest="ab" * 32,
+        parameters=ParameterRange(0, 100),
+        weight=1.0,
+    )
+    return msgspec.structs.replace(decision, **changes)
+
+
+def a_run() -> list[Decision]:
+    """Two nodes, two accepted, one refused, one discarded contribution, two versions of which one is made."""
+    profile = NodeProfile(tokens_per_second=1e4, cores=8, device="cuda")
+    return [
+        NodeChanged(time=0.0, node="a", change="enrolled", key="k"),
+        NodeChanged(time=1.0, node="b", change="enrolled"),
+        NodeChanged(time=2.0, node="a", change="joined", session=7, profile=profile),
+        assigned(1, "a"),
+        assigned(2, "b"),
+        judged(1, "a"),
+        judged(2, "b", verdict="refused", reason="stale", loss=math.nan, norm=math.inf, staleness=60),
+        Noted(time=5.0, kind="evaluated", detail={"tokens": 1000, "loss": 3.25}),
+        VersionClosed(time=6.0, version=1, contributions=(1,), num_nodes=1, tokens=1000, reason="full"),
+        assigned(3, "a"),
+        VersionMade(time=7.0, version=1, digest="cd" * 32, delta_bytes=400),
+        judged(3, "a", time=8.0, staleness=4),
+        VersionClosed(time=8.5, version=2, contributions=(3,), num_nodes=1, tokens=1000, reason="full"),
+        judged(9, "a", time=9.0, verdict="discarded"),
+        Noted(time=9.5, kind="evaluated", detail={"tokens": 2000, "loss": 2.25}),
+        Noted(time=9.75, kind="evaluated", detail={"tokens": 2000}),
+        NodeChanged(time=10.0, node="b", change="left", reason="lease ended"),
+    ]
+
+
+def payloads_of(decisions: list[Decision]) -> dict[int, bytes]:
+    return {
+        item.assignment: b"payload %d" % item.assignment
+        for item in decisions
+        if isinstance(item, Judged) and item.verdict == "accepted"
+    }
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.sqlite"
+
+
+def test_the_schema_has_the_fields_of_the_decisions_as_columns(path: Path) -> None:
+    Ledger(path).close()
+    with sqlite3.connect(path) as connection:
+        columns = {
+            form.table: [row[1] for row in connection.execute(f"PRAGMA table_info({form.table})")]
+            for form in FORMATS.values()
+        }
+    half = len(columns["versions"]) - len(FORMATS[VersionMade].columns) + 1
+    expected = {form.table: form.columns for kind, form in FORMATS.items() if kind is not VersionMade}
+    made = [column for column in FORMATS[VersionMade].columns if column != "version"]
+    expected["versions"] = FORMATS[VersionClosed].columns + made
+    assert columns == expected
+    assert columns["versions"][half:] == made
+
+
+def test_what_was_committed_comes_back_in_order_after_reopening(path: Path) -> None:
+    run = a_run()
+    with Ledger(path, run="sat-neo") as ledger:
+        assert ledger.commit(run[:9], payloads_of(run[:9])) == 9
+        assert ledger.commit(run[9:], payloads_of(run[9:])) == len(run)
+        assert ledger.commit([]) == len(run)
+    with Ledger(path, run="another") as ledger:
+        assert ledger.run == "sat-neo"
+        assert ledger.last_id == len(run)
+        replayed = list(ledger.replay())
+        assert [row_id for row_id, _ in replayed] == list(range(1, len(run) + 1))
+        assert repr([decision for _, decision in replayed]) == repr(run)  # NaN differs from itself, its text does not
+        assert repr(list(ledger.replay(after_id=10))) == repr(list(zip(range(11, len(run) + 1), run[10:], strict=True)))
+        assert ledger.read(3) == b"payload 3"
+        assert ledger.compute_hash() == LedgerHash(run).hexdigest()
+
+
+def test_each_opening_is_an_epoch_and_rows_carry_it(path: Path) -> None:
+    for expected in (1, 2, 3):
+        with Ledger(path) as ledger:
+            assert ledger.epoch == expected
+            ledger.commit([Noted(time=0.0, kind="paused")])
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT id, epoch FROM events").fetchall() == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_a_version_and_its_making_are_one_row(path: Path) -> None:
+    with Ledger(path) as ledger:
+        ledger.commit(a_run(), payloads_of(a_run()))
+    with sqlite3.connect(path) as connection:
+        rows = connection.execute("SELECT id, version, made_id, made_time, delta_bytes FROM versions").fetchall()
+    assert rows == [(9, 1, 11, 7.0, 400), (13, 2, None, None, None)]
+
+
+def test_a_version_that_never_closed_cannot_be_made(path: Path) -> None:
+    with Ledger(path) as ledger:
+        with pytest.raises(AssertionError, match="VersionMade: 0 of 1"):
+            ledger.commit([Noted(time=0.0, kind="x"), VersionMade(time=0.0, version=4, digest="", delta_bytes=0)])
+        assert list(ledger.replay()) == []
+        assert ledger.commit([Noted(time=0.0, kind="x")]) == 1
+
+
+def test_a_contribution_is_accepted_once(path: Path) -> None:
+    with Ledger(path) as ledger:
+        ledger.commit([judged(1)], {1: b"first"})
+        with pytest.raises(sqlite3.IntegrityError):
+            ledger.commit([Noted(time=0.0, kind="x"), judged(1)], {1: b"again"})
+        ledger.commit([judged(1, verdict="refused", reason="known"), judged(1, verdict="refused", reason="known")])
+        assert [row_id for row_id, _ in ledger.replay()] == [1, 2, 3]
+
+
+def test_an_accepted_contribution_brings_its_payload(path: Path) -> None:
+    with Ledger(path) as ledger:
+        with pytest.raises(AssertionError, match="payloads of"):
+            ledger.commit([judged(1)])
+        with pytest.raises(AssertionError, match="payloads of"):
+            ledger.commit([judged(1, verdict="refused")], {1: b"x"})
+
+
+def test_commits_come_from_another_thread_while_a_reader_replays(path: Path) -> None:
+    with Ledger(path) as ledger:
+        ledger.commit([Noted(time=0.0, kind="x")] * 100)
+        reader = ledger.replay()
+        first = next(reader)
+        writer = threading.Thread(target=ledger.commit, args=([Noted(time=1.0, kind="y")] * 100,))
+        writer.start()
+        writer.join()
+        assert len([first, *reader]) == 100  # of the moment at which it began
+        assert len(list(ledger.replay())) == 200
+
+
+def test_a_missing_row_is_found(path: Path) -> None:
+    with Ledger(path) as ledger:
+        ledger.commit([Noted(time=0.0, kind="x")] * 5)
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM events WHERE id = 3")
+    with Ledger(path) as ledger, pytest.raises(CorruptionError, match="row 3 is missing"):
+        list(ledger.replay())
+
+
+def test_a_damaged_value_is_found(path: Path) -> None:
+    with Ledger(path) as ledger:
+        ledger.commit([assigned(1)])
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE assignments SET rows = '[[0, 1'")
+    with Ledger(path) as ledger, pytest.raises(CorruptionError, match="row 1 of the ledger's table assignments"):
+        list(ledger.replay())
+
+
+def test_a_file_that_is_no_database_is_reported(path: Path) -> None:
+    path.write_bytes(b"not a database, whatever its name says" * 100)
+    with pytest.raises(CorruptionError, match=r"ledger\.sqlite is damaged: file is not a database"):
+        Ledger(path)
+    with pytest.raises(CorruptionError, match=r"ledger\.sqlite is damaged: file is not a database"):
+        LedgerView(path)
+
+
+def test_a_ledger_of_another_schema_is_refused(path: Path) -> None:
+    Ledger(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE meta SET value = 99 WHERE key = 'schema'")
+    with pytest.raises(RunDirectoryError, match="schema 99, this barnraise reads 1"):
+        Ledger(path)
+    with pytest.raises(RunDirectoryError, match="schema 99, this barnraise reads 1"):
+        LedgerView(path)
+
+
+def test_a_folder_that_is_missing_is_a_storage_error(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"cannot open .*nowhere/ledger\.sqlite: unable to open .* bytes free"):
+        Ledger(tmp_path / "nowhere" / "ledger.sqlite")
+
+
+def test_the_hash_depends_on_each_decision_and_on_their_order() -> None:
+    run = a_run()
+    whole = LedgerHash(run).hexdigest()
+    assert len(whole) == 64
+    assert LedgerHash([*run[1:], run[0]]).hexdigest() != whole
+    assert len({LedgerHash(run[:k]).hexdigest() for k in range(len(run) + 1)}) == len(run) + 1
+
+
+def test_a_view_counts_what_happened(path: Path) -> None:
+    run = a_run()
+    with Ledger(path, run="sat-neo") as ledger:
+        ledger.commit(run, payloads_of(run))
+    with Ledger(path) as ledger, LedgerView(path) as view:
+        ledger.commit([Noted(time=100.0, kind="paused"), Noted(time=103.0, kind="resumed")])
+        assert (view.run, view.epoch) == ("sat-neo", 2)
+        totals = view.totals()
+        assert msgspec.structs.asdict(totals) == {
+            "version": 1,
+            "accepted": 2,
+            "refused": 1,
+            "discarded": 1,
+            "tokens": 2000,
+            "num_bytes": 40,
+            "contributors": 1,
+            "epochs": 2,
+            "seconds": 13.0,
+        }
+        a, b = view.nodes()
+        assert (a.node, a.change, a.assigned, a.accepted, a.discarded, a.tokens) == ("a", "joined", 2, 2, 1, 2000)
+        assert (a.mean_staleness, a.max_staleness, a.seconds) == (8 / 3, 4, 12.0)
+        assert (b.node, b.change, b.reason, b.refused, b.tokens, b.time) == ("b", "left", "lease ended", 1, 0, 10.0)
+        assert view.refusals() == {"stale": 1}
+        assert [(row.version, row.num_contributions, row.delta_bytes) for row in view.versions()] == [
+            (1, 1, 400),
+            (2, 1, None),
+        ]
+        assert [noted.time for noted in view.events("evaluated")] == [5.0, 9.5, 9.75]
+        assert view.series("evaluated", "tokens", "loss") == [(1000, 3.25), (2000, 2.25)]
+        assert len(list(view.replay())) == len(run) + 2
+
+
+def test_a_view_of_an_empty_ledger_counts_nothing(path: Path) -> None:
+    Ledger(path).close()
+    with LedgerView(path) as view:
+        assert (view.totals().version, view.totals().accepted, view.totals().seconds) == (-1, 0, 0.0)
+        assert (view.nodes(), view.versions(), view.refusals(), view.events("evaluated")) == ([], [], {}, [])
+
+
+def test_a_view_neither_writes_nor_begins_an_epoch(path: Path) -> None:
+    Ledger(path).close()
+    before = path.read_bytes()
+    with LedgerView(path) as view:
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            view._connection.execute("DELETE FROM meta")
+        assert view.epoch == 1
+    assert path.read_bytes() == before
+
+
+def test_there_is_no_view_of_nothing(path: Path) -> None:
+    with pytest.raises(RunDirectoryError, match="no ledger at"):
+        LedgerView(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE recipes (name TEXT)")
+    with pytest.raises(RunDirectoryError, match="is not the ledger of a run"):
+        LedgerView(path)
