@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from torch import Tensor
@@ -71,6 +71,7 @@ def test_topk_is_the_reference(x: Tensor, ratio: float) -> None:
     assert torch.count_nonzero(decoded) <= k
 
 
+@settings(max_examples=20)
 @given(st.integers(0, 2**32 - 1), st.integers(100_000, 400_000), st.floats(0.0001, 0.5), st.booleans())
 def test_topk_of_long_vectors(seed: int, size: int, ratio: float, heavy_ties: bool) -> None:
     x = np.random.default_rng(seed).standard_normal(size, np.float32)

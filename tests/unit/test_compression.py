@@ -139,7 +139,7 @@ def test_header_that_lies(name: str, options: dict[str, object]) -> None:
         with pytest.raises(PayloadError):
             codec.decode_add(lie, out)
         assert bool((out == 1).all())
-    with pytest.raises(PayloadError, match="1001 elements take"):
+    with pytest.raises(PayloadError, match="1001"):
         codec.check(payload, 1001)
 
 

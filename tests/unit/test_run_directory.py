@@ -81,7 +81,9 @@ def test_what_is_not_a_run_is_refused_with_a_hint(run: RunDirectory, tmp_path: P
         RunDirectory.open(tmp_path / "nowhere")
     with pytest.raises(RunDirectoryError, match=r"run\.yaml is a file, not a run directory"):
         RunDirectory.open(run.run_file)
-    with pytest.raises(RunDirectoryError, match=r"no run\.yaml and no ledger\.sqlite; 1 are in it, .*sat-neo-2026"):
+    with pytest.raises(
+        RunDirectoryError, match=r"no run\.yaml and no ledger\.sqlite; it holds runs, the newest is .*sat-neo-2026"
+    ):
         RunDirectory.open(run.path.parent)
     run.run_file.unlink()
     with pytest.raises(RunDirectoryError, match=r"it has no run\.yaml; give the folder"):

@@ -113,6 +113,9 @@ def test_other_peoples_files_are_never_deleted(tmp_path: Path) -> None:
     (tmp_path / "d" / "notes").write_text("mine")
     with pytest.raises(DataError, match="notes"):
         make(tmp_path / "d")
+    (tmp_path / "d" / "meta.json").write_text("[]")
+    with pytest.raises(DataError, match=r"holds other files \(meta\.json\); give an empty or new folder"):
+        make(tmp_path / "d")
 
 
 def test_writing_below_a_file_is_refused(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from barnraise.data import text, tokenizers
 from barnraise.data.shards import Dataset, Format
 from barnraise.data.text import Document
 
-WORDS = [*"the quick brown fox jumps over the lazy dog naïve café Ω".split(), "語\n"]
+WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "lazy", "dog", "naïve", "café", "Ω", "語\n"]
 
 
 def prose(seed: int, words: int = 400) -> str:

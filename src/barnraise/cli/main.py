@@ -36,6 +36,9 @@ TRACEBACK = "BARNRAISE_TRACEBACK"
 """Environment variable: set to 1, it shows the traceback of an unexpected error."""
 
 
+INTERRUPTED = 130
+
+
 class LazyGroup(TyperGroup):
     """Lists commands from the table; imports a command's module when it is run or asked for its own help."""
 
@@ -50,17 +53,22 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         self.commands = dict.fromkeys(COMMANDS)  # type: ignore[arg-type]  # only the names, for "did you mean"
         name, command, rest = super().resolve_command(ctx, args)
-        return name, load(name) if command is not None and name is not None else command, rest
+        return name, load_command(name) if command is not None and name is not None else command, rest
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
 
 
-def load(name: str) -> Any:
+def load_command(name: str) -> Any:
     """The command `name`, from its module."""
     found = getattr(importlib.import_module(COMMANDS[name][0]), name)
-    if isinstance(found, typer.Typer):
-        application = found
-    else:
-        application = typer.Typer(add_completion=False)
-        application.command(name, help=found.__doc__)(found)
+    application = found if isinstance(found, typer.Typer) else typer.Typer(add_completion=False)
+    if application is not found:
+        application.command(name)(found)
+    application.rich_markup_mode = None  # plain help is quick help
     command = typer.main.get_command(application)
     command.name = name
     return command
@@ -86,18 +94,30 @@ app = typer.Typer(
 
 @app.callback()
 def barnraise(
-    version: bool = typer.Option(False, "--version", help="Show the version and exit.", callback=_version, is_eager=True),
+    version: bool = typer.Option(
+        False, "--version", help="Show the version and exit.", callback=_version, is_eager=True
+    ),
 ) -> None:
     """Train and fine-tune language models on machines that belong to many people."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; the exit code."""
+    """Run the command line, by default that of this process; the exit code (or SystemExit with one)."""
     try:
-        result = typer.main.get_command(app).main(arguments, prog_name="barnraise", standalone_mode=False)
-        return result if isinstance(result, int) else 0
+        typer.main.get_command(app).main(arguments, prog_name="barnraise")
     except BarnraiseError as error:
         console.fail(str(error))
         return error.exit_code
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
+    except Exception as error:
+        if os.environ.get(TRACEBACK) == "1":
+            raise
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        console.fail(f"{what}\nThis should not have happened; {TRACEBACK}=1 shows where it did.")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

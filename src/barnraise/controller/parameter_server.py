@@ -16,10 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from barnraise.aggregation.base import Rule
+from barnraise.compression.base import Codec
+from barnraise.compression.catalog import CATALOG
 from barnraise.controller.actions import SlotShare
 from barnraise.core.errors import PayloadError
 from barnraise.core.types import Blob
 from barnraise.models.vectors import digest
+from barnraise.training.base import OuterOptimizer
 
 ReadPayload = Callable[[int], Any]
 """Assignment id -> the payload's bytes."""
@@ -32,7 +36,7 @@ class Made:
     version: int
     digest: str
     delta: Blob
-    delta_bytes: bytes
+    delta_bytes: memoryview
 
 
 class ParameterServer:
@@ -42,10 +46,11 @@ class ParameterServer:
     that is being sent keeps its own alive. Not thread-safe: one thread makes versions and reads the state.
     """
 
-    def __init__(self, parameters: Tensor, version: int, *, rule: Any, codec: Any, downlink: Any, outer: Any) -> None:
+    def __init__(self, parameters: Tensor, version: int, *, rule: Rule, codec: Codec, downlink: Codec, outer: OuterOptimizer) -> None:
         self.parameters, self.version = parameters, version
         self.rule, self.codec, self.downlink, self.outer = rule, codec, downlink, outer
         self.residual: Tensor | None = None
+        self._lossless = CATALOG.entry(downlink.name).declares.lossless
         self.digest = digest(parameters)
 
     def inspect(self, payload: Any, start: int, stop: int) -> tuple[float, str]:
@@ -62,15 +67,13 @@ class ParameterServer:
         update = self.outer.step(self.parameters, self._pseudo_gradient(slots, read)).neg_()
         if self.residual is not None:
             update += self.residual
-        encoded = bytes(self.downlink.encode(update).to_bytes())
-        decoded = self.downlink.decode(encoded, size=update.numel())
-        if self.downlink.lossless:
-            self.residual = None
-        else:
-            self.residual = update.sub_(decoded)
+        encoded = self.downlink.encode(update)
+        decoded = self.downlink.decode(encoded)
+        self.residual = None if self._lossless else update.sub_(decoded)
         self.parameters, self.version = self.parameters + decoded, version
         self.digest = digest(self.parameters)
-        return Made(version, self.digest, Blob(hashlib.sha256(encoded).hexdigest(), len(encoded)), encoded)
+        delta = Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes)
+        return Made(version, self.digest, delta, encoded.payload)
 
     def _pseudo_gradient(self, slots: Sequence[SlotShare], read: ReadPayload) -> Tensor:
         """The aggregation rule over the slots of each range of the parameters; zero where nobody contributed."""
@@ -78,28 +81,23 @@ class ParameterServer:
         gradient = torch.zeros_like(self.parameters) if ranges[0].stop - ranges[0].start < len(self.parameters) else None
         for span in ranges:
             members = [slot for slot in slots if slot.parameters == span]
-            updates = torch.empty(len(members), span.stop - span.start)
-            for row, slot in zip(updates, members, strict=True):
-                self._slot(row, slot, read)
-            weights = torch.tensor([sum(weight for _, weight in slot.contributions) for slot in members])
-            combined = self.rule(updates, weights)
+            updates = [self._slot(slot, span.stop - span.start, read) for slot in members]
+            combined = self.rule(updates, [sum(weight for _, weight in slot.contributions) for slot in members])
             if gradient is None:
                 return combined
             gradient[span.start : span.stop] = combined
         assert gradient is not None
         return gradient
 
-    def _slot(self, out: Tensor, slot: SlotShare, read: ReadPayload) -> None:
-        """Write the weighted mean of one node's updates into `out`."""
+    def _slot(self, slot: SlotShare, size: int, read: ReadPayload) -> Tensor:
+        """The weighted mean of one node's updates [size]."""
+        if len(slot.contributions) == 1:
+            return self.codec.decode(read(slot.contributions[0][0]), size)
         total = sum(weight for _, weight in slot.contributions)
-        for index, (assignment, weight) in enumerate(slot.contributions):
-            update = self.codec.decode(read(assignment), size=out.numel())
-            if len(slot.contributions) == 1:
-                out.copy_(update)
-            elif index == 0:
-                torch.mul(update, weight / total, out=out)
-            else:
-                out.add_(update, alpha=weight / total)
+        mean = torch.zeros(size)
+        for assignment, weight in slot.contributions:
+            self.codec.decode_add(read(assignment), mean, weight / total)
+        return mean
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint must hold besides the version number."""

@@ -52,5 +52,5 @@ class EngineSettings:
         return self.heartbeat * stretch, self.lease * stretch
 
 
-FLEET_HEARTBEATS = 200.0
+FLEET_HEARTBEATS = 100.0
 """Heartbeats a second that a controller is willing to hear."""

@@ -21,7 +21,9 @@ MAX_CLAUSES = 1_000_000  # of a generated formula
 Clause = tuple[int, ...]
 
 
-def random_ksat(rng: np.random.Generator, num_variables: int, *, clause_ratio: float = 4.26, length: int = 3) -> Formula:
+def random_ksat(
+    rng: np.random.Generator, num_variables: int, *, clause_ratio: float = 4.26, length: int = 3
+) -> Formula:
     """Uniform random k-SAT: round(clause_ratio * num_variables) clauses of `length` distinct variables, signs by coin.
 
     For length 3 the threshold between satisfiable and not is near a ratio of 4.26 (Mertens, Mézard, Zecchina, 2006).
@@ -63,7 +65,9 @@ def marginal_pair(
     are shuffled alike in both. Models are tracked as a truth table, hence at most 16 variables.
     """
     if num_variables > 16:
-        raise OptionError(f"marginal pairs have {num_variables} variables, but must have at most 16; use another family")
+        raise OptionError(
+            f"marginal pairs have {num_variables} variables, but must have at most 16; use another family"
+        )
     _check(num_variables, 1, lengths)
     models = np.ones(2**num_variables, dtype=bool)  # which assignments satisfy all clauses so far
     assignments = np.arange(2**num_variables)

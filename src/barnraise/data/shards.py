@@ -212,7 +212,10 @@ def _check_replaceable(folder: Path) -> None:
         return
     found = {path.name for path in folder.iterdir()}
     if META in found:
-        found -= {META, *(info.name for info in Meta.read(folder / META).contents())}
+        try:
+            found -= {META, *(info.name for info in Meta.read(folder / META).contents())}
+        except DataError:
+            found = {META}  # somebody else's, or too damaged to tell what belongs to it
     if found:
         raise DataError(f"{folder} holds other files ({min(found)}); give an empty or new folder")
 

@@ -127,4 +127,4 @@ def _suggestion(path: Path) -> str:
     if not runs:
         return "give the folder that `barnraise train` or `barnraise serve` printed at its start"
     newest = max(runs, key=lambda run: run.stat().st_mtime)
-    return f"{len(runs)} are in it, the newest is {newest}"
+    return f"it holds runs, the newest is {newest}"

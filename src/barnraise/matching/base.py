@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from math import isfinite
 
 from barnraise.core.errors import InputError
 
@@ -39,7 +38,7 @@ class TaskView:
 
     def __post_init__(self) -> None:
         _check_amounts("task", self, ("work", "down_bytes", "up_bytes", "memory_bytes", "min_trust"))
-        if not isfinite(self.priority):
+        if not abs(self.priority) <= LARGEST_AMOUNT:
             raise InputError(f"task {self.id!r}: priority is {self.priority}, but must be finite; use 0 for normal")
         for shard, num_bytes in self.shards.items():
             if not 0 <= num_bytes <= LARGEST_AMOUNT:

@@ -1,7 +1,7 @@
 """What a run will cost: parameters, memory, bytes, time. Arithmetic on the model's config; nothing is built.
 
 Sizes are exact up to headers; the number of versions assumes that workers run at the speeds the file gives; time
-assumes that training reaches `EFFICIENCY` of a large matrix product on this machine, and is right to a factor of 3.
+assumes that training reaches `EFFICIENCY` of a matrix product's speed on this machine, and is right to a factor of 3.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from barnraise.plan.dataset import vocabulary
 from barnraise.plan.purpose import TRAIN
 from barnraise.plan.resolve import Plan, payload_bytes
 
-EFFICIENCY = 0.35
-"""Small models on CPU reach about this share of a matrix product's speed."""
+EFFICIENCY = 0.4
+"""Training a small model on a CPU reaches about this share of a matrix product's speed."""
 
 _OUTER_STATES = {"sgd": 0, "nesterov": 1, "delayed_nesterov": 2, "adam": 2}
 
@@ -113,13 +113,12 @@ def _seconds(operations: float, workers: list[Worker]) -> float | None:
     if not workers or any(worker.device != "cpu" for worker in workers):
         return None
     fastest = max(worker.speed for worker in workers)
-    cores = len(os.sched_getaffinity(0))
-    busy = min(cores, sum(worker.threads * worker.speed / fastest for worker in workers))
-    return operations / (EFFICIENCY * _matrix_product_rate() * busy / cores)
+    busy = min(len(os.sched_getaffinity(0)), sum(worker.threads * worker.speed / fastest for worker in workers))
+    return operations / (EFFICIENCY * _operations_per_second() * busy)
 
 
-def _matrix_product_rate(size: int = 384, repeats: int = 3) -> float:
-    """Floating-point operations a second of float32 matrix products on all cores, the best of a few."""
+def _operations_per_second(size: int = 64, repeats: int = 200) -> float:
+    """Of a float32 matrix product on one core: small enough that no library splits it; the best of a few."""
     import numpy as np
 
     matrix = np.full((size, size), 0.5, dtype=np.float32)

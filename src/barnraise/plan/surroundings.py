@@ -57,7 +57,9 @@ def _data(run_file: RunFile) -> Iterator[Problem]:
         while total < need and (size := next(sizes, None)) is not None:
             total += size
     if total < need:
-        text = f"hold {total} bytes, but two rows of {data.context} tokens need {need}; give more text, or lower context"
+        text = (
+            f"hold {total} bytes, but two rows of {data.context} tokens need {need}; give more text, or lower context"
+        )
         yield Problem(("data", "files"), text)
     if data.tokenizer != "bytes" and not Path(data.tokenizer).expanduser().exists():
         text = f"there is no tokenizer at '{data.tokenizer}'{_near(data.tokenizer)}; give `bytes`, or a folder or file"

@@ -70,7 +70,7 @@ class Invite:
         start = f"barnraise://{_bracketed(self.host)}:{self.port}/{self.run}"
         server_key, token = z85.decode(self.server_key), bytes.fromhex(self.token)
         body = _FIXED.pack(_FORMAT, server_key, self.secret, token, self.expires, self.uses) + self.role.encode()
-        line = f"{start}#{base64.urlsafe_b64encode(body + _checksum(start, body)).decode().rstrip('=')}"
+        line = f"{start}#{_code(start, body)}"
         assert _LINE.fullmatch(line), line
         return line
 
@@ -83,8 +83,8 @@ class Invite:
         match = _LINE.fullmatch(line)
         start, host, port, run, code = match.groups() if match else ("", "", "0", "", "")
         decoded = base64.urlsafe_b64decode(code + "=" * (-len(code) % 4)) if len(code) % 4 != 1 else b""
-        body, check = decoded[:-_CHECK_BYTES], decoded[-_CHECK_BYTES:]
-        if match is None or len(body) < _FIXED.size or not hmac.compare_digest(check, _checksum(start, body)):
+        body = decoded[:-_CHECK_BYTES]
+        if len(body) < _FIXED.size or code != _code(start, body):
             raise InviteError(f"the invite is incomplete or altered ({len(line)} characters, wrong checksum); {_COPY}")
         version, server_key, secret, token, expires, uses = _FIXED.unpack_from(body)
         if version != _FORMAT:
@@ -194,8 +194,10 @@ def _mac(key: bytes, *fields: str) -> str:
     return hmac.new(key, message, hashlib.sha256).hexdigest()
 
 
-def _checksum(start: str, body: bytes) -> bytes:
-    return hashlib.sha256(start.encode() + b"#" + body).digest()[:_CHECK_BYTES]
+def _code(start: str, body: bytes) -> str:
+    """What follows the # of an invite: the body and a checksum of the whole line."""
+    check = hashlib.sha256(start.encode() + b"#" + body).digest()[:_CHECK_BYTES]
+    return base64.urlsafe_b64encode(body + check).decode().rstrip("=")
 
 
 def _bracketed(host: str) -> str:

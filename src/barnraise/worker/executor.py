@@ -65,7 +65,6 @@ class Executor:
     def train(self, task: Task, nearly: Callable[[], None], ask_at: int) -> tuple[Blob, int, float, float]:
         """Take the task's local steps: (payload, steps, mean loss, seconds)."""
         began = time.monotonic()
-        self.cut.clear()
         with self._lock:
             self.start.copy_(self.replica)
         self.trainer.load(self.start)

@@ -4,37 +4,41 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from barnraise.compression.base import Codec, Encoded
+from barnraise.compression.catalog import CATALOG
 from barnraise.compression.feedback import ErrorFeedback
 from barnraise.core.types import Blob
 
 
 @dataclass(frozen=True)
 class Payload:
-    """An encoded update and its name. `encoded` is kept for the case that the controller refuses it."""
+    """An encoded update and its name, kept until the controller answers."""
 
     blob: Blob
-    data: bytes
-    encoded: Any
+    encoded: Encoded
+
+    @property
+    def data(self) -> memoryview:
+        return self.encoded.payload
 
 
 class UpdatePath:
     """One worker's way from parameters to payloads; holds the error-feedback residual."""
 
-    def __init__(self, codec: Any, *, error_feedback: bool, decay: float, update_clip: float | None) -> None:
+    def __init__(self, codec: Codec, *, error_feedback: bool, decay: float, update_clip: float | None) -> None:
         self.codec, self.update_clip = codec, update_clip
-        self.feedback = ErrorFeedback(codec, decay=decay) if error_feedback and not codec.lossless else None
+        lossless = CATALOG.entry(codec.name).declares.lossless
+        self.feedback = ErrorFeedback(codec, decay) if error_feedback and not lossless else None
 
     def send(self, start: Tensor, end: Tensor) -> Payload:
         """The pseudo-gradient start - end (float32 [d]) as a payload; `start` is overwritten."""
         delta = clip(start.sub_(end), self.update_clip)
         encoded = self.feedback.compress(delta) if self.feedback else self.codec.encode(delta)
-        data = bytes(encoded.to_bytes())
-        return Payload(Blob(hashlib.sha256(data).hexdigest(), len(data)), data, encoded)
+        return Payload(Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes), encoded)
 
     def settle(self, payload: Payload, accepted: bool) -> None:
         """A refused update goes back to the residual."""

@@ -1,0 +1,82 @@
+"""`barnraise check RUN.yaml`: is this run file sound, and what would the run cost?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from barnraise.cli import console
+from barnraise.cli.units import bytes_text, count_text, duration_text
+from barnraise.config.document import read
+from barnraise.config.problems import Problem, as_rows
+from barnraise.core.errors import RunFileError
+
+if TYPE_CHECKING:
+    from barnraise.plan.estimate import Estimate
+    from barnraise.plan.resolve import Plan
+
+
+def check(
+    run_file: Annotated[Path, typer.Argument(metavar="RUN.yaml", help="The run file.", show_default=False)],
+    serve: Annotated[bool, typer.Option("--serve", help="Check it for `serve`: without local workers.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+) -> None:
+    """Say whether a run file is sound, and what the run would cost.
+
+    Looks at the file itself, at what cannot go together, and at what this machine has: files, port, memory, disk.
+    Nothing is started or changed.
+    """
+    try:
+        plan, estimate = _verify(run_file, serve)
+    except RunFileError as error:
+        if not json:
+            raise
+        problems = [problem for problem in error.problems if isinstance(problem, Problem)]
+        rows = as_rows(problems or [Problem((), str(error))])
+        console.emit_json({"ok": False, "problems": rows, "warnings": [], "estimate": None})
+        raise typer.Exit(error.exit_code) from None
+    if json:
+        cost = estimate.as_dict()
+        console.emit_json({"ok": True, "problems": [], "warnings": as_rows(plan.warnings), "estimate": cost})
+        return
+    for warning in plan.warnings:
+        console.warn(f"{run_file}{f':{warning.line}' if warning.line else ''}: {warning}")
+    console.say(f"{run_file} is sound: {plan.purpose.value}, {'a' * plan.asynchronous}synchronous")
+    for label, text in _lines(plan, estimate):
+        console.say(f"  {label:<14} {text}")
+
+
+def _verify(run_file: Path, serve: bool) -> tuple[Plan, Estimate]:
+    document = read(run_file)  # before the imports: a file that cannot be read needs none of them
+    from barnraise.plan.purpose import SERVE
+    from barnraise.plan.verify import verify
+
+    return verify(document, purpose=SERVE if serve else None)
+
+
+def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
+    """What the run would take, for people."""
+    model = plan.run_file.model
+    yield "model", f"{model.architecture or model.path}, {cost.parameters:,} parameters"
+    size = bytes_text(cost.contribution_bytes)
+    yield (
+        "contributions",
+        f"{cost.contributions:,} of {plan.task_tokens:,} tokens, {size} each ({plan.compression.name})",
+    )
+    delta = f"{bytes_text(cost.version_bytes)} each ({plan.downlink.name})"
+    if cost.versions is None:
+        yield "versions", f"{delta}; how many depends on the nodes that join"
+    else:
+        yield "versions", f"about {cost.versions:,}, each of {count_text(cost.buffer_size or 0, 'node')}, {delta}"
+    down = "a snapshot and each version for every node" if cost.bytes_down is None else bytes_text(cost.bytes_down)
+    yield "transfer", f"up {bytes_text(cost.bytes_up)}, down {down}, a snapshot is {bytes_text(cost.snapshot_bytes)}"
+    memory = bytes_text(cost.worker_memory_bytes), bytes_text(cost.controller_memory_bytes)
+    yield "memory", f"{memory[0]} each worker, {memory[1]} the controller"
+    yield "disk", f"{bytes_text(cost.disk_bytes)} for checkpoints and contributions at a time"
+    if cost.seconds is not None:
+        yield "time", f"about {duration_text(cost.seconds)} on this machine, right to a factor of 3"
+    if plan.purpose.value == "train":
+        yield "workers", count_text(len(plan.run_file.workers), "local worker")

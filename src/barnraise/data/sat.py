@@ -1,0 +1,210 @@
+"""SAT datasets: formulas with the traces a DPLL solver leaves on them, and how well a model reasons on held-out ones.
+
+A row is one example (see `sat_tokenizer`), padded to `context`; only the trace is learned, not the formula. No formula
+is drawn twice, up to the order of clauses and literals, so none is in both sets. Examples longer than `context` are
+left out, in both sets alike; `sat.json` in the dataset's folder records how many, beside the options.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from barnraise.core.errors import DataError, OptionError, UnknownNameError
+from barnraise.data import generators, shards
+from barnraise.data.dimacs import Formula
+from barnraise.data.dpll import HEURISTICS, STYLES, Solver
+from barnraise.data.meta import Format, Meta, Targets
+from barnraise.data.sat_tokenizer import SatTokenizer
+
+FAMILIES = ("random", "skewed", "marginal", "crafted")
+RECORD = "sat.json"
+MAX_EXAMPLES = 20_000_000
+_BLOCK = 1000  # formulas drawn at once
+_PATIENCE = 200_000  # formulas drawn in a row without a new example before giving up
+
+
+@dataclass(frozen=True)
+class SatOptions:
+    """What the `data` section of a run file says for `kind: sat`.
+
+    `variables` and `clause_lengths` are closed ranges, drawn from uniformly; a formula over n variables has
+    round(clause_ratio * n) clauses (for the families "marginal" and "crafted": at most that of the largest n).
+    `skew` is the exponent of the family "skewed". `balanced` keeps as many satisfiable as unsatisfiable formulas.
+    """
+
+    variables: tuple[int, int] = (4, 4)
+    clause_ratio: float = 2.0
+    clause_lengths: tuple[int, int] = (1, 3)
+    family: str = "random"
+    skew: float = 1.0
+    balanced: bool = True
+    style: str = "restated"
+    heuristic: str = "first"
+    context: int = 62
+    examples: int = 40_000
+    held_out: int = 500
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for what, value, known in (
+            ("formula family", self.family, FAMILIES),
+            ("trace style", self.style, STYLES),
+            ("decision heuristic", self.heuristic, tuple(HEURISTICS)),
+        ):
+            if value not in known:
+                raise UnknownNameError(what, value, known)
+        for name, (low, high) in (("variables", self.variables), ("clause_lengths", self.clause_lengths)):
+            if not 1 <= low <= high:
+                raise OptionError(f"{name} is [{low}, {high}], but must be a range that starts at 1 or more")
+        if self.family != "crafted" and self.clause_lengths[1] > self.variables[0]:
+            raise OptionError(
+                f"clause_lengths go to {self.clause_lengths[1]}, but formulas may have {self.variables[0]} variables; "
+                "a clause names a variable once"
+            )
+        for name, number, low, high in (
+            ("clause_ratio", self.clause_ratio, 0.1, 1000),
+            ("skew", self.skew, 0, 10),
+            ("context", self.context, 4, 2**20),
+            ("examples", self.examples, 1, MAX_EXAMPLES),
+            ("held_out", self.held_out, 2, MAX_EXAMPLES),
+        ):
+            if not low <= number <= high:
+                raise OptionError(f"{name} is {number}, but must be between {low} and {high}")
+        if self.context < self.slots + 6:
+            raise OptionError(
+                f"context is {self.context}, but a formula of {self.slots} clauses and the shortest trace need "
+                f"{self.slots + 6} tokens; give a larger context or a smaller clause_ratio"
+            )
+        self.tokenizer()
+
+    @property
+    def slots(self) -> int:
+        """Clauses that every formula is padded to."""
+        return max(1, round(self.clause_ratio * self.variables[1]))
+
+    def tokenizer(self) -> SatTokenizer:
+        return SatTokenizer(self.variables[1], min(self.clause_lengths[1], self.variables[1]))
+
+
+@dataclass
+class Counts:
+    """What became of the formulas drawn for a dataset."""
+
+    kept: int = 0
+    repeated: int = 0
+    too_long: int = 0  # for the context
+    surplus: int = 0  # of the class that was full, when balanced
+    satisfiable: int = 0
+    with_decisions: int = 0
+    with_backtracking: int = 0
+
+
+def build(folder: Path | str, options: SatOptions) -> Meta:
+    """Make the dataset in `folder`; the same options give the same bytes.
+
+    Raises DataError when the options do not yield enough distinct formulas that fit.
+    """
+    tokenizer, counts = options.tokenizer(), Counts()
+    source = _Examples(options, tokenizer, counts)
+    held_out = np.concatenate(list(source.rows(options.held_out)))
+    train: list[npt.NDArray[np.uint16]] = list(source.rows(options.examples))
+    record = {"options": asdict(options), "counts": asdict(counts)}
+    return shards.write(
+        folder,
+        form(options),
+        train,
+        held_out,
+        files=tokenizer.files() | {RECORD: json.dumps(record, indent=1).encode()},
+        seed=options.seed,
+    )
+
+
+def form(options: SatOptions) -> Format:
+    """What the rows of a dataset made with `options` are; no data is made."""
+    tokenizer = options.tokenizer()
+    return Format(
+        kind="sat",
+        tokenizer=tokenizer.name,
+        context=options.context,
+        vocab_size=tokenizer.vocab_size,
+        pad_id=tokenizer.pad_id,
+        bos_id=tokenizer.bos_id,
+        eos_id=tokenizer.eos_id,
+        targets=Targets(after=tokenizer.colon_id, until=tokenizer.eos_id),
+    )
+
+
+class _Examples:
+    """Draws distinct formulas, solves them and keeps what fits."""
+
+    def __init__(self, options: SatOptions, tokenizer: SatTokenizer, counts: Counts) -> None:
+        self.options, self.tokenizer, self.counts = options, tokenizer, counts
+        self.solver = Solver(style=options.style, heuristic=options.heuristic, slots=options.slots)
+        self.formulas = _formulas(options, np.random.default_rng(options.seed))
+        self.seen: set[int] = set()  # hashes: a collision only skips a formula
+
+    def rows(self, number: int) -> Iterator[npt.NDArray[np.uint16]]:
+        """`number` more rows, in arrays of at most _BLOCK."""
+        wanted = {True: number // 2, False: number - number // 2} if self.options.balanced else None
+        for start in range(0, number, _BLOCK):
+            rows = np.full((min(_BLOCK, number - start), self.options.context), self.tokenizer.pad_id, dtype=np.uint16)
+            for row in rows:
+                example = self._next(wanted)
+                row[: len(example)] = example
+            yield rows
+
+    def _next(self, wanted: dict[bool, int] | None) -> list[int]:
+        for formula in itertools.islice(self.formulas, _PATIENCE):
+            example = self._example(formula, wanted)
+            if example is not None:
+                return example
+        raise DataError(
+            f"no new example in {_PATIENCE} formulas after {self.counts.kept} ({self.counts.repeated} were repeats, "
+            f"{self.counts.too_long} too long for a context of {self.options.context}, {self.counts.surplus} of the "
+            "class that was full); ask for fewer examples, more variables, a larger context, or balanced: false"
+        )
+
+    def _example(self, formula: Formula, wanted: dict[bool, int] | None) -> list[int] | None:
+        key = hash(formula.canonical())
+        if key in self.seen:
+            self.counts.repeated += 1
+            return None
+        self.seen.add(key)
+        result = self.solver.solve(formula)
+        if self.options.slots + len(result.trace) + 3 > self.options.context:
+            self.counts.too_long += 1
+            return None
+        if wanted is not None:
+            if not wanted[result.satisfiable]:
+                self.counts.surplus += 1
+                return None
+            wanted[result.satisfiable] -= 1
+        self.counts.kept += 1
+        self.counts.satisfiable += result.satisfiable
+        self.counts.with_decisions += result.num_decisions > 0
+        self.counts.with_backtracking += "B" in result.trace
+        return self.tokenizer.example(formula, result.trace, self.options.slots)
+
+
+def _formulas(options: SatOptions, rng: np.random.Generator) -> Iterator[Formula]:
+    """An endless stream of formulas, repeats included."""
+    draw = {"marginal": _marginal, "crafted": _crafted}.get(options.family, _random)
+    while True:
+        num_variables = int(rng.integers(options.variables[0], options.variables[1] + 1))
+        yield from draw(options, rng, num_variables)
+
+
+def _random(options: SatOptions, rng: np.random.Generator, num_variables: int) -> Iterator[Formula]:
+    size = max(1, round(options.clause_ratio * num_variables))
+    make = generators.mixed
+    if options.family == "skewed":
+        make = partial(generators.skewed, exponent=options.skew)
+    ...

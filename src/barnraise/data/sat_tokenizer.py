@@ -1,0 +1,178 @@
+"""Formulas and traces as token ids: one token a clause, one token a word of the trace.
+
+An example is `<bos> clause ... clause : trace <eos>`. A clause is one token (`1,-3`; literals by variable) because
+restated traces then simplify token by token; a clause of one literal is the same token as the literal. The vocabulary
+holds every clause of up to `longest` literals over `num_variables` variables, so it suits small formulas: 37 tokens
+for 3 variables and lengths to 3, 243 for 6, 9931 for 20.
+
+It is kept in one file, `tokenizer.json`, in the format of Hugging Face tokenizers (a word-level model over
+whitespace), so that models trained on it ship with a tokenizer that `AutoTokenizer` loads.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from barnraise.core.errors import DataError, OptionError
+from barnraise.data.dimacs import Formula
+from barnraise.data.dpll import EMPTY, HOLDS, clause_token
+
+FILE, CONFIG = "tokenizer.json", "tokenizer_config.json"
+MAX_VOCAB = 65_536
+MAX_FILE_BYTES = 16 * 2**20
+PAD, BOS, EOS, COLON = "<pad>", "<bos>", "<eos>", ":"
+_SPECIAL = (PAD, BOS, EOS)
+_WORDS = (COLON, "D", "U", "B", "SAT", "UNSAT", HOLDS, EMPTY)
+
+
+def vocab_size(num_variables: int, longest: int) -> int:
+    """How many tokens such a tokenizer has, or MAX_VOCAB + 1 when too many to bother."""
+    size = len(_SPECIAL) + len(_WORDS)
+    for length in range(1, longest + 1):
+        if size > MAX_VOCAB or num_variables > MAX_VOCAB:
+            return MAX_VOCAB + 1
+        size += math.comb(num_variables, length) * 2**length
+    return min(size, MAX_VOCAB + 1)
+
+
+class SatTokenizer:
+    """Ids of formulas and traces over `num_variables` variables with clauses of at most `longest` literals.
+
+    >>> tokenizer = SatTokenizer(num_variables=3, longest=2)
+    >>> ids = tokenizer.prompt(Formula(3, ((-3, 1), (2,))))
+    >>> tokenizer.decode(ids), tokenizer.formula(ids).clauses
+    ('1,-3 2 :', ((1, -3), (2,)))
+    """
+
+    name = "sat"
+
+    def __init__(self, num_variables: int, longest: int) -> None:
+        if not 1 <= longest <= num_variables:
+            raise OptionError(f"clauses of up to {longest} literals over {num_variables} variables are impossible")
+        if vocab_size(num_variables, longest) > MAX_VOCAB:
+            raise OptionError(
+                f"the clauses of up to {longest} literals over {num_variables} variables exceed a vocabulary of "
+                f"{MAX_VOCAB}; use fewer variables or shorter clauses"
+            )
+        self.num_variables, self.longest = num_variables, longest
+        self.vocab_size = vocab_size(num_variables, longest)
+        self.tokens = [*_SPECIAL, *_WORDS, *map(clause_token, _all_clauses(num_variables, longest))]
+        self.ids = {token: index for index, token in enumerate(self.tokens)}
+        self.pad_id, self.bos_id, self.eos_id, self.colon_id = (self.ids[t] for t in (*_SPECIAL, COLON))
+
+    def encode_tokens(self, tokens: Iterable[str]) -> list[int]:
+        """The ids of `tokens`; DataError names the first that is not in the vocabulary."""
+        try:
+            return [self.ids[token] for token in tokens]
+        except KeyError as error:
+            raise DataError(
+                f"{str(error.args[0])[:40]!r} is no token of {self.num_variables} variables and clauses of at most "
+                f"{self.longest} literals; make the dataset with larger ones"
+            ) from None
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of whitespace-separated tokens, without special tokens around them."""
+        return self.encode_tokens(text.split())
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of `ids`; special tokens are left out."""
+        return " ".join(self.decode_tokens(ids))
+
+    def decode_tokens(self, ids: Iterable[int]) -> list[str]:
+        """The tokens of `ids`, without special ones; DataError for an id outside the vocabulary."""
+        tokens = []
+        for index in ids:
+            if not 0 <= index < self.vocab_size:
+                raise DataError(f"token id {index} is outside the vocabulary of {self.vocab_size}")
+            if index >= len(_SPECIAL):
+                tokens.append(self.tokens[index])
+        return tokens
+
+    def prompt(self, formula: Formula, slots: int = 0) -> list[int]:
+        """`<bos> clauses :`, padded to `slots` clauses with `T`; what a model completes with a trace."""
+        clauses = [clause_token(clause) for clause in formula.clauses]
+        padding = [HOLDS] * (slots - len(clauses))
+        return [self.bos_id, *self.encode_tokens(clauses + padding), self.colon_id]
+
+    def example(self, formula: Formula, trace: Sequence[str], slots: int = 0) -> list[int]:
+        """The prompt, the trace and `<eos>`."""
+        return [*self.prompt(formula, slots), *self.encode_tokens(trace), self.eos_id]
+
+    def formula(self, ids: Iterable[int]) -> Formula:
+        """The formula of a prompt or an example; clauses that hold (padding) are left out."""
+        clauses = []
+        for token in self.decode_tokens(ids):
+            if token == COLON:
+                return Formula(self.num_variables, tuple(clauses))
+            if token != HOLDS:
+                clauses.append(_literals(token))
+        raise DataError(f"the row is no example of a formula: it has no '{COLON}'")
+
+    def trace(self, ids: Iterable[int]) -> list[str]:
+        """The tokens after the prompt, up to `<eos>`."""
+        row = [int(index) for index in ids]
+        start = row.index(self.colon_id) + 1 if self.colon_id in row else 0
+        stop = row.index(self.eos_id, start) if self.eos_id in row[start:] else len(row)
+        return self.decode_tokens(row[start:stop])
+
+    def files(self) -> dict[str, bytes]:
+        """The files by which `AutoTokenizer.from_pretrained` finds the same tokenizer; `load` needs the first."""
+        flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+        special = [{"id": self.ids[token], "content": token, "special": True, **flags} for token in _SPECIAL]
+        words = {
+            "version": "1.0",
+            "added_tokens": special,
+            "pre_tokenizer": {"type": "WhitespaceSplit"},
+            "model": {"type": "WordLevel", "vocab": self.ids, "unk_token": PAD},
+        }
+        config = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": PAD, "bos_token": BOS, "eos_token": EOS}
+        return {name: json.dumps(content).encode() for name, content in ((FILE, words), (CONFIG, config))}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the one file that `load` reads."""
+        Path(path).write_bytes(self.files()[FILE])
+
+    def to_hugging_face(self, folder: str | os.PathLike[str]) -> None:
+        """Write what `transformers.AutoTokenizer.from_pretrained(folder)` reads."""
+        for name, content in self.files().items():
+            (Path(folder) / name).write_bytes(content)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> SatTokenizer:
+        """From a file that `save` wrote, or a folder with it; DataError for anything else."""
+        path = Path(path) / FILE if Path(path).is_dir() else Path(path)
+        try:
+            if path.stat().st_size > MAX_FILE_BYTES:
+                raise DataError(f"{path} has more than {MAX_FILE_BYTES} bytes, which no SAT tokenizer needs")
+            vocab = json.loads(path.read_bytes())["model"]["vocab"]
+            sizes = [token.count(",") + 1 for token in vocab if token[-1:].isdigit()]
+            num_variables = max(int(token) for token in vocab if token.isascii() and token.isdigit())
+            tokenizer = cls(num_variables, max(sizes))
+        except OSError as error:
+            raise DataError(f"{path}: no SAT tokenizer there ({error.strerror or error})") from error
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OptionError) as error:
+            raise DataError(
+                f"{path} is not a SAT tokenizer ({type(error).__name__}); make the dataset again"
+            ) from error
+        if tokenizer.ids != vocab:
+            raise DataError(f"{path} is not a SAT tokenizer: its vocabulary is another one; make the dataset again")
+        return tokenizer
+
+
+def _all_clauses(num_variables: int, longest: int) -> Iterator[tuple[int, ...]]:
+    for size in range(1, longest + 1):
+        for variables in itertools.combinations(range(1, num_variables + 1), size):
+            for signs in itertools.product((1, -1), repeat=size):
+                yield tuple(sign * variable for sign, variable in zip(signs, variables, strict=True))
+
+
+def _literals(token: str) -> tuple[int, ...]:
+    try:
+        return () if token == EMPTY else tuple(int(literal) for literal in token.split(","))
+    except ValueError:
+        raise DataError(f"{token!r} is no clause") from None

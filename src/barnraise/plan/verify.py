@@ -1,0 +1,39 @@
+"""Everything that can be known about a run before it starts: the file, what goes together, this machine, the cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from barnraise.config.document import Document
+from barnraise.config.load import build, located
+from barnraise.config.problems import refusal
+from barnraise.plan import surroundings
+from barnraise.plan.estimate import Estimate
+from barnraise.plan.purpose import SERVE, TRAIN, Purpose
+from barnraise.plan.resolve import Plan, examine
+
+
+def verify(
+    document: Document,
+    *,
+    purpose: Purpose | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    nodes: int | None = None,
+) -> tuple[Plan, Estimate]:
+    """The plan of a run that can start here, with all warnings, and what it will cost.
+
+    RunFileError lists every problem. `purpose`, `nodes` as for `resolve`; `overrides` as for `load`.
+    """
+    run_file = build(document, overrides)
+    purpose = purpose or (TRAIN if run_file.workers else SERVE)
+    plan, problems = examine(run_file, purpose=purpose, nodes=nodes)
+    errors, warnings = surroundings.inspect(run_file, purpose)
+    problems += errors
+    estimate = None
+    if plan is not None and not problems:
+        estimate, problems = surroundings.measure(plan)
+    if plan is None or estimate is None or problems:
+        raise refusal(document.name, located(problems, document))
+    return replace(plan, warnings=tuple(located([*plan.warnings, *warnings], document))), estimate

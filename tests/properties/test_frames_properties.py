@@ -1,0 +1,147 @@
+"""Whatever bytes arrive, decoding gives a message or a WireError; and every message survives the way there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import inspect
+
+from barnraise.core.errors import WireError
+from barnraise.wire import decode_from_controller, decode_from_worker, encode
+from barnraise.wire import messages as m
+
+MESSAGES = (*get_args(m.FromWorker), *get_args(m.FromController))
+DECODERS = (decode_from_worker, decode_from_controller, lambda frames: decode_from_worker(frames, enrolled=False))
+
+
+def values(kind: inspect.Type) -> st.SearchStrategy[Any]:
+    """Values of a msgspec type, within the bounds that its schema names."""
+    match kind:
+        case inspect.Metadata(type=inner):
+            return values(inner)
+        case inspect.StructType(cls=cls, fields=fields):
+            return st.builds(cls, **{field.name: values(field.type) for field in fields})
+        case inspect.UnionType(types=types):
+            return st.one_of(*map(values, types))
+        case inspect.VarTupleType(item_type=item, max_length=most):
+            return st.lists(values(item), max_size=min(most, 6)).map(tuple)
+        case inspect.DictType(key_type=key, value_type=value, max_length=most):
+            return st.dictionaries(values(key), values(value), max_size=min(most, 6))
+        case inspect.LiteralType(values=choices):
+            return st.sampled_from(choices)
+        case inspect.StrType(pattern=None, max_length=most):
+            return st.text(max_size=most)
+        case inspect.StrType(pattern=pattern):
+            return st.from_regex(pattern, fullmatch=True).filter(lambda text: len(text) <= kind.max_length)
+        case inspect.IntType(ge=low, le=high):
+            return st.integers(low, high)
+        case inspect.FloatType(ge=low, le=high):
+            return st.floats(low, high, allow_nan=False)
+        case inspect.BoolType():
+            return st.booleans()
+        case inspect.NoneType():
+            return st.none()
+    raise AssertionError(kind)
+
+
+@cache
+def strategy(kind: type[m.Message]) -> st.SearchStrategy[m.Message]:
+    return values(inspect.type_info(kind))
+
+
+def unbounded(kind: inspect.Type, path: str) -> list[str]:
+    """The places under `kind` where a stranger could make a value as large as he likes, or not a number."""
+    match kind:
+        case inspect.Metadata(type=inner):
+            return unbounded(inner, path)
+        case inspect.StructType(cls=cls, fields=fields):
+            return [found for field in fields for found in unbounded(field.type, f"{cls.__name__}.{field.name}")]
+        case inspect.UnionType(types=types):
+            return [found for inner in types for found in unbounded(inner, path)]
+        case inspect.VarTupleType(item_type=item, max_length=most):
+            return unbounded(item, path) + ([] if most else [path])
+        case inspect.DictType(key_type=key, value_type=value, max_length=most):
+            return unbounded(key, path) + unbounded(value, path) + ([] if most else [path])
+        case inspect.StrType(max_length=most):
+            return [] if most else [path]
+        case inspect.IntType(ge=low, le=high) | inspect.FloatType(ge=low, le=high):
+            return [path] if low is None or high is None else []
+        case inspect.LiteralType() | inspect.BoolType() | inspect.NoneType():
+            return []
+    return [path]
+
+
+def understand(decode: Callable[[list[Any]], Any], frames: list[Any]) -> m.Message | None:
+    """The message, or None for a WireError with a short printable text; any other exception fails the test."""
+    try:
+        message, _ = decode(frames)
+    except WireError as error:
+        assert str(error).isprintable()
+        assert len(str(error)) < 400
+        return None
+    assert isinstance(message, m.Message)
+    return message
+
+
+@pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
+def test_every_field_is_bounded(kind: type[m.Message]) -> None:
+    found = unbounded(inspect.type_info(kind), kind.__name__)
+    # The one that may be NaN, and the one that `frames` checks by itself.
+    assert set(found) <= {"Contribution.loss", "Task.learning_rate"}
+
+
+@given(st.data())
+def test_round_trip(data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(MESSAGES))
+    message = data.draw(strategy(kind))
+    carries = isinstance(message, m.Part | m.Chunk)
+    raw = data.draw(st.binary(min_size=1, max_size=300)) if carries else None
+    decode = decode_from_worker if isinstance(message, get_args(m.FromWorker)) else decode_from_controller
+    if isinstance(message, m.Assign) and not math.isfinite(message.task.learning_rate):
+        assert understand(decode, encode(message, raw)) is None
+        return
+    decoded, tail = decode(encode(message, raw))
+    assert repr(decoded) == repr(message)  # by their text, in which NaN equals NaN
+    assert (None if tail is None else bytes(tail)) == raw
+
+
+@given(st.lists(st.binary(max_size=200), max_size=4), st.sampled_from(DECODERS))
+def test_arbitrary_bytes(frames: list[bytes], decode: Callable[..., Any]) -> None:
+    understand(decode, frames)
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=20) | st.binary(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.data())
+def test_right_names_with_wrong_values(data: st.DataObject) -> None:
+    """Maps that look like a message, with any value in any field."""
+    kind = data.draw(st.sampled_from(MESSAGES))
+    fields = {name: data.draw(plain) for name in kind.__struct_fields__ if data.draw(st.booleans())}
+    header = msgspec.msgpack.encode({"t": kind.__name__} | fields)
+    understand(data.draw(st.sampled_from(DECODERS)), [header, *([b"raw"] if data.draw(st.booleans()) else [])])
+
+
+@given(st.data())
+def test_damaged_messages(data: st.DataObject) -> None:
+    """A good message with bytes changed, cut off or added."""
+    kind = data.draw(st.sampled_from(MESSAGES))
+    message = data.draw(strategy(kind))
+    header = bytearray(encode(message, b"raw" if isinstance(message, m.Part | m.Chunk) else None)[0])
+    for _ in range(data.draw(st.integers(1, 4))):
+        header[data.draw(st.integers(0, len(header) - 1))] = data.draw(st.integers(0, 255))
+    end = data.draw(st.integers(0, len(header)))
+    frames = [bytes(header[:end]), *([b"raw"] if data.draw(st.booleans()) else [])]
+    for decode in DECODERS:
+        understand(decode, frames)

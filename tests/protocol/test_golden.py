@@ -1,0 +1,121 @@
+"""The bytes of every message, as they stand in `golden.json`: two barnraise versions of one protocol version agree.
+
+BARNRAISE_REWRITE_GOLDEN=1 writes the file anew. Do that only together with a new PROTOCOL_VERSION.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from barnraise.core.types import Blob, Contribution, NodeProfile, ParameterRange, RowRange, Task, Update
+from barnraise.wire import decode_from_controller, decode_from_worker, encode
+from barnraise.wire import messages as m
+
+GOLDEN = Path(__file__).with_name("golden.json")
+A, B = "ab" * 32, "0123456789abcdef" * 4
+
+MESSAGES: list[tuple[m.Message, bytes | None]] = [
+    (m.Enrol(m.PROTOCOL_VERSION, "00ff", "node-1.lab_2", A, B), None),
+    (m.Hello(m.PROTOCOL_VERSION, 2**53, 3, NodeProfile(1.5, 2**34, 8, "cuda:0", 1e6, 2e7, 0.02), -1, (1, 2), (3,)), None),
+    (m.Heartbeat(12.25), None),
+    (m.Next(41), None),
+    (m.Offer(Contribution(7, 41, ParameterRange(0, 1000), Blob(A, 4020), 20, 2.5, 3.75)), None),
+    (m.Part(7, 262144), b"\x00\x01payload"),
+    (m.Fetch(B, 524288, 262144), None),
+    (m.Leave("SIGTERM"), None),
+    (m.Enrolled("node-1"), None),
+    (
+        m.Welcome(
+            run="sat-neo",
+            node="node-1",
+            greeting=3,
+            settings=m.WorkerSettings(
+                batch_size=8,
+                compression="topk",
+                compression_options={"ratio": 0.01, "half_values": False, "block": 256, "note": "x", "none": None},
+                error_feedback=True,
+                error_feedback_decay=1.0,
+                downlink="fp16",
+                downlink_options={},
+                inner_optimizer="adamw",
+                inner_options={"weight_decay": 0.01},
+                gradient_clip=1.0,
+                update_clip=None,
+                overlap=True,
+                precision="float32",
+            ),
+            manifest=Blob(B, 900),
+            heartbeat=0.25,
+            lease=1.2,
+            forget=(5, 6),
+        ),
+        None,
+    ),
+    (m.Pulse(12.25, 0.25, 1.2), None),
+    (
+        m.Assign(
+            Task(
+                id=8,
+                kind="train",
+                rows=(RowRange(0, 16, 32), RowRange(1, 0, 4)),
+                tokens=2560,
+                local_steps=20,
+                batch_size=8,
+                learning_rate=0.001,
+                seed=17,
+                parameters=ParameterRange(0, 1000),
+                base=42,
+                updates=(Update("snapshot", 40, Blob(A, 4020), B), Update("delta", 41, Blob(B, 50), A)),
+                max_staleness=166,
+            )
+        ),
+        None,
+    ),
+    (m.Ack(7, False, "stale"), None),
+    (m.Chunk(B, 524288), bytes(range(16))),
+    (m.Gone(A), None),
+    (m.Who(), None),
+    (m.Stop("the token budget is met"), None),
+]
+
+
+def name_of(case: tuple[m.Message, bytes | None]) -> str:
+    return type(case[0]).__name__
+
+
+def as_hex(case: tuple[m.Message, bytes | None]) -> list[str]:
+    return [bytes(frame).hex() for frame in encode(*case)]
+
+
+@pytest.fixture(scope="module")
+def golden() -> dict[str, list[str]]:
+    if os.environ.get("BARNRAISE_REWRITE_GOLDEN") == "1":
+        content = {"protocol": str(m.PROTOCOL_VERSION)} | {name_of(case): as_hex(case) for case in MESSAGES}
+        GOLDEN.write_text(json.dumps(content, indent=1) + "\n")
+    return json.loads(GOLDEN.read_text())
+
+
+def test_every_message_is_here(golden: dict[str, list[str]]) -> None:
+    known = {kind.__name__ for kind in get_args(m.FromWorker) + get_args(m.FromController)}
+    assert set(map(name_of, MESSAGES)) == known
+    assert set(golden) == known | {"protocol"}
+    assert golden["protocol"] == str(m.PROTOCOL_VERSION)
+
+
+@pytest.mark.parametrize("case", MESSAGES, ids=name_of)
+def test_bytes_stay_the_same(case: tuple[m.Message, bytes | None], golden: dict[str, list[str]]) -> None:
+    assert as_hex(case) == golden[name_of(case)]
+
+
+@pytest.mark.parametrize("case", MESSAGES, ids=name_of)
+def test_golden_bytes_are_understood(case: tuple[m.Message, bytes | None], golden: dict[str, list[str]]) -> None:
+    message, raw = case
+    decode = decode_from_worker if isinstance(message, get_args(m.FromWorker)) else decode_from_controller
+    decoded, tail = decode([bytes.fromhex(frame) for frame in golden[name_of(case)]])
+    assert decoded == message
+    assert (None if tail is None else bytes(tail)) == raw

@@ -1,0 +1,203 @@
+"""The schedulers by name: what each gives to whom, what none ever does, and what they cost against the optimum."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import linear_sum_assignment
+
+from barnraise import matching
+from barnraise.core.errors import InputError, OptionError, UnknownNameError
+from barnraise.matching import NodeView, Preferences, Scheduler, TaskView
+
+NAMES = ["capability", "deferred_acceptance", "fifo", "priority"]
+
+
+@pytest.fixture(params=NAMES)
+def scheduler(request: pytest.FixtureRequest) -> Scheduler:
+    return matching.create(request.param)
+
+
+def test_the_catalog_lists_them() -> None:
+    assert matching.CATALOG.names() == NAMES
+    for name in NAMES:
+        assert isinstance(matching.create(name), Scheduler)
+
+
+def test_unknown_names_and_options_are_refused_with_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'fifo'"):
+        matching.create("fif")
+    with pytest.raises(OptionError, match="did you mean 'priority_first'"):
+        matching.create("deferred_acceptance", priorityfirst=True)
+    with pytest.raises(OptionError, match="default_speed"):
+        matching.create("deferred_acceptance", default_speed=0.0)
+    with pytest.raises(OptionError, match="default_bandwidth"):
+        matching.create("deferred_acceptance", default_bandwidth=float("inf"))
+    with pytest.raises(OptionError, match="default_speed"):
+        Preferences(default_speed=float("nan"))
+
+
+def test_importing_the_package_loads_neither_numpy_nor_torch() -> None:
+    code = (
+        "import sys, barnraise.matching; print([name for name in ('numpy', 'torch', 'scipy') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_every_public_name_resolves() -> None:
+    for name in matching.__all__:
+        assert getattr(matching, name) is not None
+    assert callable(matching.deferred_acceptance)
+    with pytest.raises(AttributeError, match="no attribute 'deferred'"):
+        _ = matching.deferred  # type: ignore[attr-defined]
+
+
+def test_fifo_gives_the_oldest_task_to_the_first_node() -> None:
+    tasks = [TaskView(1, 10), TaskView(2, 1000, priority=9), TaskView(3)]
+    nodes = [NodeView("slow", 1.0), NodeView("fast", 1000.0)]
+    assert matching.create("fifo").assign(tasks, nodes) == [(1, "slow"), (2, "fast")]
+
+
+def test_fifo_skips_what_the_node_cannot_run_and_comes_back_for_it() -> None:
+    tasks = [TaskView(1, memory_bytes=100), TaskView(2), TaskView(3, memory_bytes=100), TaskView(4)]
+    nodes = [NodeView("small"), NodeView("large", memory_bytes=100, capacity=2)]
+    assert matching.create("fifo").assign(tasks, nodes[:1]) == [(2, "small")]
+    assert matching.create("fifo").assign(tasks, nodes) == [(1, "large"), (2, "small"), (3, "large")]
+
+
+def test_priority_gives_the_most_urgent_first_the_oldest_of_equals() -> None:
+    tasks = [TaskView(1), TaskView(2, priority=2), TaskView(3, priority=2), TaskView(4, priority=-1)]
+    scheduler = matching.create("priority")
+    assert scheduler.assign(tasks, [NodeView("a", capacity=3)]) == [(2, "a"), (3, "a"), (1, "a")]
+    assert scheduler.assign(tasks, [NodeView("a"), NodeView("b")]) == [(2, "a"), (3, "b")]
+
+
+def test_capability_gives_the_largest_task_to_the_fastest_node() -> None:
+    tasks = [TaskView(1, 10), TaskView(2, 1000), TaskView(3, 100)]
+    nodes = [NodeView("unmeasured"), NodeView("slow", 1.0), NodeView("fast", 1000.0)]
+    assert matching.create("capability").assign(tasks, nodes) == [(2, "fast"), (3, "slow"), (1, "unmeasured")]
+
+
+def test_deferred_acceptance_weighs_links_against_speed() -> None:
+    # The fast node is behind a thin link: the task with much to move goes to the well connected one.
+    nodes = [
+        NodeView("fast", speed=1000.0, down_bandwidth=1e3, up_bandwidth=1e3),
+        NodeView("near", speed=100.0, down_bandwidth=1e8, up_bandwidth=1e8),
+    ]
+    tasks = [TaskView(1, work=10_000, down_bytes=10_000_000), TaskView(2, work=9_000)]
+    assert matching.create("deferred_acceptance").assign(tasks, nodes) == [(1, "near"), (2, "fast")]
+    assert matching.create("capability").assign(tasks, nodes) == [(1, "fast"), (2, "near")]
+
+
+def test_nodes_rank_work_then_priority_then_trust_then_locality() -> None:
+    order = [
+        TaskView(1, work=2),
+        TaskView(2, work=1, priority=5),
+        TaskView(3, work=1, min_trust=0.5),
+        TaskView(4, work=1, shards={7: 100}),
+        TaskView(5, work=1, shards={7: 50, 8: 50}),
+        TaskView(6, work=1),
+    ]
+    node = NodeView("a", capacity=6, shards={7})
+    scheduler = matching.create("deferred_acceptance")
+    assert [task for task, _ in scheduler.assign(order[::-1], [node])] == [1, 2, 3, 4, 5, 6]
+    for capacity in range(6):  # and the same when others compete for slots
+        pair = [NodeView("a", capacity=capacity, shards={7}), NodeView("none", capacity=0)]
+        assert {task for task, _ in scheduler.assign(order[::-1], pair)} == set(range(1, capacity + 1))
+    urgent = matching.create("deferred_acceptance", priority_first=True)
+    assert urgent.assign(order, [NodeView("a")]) == [(2, "a")]
+
+
+def test_cost_is_compute_plus_transfer() -> None:
+    task = TaskView(1, work=1000, down_bytes=100, up_bytes=50, shards={1: 300, 2: 600})
+    node = NodeView("a", speed=200, down_bandwidth=10, up_bandwidth=25, latency=0.5, shards={2, 9})
+    assert Preferences().cost(task, node) == 1000 / 200 + 0.5 + (100 + 300) / 10 + 50 / 25
+    assert Preferences(default_speed=500, default_bandwidth=100).cost(task, NodeView("new")) == 2 + 0 + 1000 / 100 + 0.5
+
+
+def test_nodes_that_are_not_measured_yet_still_get_work(scheduler: Scheduler) -> None:
+    tasks = [TaskView(1, 100, down_bytes=100), TaskView(2, 100, down_bytes=100)]
+    nodes = [NodeView("new"), NodeView("known", 5000.0, 1e6, 1e6), NodeView("crawling", 1e-300, 1e-300, 1e-300)]
+    assert len(scheduler.assign(tasks, [nodes[0], nodes[1]])) == 2
+    assert len(scheduler.assign(tasks, [nodes[0], nodes[2]])) == 2
+    assert len(scheduler.assign(tasks, [nodes[2]])) == 1
+
+
+@pytest.mark.parametrize(
+    "task",
+    [TaskView(1, memory_bytes=101), TaskView(1, min_trust=0.6), TaskView(1, kind="audit")],
+    ids=["memory", "trust", "kind"],
+)
+def test_no_task_goes_where_its_requirements_are_not_met(scheduler: Scheduler, task: TaskView) -> None:
+    unfit = NodeView("unfit", 1e6, memory_bytes=100, trust=0.5, kinds={"train", "evaluate"})
+    fit = NodeView("fit", 1.0, memory_bytes=101, trust=0.6)
+    assert scheduler.assign([task], [unfit]) == []
+    assert scheduler.assign([task], [unfit, unfit]) == []
+    assert scheduler.assign([task], [unfit, fit]) == [(1, "fit")]
+    assert scheduler.assign([task, TaskView(2)], [unfit, fit]) == [(1, "fit"), (2, "unfit")]
+
+
+def test_nothing_to_do(scheduler: Scheduler) -> None:
+    for nodes in ([], [NodeView("a")], [NodeView("a"), NodeView("b")]):
+        assert scheduler.assign([], nodes) == []
+    assert scheduler.assign([TaskView(1)], []) == []
+    assert scheduler.assign([TaskView(1)], [NodeView("a", capacity=0)]) == []
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda: TaskView(3, work=float("nan")), "task 3: work is nan"),
+        (lambda: TaskView(3, up_bytes=-1), "task 3: up_bytes is -1"),
+        (lambda: TaskView(3, memory_bytes=10**400), "task 3: memory_bytes is 1000"),
+        (lambda: TaskView(3, priority=float("inf")), "task 3: priority is inf"),
+        (lambda: TaskView(3, shards={4: -5}), "task 3: shard 4 has -5 bytes"),
+        (lambda: NodeView("n", speed=float("inf")), "node 'n': speed is inf"),
+        (lambda: NodeView("n", latency=-0.1), "node 'n': latency is -0.1"),
+        (lambda: NodeView("n", capacity=-1), "node 'n': capacity is -1"),
+        (lambda: NodeView("n", capacity=1.5), "node 'n': capacity is 1.5"),  # type: ignore[arg-type]
+    ],
+)
+def test_views_refuse_what_no_machine_can_be(build: Any, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        build()
+
+
+def heterogeneous(seed: int, size: int = 150) -> tuple[list[TaskView], list[NodeView]]:
+    """Lognormal speeds, links and sizes, clipped to a spread of 0.01 to 100."""
+    random = np.random.default_rng(seed)
+    speed, up, down, work, num_bytes = np.clip(random.lognormal(0, 1, (5, size)), 0.01, 100)
+    nodes = [NodeView(f"n{i}", speed[i] * 1e3, up[i] * 1e6, down[i] * 1e6, 0.05) for i in range(size)]
+    tasks = [
+        TaskView(j, work[j] * 2e4, down_bytes=num_bytes[j] * 2e6, up_bytes=num_bytes[j] * 5e5, priority=float(j % 3))
+        for j in range(size)
+    ]
+    return tasks, nodes
+
+
+def test_cost_against_the_optimum() -> None:
+    """Nodes that rank by size come within 10% of the least total cost; by priority, or in order of arrival, do not."""
+    ratios: dict[str, list[float]] = {}
+    for seed in range(5):
+        tasks, nodes = heterogeneous(seed)
+        cost = np.array([[Preferences().cost(task, node) for node in nodes] for task in tasks])
+        optimum = cost[linear_sum_assignment(cost)].sum()
+        place = {node.id: i for i, node in enumerate(nodes)}
+        for label, name, options in [
+            ("work", "deferred_acceptance", {}),
+            ("priority", "deferred_acceptance", {"priority_first": True}),
+            ("fifo", "fifo", {}),
+        ]:
+            pairs = matching.create(name, **options).assign(tasks, nodes)
+            assert len(pairs) == len(tasks)
+            total = sum(cost[task, place[node]] for task, node in pairs)
+            assert total >= optimum * (1 - 1e-9)
+            ratios.setdefault(label, []).append(total / optimum)
+    mean = {label: float(np.mean(values)) for label, values in ratios.items()}
+    assert mean["work"] < 1.10
+    assert mean["work"] < mean["priority"] < mean["fifo"]
+    assert mean["fifo"] > 1.8
