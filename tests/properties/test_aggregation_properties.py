@@ -42,7 +42,7 @@ def has_near_ties(x: Tensor) -> bool:
 
 @given(rules, matrices, st.randoms(use_true_random=False))
 def test_order_does_not_matter(rule: Any, x: Tensor, random: Any) -> None:
-    assume(not has_near_ties(x))
+    assume(not has_near_ties(x) and rule.name != "bulyan")  # which says itself that it meets ties
     order = list(range(len(x)))
     random.shuffle(order)
     torch.testing.assert_close(rule(x[order]), rule(x), rtol=1e-9, atol=1e-9)

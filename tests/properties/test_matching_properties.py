@@ -64,6 +64,7 @@ def matchings(instance: Instance) -> Iterator[list[int]]:
             yield list(assignment)
 
 
+@settings(deadline=None)
 @given(instances())
 def test_the_result_is_a_stable_matching(instance: Instance) -> None:
     result = matching.deferred_acceptance(*instance).tolist()
@@ -103,6 +104,7 @@ def test_blocking_pairs_match_their_definition(instance: Instance, data: st.Data
     assert abs(matching.stability_index(*instance, assignment) - expected) < 1e-12
 
 
+@settings(deadline=None)
 @given(instances(), st.randoms(use_true_random=False))
 def test_the_order_of_proposals_does_not_matter(instance: Instance, random: object) -> None:
     task_scores, node_scores, capacity = instance

@@ -21,7 +21,10 @@ A, B = "ab" * 32, "0123456789abcdef" * 4
 
 MESSAGES: list[tuple[m.Message, bytes | None]] = [
     (m.Enrol(m.PROTOCOL_VERSION, "00ff", "node-1.lab_2", A, B), None),
-    (m.Hello(m.PROTOCOL_VERSION, 2**53, 3, NodeProfile(1.5, 2**34, 8, "cuda:0", 1e6, 2e7, 0.02), -1, (1, 2), (3,)), None),
+    (
+        m.Hello(m.PROTOCOL_VERSION, 2**53, 3, NodeProfile(1.5, 2**34, 8, "cuda:0", 1e6, 2e7, 0.02), -1, (1, 2), (3,)),
+        None,
+    ),
     (m.Heartbeat(12.25), None),
     (m.Next(41), None),
     (m.Offer(Contribution(7, 41, ParameterRange(0, 1000), Blob(A, 4020), 20, 2.5, 3.75)), None),

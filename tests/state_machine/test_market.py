@@ -158,7 +158,7 @@ class MarketMachine(RuleBasedStateMachine):
 
 
 TestMarket = MarketMachine.TestCase
-TestMarket.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestMarket.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 
 
 @settings(max_examples=60, deadline=None)

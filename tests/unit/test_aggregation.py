@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from barnraise import aggregation
 from barnraise.aggregation import network
+from barnraise.aggregation.base import Rule
 from barnraise.core.errors import InputError, OptionError, UnknownNameError
 
 torch.set_num_threads(1)
@@ -29,10 +31,9 @@ ROBUST: list[tuple[Any, dict[str, Any]]] = [
     (["nnm", "median"], {"f": 2}),
     (["nnm", "krum"], {"f": 2}),
     (["nnm", "bulyan"], {"f": 2}),
-    (["nnm", "mean"], {"f": 2}),
 ]
 EVERY_ROBUST = pytest.mark.parametrize(("name", "options"), ROBUST, ids=str)
-EVERY = pytest.mark.parametrize(("name", "options"), [("mean", {}), *ROBUST], ids=str)
+EVERY = pytest.mark.parametrize(("name", "options"), [("mean", {}), (["nnm", "mean"], {"f": 2}), *ROBUST], ids=str)
 
 
 def updates(n: int = 12, size: int = 100, seed: int = 0) -> Tensor:
@@ -305,19 +306,23 @@ def test_networks_sort_and_trim(n: int) -> None:
 # Learning under attack.
 
 
+MEAN = aggregation.create("mean")
+
+
 def sign_flip(honest: Tensor) -> Tensor:
-    return -3 * honest.mean(0)
+    return -5 * honest.mean(0)
 
 
 def scale(honest: Tensor) -> Tensor:
     return -100 * honest.mean(0)
 
 
-def inner_product(honest: Tensor) -> Tensor:
-    return -5 * honest.mean(0)
+def noise(honest: Tensor) -> Tensor:
+    return 30 * torch.randn(2, honest.shape[1], generator=torch.Generator().manual_seed(1))
 
 
-def logistic_loss(rule: Any, attack: Callable[[Tensor], Tensor] | None) -> float:
+@cache
+def logistic_loss(rule: Rule, attack: Callable[[Tensor], Tensor] | None) -> float:
     """Loss after 150 steps of 11 workers, two of which lie, on a separable problem with noise of each worker's own."""
     generator = torch.Generator().manual_seed(0)
     truth = torch.randn(20, generator=generator)
@@ -334,10 +339,9 @@ def logistic_loss(rule: Any, attack: Callable[[Tensor], Tensor] | None) -> float
 
 
 @EVERY_ROBUST
-@pytest.mark.parametrize("attack", [sign_flip, scale, inner_product])
+@pytest.mark.parametrize("attack", [sign_flip, scale, noise])
 def test_learns_under_attack(name: Any, options: dict[str, Any], attack: Callable[[Tensor], Tensor]) -> None:
-    honest = logistic_loss(aggregation.create("mean"), None)
-    attacked = logistic_loss(aggregation.create("mean"), attack)
+    honest, attacked = logistic_loss(MEAN, None), logistic_loss(MEAN, attack)
     defended = logistic_loss(aggregation.create(name, **options), attack)
     assert attacked > honest + 0.15
     assert defended < honest + 0.1

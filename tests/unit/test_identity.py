@@ -66,7 +66,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "keys.json"
     path.write_text(content, encoding="latin-1")
     path.chmod(0o600)
-    with pytest.raises(InputError, match="damaged.*delete it"):
+    with pytest.raises(InputError, match=r"damaged.*delete it"):
         Keys.load_or_create(path)
     assert path.read_text(encoding="latin-1") == content
 

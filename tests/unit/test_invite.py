@@ -49,7 +49,7 @@ class TestInvite:
     def test_every_truncation_is_noticed(self) -> None:
         line = str(new_invite())
         for end in range(len(line)):
-            with pytest.raises(InviteError, match="incomplete or altered|must start with"):
+            with pytest.raises(InviteError, match=r"incomplete or altered|must start with"):
                 Invite.parse(line[:end], NOW)
 
     @given(st.data())

@@ -14,6 +14,9 @@ from .network import apply, missing_as_infinite, sorting
 class Bulyan(Rule):
     """Takes theta = n-2f updates one by one by Krum, then in each coordinate the mean of the beta = theta-2f values
     closest to their median; of equally close ones the smaller. Needs n >= 4f+3.
+
+    Of equal scores the first is taken. At f <= 2 they occur: the last choices compare distances to one neighbour, which
+    two nearest neighbours share.
     """
 
     name = "bulyan"

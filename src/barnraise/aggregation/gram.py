@@ -32,9 +32,7 @@ def gram_matrix(rows: Sequence[Tensor]) -> Array:
         scratch[:, width:] = 0
         pieces = torch.from_numpy(scratch).view(n, -1, _DEPTH).transpose(0, 1)
         total += torch.bmm(pieces, pieces.mT).sum(0)
-    upper = np.triu(total.numpy())
-    symmetric: Array = upper + np.triu(upper, 1).T
-    return symmetric
+    return _symmetric(total.numpy())
 
 
 def columns(row: Tensor, start: int, width: int) -> Array:
@@ -69,8 +67,14 @@ def mixed_gram(mixing: Array, gram: Array) -> Array:
     finite = finite_rows(gram)
     gram = np.where(np.outer(finite, finite), gram, 0.0)
     # einsum, not matmul: it sums in one order whatever the number of threads
-    product: Array = np.einsum("ij,kj->ik", np.einsum("ij,jk->ik", mixing, gram), mixing)
+    product = _symmetric(np.einsum("ij,kj->ik", np.einsum("ij,jk->ik", mixing, gram), mixing))
     spoiled = mixing[:, ~finite].any(axis=1)
     product[spoiled, :] = np.nan
     product[:, spoiled] = np.nan
     return product
+
+
+def _symmetric(square: Array) -> Array:
+    """Its upper triangle twice: rounding may differ below, and pairs of equal distance must tie."""
+    upper: Array = np.triu(square)
+    return upper + np.triu(square, 1).T

@@ -12,7 +12,8 @@ class NearestNeighbourMixing(Rule):
     """Replaces each update by the mean of its n-f nearest ones, itself included; of equally near ones the first.
 
     In front of a rule of robustness kappa it gives 8f/(n-f) (kappa + 1), which is order-optimal, and it makes sparse
-    updates dense enough for coordinate-wise rules. An update that is not finite is replaced by a mean of finite ones.
+    updates dense enough for coordinate-wise rules. The rule must be robust: an attacker's mixture holds its own update,
+    so the mean behind nnm is as helpless as alone. An update that is not finite is replaced by a mean of finite ones.
     """
 
     name = "nnm"

@@ -11,6 +11,7 @@ import typer
 from barnraise.cli import console
 from barnraise.cli.units import bytes_text, count_text, duration_text
 from barnraise.config.document import read
+from barnraise.config.load import build
 from barnraise.config.problems import Problem, as_rows
 from barnraise.core.errors import RunFileError
 
@@ -50,7 +51,8 @@ def check(
 
 
 def _verify(run_file: Path, serve: bool) -> tuple[Plan, Estimate]:
-    document = read(run_file)  # before the imports: a file that cannot be read needs none of them
+    document = read(run_file)
+    build(document)  # before the imports: a file that does not fit the schema needs none of them
     from barnraise.plan.purpose import SERVE
     from barnraise.plan.verify import verify
 

@@ -42,18 +42,14 @@ INTERRUPTED = 130
 class LazyGroup(TyperGroup):
     """Lists commands from the table; imports a command's module when it is run or asked for its own help."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in COMMANDS:
-            return None
-        return TyperCommand(cmd_name, help=COMMANDS[cmd_name][1])
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for name, (_, line) in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=line))  # what `--help` lists
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        self.commands = dict.fromkeys(COMMANDS)  # type: ignore[arg-type]  # only the names, for "did you mean"
         name, command, rest = super().resolve_command(ctx, args)
-        return name, load_command(name) if command is not None and name is not None else command, rest
+        return name, command and load_command(str(name)), rest
 
     def invoke(self, ctx: Any) -> Any:
         try:

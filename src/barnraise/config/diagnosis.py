@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from pydantic import ValidationError
@@ -93,6 +94,7 @@ def unknown_key(path: Path, content: dict[str, Any]) -> str:
     return f"unknown key; known here: {', '.join(here)}"
 
 
+@cache
 def _homes() -> dict[str, list[str]]:
     """Every key and other spelling, and the sections that have it."""
     homes: dict[str, list[str]] = {}

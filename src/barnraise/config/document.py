@@ -178,8 +178,8 @@ def _integer(text: str) -> int:
 
 
 def _line(node: yaml.Node) -> int:
-    mark: yaml.Mark = node.start_mark
-    return mark.line + 1
+    line: int = node.start_mark.line
+    return line + 1
 
 
 def _syntax(error: yaml.MarkedYAMLError) -> Problem:

@@ -9,7 +9,7 @@ from typing import Any
 
 from barnraise.config.aliases import ALIASES, EACH
 from barnraise.config.problems import Path, key_of
-from barnraise.config.schema import RunFile
+from barnraise.config.schema import MAX_COUNT, RunFile
 
 Schema = dict[str, Any]
 
@@ -118,11 +118,17 @@ def words(schema: Schema) -> str:
 def _range(schema: Schema) -> str:
     low, above = schema.get("minimum"), schema.get("exclusiveMinimum")
     high, below = schema.get("maximum"), schema.get("exclusiveMaximum")
+    if high == MAX_COUNT:
+        high = None  # a technical limit, of no interest
     if low is not None and high is not None:
-        return f" from {low} to {high}"
+        return f" from {_plain(low)} to {_plain(high)}"
     bounds = [("at least", low), ("above", above), ("at most", high), ("below", below)]
-    text = " and ".join(f"{word} {bound}" for word, bound in bounds if bound is not None)
+    text = " and ".join(f"{word} {_plain(bound)}" for word, bound in bounds if bound is not None)
     return f" {text}" if text else ""
+
+
+def _plain(bound: float) -> str:
+    return str(int(bound)) if bound == int(bound) else str(bound)
 
 
 def _keys(section: Schema) -> Iterator[Key]:
@@ -136,7 +142,8 @@ def _keys(section: Schema) -> Iterator[Key]:
 def _options(schema: Schema, content: object) -> list[Schema]:
     """The alternatives of a schema; of the data sections only the one whose `kind` is given."""
     schema = _resolved(schema)
-    options = [_resolved(option) for option in schema.get("anyOf", schema.get("oneOf", [schema]))]
+    members: list[Schema] = schema.get("anyOf") or schema.get("oneOf") or [schema]
+    options = [_resolved(member) for member in members]
     kind = content.get("kind") if isinstance(content, dict) else None
     if "discriminator" in schema and isinstance(kind, str):
         options = [option for option in options if option["properties"]["kind"]["const"] == kind] or options

@@ -32,6 +32,7 @@ Decay = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, BeforeValidator(_whole)]
 Bytes = Annotated[int, Field(ge=1, le=MAX_COUNT), BeforeValidator(_whole)]
 Text = Annotated[str, Field(min_length=1, max_length=4096, json_schema_extra=_words("text"))]
+Range = tuple[Annotated[int, Field(ge=1, le=10_000)], Annotated[int, Field(ge=1, le=10_000)]]
 Name = Annotated[
     str,
     Field(
@@ -98,8 +99,31 @@ class TextData(Section):
 class SatData(Section):
     """Satisfiability problems with the trace of a DPLL solver as the answer to imitate."""
 
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
     kind: Literal["sat"] = Field(description="This section describes satisfiability problems.")
+    variables: Range = Field(
+        default=(4, 4), strict=False, description="Fewest and most variables of a formula, drawn evenly."
+    )
+    clause_ratio: float = Field(default=2.0, ge=0.1, le=1000, description="Clauses a variable.")
+    clause_lengths: Range = Field(
+        default=(1, 3), strict=False, description="Fewest and most literals of a clause, drawn evenly."
+    )
+    family: Literal["random", "skewed", "marginal", "crafted"] = Field(
+        default="random", description="What formulas are drawn; marginal pairs differ in one literal and in verdict."
+    )
+    skew: float = Field(default=1.0, ge=0, le=10, description="Exponent of the skewed family: 0 is even.")
+    balanced: bool = Field(default=True, description="Keep as many satisfiable as unsatisfiable formulas.")
+    style: Literal["terse", "restated"] = Field(
+        default="restated", description="Whether a trace restates the simplified clauses after each step."
+    )
+    heuristic: Literal["first", "shortest", "jeroslow_wang"] = Field(
+        default="first", description="How the solver decides; `first` is the easiest to imitate."
+    )
+    context: int = Field(default=62, ge=8, le=1 << 20, description="Tokens a row; longer examples are left out.")
+    examples: int = Field(default=40_000, ge=1, le=20_000_000, description="Formulas to train on.")
+    held_out: int = Field(default=500, ge=2, le=20_000_000, description="Formulas kept for evaluation.")
+    seed: Annotated[int, Field(ge=0, lt=2**31)] | None = Field(
+        default=None, description="Seeds the formulas; run.seed when not given."
+    )
 
 
 class Controller(Section):
@@ -117,7 +141,9 @@ class Controller(Section):
     max_staleness_multiplier: float = Field(
         default=10.0, ge=1, le=1e6, description="The adaptive bound is never above max_staleness times this."
     )
-    staleness_weighting: Text = Field(default="constant", description="How staleness lowers a contribution's weight.")
+    staleness_weighting: Text = Field(
+        default="constant", description="How staleness lowers a contribution's weight: constant or inverse_sqrt."
+    )
     buffer_size: Annotated[int, Field(ge=1, le=1_000_000)] | Literal["auto"] = Field(
         default="auto", description="Distinct nodes whose contributions close a version (K)."
     )
@@ -136,7 +162,10 @@ class Controller(Section):
     keep_checkpoints: int = Field(default=2, ge=1, le=1000, description="How many checkpoints are kept.")
     evaluations: int = Field(default=20, ge=1, le=10_000, description="Evaluations on held-out data over the run.")
     evaluation_rows: int = Field(default=128, ge=1, le=1_000_000, description="Held-out rows an evaluation reads.")
-    scheduler: Text = Field(default="fifo", description="How tasks are matched to nodes that ask.")
+    scheduler: Text = Field(
+        default="fifo",
+        description="How tasks are matched to nodes that ask: fifo, priority, capability or deferred_acceptance.",
+    )
     scheduler_options: Options = Field(default_factory=dict, description="Further options of the scheduler.")
     max_update_norm: Positive | None = Field(default=None, description="Refuse contributions of a larger norm.")
     threads: int = Field(default=1, ge=1, le=1024, description="Compute threads of the controller.")
@@ -189,7 +218,10 @@ class Training(Section):
     )
     precision: Literal["float32", "bfloat16"] = Field(default="float32", description="Autocast type of the workers.")
     overlap: bool = Field(default=True, description="Train the next task while a contribution is uploaded.")
-    outer_optimizer: Text = Field(default="sgd", description="What turns the aggregate into the next version.")
+    outer_optimizer: Text = Field(
+        default="sgd",
+        description="What turns the aggregate into the next version: sgd, nesterov, delayed_nesterov or adam.",
+    )
     outer_learning_rate: Positive | None = Field(
         default=None, description="Rate of the outer optimizer; its own default when not given."
     )
@@ -197,17 +229,21 @@ class Training(Section):
         default=None, description="Momentum of the outer Nesterov optimizers; their own default when not given."
     )
     outer_options: Options = Field(default_factory=dict, description="Further options of the outer optimizer.")
-    compression: Text = Field(default="none", description="Codec of contributions.")
+    compression: Text = Field(default="none", description="Codec of contributions: none, fp16, int8 or topk.")
     compression_ratio: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None, description="Share of the elements that top-k keeps; 0.01 when not given."
     )
     compression_options: Options = Field(default_factory=dict, description="Further options of the codec.")
     error_feedback: bool = Field(default=True, description="Send later what compression left out.")
     error_feedback_decay: Share = Field(default=1.0, description="Share of the residual that survives a round.")
-    downlink_compression: Text = Field(default="none", description="Codec of published versions.")
+    downlink_compression: Text = Field(
+        default="none", description="Codec of published versions: none, fp16, int8 or topk."
+    )
     downlink_options: Options = Field(default_factory=dict, description="Options of the downlink codec.")
     aggregation_rule: Text | Annotated[list[Text], Field(min_length=1, max_length=8)] = Field(
-        default="mean", description="How the slots of a buffer become one update; a list is a chain."
+        default="mean",
+        description="How the slots of a buffer become one update: mean, median, trimmed_mean, krum, multi_krum or "
+        "bulyan; a list is a chain, as in [nnm, trimmed_mean].",
     )
     aggregation_f: Annotated[int, Field(ge=0, le=1_000_000)] | None = Field(
         default=None, description="Byzantine nodes a robust rule must withstand."
@@ -221,7 +257,9 @@ class Training(Section):
 class Network(Section):
     """Emulated links, for trials."""
 
-    profile: Text = Field(default="none", description="A link preset for simulation.")
+    profile: Text = Field(
+        default="none", description="A link preset for simulation: none, good, dsl, cellular or satellite."
+    )
 
 
 class Fault(Section):

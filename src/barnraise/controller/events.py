@@ -84,3 +84,17 @@ class StopRequested(Event, frozen=True, gc=False):
     """Finish now, with what was accepted so far (SIGINT, SIGTERM)."""
 
     reason: str
+
+
+class Dropped(Event, frozen=True, gc=False):
+    """A frame of the node (or of a key that is none) was malformed, and why."""
+
+    node: str
+    reason: str
+
+
+class Traffic(Event, frozen=True, gc=False):
+    """Bytes received and sent over the whole run, headers included."""
+
+    bytes_up: int
+    bytes_down: int

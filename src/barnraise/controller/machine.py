@@ -17,6 +17,7 @@ from barnraise.controller.events import (
     Admitted,
     Aggregated,
     Checkpointed,
+    Dropped,
     Evaluated,
     Event,
     Heard,
@@ -25,6 +26,7 @@ from barnraise.controller.events import (
     Received,
     StopRequested,
     Tick,
+    Traffic,
 )
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import Soft, State, Work, apply
@@ -163,7 +165,10 @@ class Controller:
     def _evaluated(self, event: Evaluated, now: float) -> Steps:
         if event.epoch == self.epoch:
             self.soft.evaluating = False
-            yield Noted(now, "evaluated", detail={"version": event.version, "loss": event.loss})
+            tokens = self.state.version_tokens
+            yield Noted(
+                now, "evaluated", detail={"version": event.version, "loss": event.loss, "tokens": tokens}
+            )
             yield from buffering.settled(self.state, self.soft, self.epoch, now)
 
     def _checkpointed(self, event: Checkpointed, now: float) -> Steps:
@@ -177,6 +182,12 @@ class Controller:
         else:
             yield Noted(now, "checkpointed", detail={"version": event.version})
             yield from buffering.settled(self.state, self.soft, self.epoch, now)
+
+    def _dropped(self, event: Dropped, now: float) -> Steps:
+        yield Noted(now, "frame_dropped", event.node, {"reason": event.reason})
+
+    def _traffic(self, event: Traffic, now: float) -> Steps:
+        yield Noted(now, "traffic", detail={"up": event.bytes_up, "down": event.bytes_down})
 
     # Messages, one method each
 
@@ -238,6 +249,8 @@ _DECIDE: dict[type[Event], Callable[[Controller, Any, float], Steps]] = {
     Evaluated: Controller._evaluated,
     Checkpointed: Controller._checkpointed,
     Tick: Controller._tick,
+    Dropped: Controller._dropped,
+    Traffic: Controller._traffic,
     StopRequested: Controller._stop_requested,
 }
 

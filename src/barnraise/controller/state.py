@@ -7,6 +7,7 @@ observed (who asked for work, when a node was last heard) lives in `Soft` and st
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import msgspec
 
@@ -90,6 +91,8 @@ class State(msgspec.Struct):
     evaluations: list[tuple[int, float]] = []
     checkpoint: int = -1
     checkpoint_time: float = 0.0
+    bytes_up: int = 0
+    bytes_down: int = 0
     paused: str = ""
     stopping: str = ""
     final: bool = False
@@ -239,7 +242,11 @@ def _checkpointed(state: State, d: Noted) -> None:
     state.checkpoint, state.checkpoint_time = d.detail["version"], d.time
 
 
-def _set(name: str, key: str) -> object:
+def _traffic(state: State, d: Noted) -> None:
+    state.bytes_up, state.bytes_down = d.detail["up"], d.detail["down"]
+
+
+def _set(name: str, key: str) -> Callable[[State, Noted], None]:
     def change(state: State, d: Noted) -> None:
         setattr(state, name, d.detail[key])
 
@@ -253,6 +260,7 @@ _NOTED = {
     "left_over": _left_over,
     "evaluated": _evaluated,
     "checkpointed": _checkpointed,
+    "traffic": _traffic,
     "buffer_size": _set("buffer_size", "nodes"),
     "paused": _set("paused", "reason"),
     "continued": _set("paused", "reason"),

@@ -35,7 +35,7 @@ def mixed(
     rng: np.random.Generator, num_variables: int, *, clause_ratio: float, lengths: tuple[int, int] = (1, 3)
 ) -> Formula:
     """As `random_ksat`, but each clause's length is uniform on lengths[0] .. lengths[1]."""
-    return Formula(num_variables, _clauses(rng, num_variables, _count(num_variables, clause_ratio), lengths, None))
+    return Formula(num_variables, clauses_at_random(rng, num_variables, _count(num_variables, clause_ratio), lengths))
 
 
 def skewed(
@@ -46,14 +46,16 @@ def skewed(
     lengths: tuple[int, int] = (3, 3),
     exponent: float = 1.0,
 ) -> Formula:
-    """As `mixed`, but variables are drawn with weight rank^-exponent, ranks shuffled: a few variables are in most clauses.
+    """As `mixed`, but variables are drawn with weight rank^-exponent, ranks shuffled: a few are in most clauses.
 
     Industrial formulas are scale-free like this (Ansótegui, Bonet and Levy, 2009).
     """
     if not 0 <= exponent <= 10:
         raise OptionError(f"the skew's exponent is {exponent}, but must be between 0 and 10")
     weights = rng.permutation(np.arange(1, num_variables + 1) ** -float(exponent))
-    return Formula(num_variables, _clauses(rng, num_variables, _count(num_variables, clause_ratio), lengths, weights))
+    return Formula(
+        num_variables, clauses_at_random(rng, num_variables, _count(num_variables, clause_ratio), lengths, weights)
+    )
 
 
 def marginal_pair(
@@ -73,7 +75,7 @@ def marginal_pair(
     assignments = np.arange(2**num_variables)
     clauses: list[Clause] = []
     while True:
-        clause = _clauses(rng, num_variables, 1, lengths, None)[0]
+        clause = clauses_at_random(rng, num_variables, 1, lengths)[0]
         left = models & _satisfying(clause, assignments)
         if not left.any():
             break
@@ -145,12 +147,12 @@ def scramble(rng: np.random.Generator, formula: Formula) -> Formula:
     return Formula(formula.num_variables, tuple(clauses))
 
 
-def _clauses(
+def clauses_at_random(
     rng: np.random.Generator,
     num_variables: int,
     count: int,
     lengths: tuple[int, int],
-    weights: NDArray[np.float64] | None,
+    weights: NDArray[np.float64] | None = None,
 ) -> tuple[Clause, ...]:
     """`count` clauses; variables without replacement by Gumbel keys (Efraimidis and Spirakis, 2006)."""
     _check(num_variables, count, lengths)

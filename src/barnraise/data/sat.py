@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from barnraise.core.errors import DataError, OptionError, UnknownNameError
+from barnraise.core.errors import DataError, InputError, OptionError, UnknownNameError
 from barnraise.data import generators, shards
 from barnraise.data.dimacs import Formula
 from barnraise.data.dpll import HEURISTICS, STYLES, Solver
@@ -26,8 +26,10 @@ from barnraise.data.sat_tokenizer import SatTokenizer
 
 FAMILIES = ("random", "skewed", "marginal", "crafted")
 RECORD = "sat.json"
+MAX_RECORD_BYTES = 64 * 1024
 MAX_EXAMPLES = 20_000_000
-_BLOCK = 1000  # formulas drawn at once
+_BLOCK = 64  # formulas drawn at once: few, so that any part of the stream mixes all sizes
+_CHUNK = 1000  # rows
 _PATIENCE = 200_000  # formulas drawn in a row without a new example before giving up
 
 
@@ -69,15 +71,16 @@ class SatOptions:
                 f"clause_lengths go to {self.clause_lengths[1]}, but formulas may have {self.variables[0]} variables; "
                 "a clause names a variable once"
             )
-        for name, number, low, high in (
+        limits: tuple[tuple[str, float, float, float], ...] = (
             ("clause_ratio", self.clause_ratio, 0.1, 1000),
             ("skew", self.skew, 0, 10),
             ("context", self.context, 4, 2**20),
             ("examples", self.examples, 1, MAX_EXAMPLES),
             ("held_out", self.held_out, 2, MAX_EXAMPLES),
-        ):
-            if not low <= number <= high:
-                raise OptionError(f"{name} is {number}, but must be between {low} and {high}")
+        )
+        for name, number, least, most in limits:
+            if not least <= number <= most:
+                raise OptionError(f"{name} is {number}, but must be between {least} and {most}")
         if self.context < self.slots + 6:
             raise OptionError(
                 f"context is {self.context}, but a formula of {self.slots} clauses and the shortest trace need "
@@ -142,6 +145,20 @@ def form(options: SatOptions) -> Format:
     )
 
 
+def options_of(dataset: shards.Dataset) -> SatOptions:
+    """The options a dataset was made with; DataError when it is not a SAT dataset or its record is damaged."""
+    path = dataset.folder / RECORD
+    try:
+        if path.stat().st_size > MAX_RECORD_BYTES:
+            raise DataError(f"{path} has more than {MAX_RECORD_BYTES} bytes; make the dataset again")
+        given = json.loads(path.read_bytes())["options"]
+        return msgspec.convert(given, SatOptions)
+    except OSError as error:
+        raise DataError(f"{dataset.folder} is not a SAT dataset: it has no {RECORD} ({error.strerror})") from error
+    except (ValueError, KeyError, TypeError, RecursionError, InputError) as error:
+        raise DataError(f"{path} does not describe a SAT dataset ({error}); make the dataset again") from error
+
+
 class _Examples:
     """Draws distinct formulas, solves them and keeps what fits."""
 
@@ -152,10 +169,10 @@ class _Examples:
         self.seen: set[int] = set()  # hashes: a collision only skips a formula
 
     def rows(self, number: int) -> Iterator[npt.NDArray[np.uint16]]:
-        """`number` more rows, in arrays of at most _BLOCK."""
+        """`number` more rows, in arrays of at most _CHUNK."""
         wanted = {True: number // 2, False: number - number // 2} if self.options.balanced else None
-        for start in range(0, number, _BLOCK):
-            rows = np.full((min(_BLOCK, number - start), self.options.context), self.tokenizer.pad_id, dtype=np.uint16)
+        for start in range(0, number, _CHUNK):
+            rows = np.full((min(_CHUNK, number - start), self.options.context), self.tokenizer.pad_id, dtype=np.uint16)
             for row in rows:
                 example = self._next(wanted)
                 row[: len(example)] = example
@@ -178,6 +195,9 @@ class _Examples:
             self.counts.repeated += 1
             return None
         self.seen.add(key)
+        if len(formula.clauses) > self.options.slots:
+            self.counts.too_long += 1
+            return None
         result = self.solver.solve(formula)
         if self.options.slots + len(result.trace) + 3 > self.options.context:
             self.counts.too_long += 1
@@ -196,15 +216,43 @@ class _Examples:
 
 def _formulas(options: SatOptions, rng: np.random.Generator) -> Iterator[Formula]:
     """An endless stream of formulas, repeats included."""
-    draw = {"marginal": _marginal, "crafted": _crafted}.get(options.family, _random)
+    if options.family == "crafted":
+        suited = _crafted(options)
+        while True:
+            yield generators.scramble(rng, suited[rng.integers(len(suited))])
+    draw = {"random": _random, "skewed": _skewed, "marginal": _marginal}[options.family]
     while True:
-        num_variables = int(rng.integers(options.variables[0], options.variables[1] + 1))
-        yield from draw(options, rng, num_variables)
+        yield from draw(options, rng, int(rng.integers(options.variables[0], options.variables[1] + 1)))
 
 
 def _random(options: SatOptions, rng: np.random.Generator, num_variables: int) -> Iterator[Formula]:
     size = max(1, round(options.clause_ratio * num_variables))
-    make = generators.mixed
-    if options.family == "skewed":
-        make = partial(generators.skewed, exponent=options.skew)
-    ...
+    clauses = generators.clauses_at_random(rng, num_variables, size * _BLOCK, options.clause_lengths)
+    for start in range(0, len(clauses), size):
+        yield Formula(num_variables, clauses[start : start + size])
+
+
+def _skewed(options: SatOptions, rng: np.random.Generator, num_variables: int) -> Iterator[Formula]:
+    ratio, lengths = options.clause_ratio, options.clause_lengths
+    yield generators.skewed(rng, num_variables, clause_ratio=ratio, lengths=lengths, exponent=options.skew)
+
+
+def _marginal(options: SatOptions, rng: np.random.Generator, num_variables: int) -> Iterator[Formula]:
+    yield from generators.marginal_pair(rng, num_variables, lengths=options.clause_lengths)
+
+
+def _crafted(options: SatOptions) -> list[Formula]:
+    """Every crafted formula within the options' variables, clause lengths and slots."""
+    low, high = options.variables
+    sizes = range(2, high + 2)
+    formulas = [generators.pigeonhole(p, h) for p, h in itertools.product(sizes, sizes) if low <= p * h <= high]
+    formulas += [generators.parity(n) for n in sizes if low <= n * (n - 1) // 2 <= high]
+    formulas += [generators.ordering(n) for n in sizes if low <= n * (n - 1) <= high]
+    longest = options.clause_lengths[1]
+    suited = [f for f in formulas if len(f.clauses) <= options.slots and max(map(len, f.clauses)) <= longest]
+    if not suited:
+        raise OptionError(
+            f"no crafted formula has {low} to {high} variables, clauses of at most {longest} literals and at most "
+            f"{options.slots} clauses; widen variables, clause_lengths or clause_ratio"
+        )
+    return suited

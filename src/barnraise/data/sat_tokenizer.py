@@ -105,7 +105,7 @@ class SatTokenizer:
 
     def formula(self, ids: Iterable[int]) -> Formula:
         """The formula of a prompt or an example; clauses that hold (padding) are left out."""
-        clauses = []
+        clauses: list[tuple[int, ...]] = []
         for token in self.decode_tokens(ids):
             if token == COLON:
                 return Formula(self.num_variables, tuple(clauses))
@@ -119,6 +119,11 @@ class SatTokenizer:
         start = row.index(self.colon_id) + 1 if self.colon_id in row else 0
         stop = row.index(self.eos_id, start) if self.eos_id in row[start:] else len(row)
         return self.decode_tokens(row[start:stop])
+
+    def completion(self, ids: Iterable[int]) -> list[str]:
+        """The tokens a model wrote after a prompt, up to `<eos>`; special ones stay, to be seen and judged."""
+        written = itertools.takewhile(lambda index: index != self.eos_id, ids)
+        return [self.tokens[index] if 0 <= index < self.vocab_size else f"<{index}>" for index in written]
 
     def files(self) -> dict[str, bytes]:
         """The files by which `AutoTokenizer.from_pretrained` finds the same tokenizer; `load` needs the first."""

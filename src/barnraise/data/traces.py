@@ -18,7 +18,7 @@ from barnraise.data.dimacs import Formula
 VERDICTS = {"SAT": True, "UNSAT": False}
 _ASSIGNS = ("D", "U", "B")
 _LITERAL = re.compile(r"-?[1-9][0-9]{0,9}", re.ASCII)
-_CLAUSE = re.compile(r"c[1-9][0-9]{0,9}", re.ASCII)
+_CLAUSE = re.compile(r"T|F|-?[1-9][0-9]{0,9}(,-?[1-9][0-9]{0,9})*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -39,23 +39,16 @@ def parse(text: str) -> list[str]:
     """The tokens of a trace written as text; DataError for a word that is no token of any trace."""
     tokens = text.split()
     for place, token in enumerate(tokens, start=1):
-        if not _is_token(token):
-            raise DataError(
-                f"word {place} of the trace is {token[:40]!r}, which is not a token (see barnraise.data.dpll)"
-            )
+        if token not in _ASSIGNS and token not in VERDICTS and not _CLAUSE.fullmatch(token):
+            raise DataError(f"word {place} of the trace is {token[:40]!r}, but must be a token such as D, -3 or SAT")
     return tokens
 
 
 def steps(tokens: Sequence[str]) -> list[list[str]]:
-    """`tokens` cut into steps: an assignment with what it restates, a conflict, or a verdict."""
+    """`tokens` cut into steps: an assignment with what it restates, or a verdict."""
     found: list[list[str]] = []
     for token in tokens:
-        if token == "X" and found and _CLAUSE.fullmatch(found[-1][-1]):
-            clause = found[-1].pop()
-            if not found[-1]:
-                found.pop()
-            found.append([clause, token])
-        elif not found or token in _ASSIGNS or token in VERDICTS or found[-1][-1] in (*VERDICTS, "X"):
+        if not found or token in _ASSIGNS or token in VERDICTS:
             found.append([token])
         else:
             found[-1].append(token)
@@ -67,37 +60,36 @@ def verdict(tokens: Sequence[str]) -> bool | None:
     return VERDICTS.get(tokens[-1]) if tokens else None
 
 
-def check(formula: Formula, tokens: Sequence[str], *, style: str | None = None) -> tuple[bool, str]:
+def check(formula: Formula, tokens: Sequence[str], *, style: str | None = None, slots: int = 0) -> tuple[bool, str]:
     """Whether `tokens` prove their verdict on `formula`, and the first reason why not ("" when they do).
 
-    With `style` None a trace that restates clauses anywhere must restate them, rightly, at every assignment.
+    With `style` None a trace that restates clauses anywhere must restate them, rightly, at every assignment; `slots`
+    as it was given to the solver.
     """
-    outcome = score(formula, tokens, style=style)
+    outcome = score(formula, tokens, style=style, slots=slots)
     return outcome.valid, outcome.reason
 
 
-def score(formula: Formula, tokens: Sequence[str], *, style: str | None = None) -> Score:
+def score(formula: Formula, tokens: Sequence[str], *, style: str | None = None, slots: int = 0) -> Score:
     """How many leading steps of a (perhaps generated, perhaps wrong) trace hold, and whether all of it does."""
     if style not in (None, "terse", "restated"):
         raise UnknownNameError("trace style", style, ("terse", "restated"))
-    parts = steps(tokens)
+    parts, claim = steps(tokens), verdict(tokens)
     restated = style == "restated" or (style is None and any(part[0] in _ASSIGNS and len(part) > 2 for part in parts))
-    checker = _Checker(formula, restated)
+    checker = _Checker(formula, max(slots, len(formula.clauses)) if restated else 0)
     for accepted, part in enumerate(parts):
         reason = checker.step(part)
         if reason:
-            return Score(
-                accepted, len(parts), False, f"step {accepted + 1} ({_shown(part)}): {reason}", verdict(tokens)
-            )
+            return Score(accepted, len(parts), False, f"step {accepted + 1} ({_shown(part)}): {reason}", claim)
     reason = "" if checker.finished else "the trace ends without a verdict"
-    return Score(len(parts), len(parts), checker.finished, reason, verdict(tokens))
+    return Score(len(parts), len(parts), checker.finished, reason, claim)
 
 
 class _Checker:
-    """What holds so far; `step` says why a step is wrong, or "" and takes it."""
+    """What holds so far; `step` says why a step is wrong, or "" and takes it. `slots` 0: nothing is restated."""
 
-    def __init__(self, formula: Formula, restated: bool) -> None:
-        self.formula, self.restated = formula, restated
+    def __init__(self, formula: Formula, slots: int) -> None:
+        self.formula, self.slots = formula, slots
         self.holds: set[int] = set()
         self.order: list[int] = []
         self.open: list[int] = []  # positions in `order` of decisions with an untried side
@@ -105,16 +97,14 @@ class _Checker:
         for clause in formula.clauses:
             for literal in set(clause):
                 self.clauses_with[literal].append(clause)
-        self.falsified = any(not clause for clause in formula.clauses)  # some clause has no literal left
-        self.conflict_named = self.finished = False
+        self.conflict = not all(formula.clauses)  # some clause has no literal left
+        self.finished = False
 
     def step(self, part: list[str]) -> str:
         if self.finished:
             return "comes after the verdict"
         if part[0] in VERDICTS:
             return self._verdict(part)
-        if part[-1] == "X":
-            return self._conflict(part)
         if part[0] not in _ASSIGNS or len(part) < 2 or not _LITERAL.fullmatch(part[1]):
             return "is no step"
         literal = int(part[1])
@@ -134,16 +124,14 @@ class _Checker:
         reason = self._cannot_assign(literal)
         if reason:
             return reason
-        units = (
-            all(-other in self.holds for other in clause if other != literal) for clause in self.clauses_with[literal]
-        )
-        if not any(units):
-            return "no clause is unit with this literal"
-        self._hold(literal)
-        return ""
+        for clause in self.clauses_with[literal]:
+            if all(-other in self.holds for other in clause if other != literal):
+                self._hold(literal)
+                return ""
+        return "no clause is unit with this literal"
 
     def _back(self, literal: int) -> str:
-        if not self.conflict_named:
+        if not self.conflict:
             return "goes back without a conflict"
         if not self.open:
             return "no decision is open"
@@ -152,31 +140,18 @@ class _Checker:
         position = self.open.pop()
         self.holds.difference_update(self.order[position:])
         del self.order[position:]
-        self.falsified = self.conflict_named = False
+        self.conflict = False
         self._hold(literal)
-        return ""
-
-    def _conflict(self, part: list[str]) -> str:
-        if len(part) != 2:
-            return "is no step"
-        if self.conflict_named:
-            return "the conflict is known already"
-        index = int(part[0][1:])
-        if index > len(self.formula.clauses):
-            return f"the formula has {len(self.formula.clauses)} clauses"
-        if not all(-literal in self.holds for literal in self.formula.clauses[index - 1]):
-            return f"clause {index} is not falsified"
-        self.conflict_named = True
         return ""
 
     def _verdict(self, part: list[str]) -> str:
         if len(part) != 1:
             return "is no step"
         if VERDICTS[part[0]]:
-            open_clause = next((k for k, c in enumerate(self.formula.clauses, 1) if self.holds.isdisjoint(c)), None)
-            if open_clause is not None:
-                return f"clause {open_clause} does not hold yet"
-        elif not self.conflict_named:
+            for number, clause in enumerate(self.formula.clauses, start=1):
+                if self.holds.isdisjoint(clause):
+                    return f"clause {number} does not hold yet"
+        elif not self.conflict:
             return "there is no conflict"
         elif self.open:
             return f"decision {self.order[self.open[-1]]} is still open"
@@ -184,39 +159,29 @@ class _Checker:
         return ""
 
     def _restatement(self, stated: list[str]) -> str:
-        expected = self._left() if self.restated else []
-        if stated == expected:
-            return ""
-        return f"what is left is '{' '.join(expected)}'" if self.restated else "a terse trace does not restate clauses"
+        if not self.slots:
+            return "a terse trace does not restate clauses" if stated else ""
+        expected = [self._left(clause) for clause in self.formula.clauses]
+        expected += ["T"] * (self.slots - len(expected))
+        return "" if stated == expected else f"what is left is '{' '.join(expected)}'"
 
-    def _left(self) -> list[str]:
-        """What is left of the formula, up to the first clause with nothing left."""
-        tokens: list[str] = []
-        for index, clause in enumerate(self.formula.clauses, start=1):
-            if not self.holds.isdisjoint(clause):
-                continue
-            rest = [literal for literal in dict.fromkeys(clause) if -literal not in self.holds]
-            if not rest:
-                break
-            tokens += (f"c{index}", *map(str, rest))
-        return tokens
+    def _left(self, clause: tuple[int, ...]) -> str:
+        """What is left of a clause, as a token."""
+        if not self.holds.isdisjoint(clause):
+            return "T"
+        rest = sorted(sorted({literal for literal in clause if -literal not in self.holds}), key=abs)
+        return ",".join(map(str, rest)) or "F"
 
     def _cannot_assign(self, literal: int) -> str:
         if literal in self.holds or -literal in self.holds:
             return f"variable {abs(literal)} is assigned already"
-        return "a clause is falsified: name the conflict" if self.falsified else ""
+        return "a clause has no literal left: that is a conflict" if self.conflict else ""
 
     def _hold(self, literal: int) -> None:
         self.holds.add(literal)
         self.order.append(literal)
         if any(all(-other in self.holds for other in clause) for clause in self.clauses_with[-literal]):
-            self.falsified = True
-
-
-def _is_token(token: str) -> bool:
-    if token in _ASSIGNS or token in VERDICTS or token == "X":
-        return True
-    return bool(_LITERAL.fullmatch(token) or _CLAUSE.fullmatch(token))
+            self.conflict = True
 
 
 def _shown(part: list[str]) -> str:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from barnraise.config.schema import RunFile, TextData
+from barnraise.config.problems import Problem
+from barnraise.config.schema import RunFile, SatData, TextData
+from barnraise.core.errors import InputError
+
+if TYPE_CHECKING:
+    from barnraise.data.sat import SatOptions
 
 
 @dataclass(frozen=True)
@@ -12,17 +18,40 @@ class Vocabulary:
     """How many token ids there are, and the special ones."""
 
     size: int
-    bos_id: int | None = None
-    eos_id: int | None = None
-    pad_id: int | None = None
+    bos_id: int | None
+    eos_id: int | None
+    pad_id: int | None
+
+
+def sat_options(run_file: RunFile) -> SatOptions:
+    """The options of a SAT data section; OptionError or UnknownNameError for what cannot go together."""
+    from barnraise.data.sat import SatOptions  # brings numpy, which text needs not here
+
+    assert isinstance(run_file.data, SatData)
+    values = run_file.data.model_dump(exclude={"kind"})
+    if values["seed"] is None:
+        values["seed"] = run_file.run.seed
+    return SatOptions(**values)
 
 
 def vocabulary(run_file: RunFile) -> Vocabulary:
-    """The tokens of the run's data; DataError when the tokenizer cannot be read."""
-    data = run_file.data
-    if isinstance(data, TextData):
+    """The tokens of the run's data; DataError when a tokenizer cannot be read."""
+    if isinstance(run_file.data, TextData):
         from barnraise.data import tokenizers
 
-        coder = tokenizers.load(data.tokenizer)
+        coder = tokenizers.load(run_file.data.tokenizer)
         return Vocabulary(coder.vocab_size, coder.bos_id, coder.eos_id, coder.pad_id)
-    raise NotImplementedError
+    from barnraise.data.sat import form
+
+    rows = form(sat_options(run_file))
+    return Vocabulary(rows.vocab_size, rows.bos_id, rows.eos_id, rows.pad_id)
+
+
+def data_problems(run_file: RunFile) -> list[Problem]:
+    """What is wrong with the data section in itself."""
+    try:
+        if isinstance(run_file.data, SatData):
+            sat_options(run_file)
+    except InputError as error:
+        return [Problem(("data",), str(error))]
+    return []

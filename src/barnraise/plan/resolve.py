@@ -16,6 +16,7 @@ from barnraise.core.errors import UnknownNameError
 from barnraise.emulation.fleet import LINKS
 from barnraise.plan.choices import Aggregation, Choice, choose
 from barnraise.plan.compatibility import judge, task_tokens
+from barnraise.plan.dataset import data_problems
 from barnraise.plan.purpose import SERVE, TRAIN, Purpose
 from barnraise.plan.table import Case
 from barnraise.training.schedule import Schedule
@@ -86,6 +87,7 @@ def examine(
     if run_file.network.profile not in LINKS:
         unknown = UnknownNameError("link preset", run_file.network.profile, LINKS)
         problems.append(Problem(("network", "profile"), str(unknown)))
+    problems += data_problems(run_file)
     choices = choose(run_file, problems)
     errors, warnings = judge(Case(run_file, choices, purpose, nodes))
     problems += errors

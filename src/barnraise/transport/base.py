@@ -109,11 +109,11 @@ class Connection(ABC):
                 while not self.connected:
                     await self._changed.wait()
         except TimeoutError:
-            raise AddressError(await self._diagnosis(timeout)) from None
+            raise AddressError(f"no connection after {timeout:g} s: {await self._diagnosis()}") from None
 
     @abstractmethod
-    async def _diagnosis(self, waited: float) -> str:
-        """Why there is no connection after `waited` seconds, and what to do."""
+    async def _diagnosis(self) -> str:
+        """What is in the way, and what to do."""
 
     @abstractmethod
     async def send(self, frames: Sequence[Buffer]) -> bool:

@@ -166,9 +166,9 @@ class InprocConnection(Connection):
             self._listener.detach(self._peer)
             self.lose()
 
-    async def _diagnosis(self, waited: float) -> str:
-        there = "one with another key" if self._name in _listeners else "none"
-        return f"no connection to inproc://{self._name} after {waited:g} s: of listeners of this name there is {there}"
+    async def _diagnosis(self) -> str:
+        there = "one that has another key, or refuses this one" if self._name in _listeners else "none"
+        return f"of listeners called '{self._name}' there is {there}: bind it first, and open with its public key"
 
     async def send(self, frames: Sequence[Buffer]) -> bool:
         message = _copy(frames)

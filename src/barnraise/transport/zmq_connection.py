@@ -154,14 +154,14 @@ class ZmqConnection(Connection):
             size += sum(map(num_bytes, message))
         return batch
 
-    async def _diagnosis(self, waited: float) -> str:
+    async def _diagnosis(self) -> str:
         await numeric(self._address)  # raises what is to be said when the name has no address
         where = f"{self._address.host}, port {self._address.port}"
-        return f"no connection after {waited:g} s: {_TROUBLE.get(self._trouble, _NO_ANSWER).format(where=where)}"
+        return _TROUBLE.get(self._trouble, _NO_ANSWER).format(where=where)
 
     async def close(self, linger: float = 0.0) -> None:
-        self._closed = True
+        already, self._closed = self._closed, True
         self._cancel_redial()
-        if self._num_dials:
+        if self._num_dials and not already:
             self._hang_up(linger)
             await asyncio.to_thread(self._context.term)

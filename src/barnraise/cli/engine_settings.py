@@ -1,0 +1,73 @@
+"""From a plan to what the controller's state machine and its workers are told: one construction for every command."""
+
+from __future__ import annotations
+
+from barnraise import matching, staleness
+from barnraise.controller.settings import EngineSettings
+from barnraise.core.types import Blob
+from barnraise.data.ranges import RowIndex
+from barnraise.plan import Plan, payload_bytes
+from barnraise.wire.messages import WorkerSettings
+
+
+def engine_settings(
+    plan: Plan, *, run_name: str, manifest: Blob, num_parameters: int, rows: RowIndex
+) -> EngineSettings:
+    """What a run of `plan` is told: `train`, `serve`, `resume` and `simulate` alike.
+
+    `manifest` is the blob that workers fetch first (`wire.manifest`), `num_parameters` the size of the flat vector,
+    `rows` the training rows of the dataset's shards. Imports no torch.
+    """
+    controller, training = plan.run_file.controller, plan.run_file.training
+
+    def rate_multiplier(done: int, total: int) -> float:
+        """A task is held to one rate, that of its end: warm-up must not waste the first ones on a rate of 0."""
+        return plan.schedule.rate(done + plan.task_tokens, total)
+
+    return EngineSettings(
+        run=run_name,
+        worker=worker_settings(plan),
+        manifest=manifest,
+        num_parameters=num_parameters,
+        rows=rows,
+        context=plan.run_file.data.context,
+        tokens=training.tokens,
+        batch_size=training.batch_size,
+        local_steps=training.local_steps,
+        learning_rate=training.learning_rate,
+        rate_multiplier=rate_multiplier,
+        seed=plan.run_file.run.seed,
+        asynchronous=plan.asynchronous,
+        staleness=staleness.create(plan.staleness.name, **plan.staleness.options),
+        scheduler=matching.create(plan.scheduler.name, **plan.scheduler.options),
+        buffer_size=plan.buffer_size,
+        minimum_nodes=plan.aggregation.minimum_nodes,
+        max_update_norm=controller.max_update_norm,
+        max_payload_bytes=payload_bytes(plan.compression, num_parameters),
+        sync_window=controller.sync_window,
+        sync_longest_wait=controller.sync_longest_wait,
+        heartbeat=controller.heartbeat,
+        lease=controller.lease,
+        checkpoint_seconds=controller.checkpoint_seconds,
+        evaluations=controller.evaluations,
+    )
+
+
+def worker_settings(plan: Plan) -> WorkerSettings:
+    """What the controller decides for all workers."""
+    training = plan.run_file.training
+    return WorkerSettings(
+        batch_size=training.batch_size,
+        compression=plan.compression.name,
+        compression_options=dict(plan.compression.options),
+        error_feedback=training.error_feedback,
+        error_feedback_decay=training.error_feedback_decay,
+        downlink=plan.downlink.name,
+        downlink_options=dict(plan.downlink.options),
+        inner_optimizer=plan.inner.name,
+        inner_options=dict(plan.inner.options),
+        gradient_clip=training.gradient_clip,
+        update_clip=training.update_clip,
+        overlap=plan.overlap,
+        precision=training.precision,
+    )

@@ -1,0 +1,34 @@
+"""`barnraise init`: a commented run file to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from barnraise.cli import console
+from barnraise.core.errors import RunFileError
+
+
+def init(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it.")] = Path("run.yaml"),
+    preset: Annotated[str, typer.Option("--preset", help="What for: sat, text or lan.")] = "sat",
+) -> None:
+    """Write a commented run file to start from.
+
+    sat: learn to solve satisfiability on this machine. text: learn the text in a folder. lan: serve workers on other
+    machines. Every key is in the file, with its meaning, range and default. A file that exists is never overwritten.
+    """
+    from barnraise.config.template import render
+
+    content = render(preset)
+    try:
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(content)
+    except FileExistsError:
+        raise RunFileError(f"{file} exists, and is left as it is; name another file, or remove it first") from None
+    except OSError as error:
+        raise RunFileError(f"{file} cannot be written ({error.strerror}); name a file in another folder") from error
+    command = "serve" if preset == "lan" else "train"
+    console.say(f"wrote {file}; next: barnraise check {file}, then barnraise {command} {file}")

@@ -1,0 +1,79 @@
+"""One controller process from its first event to its last: what train, serve and resume have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Sequence
+from typing import Protocol
+
+from barnraise.cli.hosting import Host, address, record_address
+from barnraise.cli.local_workers import LocalWorkers
+from barnraise.config.schema import Fault
+from barnraise.controller.actions import Finish
+from barnraise.controller.events import StopRequested
+from barnraise.core.errors import RunFailedError
+
+VIEW_INTERVAL = 0.5
+
+
+class View(Protocol):
+    """Shows a run while it works."""
+
+    def note(self, text: str) -> None: ...
+    def update(self, host: Host) -> None: ...
+    def close(self) -> None: ...
+
+
+async def work(host: Host, view: View, local: LocalWorkers | None, mode: str, ready: Sequence[str] = ()) -> Finish:
+    """Listen, start local workers if there are any, and run to the end. SIGINT and SIGTERM finish early and cleanly."""
+    server, run = host.server, host.run
+    uri = await server.bind(address(run, host.plan))
+    record_address(run, uri, mode)
+    for line in ready:
+        view.note(line)
+    _stop_on_signals(host, view)
+    if local is not None:
+        local.start(server, uri)
+    watching = asyncio.ensure_future(_watch(host, view, local))
+    try:
+        finish = await server.run(host.first)
+    finally:
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
+        if local is not None:
+            await local.stop()
+        host.ledger.close()
+    if finish.failed:
+        raise RunFailedError(f"{finish.reason}\nthe run can go on: barnraise resume {run.path}")
+    return finish
+
+
+def _stop_on_signals(host: Host, view: View) -> None:
+    def stop(name: str) -> None:
+        view.note(f"{name}: finishing with what was accepted so far (again to stop at once)")
+        host.server.post(StopRequested(name))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop, number.name)
+
+
+async def _watch(host: Host, view: View, local: LocalWorkers | None) -> None:
+    """Refresh the view and play planned faults."""
+    budget = host.machine.settings.tokens
+    while True:
+        view.update(host)
+        if local is not None:
+            local.play_faults(host.machine.state.tokens / budget, view.note)
+        await asyncio.sleep(VIEW_INTERVAL)
+
+
+def remaining(faults: Sequence[Fault], progress: float) -> list[Fault]:
+    """The faults that a resumed run has not played yet."""
+    return [fault for fault in faults if fault.at > progress]
+
+

@@ -1,0 +1,32 @@
+"""`barnraise train RUN.yaml`: controller and local workers on this machine, from a run file to an exported model."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from barnraise.cli import console
+from barnraise.config.document import read
+
+
+def train(
+    run_file: Annotated[Path, typer.Argument(metavar="RUN.yaml", help="The run file.", show_default=False)],
+    json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
+) -> None:
+    """Train with a controller and local workers on this machine.
+
+    Prints how to resume first, a live view while it works, and a summary with the place of the exported model.
+    """
+    document = read(run_file)
+    from barnraise.plan.purpose import TRAIN
+    from barnraise.plan.verify import verify
+
+    plan, _ = verify(document, purpose=TRAIN)
+    for warning in plan.warnings:
+        console.warn(str(warning))
+    from barnraise.cli.embedded import train_new
+
+    asyncio.run(train_new(plan, json=json))

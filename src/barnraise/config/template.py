@@ -1,0 +1,75 @@
+"""Commented run files to start from: a preset's values, and every other key at its default, ready to be uncommented."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import resources
+from textwrap import wrap
+from typing import Any
+
+import yaml
+
+from barnraise.config.document import parse
+from barnraise.config.keys import Key, sections
+from barnraise.core.errors import UnknownNameError
+
+WIDTH = 118
+HEAD = "A run file for `barnraise`; `barnraise check FILE` says whether it is sound and what the run would cost."
+HOW = "A key behind a bare # is at its default: remove the # to set it."
+
+
+def presets() -> list[str]:
+    """The names of all presets."""
+    folder = resources.files("barnraise.config") / "presets"
+    return sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml"))
+
+
+def preset(name: str) -> dict[str, Any]:
+    """The values of a preset; UnknownNameError with the nearest one."""
+    if name not in presets():
+        raise UnknownNameError("preset", name, presets())
+    file = resources.files("barnraise.config") / "presets" / f"{name}.yaml"
+    return parse(file.read_bytes(), file.name).content
+
+
+def render(name: str) -> str:
+    """The run file of a preset as YAML with comments."""
+    values = preset(name)
+    lines = [*_comment(HEAD), *_comment(HOW)]
+    for heading, section, description, keys in sections():
+        kind = next((key for key in keys if key.name == "kind"), None)
+        if kind is not None and values["data"]["kind"] != kind.expected:
+            continue
+        lines += ["", *_comment(description)]
+        if section.endswith("[]"):
+            lines += _list(section.removesuffix("[]"), values.get(section.removesuffix("[]"), []), keys)
+        else:
+            lines += _section(heading.partition(" ")[0], values.get(section, {}), keys)
+    return "\n".join(lines) + "\n"
+
+
+def _section(name: str, given: dict[str, Any], keys: list[Key]) -> Iterator[str]:
+    yield f"{name}:"
+    for key in keys:
+        yield from _comment(f"{key.description} ({key.expected})", indent="  ")
+        off = "" if key.name in given else "#"
+        yield f"  {off}{key.name}: {flow(given.get(key.name, key.default))}"
+
+
+def _list(name: str, given: list[dict[str, Any]], keys: list[Key]) -> Iterator[str]:
+    for key in keys:
+        default = "required" if key.required else f"default {flow(key.default)}"
+        yield from _comment(f"{key.name} ({default}): {key.description}", hang="  ")
+    yield f"{name}:" if given else f"#{name}: []"
+    for entry in given:
+        yield f"  - {flow(entry)}"
+
+
+def flow(value: Any) -> str:
+    """`value` as YAML on one line."""
+    text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True)
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def _comment(text: str, indent: str = "", hang: str = "") -> list[str]:
+    return [f"{indent}# {line}" for line in wrap(text, WIDTH - len(indent), subsequent_indent=hang)]

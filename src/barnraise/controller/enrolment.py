@@ -1,0 +1,54 @@
+"""Who may become a node: invites are proven, spent and written down before anybody is let in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from barnraise.controller.state import State
+from barnraise.core.errors import InviteError
+from barnraise.transport import Keys, TokenBook
+from barnraise.wire.messages import PROTOCOL_VERSION, Enrol, Enrolled, Stop
+
+ATTEMPTS_A_SECOND = 20
+
+
+class Enrolment:
+    """The controller's keys and its book of invites. `save` makes the book durable."""
+
+    def __init__(self, keys: Keys, book: TokenBook, save: Callable[[dict[str, Any]], None]) -> None:
+        self.keys, self.book, self._save = keys, book, save
+        self._second, self._attempts = 0, 0
+
+    def judge(self, message: Enrol, key: str, state: State) -> Enrolled | Stop:
+        """The answer to a machine with `key` that wants to be a node."""
+        if message.protocol != PROTOCOL_VERSION:
+            return Stop(f"protocol version {message.protocol} is not spoken here, only {PROTOCOL_VERSION}")
+        if key in state.keys:
+            return Enrolled(state.keys[key])
+        if self._too_many():
+            return Stop("too many attempts to join at once: try again in a minute")
+        if message.name in state.nodes:
+            return Stop(f"the name '{message.name}' is taken in this run: choose another with --name")
+        try:
+            self.book.consume(
+                message.token,
+                message.proof,
+                server_key=self.keys.public,
+                worker_key=key,
+                name=message.name,
+                nonce=message.nonce,
+                now=time.time(),
+            )
+        except InviteError as error:
+            return Stop(str(error))
+        self._save(self.book.to_dict())
+        return Enrolled(message.name)
+
+    def _too_many(self) -> bool:
+        second = int(time.monotonic())
+        if second != self._second:
+            self._second, self._attempts = second, 0
+        self._attempts += 1
+        return self._attempts > ATTEMPTS_A_SECOND

@@ -1,0 +1,34 @@
+"""Held-out loss of published parameters. The only part of a controller that builds the model (transformers)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from barnraise.data.shards import Dataset, labels
+from barnraise.training.local import held_out_loss
+
+BATCH_ROWS = 16
+
+
+class Evaluator:
+    """Measures parameters on the first `rows` held-out rows of `dataset`. The model is built at the first use."""
+
+    def __init__(self, model: Mapping[str, Any], dataset: Dataset, rows: int) -> None:
+        self.model, self.dataset, self.rows = model, dataset, rows
+        self._flat: Any = None
+
+    def loss(self, parameters: Tensor) -> float:
+        """Mean cross-entropy over all labelled positions, nats a token."""
+        if self._flat is None:
+            from barnraise.models.build import build
+            from barnraise.models.flat import FlatParameters
+
+            self._flat = FlatParameters(build(self.model))
+        self._flat.vector.copy_(parameters)
+        held_out = self.dataset.held_out(self.rows)
+        batches = (held_out[start : start + BATCH_ROWS] for start in range(0, len(held_out), BATCH_ROWS))
+        return held_out_loss(self._flat.module, ((b.astype(np.int64), labels(b, self.dataset.meta)) for b in batches))

@@ -1,0 +1,109 @@
+"""The controller's work on tensors and files, off the event loop: one thread makes versions, one inspects, one
+evaluates, one writes checkpoints. Each result comes back as an event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from torch import Tensor
+
+from barnraise.controller.actions import Aggregate, Checkpoint, Evaluate, Inspect
+from barnraise.controller.blobs import BlobStore
+from barnraise.controller.evaluator import Evaluator
+from barnraise.controller.events import Aggregated, Checkpointed, Evaluated, Event, Inspected
+from barnraise.controller.parameter_server import ParameterServer
+from barnraise.core.errors import StorageError
+from barnraise.ledger import Checkpoints, Ledger
+
+Report = Callable[[Event], None]
+
+
+class Executor:
+    """Carries out the tensor actions. `report` receives events, `failed` bugs, both on any thread."""
+
+    def __init__(
+        self,
+        server: ParameterServer,
+        blobs: BlobStore,
+        evaluator: Evaluator,
+        ledger: Ledger,
+        checkpoints: Checkpoints,
+        *,
+        report: Report,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self.server, self.blobs, self.evaluator = server, blobs, evaluator
+        self.ledger, self.checkpoints = ledger, checkpoints
+        self._report, self._failed = report, failed
+        self._threads = {name: ThreadPoolExecutor(1, name) for name in ("inspect", "version", "evaluate", "checkpoint")}
+        self._versions: dict[int, tuple[Tensor, str]] = {server.version: (server.parameters, server.digest)}
+
+    def inspect(self, action: Inspect, payload: Any) -> None:
+        span, assignment = action.contribution.parameters, action.contribution.assignment
+
+        def work() -> Event:
+            return Inspected(action.epoch, assignment, *self.server.inspect(payload, span.start, span.stop))
+
+        self._run("inspect", work)
+
+    def aggregate(self, action: Aggregate) -> None:
+        def work() -> Event:
+            made = self.server.aggregate(action.version, action.slots, self.ledger.read)
+            self.blobs.add_delta(made.delta.digest, made.delta_bytes)
+            self.blobs.publish(self.server.parameters, made.digest)
+            self._versions = {made.version: (self.server.parameters, made.digest)}
+            return Aggregated(action.epoch, made.version, made.digest, made.delta)
+
+        self._run("version", work)
+
+    def evaluate(self, action: Evaluate) -> None:
+        """Measures the newest version, which is the one asked for or a little younger."""
+
+        def work() -> Event:
+            version, (parameters, _) = next(iter(self._versions.items()))
+            return Evaluated(action.epoch, version, self.evaluator.loss(parameters))
+
+        self._run("evaluate", work)
+
+    def checkpoint(self, action: Checkpoint, state: bytes, ledger_id: int) -> None:
+        """Copy the state on the thread that makes versions, then write it on another."""
+
+        def copy() -> None:
+            version, digest = self.server.version, self.server.digest
+            tensors = {name: tensor.clone() for name, tensor in self.server.state().items()}
+
+            def write() -> Event:
+                try:
+                    self.checkpoints.save(
+                        version,
+                        ledger_id=ledger_id,
+                        parameters_digest=digest,
+                        state=state,
+                        tensors={"parameters": tensors},
+                    )
+                except StorageError as error:
+                    return Checkpointed(action.epoch, version, str(error))
+                return Checkpointed(action.epoch, version)
+
+            self._run("checkpoint", write)
+
+        self._submit("version", copy)
+
+    def close(self) -> None:
+        """Wait for what runs; drop what waits."""
+        for pool in self._threads.values():
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _run(self, thread: str, work: Callable[[], Event]) -> None:
+        self._submit(thread, lambda: self._report(work()))
+
+    def _submit(self, thread: str, work: Callable[[], None]) -> None:
+        def guarded() -> None:
+            try:
+                work()
+            except BaseException as error:
+                self._failed(error)
+
+        self._threads[thread].submit(guarded)

@@ -1,0 +1,93 @@
+"""From a run directory to a controller that goes on: the ledger folded, the versions after the checkpoint made again.
+
+Every version that is made again must hash to what the ledger says; a controller that cannot reproduce its past
+stops instead of training something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from barnraise.controller.actions import SlotShare
+from barnraise.controller.parameter_server import Made, ParameterServer
+from barnraise.controller.state import State, apply
+from barnraise.core.errors import CorruptionError
+from barnraise.ledger import Checkpoints, Ledger
+from barnraise.ledger.decisions import VersionClosed, VersionMade
+
+
+@dataclass
+class Replayed:
+    """The folded ledger: state, the slots of every version, and every version's digest."""
+
+    state: State = field(default_factory=State)
+    slots: dict[int, tuple[SlotShare, ...]] = field(default_factory=dict)
+    digests: dict[int, str] = field(default_factory=dict)
+    time: float = 0.0
+
+    @property
+    def contributions(self) -> dict[int, tuple[int, ...]]:
+        """Version -> the assignments whose contributions made it."""
+        return {
+            version: tuple(assignment for slot in slots for assignment, _ in slot.contributions)
+            for version, slots in self.slots.items()
+        }
+
+    def open_contributions(self) -> list[int]:
+        """Accepted contributions that are in no version yet."""
+        slots = (slot for slots in self.state.slots.values() for slot in slots.values())
+        return [assignment for slot in slots for assignment, _ in slot.contributions]
+
+
+def replay(ledger: Ledger) -> Replayed:
+    """Fold all decisions."""
+    found = Replayed()
+    for _, decision in ledger.replay():
+        apply(found.state, decision)
+        found.time = decision.time
+        if isinstance(decision, VersionClosed):
+            found.slots[decision.version] = tuple(
+                SlotShare(slot.node, slot.parameters, tuple(slot.contributions)) for slot in found.state.closing_slots
+            )
+        elif isinstance(decision, VersionMade):
+            found.digests[decision.version] = decision.digest
+    found.digests[0] = found.digests.get(0, "")
+    return found
+
+
+def restore(
+    server: ParameterServer,
+    found: Replayed,
+    checkpoints: Checkpoints,
+    ledger: Ledger,
+    warn: Callable[[str], None] = lambda text: None,
+) -> list[Made]:
+    """Bring `server` to the ledger's newest version: the versions made again, in order.
+
+    The newest good checkpoint is the start; newer ones that are damaged go to `warn`. Raises
+    CorruptionError when there is none, a payload is damaged, or a version does not hash to what the ledger says.
+    """
+    latest = checkpoints.load_latest()
+    if latest.checkpoint is None:
+        reasons = "; ".join(f"{item.path.name}: {item.reason}" for item in latest.rejected) or "there is none"
+        raise CorruptionError(f"no checkpoint can be used ({reasons}); restore one from a backup")
+    version = latest.checkpoint.manifest.version
+    for item in latest.rejected:
+        warn(f"checkpoint {item.path.name} is passed over: {item.reason}; going back to version {version}")
+    server.load(latest.checkpoint.tensors("parameters"), version)
+    _check(server, found, version)
+    made = []
+    for later in range(version + 1, found.state.version + 1):
+        made.append(server.aggregate(later, found.slots[later], ledger.read))
+        _check(server, found, later)
+    return made
+
+
+def _check(server: ParameterServer, found: Replayed, version: int) -> None:
+    expected = found.digests.get(version)
+    if expected and server.digest != expected:
+        raise CorruptionError(
+            f"version {version} was made again, but hashes to {server.digest[:16]} and not to {expected[:16]} as the "
+            "ledger says: the run directory was altered, or this machine computes differently"
+        )

@@ -1,0 +1,285 @@
+"""The controller's shell: frames, timers and finished work become events; actions become frames, commits and work.
+
+Events are handled in batches. The decisions of a batch are one group commit, payloads of accepted contributions first;
+only when it is durable are the batch's other actions carried out. So nothing is seen outside that a crash could undo.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+
+from barnraise import transport
+from barnraise.controller import actions as act
+from barnraise.controller import events as ev
+from barnraise.controller.enrolment import Enrolment
+from barnraise.controller.executor import Executor
+from barnraise.controller.machine import Controller
+from barnraise.core.errors import StorageError, WireError
+from barnraise.ledger import Ledger
+from barnraise.ledger.decisions import Judged, VersionClosed
+from barnraise.transport.base import Peer
+from barnraise.wire.blobs import Reassembler
+from barnraise.wire.frames import decode_from_worker, encode, num_bytes
+from barnraise.wire.messages import Assign, Chunk, Enrol, Enrolled, Fetch, Gone, Hello, Message, Offer, Part, Stop, Who
+
+UPLOAD_MEMORY = 1 << 30
+"""Bytes of unfinished uploads held at a time."""
+
+DISK_PATIENCE = 60.0
+"""Seconds for which a commit that fails (disk full) is tried again before the run is given up."""
+
+TRAFFIC_INTERVAL = 10.0
+
+
+class Server:
+    """Runs one controller until its run is finished. `clock` gives run seconds, which go on after a resume."""
+
+    def __init__(
+        self,
+        machine: Controller,
+        ledger: Ledger,
+        enrolment: Enrolment,
+        *,
+        make_executor: Callable[[ev_report, Callable[[BaseException], None]], Executor],
+        keep_checkpoints: int,
+        clock: Callable[[], float],
+        warn: Callable[[str], None],
+        contributions: dict[int, tuple[int, ...]] | None = None,
+    ) -> None:
+        self.machine, self.ledger, self.enrolment, self.clock, self.warn = machine, ledger, enrolment, clock, warn
+        self.keep_checkpoints = keep_checkpoints
+        self.executor = make_executor(self._report_from_thread, self._failed)
+        self.inbox: deque[ev.Event] = deque()
+        self.payloads: dict[tuple[str, int], Any] = {}
+        self.reassembler = Reassembler(max(UPLOAD_MEMORY, 2 * machine.settings.max_payload_bytes))
+        self.peers: dict[str, Peer] = {}
+        self.contributions = contributions or {}
+        self.bytes_up, self.bytes_down = machine.state.bytes_up, machine.state.bytes_down
+        self.finished: act.Finish | None = None
+        self.error: BaseException | None = None
+        self._committing = ThreadPoolExecutor(1, "ledger")
+        self._dropped_at: dict[str, float] = {}
+        self._traffic_at = 0.0
+
+    async def bind(self, uri: str) -> str:
+        """Listen; the address with the port taken. Raises AddressError."""
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self.listener = transport.create(uri.split(":")[0]).listener()
+        return await self.listener.bind(uri, self.enrolment.keys)
+
+    async def run(self, first: list[act.Action]) -> act.Finish:
+        """Carry out `first` (from the machine's start or resume), then work until the run is finished."""
+        reader = asyncio.ensure_future(self._read())
+        try:
+            await self._carry_out(first)
+            while self.finished is None:
+                await self._turn()
+                if self.error is not None:
+                    raise self.error
+            return self.finished
+        finally:
+            reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reader
+            await asyncio.to_thread(self.executor.close)
+            self._committing.shutdown(wait=True)
+            await self.listener.close(linger=1.0)
+
+    def post(self, event: ev.Event) -> None:
+        """Hand an event to the machine. For the event loop's thread."""
+        self.inbox.append(event)
+        self._wake.set()
+
+    async def _turn(self) -> None:
+        if not self.inbox:
+            self._wake.clear()
+            wait = self.machine.deadline - self.clock()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), None if wait == math.inf else max(0.0, wait))
+        now = self.clock()
+        actions: list[act.Action] = []
+        for _ in range(len(self.inbox)):
+            actions += self.machine.handle(self.inbox.popleft(), now)
+        if self.machine.deadline <= now:
+            actions += self.machine.handle(ev.Tick(), now)
+        if now - self._traffic_at >= TRAFFIC_INTERVAL or any(type(action) is act.Finish for action in actions):
+            self._traffic_at = now
+            actions = self.machine.handle(ev.Traffic(self.bytes_up, self.bytes_down), now) + actions
+        await self._carry_out(actions)
+
+    async def _carry_out(self, actions: list[act.Action]) -> None:
+        decisions = [action.decision for action in actions if isinstance(action, act.Journal)]
+        if decisions:
+            payloads = {
+                d.assignment: self.payloads.pop((d.node, d.assignment))
+                for d in decisions
+                if isinstance(d, Judged) and d.verdict == "accepted"
+            }
+            await self._commit(decisions, payloads)
+        for action in actions:
+            _ACTIONS[type(action)](self, action)
+
+    async def _commit(self, decisions: list[Any], payloads: dict[int, Any]) -> None:
+        """Make a batch durable; wait for room on a full disk before giving up."""
+        began = time.monotonic()
+        while True:
+            try:
+                await self._loop.run_in_executor(self._committing, self.ledger.commit, decisions, payloads)
+                return
+            except StorageError as error:
+                if time.monotonic() - began > DISK_PATIENCE:
+                    raise
+                self.warn(f"{error} (trying again; nothing is lost, workers wait)")
+                await asyncio.sleep(2.0)
+
+    def _report_from_thread(self, event: ev.Event) -> None:
+        self._loop.call_soon_threadsafe(self.post, event)
+
+    def _failed(self, error: BaseException) -> None:
+        self.error = error
+        self._loop.call_soon_threadsafe(self._wake.set)
+
+    # What arrives
+
+    async def _read(self) -> None:
+        while batch := await self.listener.receive_many():
+            for peer, frames in batch:
+                self.bytes_up += sum(map(num_bytes, frames))
+                node = self.machine.state.keys.get(peer.key)
+                try:
+                    message, raw = decode_from_worker(frames, enrolled=node is not None)
+                    self._receive(peer, node, message, raw)
+                except WireError as error:
+                    self._drop(node or peer.key, str(error))
+
+    def _receive(self, peer: Peer, node: str | None, message: Message, raw: memoryview | None) -> None:
+        if isinstance(message, Enrol):
+            self._enrol(peer, message)
+        elif node is None:
+            return
+        elif isinstance(message, Hello):
+            self.peers[node] = peer
+            self.reassembler.drop(node)
+            self.post(ev.Received(node, message))
+        elif self.peers.get(node) != peer:
+            self._transmit(peer, Who())
+        elif isinstance(message, Fetch):
+            self._serve(peer, message)
+            self.post(ev.Heard(node))
+        elif isinstance(message, Offer):
+            self._begin_upload(node, message)
+        elif isinstance(message, Part):
+            assert raw is not None
+            self._take_part(node, message, raw)
+        else:
+            self.post(ev.Received(node, message))
+
+    def _begin_upload(self, node: str, message: Offer) -> None:
+        self.post(ev.Heard(node))
+        contribution = message.contribution
+        if not self.reassembler.begin(node, contribution, self.machine.settings.max_payload_bytes):
+            self._loop.call_later(1.0, self._tell, node, Who())
+
+    def _take_part(self, node: str, message: Part, raw: memoryview) -> None:
+        upload = self.reassembler.add(node, message.assignment, message.offset, raw)
+        if upload is None:
+            self.post(ev.Heard(node))
+        else:
+            self.payloads[node, message.assignment] = upload.payload
+            self.post(ev.Received(node, Offer(upload.contribution)))
+
+    def _serve(self, peer: Peer, message: Fetch) -> None:
+        piece = self.executor.blobs.read(message.digest, message.offset, message.num_bytes)
+        if piece is None:
+            self._transmit(peer, Gone(message.digest))
+        else:
+            self._transmit(peer, Chunk(message.digest, message.offset), piece)
+
+    def _enrol(self, peer: Peer, message: Enrol) -> None:
+        answer = self.enrolment.judge(message, peer.key, self.machine.state)
+        if isinstance(answer, Enrolled):
+            self.post(ev.Admitted(message.name, peer.key))
+        self._transmit(peer, answer)
+
+    def _drop(self, who: str, reason: str) -> None:
+        """Journal a malformed frame, at most one a second for each sender."""
+        now = time.monotonic()
+        if now - self._dropped_at.get(who, -math.inf) >= 1.0:
+            if len(self._dropped_at) > 10_000:
+                self._dropped_at.clear()
+            self._dropped_at[who] = now
+            self.post(ev.Dropped(who, reason))
+
+    # What leaves
+
+    def _tell(self, node: str, message: Message) -> None:
+        peer = self.peers.get(node)
+        if peer is not None:
+            self._transmit(peer, message)
+
+    def _transmit(self, peer: Peer, message: Message, raw: memoryview | None = None) -> None:
+        frames = encode(message, raw)
+        if self.listener.send(peer, frames):
+            self.bytes_down += sum(map(num_bytes, frames))
+
+    # Actions, one method each
+
+    def _send(self, action: act.Send) -> None:
+        if isinstance(action.message, Assign):
+            for update in action.message.task.updates:
+                if update.kind == "snapshot":
+                    self.executor.blobs.hold(update.blob.digest)
+        self._tell(action.node, action.message)
+        if isinstance(action.message, Stop):
+            self.reassembler.drop(action.node)
+
+    def _inspect(self, action: act.Inspect) -> None:
+        self.executor.inspect(action, self.payloads[action.node, action.contribution.assignment])
+
+    def _discard(self, action: act.Discard) -> None:
+        self.payloads.pop((action.node, action.assignment), None)
+
+    def _checkpoint(self, action: act.Checkpoint) -> None:
+        state = msgspec.json.encode({"version": action.version, "tokens": self.machine.state.version_tokens})
+        self.executor.checkpoint(action, state, self.ledger.last_id)
+
+    def _journaled(self, action: act.Journal) -> None:
+        """Durable by now. A checkpoint makes the payloads before it superfluous."""
+        decision = action.decision
+        if isinstance(decision, VersionClosed):
+            self.contributions[decision.version] = decision.contributions
+        elif getattr(decision, "kind", "") == "checkpointed":
+            kept = self.executor.checkpoints.prune(self.keep_checkpoints)
+            covered = [version for version in self.contributions if version <= kept[0].manifest.version]
+            for version in covered:
+                self.ledger.segments.forget(self.contributions.pop(version))
+        elif getattr(decision, "kind", "") == "checkpoint_failed":
+            self.warn(f"checkpoint failed: {decision.detail['reason']}")  # type: ignore[attr-defined]
+
+    def _finish(self, action: act.Finish) -> None:
+        self.finished = action
+
+
+ev_report = Callable[[ev.Event], None]
+
+_ACTIONS: dict[type[act.Action], Callable[[Server, Any], None]] = {
+    act.Journal: Server._journaled,
+    act.Send: Server._send,
+    act.Inspect: Server._inspect,
+    act.Discard: Server._discard,
+    act.Aggregate: lambda server, action: server.executor.aggregate(action),
+    act.Evaluate: lambda server, action: server.executor.evaluate(action),
+    act.Checkpoint: Server._checkpoint,
+    act.Release: lambda server, action: server.executor.blobs.release(action.digests),
+    act.Finish: Server._finish,
+}

@@ -1,0 +1,143 @@
+"""Starts local workers quickly: one process imports torch and transformers once, then forks for each worker.
+
+Run as `python -m barnraise.worker.nursery`. Each line on its standard input is a JSON order, each line on its standard
+output a JSON report: {"started": NAME, "pid": N}, {"ended": NAME, "code": N}. Workers die with the nursery, and the
+nursery with the process that holds its standard input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import importlib
+import json
+import os
+import select
+import signal
+import sys
+import traceback
+from pathlib import Path
+
+import msgspec
+
+from barnraise.transport import Keys
+from barnraise.worker.runtime import WorkerOptions, WorkerRuntime
+
+PRELOADED = (
+    "torch",
+    "torch._dynamo",
+    "transformers",
+    "transformers.models.auto.modeling_auto",
+    "barnraise.models.build",
+    "barnraise.worker.executor",
+)
+"""What every worker imports; it costs seconds each time it is not shared."""
+
+_DIE_WITH_PARENT = 1  # prctl PR_SET_PDEATHSIG
+
+
+class Order(msgspec.Struct, frozen=True):
+    """One local worker to start."""
+
+    name: str
+    uri: str
+    server_key: str
+    keys: str  # path of its key file
+    cache: str
+    log: str
+    device: str
+    threads: int
+    slowdown: float
+
+
+def work(order: Order) -> int:
+    """Be the worker, in a process of its own: its exit code."""
+    options = WorkerOptions(
+        uri=order.uri,
+        server_key=order.server_key,
+        name=order.name,
+        keys=Keys.load(Path(order.keys)),
+        cache=Path(order.cache),
+        device=order.device,
+        threads=order.threads,
+        slowdown=order.slowdown,
+    )
+
+    async def run() -> bool:
+        runtime = WorkerRuntime(options)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, runtime.leave, "SIGTERM")
+        outcome = await runtime.run()
+        sys.stderr.write(f"{order.name}: {outcome.reason}\n")
+        return outcome.final
+
+    return 0 if asyncio.run(run()) else 1
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    if os.getppid() == 1:  # the parent was faster
+        os._exit(1)
+
+
+def _fork(order: Order) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        _die_with_parent()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        log = os.open(order.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        null = os.open(os.devnull, os.O_RDONLY)
+        for target, source in ((0, null), (1, log), (2, log)):
+            os.dup2(source, target)
+        code = work(order)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _report(**content: object) -> None:
+    sys.stdout.write(json.dumps(content) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Import, then fork on orders until standard input ends."""
+    _die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the controller, which tells its workers
+    for name in PRELOADED:
+        importlib.import_module(name)
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    signal.set_wakeup_fd(wake_write)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    decoder = msgspec.json.Decoder(Order)
+    names: dict[int, str] = {}
+    pending = b""
+    while True:
+        ready, _, _ = select.select([0, wake_read], [], [])
+        if wake_read in ready:
+            os.read(wake_read, 4096)
+            while names:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    break
+                _report(ended=names.pop(pid), code=os.waitstatus_to_exitcode(status))
+        if 0 in ready:
+            data = os.read(0, 65536)
+            if not data:
+                return
+            *lines, pending = (pending + data).split(b"\n")
+            for line in lines:
+                order = decoder.decode(line)
+                pid = _fork(order)
+                names[pid] = order.name
+                _report(started=order.name, pid=pid)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,471 @@
+"""What ZMQ must withstand: each trap of the protocol, and everybody who does not follow it, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import socket
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+import zmq.asyncio
+from hypothesis import given
+from hypothesis import strategies as st
+from zmq.utils import z85
+
+from barnraise import transport
+from barnraise.core.errors import AddressError, WireError
+from barnraise.transport import Connection, Keys, Listener, Received
+from barnraise.transport.base import parse
+from barnraise.transport.zap import DOMAIN, Doorkeeper
+from barnraise.transport.zmq_options import DEALER_QUEUE, new_context, new_dealer, new_router
+from barnraise.wire import decode_from_worker
+from barnraise.wire.messages import CHUNK_BYTES, FRAME_LIMIT
+
+SERVER = Keys.generate()
+PATIENCE = 60.0
+NETWORK = transport.create("zmq")
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    async def in_time() -> None:
+        await asyncio.wait_for(test, PATIENCE)
+
+    asyncio.run(in_time())
+
+
+@asynccontextmanager
+async def listening(uri: str = "zmq://127.0.0.1:0") -> AsyncIterator[tuple[Listener, str]]:
+    listener = NETWORK.listener()
+    try:
+        yield listener, await listener.bind(uri, SERVER)
+    finally:
+        await listener.close()
+
+
+@asynccontextmanager
+async def connected(uri: str, keys: Keys | None = None) -> AsyncIterator[Connection]:
+    connection = NETWORK.connection()
+    try:
+        await connection.open(uri, SERVER.public, keys or Keys.generate())
+        yield connection
+    finally:
+        await connection.close()
+
+
+FAILURES = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_DISCONNECTED
+
+
+@asynccontextmanager
+async def foreign(
+    uri: str, server_key: str = SERVER.public, route: bytes = b""
+) -> AsyncIterator[tuple[zmq.asyncio.Socket, zmq.asyncio.Socket]]:
+    """A client of somebody else's making, and a socket that has a message whenever its connection fails."""
+    context = zmq.asyncio.Context()
+    client = context.socket(zmq.DEALER)
+    failures = client.get_monitor_socket(FAILURES)
+    if server_key:
+        keys = Keys.generate()
+        client.curve_publickey, client.curve_secretkey = keys.public.encode(), keys.secret.encode()
+        client.curve_serverkey = server_key.encode()
+    if route:
+        client.setsockopt(zmq.ROUTING_ID, route)
+    try:
+        client.connect(f"tcp://127.0.0.1:{parse(uri).port}")
+        yield client, failures
+    finally:
+        context.destroy(linger=0)
+
+
+async def exchange(listener: Listener, connection: Connection, word: bytes) -> Received:
+    """A message and its answer; whatever else arrives meanwhile fails the test."""
+    await connection.send([word])
+    received = await listener.receive()
+    assert received is not None
+    assert received.frames == [word]
+    assert listener.send(received.peer, [word[::-1]])
+    assert await connection.receive() == [word[::-1]]
+    return received
+
+
+async def dropped(listener: Listener, connection: Connection) -> dict[str, int]:
+    """What the listener dropped, as soon as it did; good messages go on through."""
+    while not listener.dropped:
+        await exchange(listener, connection, b"meanwhile")
+    return listener.dropped
+
+
+async def trouble(connection: Connection, word: str) -> None:
+    """Wait until what keeps the connection from being ready is about `word`."""
+    text = ""
+    while word not in text:
+        with pytest.raises(AddressError) as caught:
+            await connection.ready(0.05)
+        text = str(caught.value)
+
+
+# Who gets in
+
+
+@pytest.mark.parametrize("server_key", ["", Keys.generate().public], ids=["no CURVE", "another key"])
+def test_without_the_servers_key_nothing_gets_through(server_key: str) -> None:
+    async def test() -> None:
+        async with (
+            listening() as (listener, uri),
+            connected(uri) as connection,
+            foreign(uri, server_key) as (stranger, failures),
+        ):
+            for _ in range(10):
+                await stranger.send_multipart([b"let me in"])
+            await failures.recv_multipart()
+            for _ in range(10):
+                await exchange(listener, connection, b"honest")
+            assert listener.dropped == {}
+
+    run(test())
+
+
+def test_a_routing_id_of_the_clients_choice_is_refused() -> None:
+    async def test() -> None:
+        async with (
+            listening() as (listener, uri),
+            connected(uri) as connection,
+            foreign(uri, route=b"me") as (other, _),
+        ):
+            await other.send_multipart([b"hello"])
+            (reason,) = await dropped(listener, connection)
+            assert "routing id" in reason
+
+    run(test())
+
+
+def test_a_key_that_is_no_longer_revoked_gets_in_again() -> None:
+    """libzmq gives up for good after a refusal: the connection has to dial anew by itself."""
+
+    async def test() -> None:
+        keys = Keys.generate()
+        async with listening() as (listener, uri):
+            listener.revoke(keys.public)
+            async with connected(uri, keys) as connection:
+                await trouble(connection, "revoked")
+                listener.revoked.discard(keys.public)
+                await connection.ready(PATIENCE)
+                await exchange(listener, connection, b"hello")
+
+    run(test())
+
+
+# The handler of authentication requests
+
+
+@pytest.fixture
+def doorkeeper() -> Iterator[Doorkeeper]:
+    keeper = object.__new__(Doorkeeper)  # its answers alone, without a socket
+    keeper.revoked = {z85.encode(b"r" * 32).decode()}
+    return keeper
+
+
+def request(key: bytes = b"k" * 32, domain: bytes = DOMAIN, mechanism: bytes = b"CURVE") -> list[bytes]:
+    return [b"client", b"", b"1.0", b"7", domain, b"127.0.0.1", b"", mechanism, key]
+
+
+def test_any_key_is_let_in_and_passed_on(doorkeeper: Doorkeeper) -> None:
+    user = z85.encode(b"k" * 32)
+    assert doorkeeper.answer(request()) == [b"client", b"", b"1.0", b"7", b"200", b"OK", user, b""]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        request(key=b"r" * 32),
+        request(key=b"k" * 31),
+        request(domain=b""),
+        request(domain=b"*"),
+        request(mechanism=b"NULL"),
+        request(mechanism=b"PLAIN"),
+        request()[:-1],
+        [*request(), b"more"],
+        [b"client", b"", b"0.9", *request()[3:]],
+    ],
+)
+def test_anything_else_is_answered_with_a_refusal(doorkeeper: Doorkeeper, wrong: list[bytes]) -> None:
+    reply = doorkeeper.answer(wrong)
+    assert reply is not None
+    assert reply[:5] == [b"client", b"", b"1.0", b"7", b"400"]
+    assert reply[6:] == [b"", b""]
+
+
+@given(st.lists(st.binary(max_size=40) | st.sampled_from(request()), max_size=12))
+def test_the_handler_never_raises(frames: list[bytes]) -> None:
+    keeper = object.__new__(Doorkeeper)
+    keeper.revoked = set()
+    reply = keeper.answer(frames)
+    assert reply is None or len(reply) == 8
+
+
+def test_all_limits_are_set() -> None:
+    context = new_context(1)
+    try:
+        with new_router(context, SERVER, DOMAIN, ipv6=False) as router:
+            assert router.getsockopt(zmq.ZAP_DOMAIN) == DOMAIN
+            assert router.getsockopt(zmq.ZAP_ENFORCE_DOMAIN) == 1
+            assert router.getsockopt(zmq.MECHANISM) == zmq.CURVE
+            assert FRAME_LIMIT < router.getsockopt(zmq.MAXMSGSIZE) < FRAME_LIMIT + 10_000
+            assert 0 < router.getsockopt(zmq.SNDHWM) <= 64
+            assert 0 < router.getsockopt(zmq.RCVHWM) <= 64
+        with new_dealer(context, Keys.generate(), SERVER.public, ipv6=True) as dealer:
+            assert FRAME_LIMIT < dealer.getsockopt(zmq.MAXMSGSIZE) < FRAME_LIMIT + 10_000
+            assert 0 < dealer.getsockopt(zmq.HEARTBEAT_IVL) < dealer.getsockopt(zmq.HEARTBEAT_TIMEOUT)
+            assert dealer.getsockopt(zmq.HEARTBEAT_TTL) < 65_536
+            assert dealer.getsockopt(zmq.IPV6) == 1
+    finally:
+        context.term()
+
+
+# Who does not follow the protocol
+
+
+def test_an_oversize_frame_costs_its_sender_the_connection_and_nobody_else() -> None:
+    async def test() -> None:
+        async with listening() as (listener, uri), connected(uri) as connection:
+            await exchange(listener, connection, b"before")
+            async with foreign(uri) as (other, failures):
+                await other.send_multipart([b"small", bytes(FRAME_LIMIT + 100_000)])
+                await failures.recv_multipart()
+                for _ in range(10):
+                    await exchange(listener, connection, b"honest")
+            assert connection.num_connects == 1
+
+    run(test())
+
+
+def test_the_largest_frame_fits() -> None:
+    async def test() -> None:
+        async with listening() as (listener, uri), connected(uri) as connection:
+            data = random.Random(0).randbytes(FRAME_LIMIT)
+            await connection.send([b"header", data])
+            received = await listener.receive()
+            assert received is not None
+            assert bytes(received.frames[1]) == data
+            assert listener.send(received.peer, [data, data])
+            answer = await connection.receive()
+            assert answer is not None
+            assert [bytes(frame) for frame in answer] == [data, data]
+
+    run(test())
+
+
+def test_too_many_frames_reach_the_decoder_as_too_many() -> None:
+    async def test() -> None:
+        async with listening() as (listener, uri), foreign(uri) as (other, _):
+            await other.send_multipart([b"x"] * 1000)
+            await other.send_multipart([b"next"])
+            received = await listener.receive()
+            assert received is not None
+            assert len(received.frames) == 3
+            with pytest.raises(WireError, match="3 frames"):
+                decode_from_worker(received.frames)
+            following = await listener.receive()
+            assert following is not None
+            assert following.frames == [b"next"]
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" + b"x" * 100,
+        bytes(100),
+        b"\xff" * 100,
+        b"\xff"
+        + bytes(8)
+        + b"\x7f\x03\x00CURVE"
+        + bytes(15)
+        + b"\x00"
+        + bytes(31)
+        + b"\x06"
+        + b"\xff" * 8
+        + b"x" * 999,
+        random.Random(1).randbytes(5000),
+    ],
+)
+def test_garbage_on_the_port_is_hung_up_on(garbage: bytes) -> None:
+    async def test() -> None:
+        async with listening() as (listener, uri), connected(uri) as connection:
+            for _ in range(5):
+                reader, writer = await asyncio.open_connection("127.0.0.1", parse(uri).port)
+                with contextlib.suppress(ConnectionError):
+                    writer.write(garbage)
+                    while await reader.read(1000):
+                        pass
+                writer.close()
+                await exchange(listener, connection, b"honest")
+            assert listener.dropped == {}
+            assert connection.num_connects == 1
+
+    run(test())
+
+
+def test_another_program_on_the_port_is_named_and_outlived() -> None:
+    """libzmq gives up for good on what does not speak its protocol: the connection has to dial anew by itself."""
+
+    async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n" + b"x" * 100)
+        writer.close()
+
+    async def test() -> None:
+        other = await asyncio.start_server(refuse, "127.0.0.1", 0)
+        port = other.sockets[0].getsockname()[1]
+        async with connected(f"zmq://127.0.0.1:{port}") as connection:
+            await trouble(connection, "not a barnraise controller")
+            other.close()
+            await other.wait_closed()
+            async with listening(f"zmq://127.0.0.1:{port}") as (listener, _):
+                await exchange(listener, connection, b"at last")
+
+    run(test())
+
+
+# Many, and for long
+
+
+def test_sixty_four_connections() -> None:
+    async def test() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            listener, uri = await stack.enter_async_context(listening())
+            keys = [Keys.generate() for _ in range(64)]
+            connections = [await stack.enter_async_context(connected(uri, key)) for key in keys]
+            data = bytes(CHUNK_BYTES)
+
+            async def talk(connection: Connection, name: bytes) -> None:
+                for index in range(5):
+                    await connection.send([name + b" %d" % index, data])
+                    assert await connection.receive() == [name + b" %d heard" % index]
+
+            talks = [
+                asyncio.create_task(talk(one, key.public.encode())) for one, key in zip(connections, keys, strict=True)
+            ]
+            num_heard = 0
+            while num_heard < 64 * 5:
+                for received in await listener.receive_many():
+                    assert bytes(received.frames[0]).split()[0] == received.peer.key.encode()
+                    assert listener.send(received.peer, [bytes(received.frames[0]) + b" heard"])
+                    num_heard += 1
+            await asyncio.gather(*talks)
+
+    run(test())
+
+
+def test_words_overtake_chunks_that_wait_for_room() -> None:
+    async def test() -> None:
+        async with listening() as (_, uri):
+            pass
+        async with connected(uri) as connection:
+            chunks = [asyncio.create_task(connection.send([b"%d" % index, b"chunk"])) for index in range(20)]
+            await asyncio.sleep(0)
+            word = asyncio.create_task(connection.send([b"word"]))
+            async with listening(uri) as (listener, _):
+                heads: list[bytes] = []
+                while len(heads) < 21:
+                    heads += [bytes(received.frames[0]) for received in await listener.receive_many()]
+                assert heads.index(b"word") == DEALER_QUEUE
+                heads.remove(b"word")
+                assert heads == [b"%d" % index for index in range(20)]
+            assert all(await asyncio.gather(word, *chunks))
+
+    run(test())
+
+
+def resources() -> tuple[int, int]:
+    return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts threads and files as Linux shows them")
+def test_nothing_is_left_after_closing() -> None:
+    async def round_trip() -> None:
+        async with listening() as (listener, uri), connected(uri) as connection:
+            await exchange(listener, connection, b"hello")
+            connection.redial()
+            await exchange(listener, connection, b"again")
+        with pytest.raises(AddressError):
+            async with listening() as (_, uri), listening(uri):
+                pass
+
+    run(round_trip())
+    before = resources()
+    for _ in range(5):
+        run(round_trip())
+    for _ in range(10_000):  # a thread that was joined is listed a moment longer
+        if resources() == before:
+            break
+    assert resources() == before
+
+
+# Addresses
+
+
+def test_ipv6() -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+
+    async def test() -> None:
+        async with listening("zmq://[::1]:0") as (listener, uri), connected(uri) as connection:
+            assert uri.startswith("zmq://[::1]:")
+            await exchange(listener, connection, b"hello")
+
+    run(test())
+
+
+def test_a_name_is_bound_and_dialled_by_its_address() -> None:
+    async def test() -> None:
+        async with listening("zmq://localhost:0") as (listener, uri), connected(uri) as connection:
+            assert uri.startswith("zmq://localhost:")
+            await exchange(listener, connection, b"hello")
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("uri", "remedy"),
+    [
+        ("zmq://192.0.2.1:0", "not an address of this machine: set controller.host"),
+        ("zmq://no-such-host.invalid:0", "host name 'no-such-host.invalid' has no address"),
+    ],
+)
+def test_an_address_that_cannot_be_bound_is_named(uri: str, remedy: str) -> None:
+    async def test() -> None:
+        with pytest.raises(AddressError, match=remedy):
+            async with listening(uri):
+                pass
+
+    run(test())
+
+
+def test_a_taken_port_is_named_with_a_remedy() -> None:
+    async def test() -> None:
+        async with listening() as (_, uri):
+            with pytest.raises(
+                AddressError, match=f"port {parse(uri).port} on 127.0.0.1 is taken.*ss -ltnp.*controller.port"
+            ):
+                async with listening(uri):
+                    pass
+
+    run(test())
+
+
+def test_a_name_without_address_is_the_reason_given() -> None:
+    async def test() -> None:
+        async with connected("zmq://no-such-host.invalid:1") as connection:
+            with pytest.raises(AddressError, match=r"host name 'no-such-host\.invalid' has no address"):
+                await connection.ready(0.1)
+
+    run(test())
