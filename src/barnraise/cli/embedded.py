@@ -19,7 +19,7 @@ async def train_new(plan: Plan, *, json: bool) -> None:
     """Make the run directory, prepare it and train."""
     run = RunDirectory.create(plan.run_file.run.name, Path(plan.run_file.run.dir))
     with run.lock():
-        console.note(f"run directory {run.path}; if this is interrupted: barnraise resume {run.path}")
+        console.note(f"run directory {run.path}")
         await _train(run, plan, json, lambda: prepare(plan, run, console.note))
 
 
@@ -45,6 +45,7 @@ async def _train(run: RunDirectory, plan: Plan, json: bool, prepared: Callable[[
         conclude(host, None, json=json)
         return
     view = make_view()
+    view.note(f"should this be interrupted, go on with: barnraise resume {run.path}")
     try:
         finish = await work(host, view, local, "train")
     finally:

@@ -12,6 +12,7 @@ import msgspec
 
 from barnraise import aggregation, compression, training
 from barnraise.cli.engine_settings import engine_settings
+from barnraise.cli.invites import open_book, recorded_uri
 from barnraise.config.load import dump
 from barnraise.config.schema import TextData
 from barnraise.controller.actions import Action
@@ -29,7 +30,7 @@ from barnraise.data.shards import Dataset
 from barnraise.ledger import Checkpoints, Ledger, RunDirectory
 from barnraise.models.vectors import digest
 from barnraise.plan.resolve import Plan
-from barnraise.transport import Keys, TokenBook
+from barnraise.transport import Keys
 from barnraise.wire.manifest import Manifest
 
 RESUME_GRACE = 10.0
@@ -166,17 +167,7 @@ def _parameter_server(plan: Plan) -> ParameterServer:
 
 
 def _enrolment(run: RunDirectory) -> Enrolment:
-    path = run.keys / "invites.json"
-    book = TokenBook.from_dict(msgspec.json.decode(path.read_bytes())) if path.exists() else TokenBook()
-    return Enrolment(
-        Keys.load_or_create(run.keys / "controller.json"),
-        book,
-        lambda content: _write_book(run, content),
-    )
-
-
-def _write_book(run: RunDirectory, content: dict[str, Any]) -> None:
-    run.write_key("invites.json", msgspec.json.encode(content))
+    return Enrolment(Keys.load_or_create(run.keys / "controller.json"), lambda: open_book(run))
 
 
 def _run_clock(start: float) -> Callable[[], float]:
@@ -192,10 +183,8 @@ def _blob(content: bytes) -> Blob:
 
 def address(run: RunDirectory, plan: Plan) -> str:
     """Where the controller listens: on the recorded port when the run has run before."""
-    path, controller = run.path / "address.json", plan.run_file.controller
-    if path.exists():
-        return str(msgspec.json.decode(path.read_bytes())["uri"])
-    return f"zmq://{controller.host}:{controller.port}"
+    controller = plan.run_file.controller
+    return recorded_uri(run) or f"zmq://{controller.host}:{controller.port}"
 
 
 def record_address(run: RunDirectory, uri: str, mode: str) -> None:
@@ -209,5 +198,3 @@ def recorded_mode(run: RunDirectory) -> str:
     if not path.exists():
         raise RunDirectoryError(f"{run.path} was never started: start it again with `barnraise train RUN.yaml`")
     return str(msgspec.json.decode(path.read_bytes())["mode"])
-
-

@@ -1,4 +1,4 @@
-"""`python -m barnraise.cli.reference [FOLDER]`: writes the generated pages of the documentation into a folder (docs)."""
+"""`python -m barnraise.cli.reference [FOLDER]`: writes the generated pages of the documentation into docs/."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from barnraise.cli.hosting import Host, address, record_address
@@ -17,6 +17,9 @@ from barnraise.core.errors import RunFailedError
 
 VIEW_INTERVAL = 0.5
 
+REPEATED_SIGNAL = 1.0
+"""Seconds within which a second signal is the first one, sent twice (to a process and to its group)."""
+
 
 class View(Protocol):
     """Shows a run while it works."""
@@ -26,13 +29,18 @@ class View(Protocol):
     def close(self) -> None: ...
 
 
-async def work(host: Host, view: View, local: LocalWorkers | None, mode: str, ready: Sequence[str] = ()) -> Finish:
+async def work(
+    host: Host,
+    view: View,
+    local: LocalWorkers | None,
+    mode: str,
+    listening: Callable[[str], None] = lambda uri: None,
+) -> Finish:
     """Listen, start local workers if there are any, and run to the end. SIGINT and SIGTERM finish early and cleanly."""
     server, run = host.server, host.run
     uri = await server.bind(address(run, host.plan))
     record_address(run, uri, mode)
-    for line in ready:
-        view.note(line)
+    listening(uri)
     _stop_on_signals(host, view)
     if local is not None:
         local.start(server, uri)
@@ -52,14 +60,21 @@ async def work(host: Host, view: View, local: LocalWorkers | None, mode: str, re
 
 
 def _stop_on_signals(host: Host, view: View) -> None:
+    loop = asyncio.get_running_loop()
+    asked_at: list[float] = []
+
     def stop(name: str) -> None:
-        view.note(f"{name}: finishing with what was accepted so far (again to stop at once)")
-        host.server.post(StopRequested(name))
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().remove_signal_handler(number)
+        if not asked_at:
+            asked_at.append(loop.time())
+            view.note(f"{name}: finishing with what was accepted so far (again to stop at once)")
+            host.server.post(StopRequested(name))
+        elif loop.time() - asked_at[0] > REPEATED_SIGNAL:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+            signal.raise_signal(signal.Signals[name])
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop, number.name)
+        loop.add_signal_handler(number, stop, number.name)
 
 
 async def _watch(host: Host, view: View, local: LocalWorkers | None) -> None:

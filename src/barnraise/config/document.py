@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
@@ -24,25 +23,29 @@ MAX_DEPTH = 40
 
 _TAG = "tag:yaml.org,2002:"
 _TAGS = {"map", "seq", "str", "null", "bool", "int", "float"}
+_DIGITS, _INFINITE = "[0-9][0-9_]*", r"\.(inf|Inf|INF|nan|NaN|NAN)"
 _NUMBERS = list("-+.0123456789")
-_RESOLVERS: Iterable[tuple[str, str, list[str]]] = [
-    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("int", r"[-+]?(0|[1-9][0-9_]{0,40})([eE]\+?[0-9]{1,2})?|0x[0-9a-fA-F_]{1,40}", _NUMBERS),
-    ("float", r"[-+]?([0-9][0-9_]*\.[0-9_]*|\.[0-9]+|[0-9][0-9_]*(?=[eE]))([eE][-+]?[0-9]+)?", _NUMBERS),
-    ("float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", _NUMBERS),
-]
+_PLAIN = {
+    sort: (re.compile(rf"^(?:{pattern})$"), first)
+    for sort, pattern, first in (
+        ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+        ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+        ("int", r"[-+]?(0|[1-9][0-9_]{0,40})([eE]\+?[0-9]{1,2})?|0x[0-9a-fA-F]{1,40}", _NUMBERS),
+        ("float", rf"[-+]?(({_DIGITS}\.[0-9_]*|\.[0-9]+|{_DIGITS}(?=[eE]))([eE][-+]?[0-9]+)?|{_INFINITE})", _NUMBERS),
+    )
+}
+"""What a scalar without quotes is, by what it looks like (pattern, first letters); all else is text."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Only composes nodes; scalars are typed by `_RESOLVERS` and read by `_scalar`."""
+    """Only composes nodes; scalars are typed by `_PLAIN` and read by `_scalar`."""
 
 
 _Loader.yaml_implicit_resolvers = {}
 
 
-for _name, _pattern, _first in _RESOLVERS:
-    _Loader.add_implicit_resolver(_TAG + _name, re.compile(rf"^(?:{_pattern})$"), _first)
+for _sort, (_pattern, _first) in _PLAIN.items():
+    _Loader.add_implicit_resolver(_TAG + _sort, _pattern, _first)
 
 
 @dataclass(frozen=True)
@@ -131,14 +134,15 @@ class _Reader:
             limit = f"{MAX_NODES} values" if depth <= MAX_DEPTH else f"{MAX_DEPTH} levels"
             raise yaml.MarkedYAMLError(problem=f"more than {limit}", problem_mark=node.start_mark)
         self.lines.setdefault(path, _line(node))
-        if node.tag.removeprefix(_TAG) not in _TAGS:
+        sort = node.tag.removeprefix(_TAG)
+        if sort not in _TAGS or (sort in _PLAIN and not _PLAIN[sort][0].match(node.value)):
             self.problems.append(Problem(path, f"the tag {node.tag} is not allowed; write a plain value", _line(node)))
             return None
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path, depth)
         if isinstance(node, yaml.SequenceNode):
             return [self.value(child, (*path, index), depth + 1) for index, child in enumerate(node.value)]
-        return _scalar(node.value, node.tag.removeprefix(_TAG))
+        return _scalar(node.value, sort)
 
     def _mapping(self, node: yaml.MappingNode, path: Path, depth: int) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -174,7 +178,8 @@ def _integer(text: str) -> int:
     if text.startswith("0x"):
         return int(text, 16)
     digits, _, exponent = text.partition("e")
-    return int(digits) * 10 ** int(exponent or 0)
+    value: int = int(digits) * 10 ** int(exponent or 0)
+    return value
 
 
 def _line(node: yaml.Node) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from contextlib import AbstractContextManager
 
 from barnraise.controller.state import State
 from barnraise.core.errors import InviteError
@@ -15,10 +15,10 @@ ATTEMPTS_A_SECOND = 20
 
 
 class Enrolment:
-    """The controller's keys and its book of invites. `save` makes the book durable."""
+    """The controller's keys and its book of invites. `open_book` lends the book and makes its changes durable."""
 
-    def __init__(self, keys: Keys, book: TokenBook, save: Callable[[dict[str, Any]], None]) -> None:
-        self.keys, self.book, self._save = keys, book, save
+    def __init__(self, keys: Keys, open_book: Callable[[], AbstractContextManager[TokenBook]]) -> None:
+        self.keys, self._open_book = keys, open_book
         self._second, self._attempts = 0, 0
 
     def judge(self, message: Enrol, key: str, state: State) -> Enrolled | Stop:
@@ -32,18 +32,18 @@ class Enrolment:
         if message.name in state.nodes:
             return Stop(f"the name '{message.name}' is taken in this run: choose another with --name")
         try:
-            self.book.consume(
-                message.token,
-                message.proof,
-                server_key=self.keys.public,
-                worker_key=key,
-                name=message.name,
-                nonce=message.nonce,
-                now=time.time(),
-            )
+            with self._open_book() as book:
+                book.consume(
+                    message.token,
+                    message.proof,
+                    server_key=self.keys.public,
+                    worker_key=key,
+                    name=message.name,
+                    nonce=message.nonce,
+                    now=time.time(),
+                )
         except InviteError as error:
             return Stop(str(error))
-        self._save(self.book.to_dict())
         return Enrolled(message.name)
 
     def _too_many(self) -> bool:

@@ -7,7 +7,7 @@ import glob
 import os
 import shutil
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from barnraise.config.problems import Problem
@@ -75,8 +75,8 @@ def _sizes(pattern: str) -> Iterator[int]:
             files = (Path(top) / name for name in names if not name.startswith("."))
             yield from (file.stat().st_size for file in files if file.is_file())
     else:
-        names: Iterable[str] = [str(path)] if path.is_file() else glob.iglob(str(path), recursive=True)
-        yield from (os.path.getsize(name) for name in names if os.path.isfile(name))
+        found = iter([str(path)]) if path.is_file() else glob.iglob(str(path), recursive=True)
+        yield from (os.path.getsize(name) for name in found if os.path.isfile(name))
 
 
 def _near(pattern: str) -> str:

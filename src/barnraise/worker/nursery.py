@@ -108,7 +108,8 @@ def _report(**content: object) -> None:
 def main() -> None:
     """Import, then fork on orders until standard input ends."""
     _die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the controller, which tells its workers
+    for number in (signal.SIGINT, signal.SIGTERM):  # these are for the controller, which tells its workers
+        signal.signal(number, signal.SIG_IGN)
     for name in PRELOADED:
         importlib.import_module(name)
     wake_read, wake_write = os.pipe()

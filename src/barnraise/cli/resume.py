@@ -1,0 +1,39 @@
+"""`barnraise resume RUN_DIR`: go on with a run that was stopped or killed."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+
+def resume(
+    run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The run's folder.", show_default=False)],
+    json: Annotated[bool, typer.Option("--json", help="End with one line of JSON, totals over the whole run.")] = False,
+) -> None:
+    """Go on with a run that was stopped or killed, in the mode it was started in, on the same port.
+
+    Nothing that was acknowledged is lost: what the last checkpoint lacks is made again and compared with the ledger.
+    """
+    from barnraise.ledger import RunDirectory
+
+    run = RunDirectory.open(run_dir)
+    with run.lock():
+        from barnraise.cli.hosting import recorded_mode
+        from barnraise.config.load import load
+        from barnraise.plan.purpose import Purpose
+        from barnraise.plan.resolve import resolve as resolve_plan
+
+        mode = recorded_mode(run)
+        plan = resolve_plan(load(run.run_file), purpose=Purpose(mode))
+        if mode == "train":
+            from barnraise.cli.embedded import resume_training
+
+            asyncio.run(resume_training(run, plan, json=json))
+        else:
+            from barnraise.cli.serving import serve_run
+
+            asyncio.run(serve_run(run, plan, json=json))

@@ -1,0 +1,35 @@
+"""`barnraise serve RUN.yaml`: the controller alone."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from barnraise.cli import console
+from barnraise.config.document import read
+
+
+def serve(
+    run_file: Annotated[Path, typer.Argument(metavar="RUN.yaml", help="The run file.", show_default=False)],
+    uses: Annotated[int, typer.Option(help="How many machines the printed invite lets in.", min=1)] = 100,
+    hours: Annotated[float, typer.Option(help="How long the printed invite is good for.", min=0.01)] = 168.0,
+    json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
+) -> None:
+    """Run the controller alone and print an invite; workers come with `barnraise join INVITE`.
+
+    Listens on controller.host and controller.port of the run file: for workers on other machines set host to an
+    address that they can reach.
+    """
+    document = read(run_file)
+    from barnraise.plan.purpose import SERVE
+    from barnraise.plan.verify import verify
+
+    plan, _ = verify(document, purpose=SERVE)
+    for warning in plan.warnings:
+        console.warn(str(warning))
+    from barnraise.cli.serving import serve_new
+
+    asyncio.run(serve_new(plan, uses=uses, hours=hours, json=json))

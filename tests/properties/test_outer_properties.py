@@ -1,0 +1,58 @@
+"""Properties of the outer optimizers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from torch import Tensor
+
+from barnraise import training
+
+torch.set_num_threads(1)
+values = st.integers(-8000, 8000).map(lambda i: i / 8)
+sequences = hnp.arrays(np.float32, st.tuples(st.integers(1, 10), st.integers(1, 5)), elements=values).map(
+    torch.from_numpy
+)
+
+
+@given(st.sampled_from(training.names()), sequences, st.integers(0, 10))
+def test_resuming_anywhere_changes_nothing(name: str, gradients: Tensor, at: int) -> None:
+    whole, resumed = training.create(name), training.create(name)
+    zero = torch.zeros(gradients.shape[1])
+    for number, gradient in enumerate(gradients):
+        if number == at:
+            state, resumed = resumed.state(), training.create(name)
+            resumed.load(state)
+        assert torch.equal(whole.step(zero, gradient), resumed.step(zero, gradient))
+
+
+@given(st.sampled_from(["sgd", "nesterov", "delayed_nesterov"]), sequences)
+def test_linear_in_the_gradients(name: str, gradients: Tensor) -> None:
+    once, doubled = training.create(name), training.create(name)
+    zero = torch.zeros(gradients.shape[1])
+    for gradient in gradients:
+        assert torch.equal(2 * once.step(zero, gradient), doubled.step(zero, 2 * gradient))
+
+
+@given(sequences, st.integers(1, 5))
+def test_delayed_nesterov_forgets_no_gradient(gradients: Tensor, delay: int) -> None:
+    """With beta 1 the momentum is the sum of all gradients of whole periods over N."""
+    outer = training.create("delayed_nesterov", momentum=1.0, delay=delay)
+    for gradient in gradients:
+        outer.step(torch.zeros(gradients.shape[1]), gradient)
+    whole = len(gradients) // delay * delay
+    momentum, buffer = outer.moments["momentum"], outer.moments["buffer"]
+    torch.testing.assert_close(momentum, gradients[:whole].sum(0) / delay, rtol=1e-4, atol=1e-2)
+    torch.testing.assert_close(buffer, gradients[whole:].sum(0), rtol=1e-4, atol=1e-2)
+
+
+@given(st.floats(1e-3, 1e3), st.sampled_from([-1.0, 1.0]))
+def test_adam_moves_by_its_rate_whatever_the_size(size: float, sign: float) -> None:
+    outer = training.create("adam", learning_rate=0.01)
+    for _ in range(5):
+        update = outer.step(torch.zeros(1), torch.tensor([sign * size]))
+        assert float(update) == pytest.approx(sign * 0.01, rel=1e-3)

@@ -1,0 +1,281 @@
+"""From a run file to a plan: policies with their options, and what is refused before anything starts."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from barnraise import aggregation, compression, matching, staleness, training
+from barnraise.config import load
+from barnraise.config.document import parse
+from barnraise.core.errors import RunFileError
+from barnraise.plan import Plan, Purpose, payload_bytes, resolve
+from barnraise.plan.compatibility import ROWS
+
+BASE: dict[str, Any] = {
+    "model": {"architecture": "gpt2"},
+    "data": {"kind": "text", "files": ["a"]},
+    "workers": [{"name": f"w{index}"} for index in range(4)],
+}
+
+
+def plan(*, purpose: Purpose | None = None, nodes: int | None = None, **sections: Any) -> Plan:
+    return resolve(load(BASE | sections), purpose=purpose, nodes=nodes)
+
+
+def refused(purpose: Purpose | None = None, nodes: int | None = None, **sections: Any) -> list[str]:
+    """Every problem of a run file that fits the schema and cannot work."""
+    run_file = load(BASE | sections)
+    with pytest.raises(RunFileError) as caught:
+        resolve(run_file, purpose=purpose, nodes=nodes)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def warned(purpose: Purpose | None = None, **sections: Any) -> list[str]:
+    return [str(warning) for warning in plan(purpose=purpose, **sections).warnings]
+
+
+def test_defaults_make_a_plan_without_warnings() -> None:
+    found = plan()
+    assert (found.compression.name, found.aggregation.names, found.outer.name) == ("none", ("mean",), "sgd")
+    assert found.outer.options == {"learning_rate": 1.0}
+    assert found.inner.options == {"beta1": 0.9, "beta2": 0.95, "weight_decay": 0.01}
+    assert (found.asynchronous, found.overlap, found.buffer_size, found.task_tokens) == (True, True, None, 20480)
+    assert found.warnings == ()
+
+
+def test_every_choice_can_be_created() -> None:
+    found = plan(
+        training={"compression": "topk", "downlink_compression": "int8", "aggregation_rule": ["nnm", "trimmed_mean"]}
+    )
+    assert compression.create(found.compression.name, **found.compression.options)
+    assert compression.create(found.downlink.name, **found.downlink.options)
+    assert aggregation.create(found.aggregation.names, **found.aggregation.options)
+    assert staleness.create(found.staleness.name, **found.staleness.options).bound(0.3) == 167
+    assert training.create(found.outer.name, **found.outer.options)
+    assert matching.create(found.scheduler.name, **found.scheduler.options)
+
+
+def test_own_keys_and_option_sections_meet() -> None:
+    found = plan(
+        training={
+            "compression": "topk",
+            "compression_ratio": 0.05,
+            "compression_options": {"half_values": True},
+            "outer_optimizer": "delayed_nesterov",
+            "outer_learning_rate": 0.5,
+            "outer_options": {"delay": 8},
+        },
+        controller={"scheduler": "deferred_acceptance", "scheduler_options": {"priority_first": True}},
+    )
+    assert found.compression.options == {"ratio": 0.05, "half_values": True}
+    assert found.outer.options == {"learning_rate": 0.5, "momentum": 0.9, "delay": 8}
+    assert found.scheduler.options["priority_first"] is True
+
+
+def test_an_algorithm_keeps_its_own_defaults() -> None:
+    found = plan(controller={"use_async_training": False}, training={"outer_optimizer": "nesterov"})
+    assert found.outer.options == {"learning_rate": 0.7, "momentum": 0.9}
+
+
+def test_synchronous_mode() -> None:
+    found = plan(controller={"use_async_training": False})
+    assert (found.asynchronous, found.overlap) == (False, False)
+    assert staleness.create(found.staleness.name, **found.staleness.options).bound(0.1) == 0
+
+
+def test_payload_bytes_are_the_codecs() -> None:
+    assert payload_bytes(plan(training={"compression": "fp16"}).compression, 1000) == 2020
+
+
+def test_the_overviews_example() -> None:
+    text = """
+controller: {use_async_training: true, max_staleness: 50, adaptive_staleness: true, use_zmq: true}
+training: {compression: topk, compression_ratio: 0.01, aggregation_rule: bulyan, bulyan_f: 2}
+model: {architecture: gpt_neo}
+data: {kind: sat}
+"""
+    found = resolve(load(parse(text).content))
+    assert found.purpose is Purpose.SERVE
+    assert found.aggregation.minimum_nodes == 11
+    assert found.aggregation.options == {"f": 2}
+
+
+def test_a_bad_policy_does_not_hide_other_problems() -> None:
+    found = refused(
+        training={"compression": "topkk", "warmup_tokens": 9_000_000, "aggregation_options": {"F": 2}},
+        controller={"scheduler": "fif", "staleness_weighting": "sqrt"},
+        network={"profile": "cellula"},
+    )
+    expected = [
+        r"network\.profile: unknown link preset 'cellula'; did you mean 'cellular'\?",
+        r"training\.compression: unknown codec 'topkk'; did you mean 'topk'\?",
+        r"training\.aggregation_rule: aggregation rule 'mean' has no option 'F'",
+        r"controller\.staleness_weighting: unknown staleness weighting 'sqrt'; did you mean 'inverse_sqrt'\?",
+        r"controller\.scheduler: unknown scheduler 'fif'; did you mean 'fifo'\?",
+        r"training\.warmup_tokens: is 9000000, but the run has 2000000 tokens",
+    ]
+    assert len(found) == len(expected)
+    assert all(re.match(pattern, problem) for pattern, problem in zip(expected, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("sections", "problem"),
+    [
+        ({"training": {"outer_optimizer": "nesterov"}}, "nesterov cannot be used in asynchronous mode"),
+        (
+            {"training": {"outer_optimizer": "delayed_nesterov"}, "controller": {"use_async_training": False}},
+            "delayed_nesterov cannot be used in synchronous mode",
+        ),
+        (
+            {"training": {"aggregation_rule": "krum", "aggregation_f": 1}},
+            "krum with f=1 needs n >= 2f+3, here 5 nodes, but the run has 4 nodes; list more workers",
+        ),
+        (
+            {"training": {"aggregation_rule": ["nnm", "trimmed_mean"], "trim_ratio": 0.1}},
+            "nnm+trimmed_mean needs n >= 1/trim_ratio, here 10 nodes",
+        ),
+        (
+            {"training": {"aggregation_rule": "trimmed_mean", "trim_ratio": 0.3}, "controller": {"buffer_size": 3}},
+            "controller.buffer_size: is 3, but trimmed_mean needs n >= 1/trim_ratio, here 4 contributions",
+        ),
+        ({"training": {"aggregation_f": 2}}, "training.aggregation_f: is 2, but mean has no such bound"),
+        (
+            {"training": {"aggregation_rule": "trimmed_mean", "aggregation_f": 1, "trim_ratio": 0.3}},
+            "has both f=1 and trim_ratio=0.3",
+        ),
+        ({"training": {"aggregation_rule": ["nnm"]}}, "only prepares updates; put a rule behind it"),
+        ({"training": {"aggregation_rule": "krun"}}, "unknown aggregation rule 'krun'; did you mean 'krum'?"),
+        (
+            {"training": {"compression": "topk", "compression_ratio": 0.1, "compression_options": {"ratio": 0.2}}},
+            "option 'ratio' is given twice, here and as training.compression_ratio; keep one",
+        ),
+        (
+            {"training": {"compression": "int8", "compression_options": {"block": 1}}},
+            "'block' is 1, but must be at least 8",
+        ),
+        ({"controller": {"max_staleness": 3}}, "controller.min_staleness: is 5, above max_staleness = 3"),
+        ({"controller": {"use_zmq": False}}, "controller.use_zmq: is false, but there is no other transport yet"),
+        ({"controller": {"heartbeat": 5.0}}, "controller.lease: is 1.2 s, but heartbeats are 5.0 s apart"),
+        ({"training": {"tokens": 100}}, "training.tokens: is 100, but one task takes 20480"),
+        ({"model": {}}, "model: has neither architecture nor path"),
+        ({"model": {"architecture": "gpt2", "path": "x"}}, "model: has both architecture and path"),
+        ({"model": {"path": "x", "config": {"a": 1}}}, "model.config: is given beside path = x; leave config out"),
+        (
+            {"workers": [{"name": "a"}, {"name": "b"}, {"name": "a"}]},
+            "workers[2].name: 'a' is the name of workers[0] too",
+        ),
+        ({"faults": [{"at": 0.5}]}, "faults[0]: has neither kill nor join"),
+        ({"faults": [{"at": 0.5, "kill": "w0", "join": {"name": "x"}}]}, "faults[0]: has both kill and join"),
+        ({"faults": [{"at": 0.5, "kill": "x"}]}, "faults[0].kill: 'x' is no worker at 0.5 (running: w0, w1, w2, w3)"),
+        (
+            {"faults": [{"at": 0.5, "kill": "x"}, {"at": 0.6, "join": {"name": "x"}}]},
+            "faults[0].kill: 'x' is no worker at 0.5",
+        ),
+        (
+            {"faults": [{"at": 0.5, "kill": "w0"}, {"at": 0.2, "kill": "w0"}]},
+            "faults[0].kill: 'w0' is dead at 0.5 (running: w1, w2, w3)",
+        ),
+        ({"faults": [{"at": 0.5, "join": {"name": "w0"}}]}, "faults[0].join: 'w0' is taken"),
+        ({"data": {"kind": "sat", "variables": [5, 3]}}, "data: variables is [5, 3], but must be a range"),
+        ({"data": {"kind": "sat", "variables": [2, 2]}}, "data: clause_lengths go to 3, but formulas may have 2"),
+    ],
+)
+def test_what_cannot_work(sections: dict[str, Any], problem: str) -> None:
+    found = refused(**sections)
+    assert len(found) == 1
+    assert problem in found[0]
+
+
+def test_train_needs_workers() -> None:
+    assert refused(Purpose.TRAIN, workers=[])[0].startswith("workers: is empty; list some, as in")
+    assert plan(purpose=Purpose.SERVE, workers=[], controller={"host": "0.0.0.0"}).warnings == ()
+
+
+def test_a_known_number_of_nodes_counts() -> None:
+    rule = {"aggregation_rule": "bulyan", "aggregation_f": 2}
+    assert plan(purpose=Purpose.SIMULATE, nodes=11, training=rule).aggregation.minimum_nodes == 11
+    assert (
+        "bulyan with f=2 needs n >= 4f+3, here 11 nodes, but the run has 10"
+        in refused(Purpose.SIMULATE, 10, training=rule)[0]
+    )
+
+
+@pytest.mark.parametrize("rule", ["krum", "bulyan", "trimmed_mean", "median", ["nnm", "median"]])
+def test_the_minimum_is_the_rules_own(rule: str | list[str]) -> None:
+    found = plan(purpose=Purpose.SIMULATE, nodes=100, training={"aggregation_rule": rule}).aggregation
+    assert found.minimum_nodes == aggregation.minimum(rule, {})
+    aggregation.require(rule, found.options, found.minimum_nodes)
+
+
+@pytest.mark.parametrize(
+    ("purpose", "sections", "warning"),
+    [
+        (
+            None,
+            {"training": {"compression": "topk", "aggregation_rule": "median"}},
+            "median trims most of what topk sends",
+        ),
+        (
+            None,
+            {"training": {"compression": "topk", "outer_optimizer": "delayed_nesterov"}},
+            "delayed_nesterov on topk stalls; use outer_optimizer: sgd",
+        ),
+        (
+            None,
+            {"training": {"compression": "topk", "error_feedback": False}},
+            "training.error_feedback: is false with topk",
+        ),
+        (None, {"training": {"compression_ratio": 0.1}}, "counts only with topk, but compression is none"),
+        (None, {"training": {"trim_ratio": 0.1}}, "counts only with trimmed_mean, but the rule is mean"),
+        (None, {"training": {"outer_momentum": 0.5}}, "training.outer_momentum: sgd has no momentum"),
+        (None, {"training": {"momentum": 0.5}}, "counts only with sgd, but inner_optimizer is adamw"),
+        (None, {"controller": {"buffer_size": 9}}, "controller.buffer_size: is 9, but the run has 4 nodes"),
+        (
+            None,
+            {"controller": {"buffer_size": 2, "use_async_training": False}},
+            "controller.buffer_size: counts only in asynchronous mode",
+        ),
+        (
+            None,
+            {"training": {"aggregation_rule": "trimmed_mean"}, "faults": [{"at": 0.5, "kill": "w1"}]},
+            "faults[0]: leaves 3 workers, but trimmed_mean needs 4; let another join first",
+        ),
+        (Purpose.SERVE, {}, "controller.host: is 127.0.0.1, which only this machine can dial"),
+        (
+            Purpose.SERVE,
+            {"controller": {"host": "10.0.0.1"}, "training": {"aggregation_rule": "krum"}},
+            "krum pauses below 5 live nodes; invite at least as many",
+        ),
+        (
+            Purpose.SERVE,
+            {"controller": {"host": "10.0.0.1"}, "faults": [{"at": 0.5, "kill": "w0"}]},
+            "faults: have no effect here",
+        ),
+    ],
+)
+def test_what_is_doubtful(purpose: Purpose | None, sections: dict[str, Any], warning: str) -> None:
+    found = warned(purpose, **sections)
+    assert len(found) == 1
+    assert warning in found[0]
+
+
+def test_mixing_first_makes_topk_safe_to_trim() -> None:
+    assert warned(training={"compression": "topk", "aggregation_rule": ["nnm", "median"]}) == []
+
+
+def test_the_message_has_the_documents_lines() -> None:
+    document = parse("model: {}\ndata:\n  {kind: text, files: [a]}\ncontroller:\n  use_zmq: false\n", "my.yaml")
+    with pytest.raises(
+        RunFileError, match=r"(?s)my\.yaml has 2 problems:\n  line 1: model: .*\n  line 5: controller\.use_zmq"
+    ):
+        resolve(load(document.content), document=document)
+
+
+def test_every_row_says_what_why_and_what_instead() -> None:
+    assert len({row.what for row in ROWS}) == len(ROWS)
+    for row in ROWS:
+        assert all((row.what, row.why, row.instead))
+        assert not row.instead.endswith(".")
