@@ -45,7 +45,7 @@ def test_a_spelling_means_its_key(alias: Alias) -> None:
 
 @pytest.mark.parametrize("alias", ALIASES, ids=NAMES)
 def test_a_spelling_beside_its_key_is_refused(alias: Alias) -> None:
-    with pytest.raises(RunFileError, match="is another spelling of .* is given too; keep one"):
+    with pytest.raises(RunFileError, match=r"is another spelling of .* is given too; keep one"):
         load(run_file(alias.spelling, alias.key, rule=alias.rule))
 
 
@@ -69,7 +69,7 @@ def test_a_bad_value_is_reported_where_it_was_written() -> None:
 
 @pytest.mark.parametrize("rule", ["mean", "bulyan", ["nnm", "bulyan"]])
 def test_a_bound_of_another_rule_is_refused(rule: object) -> None:
-    with pytest.raises(RunFileError, match="counts only with aggregation_rule: krum.*write aggregation_f instead"):
+    with pytest.raises(RunFileError, match=r"counts only with aggregation_rule: krum.*write aggregation_f instead"):
         load(BASE | {"training": {"aggregation_rule": rule, "krum_f": 1}})
 
 

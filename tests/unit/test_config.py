@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -249,12 +250,11 @@ def test_many_problems_stay_on_one_screen() -> None:
         (b"run: \x00\n", "not YAML: "),
         ("run: {seed: !!bool 'x'}", "run.yaml:1: run.seed: the tag"),
         ("a: " + "[" * 60 + "]" * 60, "more than 40 levels"),
-        ("run: {seed: !!bool 'x'}", "run.yaml:1: run.seed: the tag"),
         ("a: " + "[" * 600, "not YAML: too deeply nested"),
         ("a: &a [1,2,3]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n", "unknown key"),
         ("x" * 300_000, "more than 262144 bytes"),
     ],
-    ids=range(19),
+    ids=range(18),
 )
 def test_what_is_no_run_file(tmp_path: Path, text: str | bytes, message: str) -> None:
     assert message in refusal_of(tmp_path, text)
@@ -291,10 +291,15 @@ def test_an_endless_file_is_refused() -> None:
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(content: bytes) -> None:
+    with suppress(RunFileError):
+        assert isinstance(document.parse(content).content, dict)
+
+
+def loaded(content: dict[str, Any]) -> RunFile | RunFileError:
     try:
-        document.parse(content)
+        return load(content)
     except RunFileError as error:
-        assert str(error)
+        return error
 
 
 VALUES = st.recursive(
@@ -312,13 +317,12 @@ def test_any_values_are_read_or_refused(data: st.DataObject) -> None:
         known = sorted(json_schema()["$defs"].get(section.capitalize(), {}).get("properties", {"name": None}))
         keys = data.draw(st.dictionaries(st.sampled_from([*known, "zzz"]), VALUES, max_size=3))
         content[section] = data.draw(st.just(keys) | st.just([keys]) | VALUES)
-    try:
-        run_file = load(content)
-    except RunFileError as error:
-        assert error.problems
-        assert all(problem.path for problem in error.problems)
+    found = loaded(content)
+    if isinstance(found, RunFileError):
+        assert found.problems
+        assert all(problem.path for problem in found.problems)
     else:
-        assert dump(load(document.parse(dump(run_file)).content)) == dump(run_file)
+        assert dump(load(document.parse(dump(found)).content)) == dump(found)
 
 
 @pytest.mark.parametrize("name", template.presets())

@@ -106,14 +106,14 @@ data: {kind: sat}
 def test_a_bad_policy_does_not_hide_other_problems() -> None:
     found = refused(
         training={"compression": "topkk", "warmup_tokens": 9_000_000, "aggregation_options": {"F": 2}},
-        controller={"scheduler": "fif", "staleness_weighting": "sqrt"},
+        controller={"scheduler": "fif", "staleness_weighting": "inverse_sqr"},
         network={"profile": "cellula"},
     )
     expected = [
         r"network\.profile: unknown link preset 'cellula'; did you mean 'cellular'\?",
         r"training\.compression: unknown codec 'topkk'; did you mean 'topk'\?",
         r"training\.aggregation_rule: aggregation rule 'mean' has no option 'F'",
-        r"controller\.staleness_weighting: unknown staleness weighting 'sqrt'; did you mean 'inverse_sqrt'\?",
+        r"controller\.staleness_weighting: unknown staleness weighting 'inverse_sqr'; did you mean 'inverse_sqrt'\?",
         r"controller\.scheduler: unknown scheduler 'fif'; did you mean 'fifo'\?",
         r"training\.warmup_tokens: is 9000000, but the run has 2000000 tokens",
     ]

@@ -34,7 +34,7 @@ def test_the_checker_knows_a_good_trace() -> None:
         ("<pad>", "is no step"),
         ("D 1 2", "does not restate"),
         ("D 1 B -1", "goes back without a conflict"),
-        ("D 1 U -2 U 3 D 2", "that is a conflict"),
+        ("D 2 U 1 D 3", "that is a conflict"),
         ("D 1 U -2 U 3 UNSAT", "decision 1 is still open"),
         ("D 1 U -2 U 3 B 2", "the last open decision is 1"),
         ("D 1 U -2 U 3 B -1 U 2 B 1", "no decision is open"),
@@ -65,7 +65,7 @@ def test_a_terse_trace_does_not_pass_for_a_restated_one() -> None:
 
 
 def test_the_score_counts_leading_steps() -> None:
-    score = traces.score(FORMULA, "D 1 U -2 U -3 B -1 U 2 UNSAT".split())
+    score = traces.score(FORMULA, "D 1 U -2 U 2 B -1 U 2 UNSAT".split())
     assert (score.accepted, score.total, score.valid, score.verdict) == (2, 6, False, False)
     whole = traces.score(FORMULA, TRACE.split())
     assert (whole.accepted, whole.total, whole.valid, whole.verdict) == (6, 6, True, False)

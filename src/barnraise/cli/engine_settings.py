@@ -38,6 +38,7 @@ def engine_settings(
         rate_multiplier=rate_multiplier,
         seed=plan.run_file.run.seed,
         asynchronous=plan.asynchronous,
+        participation=training.outer_weighting == "share" and plan.outer.name != "delayed_nesterov",
         staleness=staleness.create(plan.staleness.name, **plan.staleness.options),
         scheduler=matching.create(plan.scheduler.name, **plan.scheduler.options),
         buffer_size=plan.buffer_size,

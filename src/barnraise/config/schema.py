@@ -225,6 +225,11 @@ class Training(Section):
     outer_learning_rate: Positive | None = Field(
         default=None, description="Rate of the outer optimizer; its own default when not given."
     )
+    outer_weighting: Literal["share", "full"] = Field(
+        default="share",
+        description="Asynchronous mode: move a version by its nodes' share of all work (steady with any number of "
+        "workers), or by their whole mean (delayed_nesterov, which divides by itself).",
+    )
     outer_momentum: Share | None = Field(
         default=None, description="Momentum of the outer Nesterov optimizers; their own default when not given."
     )

@@ -54,6 +54,7 @@ class Aggregate(Action, frozen=True, gc=False):
     epoch: int
     version: int
     slots: tuple[SlotShare, ...]
+    rate: float  # the outer optimizer's rate is multiplied by it
 
 
 class Evaluate(Action, frozen=True, gc=False):

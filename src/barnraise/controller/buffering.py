@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 
 from barnraise.controller.actions import Action, Aggregate, Checkpoint, Evaluate, Finish, Release, Send, SlotShare
-from barnraise.controller.dispatch import relative_speed
+from barnraise.controller.dispatch import participation, relative_speed
 from barnraise.controller.events import Aggregated
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import Soft, State
@@ -82,8 +82,11 @@ def close(state: State, soft: Soft, settings: EngineSettings, epoch: int, now: f
         for slot in slots.values()
     )
     contributions = tuple(assignment for share in shares for assignment, _ in share.contributions)
-    yield VersionClosed(now, state.version + 1, contributions, nodes, state.buffer_tokens, reason)
-    yield Aggregate(epoch, state.version + 1, shares)
+    rate = 1.0
+    if settings.asynchronous and settings.participation:
+        rate = min(1.0, sum(participation(state, soft, state.nodes[node]) for node in state.slots))
+    yield VersionClosed(now, state.version + 1, contributions, nodes, state.buffer_tokens, reason, rate)
+    yield Aggregate(epoch, state.version + 1, shares, rate)
     if state.final:
         for node in list(soft.seen):
             yield Send(node, Stop(state.stopping or "the run's token budget is met"))

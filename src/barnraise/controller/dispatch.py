@@ -114,6 +114,8 @@ def _assign_one(
                 decision.base,
                 updates_from(state, soft, settings, have),
                 decision.max_staleness,
+                node.merged,
+                participation(state, soft, node) if settings.participation else 1.0,
             )
         ),
     )
@@ -140,10 +142,29 @@ def updates_from(state: State, soft: Soft, settings: EngineSettings, have: int) 
 
 def relative_speed(state: State, soft: Soft, node: NodeState) -> float:
     """The node's observed rate over the median of the living (1 while nothing is known)."""
-    soft.rates_seen += 1
-    if soft.median_rate <= 0.0 or soft.rates_seen * 4 > state.num_live:
-        rates = [other.rate for other in state.nodes.values() if other.live and other.rate > 0]
-        soft.median_rate, soft.rates_seen = (median(rates) if rates else 0.0), 0
+    _refresh_rates(state, soft)
     if node.rate <= 0.0 or soft.median_rate <= 0.0:
         return 1.0
     return node.rate / soft.median_rate
+
+
+def participation(state: State, soft: Soft, node: NodeState) -> float:
+    """The node's share of the work that the living do: what one of its contributions should weigh.
+
+    Without it n workers that each contribute a whole update from the same base would move the model n times as far as
+    their mean (SparseLoCo divides by all peers for the same reason, not by those that contributed).
+    """
+    _refresh_rates(state, soft)
+    if state.num_live <= 1:
+        return 1.0
+    if node.rate <= 0.0 or soft.total_rate <= 0.0:
+        return 1.0 / state.num_live
+    return min(1.0, node.rate / soft.total_rate)
+
+
+def _refresh_rates(state: State, soft: Soft) -> None:
+    """Median and sum of the living nodes' rates, anew once a quarter as many questions were asked as there are nodes."""
+    soft.rates_seen += 1
+    if soft.median_rate <= 0.0 or soft.rates_seen * 4 > state.num_live:
+        rates = [other.rate for other in state.nodes.values() if other.live and other.rate > 0]
+        soft.median_rate, soft.total_rate, soft.rates_seen = (median(rates) if rates else 0.0), sum(rates), 0

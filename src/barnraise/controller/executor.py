@@ -50,7 +50,7 @@ class Executor:
 
     def aggregate(self, action: Aggregate) -> None:
         def work() -> Event:
-            made = self.server.aggregate(action.version, action.slots, self.ledger.read)
+            made = self.server.aggregate(action.version, action.slots, self.ledger.read, action.rate)
             self.blobs.add_delta(made.delta.digest, made.delta_bytes)
             self.blobs.publish(self.server.parameters, made.digest)
             self._versions = {made.version: (self.server.parameters, made.digest)}

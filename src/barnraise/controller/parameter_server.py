@@ -61,10 +61,13 @@ class ParameterServer:
             return 0.0, str(error)
         return float(torch.linalg.vector_norm(update, dtype=torch.float64)), ""
 
-    def aggregate(self, version: int, slots: Sequence[SlotShare], read: ReadPayload) -> Made:
-        """Make `version` from the slots, in their order; `read` gives a contribution's payload."""
+    def aggregate(self, version: int, slots: Sequence[SlotShare], read: ReadPayload, rate: float = 1.0) -> Made:
+        """Make `version` from the slots, in their order; `read` gives a contribution's payload.
+
+        `rate` multiplies the outer optimizer's learning rate.
+        """
         assert version == self.version + 1
-        update = self.outer.step(self.parameters, self._pseudo_gradient(slots, read)).neg_()
+        update = self.outer.step(self.parameters, self._pseudo_gradient(slots, read), rate).neg_()
         if self.residual is not None:
             update += self.residual
         encoded = self.downlink.encode(update)

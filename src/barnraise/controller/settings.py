@@ -29,6 +29,7 @@ class EngineSettings:
     rate_multiplier: Callable[[int, int], float]  # (tokens done, tokens in all) -> share of learning_rate
     seed: int
     asynchronous: bool
+    participation: bool  # a version moves by its nodes' share of all work, not by their whole mean
     staleness: StalenessPolicy
     scheduler: Scheduler
     buffer_size: int | None  # None: automatic

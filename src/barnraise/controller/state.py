@@ -53,6 +53,7 @@ class NodeState(msgspec.Struct):
     refused: int = 0
     tokens: int = 0
     last_staleness: int = 0
+    merged: int = 0  # its newest contribution that is in a version
 
 
 class SlotState(msgspec.Struct):
@@ -110,7 +111,7 @@ class Soft:
         self.checkpointing = False
         self.updates: dict[int, Update] = {}  # version -> the delta that leads to it, while worth sending
         self.update_bytes = 0
-        self.median_rate = 0.0
+        self.median_rate = self.total_rate = 0.0  # over the living
         self.rates_seen = 0  # verdicts since the median was computed
         self.sized_for = (-1, -1)  # live nodes and version when the buffer was last sized
 
@@ -201,6 +202,9 @@ def _version_made(state: State, d: VersionMade) -> None:
     assert state.closing.version == d.version
     state.version, state.digest, state.version_time = d.version, d.digest, d.time
     state.version_tokens += state.closing.tokens
+    for slot in state.closing_slots:
+        node = state.nodes[slot.node]
+        node.merged = max(node.merged, *(assignment for assignment, _ in slot.contributions))
     state.closing, state.closing_slots = None, []
 
 

@@ -79,6 +79,8 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     base: Count  # newest version at the time of assignment
     updates: Annotated[tuple[Update, ...], msgspec.Meta(max_length=4096)]  # from what the worker has to `base`
     max_staleness: Count
+    merged: Count  # `base` includes this worker's own contributions up to this one
+    share: float  # of its own later ones, how much to start with: what they will weigh once they are merged
 
 
 class Contribution(msgspec.Struct, frozen=True, gc=False):

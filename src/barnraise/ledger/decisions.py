@@ -81,6 +81,7 @@ class VersionClosed(Decision, frozen=True, gc=False):
     num_nodes: int
     tokens: int
     reason: str
+    rate: float = 1.0  # share of the aggregate that the outer optimizer steps along
 
 
 class VersionMade(Decision, frozen=True, gc=False):

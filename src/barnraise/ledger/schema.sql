@@ -72,6 +72,7 @@ CREATE TABLE versions (              -- a buffer closed; the made_ half is fille
     num_nodes     INTEGER NOT NULL,
     tokens        INTEGER NOT NULL,
     reason        TEXT NOT NULL,
+    rate          REAL NOT NULL,     -- multiplies the outer optimizer's learning rate
     made_id       INTEGER,
     made_epoch    INTEGER,
     made_time     REAL,

@@ -146,7 +146,8 @@ def _devices(run_file: RunFile) -> Iterator[Problem]:
 def _memory(plan: Plan, result: Estimate) -> Iterator[Problem]:
     workers = [worker for worker in plan.run_file.workers if worker.device == "cpu"] if plan.purpose is TRAIN else []
     needed = result.controller_memory_bytes + len(workers) * result.worker_memory_bytes
-    who = f"the controller and {len(workers)} local workers" if workers else "the controller"
+    number = len(workers)
+    who = f"the controller and {number} local worker{'s' * (number > 1)}" if workers else "the controller itself would"
     try:
         memory.require(needed, memory.available_bytes(), who)
     except InputError as error:

@@ -43,6 +43,7 @@ class Executor:
         self.replica = torch.zeros(trainer.flat.num_parameters)
         self.start = torch.empty_like(self.replica)
         self.payloads: dict[int, Payload] = {}
+        self.unmerged: dict[int, Payload] = {}  # accepted or unanswered, and in no version that was seen yet
         self.cut = threading.Event()
         self._lock = threading.Lock()
 
@@ -67,6 +68,7 @@ class Executor:
         began = time.monotonic()
         with self._lock:
             self.start.copy_(self.replica)
+        self._add_unmerged(task)
         self.trainer.load(self.start)
         worked = time.monotonic()
 
@@ -80,8 +82,18 @@ class Executor:
 
         steps, loss = self.trainer.run(self._batches(task), task.learning_rate, after_step)
         payload = self.path.send(self.start, self.trainer.flat.vector)
-        self.payloads[task.id] = payload
+        self.payloads[task.id] = self.unmerged[task.id] = payload
         return payload.blob, steps, loss, time.monotonic() - began
+
+    def _add_unmerged(self, task: Task) -> None:
+        """Start with what this worker has done and `task.base` lacks, weighted as it will be once it is merged.
+
+        Eager updates (Kale et al. 2025, "Eager Updates for Overlapped Communication and Computation in DiLoCo"): a
+        lone worker trains on as if it had never handed anything in.
+        """
+        self.unmerged = {key: payload for key, payload in self.unmerged.items() if key > task.merged}
+        for payload in self.unmerged.values():
+            self.path.codec.decode_add(payload.encoded, self.start, weight=-task.share)
 
     def _throttle(self, worked: float) -> None:
         if self.slowdown > 0:
@@ -99,6 +111,8 @@ class Executor:
         payload = self.payloads.pop(assignment, None)
         if payload is not None:
             self.path.settle(payload, accepted)
+        if not accepted:
+            self.unmerged.pop(assignment, None)
 
     def measure(self, profile: NodeProfile, batch_size: int, seconds: float = 0.5) -> NodeProfile:
         """`profile` with the machine's training speed in it, measured for about `seconds` on random rows."""

@@ -1,0 +1,214 @@
+"""`barnraise check`, and what the command line as a whole promises: exit codes, messages, lazy commands."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnraise import __version__
+from barnraise.cli import console, main, units
+
+RUN = """
+run: {name: tiny}
+model: {architecture: gpt2, config: {hidden_size: 32, num_layers: 2, num_heads: 2}}
+data: {kind: text, files: [story.txt], context: 32}
+workers: [{name: a}, {name: b}]
+training: {tokens: 100_000, batch_size: 4}
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a run file and its data."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "story.txt").write_text("once upon a time\n" * 100)
+    (tmp_path / "run.yaml").write_text(RUN)
+    return tmp_path
+
+
+def run(*arguments: str) -> int:
+    """The exit code of the command line in this process."""
+    try:
+        return main.main(list(arguments))
+    except SystemExit as exit:
+        return int(exit.code or 0)
+
+
+def test_a_sound_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("check", "run.yaml") == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("run.yaml is sound: train, asynchronous\n  model          gpt2, ")
+    assert "contributions  40 of 2,560 tokens" in out
+    assert err == ""
+
+
+def test_a_sound_file_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("check", "run.yaml", "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["ok"], result["problems"], result["warnings"]) == (True, [], [])
+    assert result["estimate"]["contributions"] == 40
+
+
+def test_a_warning_has_its_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "run.yaml").write_text(RUN + "network: {}\ncontroller:\n  buffer_size: 7\n")
+    assert run("check", "run.yaml") == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("run.yaml is sound")
+    assert err.startswith("warning: run.yaml:9: controller.buffer_size: is 7, but the run has 2 nodes")
+
+
+def test_check_for_serve(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("check", "run.yaml", "--serve") == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("run.yaml is sound: serve, asynchronous")
+    assert "how many depends on the nodes that join" in out
+    assert "controller.host" in err
+
+
+def test_a_bad_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "run.yaml").write_text(RUN + "controller: {max_stalenes: 3, port: 99999}\n")
+    assert run("check", "run.yaml") == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: run.yaml has 2 problems:\n  line 7: controller.port: is 99999")
+    assert "unknown key; did you mean 'max_staleness'?" in err
+
+
+def test_a_bad_file_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "run.yaml").write_text(RUN.replace("story.txt", "gone.txt"))
+    assert run("check", "run.yaml", "--json") == 2
+    out, err = capsys.readouterr()
+    assert err == ""
+    result = json.loads(out)
+    assert not result["ok"]
+    assert [(row["key"], row["line"]) for row in result["problems"]] == [("data.files[0]", 4)]
+
+
+def test_a_missing_file_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("check", "rum.yaml", "--json") == 2
+    assert "did you mean run.yaml?" in json.loads(capsys.readouterr().out)["problems"][0]["message"]
+
+
+def test_what_this_machine_lacks_comes_with_what_cannot_work(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "run.yaml").write_text(RUN.replace("story.txt", "gone.txt") + "controller: {use_zmq: false}\n")
+    assert run("check", "run.yaml") == 2
+    err = capsys.readouterr().err
+    assert "has 2 problems" in err
+    assert "data.files[0]" in err
+    assert "controller.use_zmq" in err
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--version") == 0
+    assert capsys.readouterr().out == f"barnraise {__version__}\n"
+
+
+def test_help_lists_every_command_without_loading_one(capsys: pytest.CaptureFixture[str]) -> None:
+    loaded = set(sys.modules)
+    assert run("--help") == 0
+    out = capsys.readouterr().out
+    assert all(f"\n  {name} " in out for name in main.COMMANDS)
+    assert not {module for module, _ in main.COMMANDS.values()} & (set(sys.modules) - loaded)
+
+
+@pytest.mark.parametrize("name", ["init", "check", "doctor"])
+def test_help_of_a_command(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(name, "--help") == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"Usage: barnraise {name} ")
+    first_sentence = main.COMMANDS[name][1].rstrip(".")
+    assert first_sentence in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["chek"], "No such command 'chek'. Did you mean 'check'?"),
+        (["check"], "Missing argument"),
+        (["check", "run.yaml", "--jsn"], "No such option"),
+        (["check", "run.yaml", "extra"], "extra"),
+    ],
+)
+def test_usage_errors(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def command(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    """A command `tried` with this body."""
+    (folder / "tried_command.py").write_text(f"def tried() -> None:\n    {body}\n")
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, "tried_command", raising=False)
+    monkeypatch.setitem(main.COMMANDS, "tried", ("tried_command", "A command."))
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        ("pass", 0, ""),
+        ("raise KeyboardInterrupt", 130, ""),
+        ("import typer; raise typer.Exit(7)", 7, ""),
+        ("from barnraise.core.errors import DataError as E; raise E('no')", 2, "error: no\n"),
+        ("from barnraise.core.errors import RunFailedError as E; raise E('it broke')", 1, "error: it broke\n"),
+        (
+            "1 / 0",
+            1,
+            "error: ZeroDivisionError: division by zero\nThis should not have happened; BARNRAISE_TRACEBACK=1 ",
+        ),
+        ("raise SystemExit(3)", 3, ""),
+    ],
+)
+def test_how_a_command_ends(
+    body: str,
+    code: int,
+    message: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command(folder, monkeypatch, body)
+    monkeypatch.delenv(main.TRACEBACK, raising=False)
+    assert run("tried") == code
+    err = capsys.readouterr().err
+    assert err.startswith(message)
+    assert bool(err) == bool(message)
+    assert "Traceback" not in err
+
+
+def test_a_traceback_when_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command(folder, monkeypatch, "1 / 0")
+    monkeypatch.setenv(main.TRACEBACK, "1")
+    with pytest.raises(ZeroDivisionError):
+        run("tried")
+
+
+def test_a_module_may_hold_a_group(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    body = "import typer\ntried = typer.Typer()\n@tried.command()\ndef one():\n    print('1')\n"
+    command(folder, monkeypatch, "pass")
+    (folder / "tried_command.py").write_text(body + "@tried.command()\ndef two():\n    print('2')\n")
+    assert run("tried", "two") == 0
+    assert capsys.readouterr().out == "2\n"
+
+
+def test_json_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
+    console.emit_json({"a": [float("nan"), float("inf"), 1.5], "b": ("x", None)})
+    assert capsys.readouterr().out == '{"a": [null, null, 1.5], "b": ["x", null]}\n'
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (59.4, "59 s"), (59.6, "1 min"), (3599.9, "1 h"), (86_399, "23 h 59 min"), (float("inf"), "unknown")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert units.duration_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "text"), [(0, "0 B"), (999, "999 B"), (999.6, "1.0 kB"), (999_600, "1.0 MB"), (5e18, "5000 PB")]
+)
+def test_sizes(num_bytes: float, text: str) -> None:
+    assert units.bytes_text(num_bytes) == text

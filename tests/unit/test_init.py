@@ -1,0 +1,48 @@
+"""`barnraise init`: a run file to start from, never in place of one that is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barnraise.cli import main
+from barnraise.config import load, template
+from barnraise.plan import Purpose, resolve
+
+
+def test_it_writes_a_sound_run_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in template.presets():
+        file = tmp_path / f"{name}.yaml"
+        with pytest.raises(SystemExit) as ended:
+            main.main(["init", str(file), "--preset", name])
+        assert ended.value.code == 0
+        purpose = Purpose.SERVE if name == "lan" else Purpose.TRAIN
+        assert resolve(load(file), purpose=purpose).warnings == ()
+        assert f"barnraise {purpose.value} {file}" in capsys.readouterr().out
+
+
+def test_it_writes_run_yaml_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        main.main(["init"])
+    assert load("run.yaml") == load(template.preset("sat"))
+
+
+def test_it_never_overwrites(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("mine")
+    assert main.main(["init", str(file)]) == 2
+    assert f"error: {file} exists, and is left as it is; name another file" in capsys.readouterr().err
+    assert file.read_text() == "mine"
+
+
+def test_it_needs_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["init", str(tmp_path / "nowhere" / "run.yaml")]) == 2
+    assert "cannot be written (No such file or directory)" in capsys.readouterr().err
+
+
+def test_an_unknown_preset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["init", str(tmp_path / "run.yaml"), "--preset", "lam"]) == 2
+    assert "unknown preset 'lam'; did you mean 'lan'?" in capsys.readouterr().err
+    assert not (tmp_path / "run.yaml").exists()

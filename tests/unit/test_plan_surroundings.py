@@ -1,0 +1,201 @@
+"""What this machine must have for a run: looked at for real, with files, sockets and folders of the test's own."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnraise.config import load
+from barnraise.plan import Purpose, resolve
+from barnraise.plan.surroundings import inspect, measure
+
+MODEL = {"architecture": "gpt2", "config": {"hidden_size": 32, "num_layers": 2, "num_heads": 2}}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a text file."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "story.txt").write_text("once upon a time\n" * 100)
+    return tmp_path
+
+
+def content(**sections: Any) -> dict[str, Any]:
+    base = {"model": MODEL, "data": {"kind": "text", "files": ["story.txt"]}, "workers": [{"name": "a"}]}
+    return base | sections
+
+
+def errors(purpose: Purpose = Purpose.TRAIN, **sections: Any) -> list[str]:
+    return [str(problem) for problem in inspect(load(content(**sections)), purpose)[0]]
+
+
+def text(*files: str, **keys: Any) -> dict[str, Any]:
+    return {"kind": "text", "files": list(files), **keys}
+
+
+def test_all_is_well() -> None:
+    assert inspect(load(content()), Purpose.TRAIN) == ([], [])
+
+
+@pytest.mark.parametrize("pattern", ["story.txt", ".", "*.txt", "**/*.txt", "st?ry.*"])
+def test_data_is_found(pattern: str) -> None:
+    assert errors(data=text(pattern)) == []
+
+
+def test_data_that_is_not_there() -> None:
+    found = errors(data=text("stori.txt", "story.txt", "*.md", "gone/x.txt"))
+    assert [problem.partition(":")[0] for problem in found] == ["data.files[0]", "data.files[2]", "data.files[3]"]
+    assert "no file matches 'stori.txt' in" in found[0]
+    assert found[0].endswith("did you mean 'story.txt'?")
+    assert "there is no folder gone" in found[2]
+
+
+def test_data_that_is_empty(folder: Path) -> None:
+    (folder / "empty.txt").touch()
+    assert errors(data=text("empty.txt"))[0].startswith("data.files: hold 0 bytes, but two rows of 128 tokens need 256")
+    assert errors(data=text("empty.txt", "story.txt")) == []
+
+
+def test_data_that_is_too_little() -> None:
+    assert "hold 1700 bytes, but two rows of 1000 tokens need 2000" in errors(data=text("story.txt", context=1000))[0]
+
+
+def test_a_tokenizer_that_is_not_there(folder: Path) -> None:
+    (folder / "tokenizer.json").touch()
+    found = errors(data=text("story.txt", tokenizer="tokeniser.json"))
+    assert found == [
+        "data.tokenizer: there is no tokenizer at 'tokeniser.json'; did you mean 'tokenizer.json'?; "
+        "give `bytes`, or a folder or file"
+    ]
+
+
+def test_a_model_folder_that_is_none(folder: Path) -> None:
+    (folder / "empty").mkdir()
+    assert "there is no folder 'nowhere'" in errors(model={"path": "nowhere"})[0]
+    assert "holds no *.safetensors" in errors(model={"path": "empty"})[0]
+
+
+def test_a_run_folder_that_cannot_be(folder: Path) -> None:
+    assert errors(run={"dir": "a/b/c"}) == []
+    assert not (folder / "a").exists()
+    assert "story.txt is a file; name another" in errors(run={"dir": "story.txt/runs"})[0]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_run_folder_without_permission(folder: Path) -> None:
+    (folder / "closed").mkdir(mode=0o500)
+    assert "cannot be written to" in errors(run={"dir": "closed/runs"})[0]
+
+
+def test_a_port_that_is_taken() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen(1)
+        port = other.getsockname()[1]
+        (taken,) = errors(controller={"port": port})
+        assert taken.startswith(f"controller.port: {port} is taken by another program on 127.0.0.1; choose another")
+        assert errors(Purpose.SIMULATE, controller={"port": port}) == []
+    assert errors(controller={"port": port}) == []
+
+
+@pytest.mark.parametrize(
+    ("host", "message"),
+    [
+        ("192.0.2.1", "'192.0.2.1' is not an address of this machine"),
+        ("no host.invalid", "is no address or host name that this machine knows"),
+        ("", "must be text"),
+    ],
+)
+def test_a_host_that_cannot_be_listened_on(host: str, message: str) -> None:
+    if not host:
+        with pytest.raises(Exception, match="must be text"):
+            load(content(controller={"host": host}))
+    else:
+        assert message in errors(controller={"host": host})[0]
+
+
+def test_the_estimate() -> None:
+    workers = [{"name": "a", "speed": 2.0}, {"name": "b"}, {"name": "c", "speed": 0.5}]
+    training = {"tokens": 200_000, "batch_size": 4, "local_steps": 10, "compression": "fp16"}
+    plan = resolve(load(content(workers=workers, training=training)))
+    cost, problems = measure(plan)
+    assert problems == []
+    assert cost is not None
+    assert cost.parameters == 258 * 32 + 128 * 32 + 2 * (12 * 32 * 32 + 13 * 32) + 2 * 32
+    assert cost.snapshot_bytes == 4 * cost.parameters
+    assert cost.contribution_bytes == 2 * cost.parameters + 20
+    assert cost.contributions == 40  # 5120 tokens each
+    assert cost.bytes_up == 40 * cost.contribution_bytes
+    assert (cost.buffer_size, cost.versions) == (1, 40)
+    assert cost.bytes_down == 3 * (cost.snapshot_bytes + 40 * cost.snapshot_bytes)
+    assert cost.seconds is not None
+    assert cost.seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("controller", "buffer_size"),
+    [
+        ({"use_async_training": False}, 3),
+        ({"buffer_size": 2}, 2),
+        ({"buffer_size": 9}, 3),
+        ({"max_staleness": 4, "min_staleness": 1, "adaptive_staleness": False}, 3),
+        ({"max_staleness": 50}, 1),
+    ],
+)
+def test_the_expected_buffer(controller: dict[str, Any], buffer_size: int) -> None:
+    workers = [{"name": "a", "speed": 2.0}, {"name": "b"}, {"name": "c", "speed": 0.5}]
+    cost, _ = measure(resolve(load(content(workers=workers, controller=controller))))
+    assert cost is not None
+    assert cost.buffer_size == buffer_size
+
+
+def test_nothing_is_guessed_about_workers_elsewhere() -> None:
+    cost, problems = measure(resolve(load(content()), purpose=Purpose.SERVE))
+    assert problems == []
+    assert cost is not None
+    assert (cost.buffer_size, cost.versions, cost.bytes_down, cost.seconds) == (None, None, None, None)
+    assert cost.contributions > 0
+
+
+def test_a_model_too_large_for_this_machine() -> None:
+    huge = {"architecture": "llama", "config": {"hidden_size": 16384, "num_layers": 126, "num_heads": 128}}
+    cost, problems = measure(resolve(load(content(model=huge))))
+    assert cost is not None
+    assert cost.parameters > 4e11
+    assert str(problems[0]).startswith("model: the controller and 1 local worker need about")
+    assert "take a smaller model" in str(problems[0])
+    assert any(str(problem).startswith("run.dir: checkpoints and contributions take about") for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ({"architecture": "gpt22"}, "model: unknown model architecture 'gpt22'; did you mean 'gpt2'?"),
+        (
+            {"architecture": "gpt2", "config": {"hiden_size": 3}},
+            "no config key 'hiden_size'; did you mean 'hidden_size'?",
+        ),
+        ({"architecture": "gpt2", "config": {"hidden_size": 30, "num_heads": 4}}, "must be a multiple of the 4"),
+        ({"architecture": "gpt2", "config": {"n_positions": 16}}, "the data has rows of 128 tokens"),
+    ],
+)
+def test_a_model_that_cannot_be(model: dict[str, Any], message: str) -> None:
+    cost, problems = measure(resolve(load(content(model=model))))
+    assert cost is None
+    assert message in str(problems[0])
+
+
+def test_a_tokenizer_that_cannot_be_read() -> None:
+    cost, problems = measure(resolve(load(content(data=text("story.txt", tokenizer="story.txt")))))
+    assert cost is None
+    assert "data: story.txt is not a tokenizer" in str(problems[0])
+
+
+def test_a_gpu_that_this_machine_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnraise.plan.surroundings._ACCELERATORS", ())
+    _, warnings = inspect(load(content(workers=[{"name": "a", "device": "cuda:0"}])), Purpose.TRAIN)
+    assert str(warnings[0]).startswith("workers[0].device: is cuda:0, but this machine shows no GPU driver; use cpu")

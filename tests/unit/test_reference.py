@@ -1,0 +1,93 @@
+"""The generated pages say what the code does, and the committed ones are not stale."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnraise.aggregation.catalog import CATALOG as RULES
+from barnraise.cli.reference import write
+from barnraise.compression.catalog import CATALOG as CODECS
+from barnraise.config import load, template
+from barnraise.config.keys import at, json_schema, sections
+from barnraise.config.schema import SatData
+from barnraise.core.registry import Catalog
+from barnraise.data.sat import SatOptions
+from barnraise.emulation.fleet import LINKS
+from barnraise.matching.catalog import CATALOG as SCHEDULERS
+from barnraise.plan.compatibility import ROWS
+from barnraise.plan.reference import configuration_page, schema_text
+from barnraise.staleness.base import WEIGHTINGS
+from barnraise.training.catalog import CATALOG as OUTER
+
+DOCS = Path(__file__).parents[2] / "docs"
+CATALOGS = [CODECS, RULES, SCHEDULERS, OUTER]
+
+
+@pytest.mark.parametrize("name", ["configuration.md", "run-file.schema.json"])
+def test_the_committed_page_is_fresh(tmp_path: Path, name: str) -> None:
+    write(tmp_path)
+    assert (DOCS / name).read_text() == (tmp_path / name).read_text(), "stale: run `make docs`"
+
+
+def test_every_key_is_documented() -> None:
+    page = configuration_page()
+    for heading, _, _, keys in sections():
+        _, _, rest = page.partition(f"\n## {heading}\n")
+        table = rest.partition("\n## ")[0]
+        assert [f"`{key.name}`" for key in keys] == re.findall(r"^\| (`\w+`) \|", table, re.MULTILINE)
+
+
+@pytest.mark.parametrize("catalog", CATALOGS, ids=lambda catalog: catalog.family)
+def test_every_algorithm_is_documented(catalog: Catalog) -> None:
+    page = configuration_page()
+    for entry in catalog.entries.values():
+        assert f"| `{entry.name}` | {entry.summary} |" in page
+        assert all(f"`{option.name}` ({option.type.__name__}, " in page for option in entry.options)
+
+
+def test_every_conflict_is_documented() -> None:
+    page = configuration_page()
+    assert all(f"| {row.what} | {row.why} | {row.instead} |" in page for row in ROWS)
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        (("training", "compression"), CODECS.names()),
+        (("training", "downlink_compression"), CODECS.names()),
+        (("training", "aggregation_rule"), RULES.names()),
+        (("training", "outer_optimizer"), OUTER.names()),
+        (("controller", "scheduler"), SCHEDULERS.names()),
+        (("controller", "staleness_weighting"), list(WEIGHTINGS)),
+        (("network", "profile"), list(LINKS)),
+    ],
+)
+def test_a_keys_description_lists_all_names(path: tuple[str, str], names: list[str]) -> None:
+    described = set(re.findall(r"\w+", at(path)["description"]))
+    assert set(names) <= described
+
+
+def test_defaults_that_an_algorithm_sets_are_told_right() -> None:
+    ratio = next(option for option in CODECS.entry("topk").options if option.name == "ratio")
+    assert f"; {ratio.default} when not given" in at(("training", "compression_ratio"))["description"]
+
+
+def test_the_sat_section_has_the_options_and_defaults_of_the_data_it_makes() -> None:
+    section = SatData(kind="sat").model_dump(exclude={"kind"})
+    options: dict[str, Any] = vars(SatOptions())
+    assert section.keys() == options.keys()
+    assert section | {"seed": options["seed"]} == options
+
+
+def test_the_json_schema_knows_what_the_loader_knows() -> None:
+    schema = json_schema()
+    assert schema["additionalProperties"] is False
+    assert set(schema["required"]) == {"model", "data"}
+    assert schema_text().endswith("}\n")
+    for name in template.presets():
+        load(template.preset(name))
+        assert set(template.preset(name)) <= set(schema["properties"])
