@@ -24,28 +24,31 @@ Steps = Iterator[Decision | Action]
 
 def size(state: State, soft: Soft, settings: EngineSettings, now: float) -> Steps:
     """Set K for the living, and pause or go on with the aggregation rule's minimum."""
-    step = max(1, state.num_live // 16)
-    live_then, version_then = soft.sized_for
-    if live_then == state.num_live and state.version - version_then < step and version_then >= 0:
-        return
-    soft.sized_for = (state.num_live, state.version)
     short = state.num_live < settings.minimum_nodes
     if short and state.num_live and not state.paused:
         reason = f"{state.num_live} live nodes, but the aggregation rule needs {settings.minimum_nodes}"
         yield Noted(now, "paused", detail={"reason": reason})
     elif not short and state.paused:
         yield Noted(now, "continued", detail={"reason": ""})
-    wanted = settings.buffer_size if settings.buffer_size is not None else _automatic(state, soft, settings)
-    nodes = max(settings.minimum_nodes, min(wanted, state.num_live), 1)
+    nodes = max(settings.minimum_nodes, min(_wanted(state, soft, settings), state.num_live), 1)
     if nodes != state.buffer_size:
         why = "automatic" if settings.buffer_size is None else f"controller.buffer_size is {settings.buffer_size}"
         yield Noted(now, "buffer_size", detail={"nodes": nodes, "live": state.num_live, "why": why})
 
 
-def _automatic(state: State, soft: Soft, settings: EngineSettings) -> int:
-    """The least K that keeps each node's steady staleness, sum of rates / (K * its rate), within half its bound."""
+def _wanted(state: State, soft: Soft, settings: EngineSettings) -> int:
+    """K if enough nodes live. An automatic one is computed anew after news of an eighth of the living."""
     if not settings.asynchronous:
         return state.num_live
+    if settings.buffer_size is not None:
+        return settings.buffer_size
+    if soft.wanted_at < 0 or soft.news - soft.wanted_at > state.num_live // 8:
+        soft.wanted_size, soft.wanted_at = _automatic(state, soft, settings), soft.news
+    return soft.wanted_size
+
+
+def _automatic(state: State, soft: Soft, settings: EngineSettings) -> int:
+    """The least K that keeps each node's steady staleness, sum of rates / (K * its rate), within half its bound."""
     rates = [(node, node.rate) for node in state.nodes.values() if node.live and node.rate > 0]
     total = sum(rate for _, rate in rates)
     need = 1.0
@@ -94,8 +97,7 @@ def close(state: State, soft: Soft, settings: EngineSettings, epoch: int, now: f
 
 def _round_over(state: State, settings: EngineSettings, now: float) -> str:
     """Why the synchronous round is over; empty while it is worth waiting."""
-    working = sum(1 for work in state.works.values() if work.base == state.version)
-    if working == 0:
+    if state.current == 0:
         return "all"
     waited = now - state.version_time
     if waited >= settings.sync_longest_wait:

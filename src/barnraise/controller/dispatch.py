@@ -20,26 +20,36 @@ from barnraise.wire.messages import Assign
 
 Steps = Iterator[Decision | Action]
 
+CHAIN_SLACK = 1024
+"""Bytes by which a chain may exceed the snapshot: an uncompressed delta is one payload header larger."""
+
 
 def assign(state: State, soft: Soft, settings: EngineSettings, now: float) -> Steps:
     """Match the nodes that ask with the work there is."""
     if not soft.asking or state.paused or state.stopping or state.final:
         return
-    asking = [state.nodes[node] for node in soft.asking if _may_start(state, settings, state.nodes[node])]
-    if not asking:
-        return
+    asking = [state.nodes[node] for node in soft.asking]
+    if not settings.asynchronous:
+        asking = [node for node in asking if _may_start(state, soft, node)]
+        if not asking:
+            return
     tasks = _offered(state, settings, len(asking))
     for task, node in settings.scheduler.assign(tasks, [_view(node) for node in asking]):
         yield from _assign_one(state, soft, settings, int(task), state.nodes[node], now)
 
 
-def _may_start(state: State, settings: EngineSettings, node: NodeState) -> bool:
-    """In synchronous mode a node that has contributed to the open round waits for the next version."""
-    if settings.asynchronous:
+def _may_start(state: State, soft: Soft, node: NodeState) -> bool:
+    """A node that has contributed to the open round, or works for it, rests until `wake`."""
+    if node.id not in state.slots and all(state.works[number].base != state.version for number in node.open):
         return True
-    return node.id not in state.slots and not any(
-        state.works[assignment].base == state.version for assignment in node.open
-    )
+    soft.resting[node.id] = soft.asking.pop(node.id)
+    return False
+
+
+def wake(soft: Soft) -> None:
+    """A new round begins, or the open one lost a contribution: those that rest ask again."""
+    soft.asking.update(soft.resting)
+    soft.resting.clear()
 
 
 def _offered(state: State, settings: EngineSettings, count: int) -> list[TaskView]:
@@ -131,8 +141,8 @@ def updates_from(state: State, soft: Soft, settings: EngineSettings, have: int) 
         size = 0
         for version in range(have + 1, state.version + 1):
             update = soft.updates.get(version)
-            size += update.blob.num_bytes if update else snapshot + 1
-            if update is None or size > snapshot:
+            size += update.blob.num_bytes if update else 0
+            if update is None or size > snapshot + CHAIN_SLACK:
                 break
             chain.append(update)
         else:
@@ -163,8 +173,7 @@ def participation(state: State, soft: Soft, node: NodeState) -> float:
 
 
 def _refresh_rates(state: State, soft: Soft) -> None:
-    """Median and sum of the living nodes' rates, anew once a quarter as many questions were asked as there are nodes."""
-    soft.rates_seen += 1
-    if soft.median_rate <= 0.0 or soft.rates_seen * 4 > state.num_live:
+    """Median and sum of the living nodes' rates, computed anew after news of a quarter of the living."""
+    if soft.rates_at < 0 or soft.news - soft.rates_at > state.num_live // 4:
         rates = [other.rate for other in state.nodes.values() if other.live and other.rate > 0]
-        soft.median_rate, soft.total_rate, soft.rates_seen = (median(rates) if rates else 0.0), sum(rates), 0
+        soft.median_rate, soft.total_rate, soft.rates_at = (median(rates) if rates else 0.0), sum(rates), soft.news

@@ -160,6 +160,7 @@ class Controller:
         closing = self.state.closing
         if event.epoch == self.epoch and closing is not None and closing.version == event.version:
             yield from buffering.made(self.state, self.soft, self.settings, self.epoch, event, now)
+            dispatch.wake(self.soft)
             yield from self._after(now)
 
     def _evaluated(self, event: Evaluated, now: float) -> Steps:
@@ -234,7 +235,9 @@ class Controller:
             offer.steps, offer.loss, norm, offer.seconds, offer.payload.num_bytes, offer.payload.digest,
             work.parameters, weight,
         )  # fmt: skip
+        self.soft.news += 1
         if verdict != "accepted":
+            dispatch.wake(self.soft)
             yield Discard(work.node, work.assignment)
         yield Send(work.node, Ack(work.assignment, verdict == "accepted", reason))
 

@@ -43,12 +43,13 @@ def hello(state: State, soft: Soft, settings: EngineSettings, node: str, message
     if restarted or not known.live or message.profile != known.profile:
         reason = "came back" if known.session else ""
         yield NodeChanged(now, node, "joined", reason, session=message.session, profile=message.profile)
+        soft.news += 1
     soft.seen.pop(node, None)
     soft.seen[node] = now
-    soft.asking.pop(node, None)
+    _forget_request(soft, node)
     held = set(message.pending) | set(message.working)
     for assignment in list(known.open):
-        if assignment not in held:
+        if assignment not in held and assignment not in soft.inspecting:
             yield Noted(now, "released", node, {"assignment": assignment, "reason": "the worker does not hold it"})
     forget = []
     for assignment in held:
@@ -86,14 +87,20 @@ def _answer_pending(state: State, node: str, message: Hello) -> Steps:
 def part(state: State, soft: Soft, node: str, reason: str, now: float) -> Steps:
     """The node is gone: its open work is for others."""
     soft.seen.pop(node, None)
-    soft.asking.pop(node, None)
+    _forget_request(soft, node)
     known = state.nodes[node]
     if not known.live:
         return
     yield NodeChanged(now, node, "left", reason)
+    soft.news += 1
     for assignment in list(known.open):
         if assignment not in soft.inspecting:
             yield Noted(now, "released", node, {"assignment": assignment, "reason": reason})
+
+
+def _forget_request(soft: Soft, node: str) -> None:
+    soft.asking.pop(node, None)
+    soft.resting.pop(node, None)
 
 
 def expire(state: State, soft: Soft, settings: EngineSettings, now: float) -> Steps:

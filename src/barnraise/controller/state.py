@@ -15,10 +15,11 @@ from barnraise.core.types import Contribution, NodeProfile, ParameterRange, RowR
 from barnraise.ledger.decisions import Assigned, Decision, Judged, Noted, NodeChanged, VersionClosed, VersionMade
 
 RATE_SMOOTHING = 0.3
-"""Weight of the newest observation in a node's EWMA rate."""
+"""Weight of the newest observation in the EWMAs of a node's tokens and seconds."""
 
-VERDICTS_KEPT = 4
-"""Answers remembered per node, for a worker whose acknowledgement was lost (it never has more pending)."""
+MOST_OPEN = 4
+"""Assignments a node may have without a verdict (a worker has one running, one waiting, two unanswered), and answers
+remembered for one whose acknowledgement was lost."""
 
 
 class Work(msgspec.Struct):
@@ -44,8 +45,9 @@ class NodeState(msgspec.Struct):
     live: bool = False
     session: int = 0
     profile: NodeProfile = NodeProfile()
-    rate: float = 0.0  # tokens a second: the profile's claim until work was observed, then an EWMA of that
-    observed: bool = False
+    rate: float = 0.0  # tokens a second: the profile's claim until work was observed, then EWMA tokens / EWMA seconds
+    rate_tokens: float = 0.0
+    rate_seconds: float = 0.0
     last_verdict_time: float = 0.0
     open: list[int] = []
     verdicts: dict[int, tuple[bool, str]] = {}
@@ -70,6 +72,7 @@ class State(msgspec.Struct):
     nodes: dict[str, NodeState] = {}
     keys: dict[str, str] = {}
     works: dict[int, Work] = {}
+    current: int = 0  # works that started from the newest version
     redo: dict[int, Work] = {}  # lost work, the longest lost first
     slots: dict[str, dict[ParameterRange, SlotState]] = {}  # the open buffer, by node
     version: int = 0
@@ -104,16 +107,21 @@ class Soft:
     """What was observed since this process started, and may be forgotten with it."""
 
     def __init__(self) -> None:
-        self.seen: dict[str, float] = {}  # live nodes, the longest silent first
+        self.seen: dict[str, float] = {}  # nodes that said Hello to this process, the longest silent first
+        self.awaited: dict[str, None] = {}  # nodes that were live before it started and have not said Hello yet
+        self.awaited_until = math.inf
+        self.lease = self.lease_told = 0.0  # seconds of silence allowed, and when the fleet was last told so much
         self.asking: dict[str, int] = {}  # node -> version it has
+        self.resting: dict[str, int] = {}  # those that wait for the next round (synchronous mode)
         self.inspecting: dict[int, tuple[Contribution, int]] = {}  # -> offer, version at its arrival
         self.evaluating = False
         self.checkpointing = False
         self.updates: dict[int, Update] = {}  # version -> the delta that leads to it, while worth sending
         self.update_bytes = 0
+        self.news = 0  # joins, departures and verdicts so far: each changes a rate or who is alive
         self.median_rate = self.total_rate = 0.0  # over the living
-        self.rates_seen = 0  # verdicts since the median was computed
-        self.sized_for = (-1, -1)  # live nodes and version when the buffer was last sized
+        self.rates_at = -1  # news when they were computed
+        self.wanted_size, self.wanted_at = 1, -1  # K if enough nodes live, likewise
 
 
 def apply(state: State, decision: Decision) -> None:
@@ -131,7 +139,7 @@ def _node_changed(state: State, d: NodeChanged) -> None:
         state.num_live += not node.live
         node.live, node.session = True, d.session
         node.profile = d.profile or NodeProfile()
-        if not node.observed:
+        if node.rate_seconds == 0.0:
             node.rate = node.profile.tokens_per_second
     else:
         state.num_live -= node.live
@@ -147,14 +155,16 @@ def _assigned(state: State, d: Assigned) -> None:
         d.assignment, d.node, d.kind, d.base, d.max_staleness, d.tokens, d.local_steps, d.rows, d.parameters, d.time
     )
     state.nodes[d.node].open.append(d.assignment)
+    state.current += d.base == state.version
 
 
 def _judged(state: State, d: Judged) -> None:
     work = state.works.pop(d.assignment)
+    state.current -= work.base == state.version
     node = state.nodes[d.node]
     node.open.remove(d.assignment)
     node.verdicts[d.assignment] = (d.verdict == "accepted", d.reason)
-    while len(node.verdicts) > VERDICTS_KEPT:
+    while len(node.verdicts) > MOST_OPEN:
         del node.verdicts[next(iter(node.verdicts))]
     _observe_rate(node, work, d.time)
     node.last_staleness = d.staleness
@@ -181,12 +191,13 @@ def _judged(state: State, d: Judged) -> None:
 
 
 def _observe_rate(node: NodeState, work: Work, time: float) -> None:
+    """Smooth tokens and seconds apart: two contributions at once after an outage are no sign of great speed."""
     elapsed = time - max(work.time, node.last_verdict_time)
     node.last_verdict_time = time
-    if elapsed > 0:
-        rate = work.tokens / elapsed
-        node.rate = rate if not node.observed else node.rate + RATE_SMOOTHING * (rate - node.rate)
-        node.observed = True
+    node.rate_tokens += RATE_SMOOTHING * (work.tokens - node.rate_tokens)
+    node.rate_seconds += RATE_SMOOTHING * (elapsed - node.rate_seconds)
+    if node.rate_seconds > 0.0:
+        node.rate = node.rate_tokens / node.rate_seconds
 
 
 def _version_closed(state: State, d: VersionClosed) -> None:
@@ -201,6 +212,7 @@ def _version_made(state: State, d: VersionMade) -> None:
     assert state.closing is not None
     assert state.closing.version == d.version
     state.version, state.digest, state.version_time = d.version, d.digest, d.time
+    state.current = 0
     state.version_tokens += state.closing.tokens
     for slot in state.closing_slots:
         node = state.nodes[slot.node]
@@ -221,6 +233,7 @@ def _started(state: State, d: Noted) -> None:
 
 def _released(state: State, d: Noted) -> None:
     work = state.works.pop(d.detail["assignment"])
+    state.current -= work.base == state.version
     state.nodes[work.node].open.remove(work.assignment)
     state.redo[work.assignment] = work
 
@@ -228,6 +241,7 @@ def _released(state: State, d: Noted) -> None:
 def _reopened(state: State, d: Noted) -> None:
     work = state.redo.pop(d.detail["assignment"])
     state.works[work.assignment] = work
+    state.current += work.base == state.version
     state.nodes[work.node].open.append(work.assignment)
 
 
@@ -239,7 +253,8 @@ def _left_over(state: State, d: Noted) -> None:
 
 
 def _evaluated(state: State, d: Noted) -> None:
-    state.evaluations.append((d.detail["version"], d.detail["loss"]))
+    loss = d.detail["loss"]
+    state.evaluations.append((d.detail["version"], math.nan if loss is None else loss))
 
 
 def _checkpointed(state: State, d: Noted) -> None:

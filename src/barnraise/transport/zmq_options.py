@@ -20,7 +20,7 @@ DEALER_QUEUE = 4
 PEER_QUEUE = 32
 """Messages that libzmq keeps for one peer of the controller."""
 
-RECEIVE_QUEUE = 16
+RECEIVE_QUEUE = 8
 """Messages that libzmq reads ahead from one connection."""
 
 _BOTH = {

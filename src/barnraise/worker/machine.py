@@ -222,6 +222,9 @@ class Worker:
 
     def _go_on(self, now: float) -> list[Action]:
         """Start what waits, ask when there is nothing, leave when all is handed in."""
+        if self.asked_at < math.inf and self._at_hand():
+            self.lead += 0.3 * (now - self.asked_at - self.lead)
+            self.asked_at = math.inf
         if not self.ready or not self.greeted or self.running is not None:
             return []
         if self.leaving:
@@ -232,13 +235,14 @@ class Worker:
         if task is None:
             may_ask = self.welcome.settings.overlap or not self.pending
             return self._ask(now) if may_ask else []
-        if self.needs or self.updating or self.have != task.base or len(self.pending) > 1:
+        if not self._at_hand() or len(self.pending) > 1:
             return []
-        if self.asked_at < math.inf:
-            self.lead += 0.3 * (now - self.asked_at - self.lead)
-            self.asked_at = math.inf
         self.running, self.waiting = task, None
         return [StartTask(task, self._ask_at(task))]
+
+    def _at_hand(self) -> bool:
+        """Whether the waiting task could start: its rows are here, and the replica is at its base."""
+        return self.waiting is not None and not self.needs and not self.updating and self.have == self.waiting.base
 
     def _ask_at(self, task: Task) -> int:
         assert self.welcome is not None

@@ -1,0 +1,89 @@
+"""The embedded way, with real processes: train to the end, survive a killed worker and a killed controller."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from barnraise.ledger.view import LedgerView
+
+KEYS = {
+    "run_dir", "model_dir", "versions", "tokens", "seconds", "tokens_per_second", "first_loss", "final_loss",
+    "bytes_up", "bytes_down", "snapshot_bytes", "accepted", "refused", "discarded", "workers",
+}  # fmt: skip
+
+
+def once_in_versions(run_dir: Path) -> None:
+    """Every accepted contribution is in exactly one version, and nothing else is in any."""
+    with LedgerView(run_dir / "ledger.sqlite") as view:
+        decisions = [decision for _, decision in view.replay()]
+    accepted = [d.assignment for d in decisions if getattr(d, "verdict", "") == "accepted"]
+    in_versions = [a for d in decisions if type(d).__name__ == "VersionClosed" for a in d.contributions]
+    assert sorted(accepted) == sorted(in_versions)
+    assert len(set(accepted)) == len(accepted)
+
+
+@pytest.mark.slow
+def test_train_learns_and_reports(barnraise, run_file) -> None:
+    faults = [{"at": 0.3, "kill": "two"}, {"at": 0.3, "join": {"name": "three", "speed": 1.0}}]
+    process = barnraise("train", str(run_file(faults=faults)), "--json")
+    assert process.wait() == 0, process.text()
+    result = process.json()
+    assert set(result) >= KEYS
+    assert result["final_loss"] < result["first_loss"] - 0.5
+    assert result["tokens"] >= 120_000
+    assert result["workers"] >= 2
+    once_in_versions(Path(result["run_dir"]))
+    from transformers import AutoModelForCausalLM
+
+    AutoModelForCausalLM.from_pretrained(result["model_dir"])
+    with LedgerView(Path(result["run_dir"]) / "ledger.sqlite") as view:
+        changes = [(d.node, d.change, d.reason) for _, d in view.replay() if type(d).__name__ == "NodeChanged"]
+    assert any(node == "two" and change == "left" and "signal 9" in reason for node, change, reason in changes)
+    assert any(node == "three" and change == "joined" for node, change, _ in changes)
+
+
+@pytest.mark.slow
+def test_a_killed_controller_resumes(barnraise, run_file, tmp_path: Path) -> None:
+    first = barnraise("train", str(run_file()), "--json")
+    run_dir = Path(first.wait_for(lambda text: (m := re.search(r"run directory (\S+)", text)) and m[1]))
+
+    def versions(_: str) -> bool:
+        if not (run_dir / "ledger.sqlite").exists():
+            return False
+        with LedgerView(run_dir / "ledger.sqlite") as view:
+            return len(view.versions()) >= 6
+
+    first.wait_for(versions)
+    first.kill()
+    resumed = barnraise("resume", str(run_dir), "--json")
+    assert resumed.wait() == 0, resumed.text()
+    result = resumed.json()
+    assert result["tokens"] >= 120_000
+    once_in_versions(run_dir)
+    with LedgerView(run_dir / "ledger.sqlite") as view:
+        assert view.epoch == 2
+        assert result["accepted"] == view.totals().accepted
+
+
+@pytest.mark.slow
+def test_sigint_leaves_a_usable_model(barnraise, run_file) -> None:
+    process = barnraise("train", str(run_file(training={"tokens": 50_000_000, "local_steps": 5})), "--json")
+    run_dir = Path(process.wait_for(lambda text: (m := re.search(r"run directory (\S+)", text)) and m[1]))
+
+    def accepted(_: str) -> bool:
+        if not (run_dir / "ledger.sqlite").exists():
+            return False
+        with LedgerView(run_dir / "ledger.sqlite") as view:
+            return view.totals().accepted >= 3
+
+    process.wait_for(accepted)
+    process.popen.send_signal(signal.SIGINT)
+    assert process.wait() == 0, process.text()
+    result = process.json()
+    assert json.loads((Path(result["model_dir"]) / "config.json").read_text())["model_type"] == "gpt2"
+    once_in_versions(run_dir)
