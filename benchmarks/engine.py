@@ -86,8 +86,12 @@ def compare(folder: Path, workers: int, loops: int, pairs: int, tokens: int) -> 
         ours, run = engine(folder, workers, tokens)
         theirs = plain(run, loops, 20.0)
         ratios.append(ours / theirs)
-        print(f"  pair {pair + 1}: engine {ours:8,.0f} tokens/s   plain {theirs:8,.0f} tokens/s   ratio {ratios[-1]:.3f}")
-    print(f"{workers} worker(s) against {loops} plain loop(s): median ratio {statistics.median(ratios):.3f}", flush=True)
+        print(
+            f"  pair {pair + 1}: engine {ours:8,.0f} tokens/s   plain {theirs:8,.0f} tokens/s   ratio {ratios[-1]:.3f}"
+        )
+    print(
+        f"{workers} worker(s) against {loops} plain loop(s): median ratio {statistics.median(ratios):.3f}", flush=True
+    )
 
 
 def main() -> None:

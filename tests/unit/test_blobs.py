@@ -80,6 +80,17 @@ class TestReassembler:
             uploads.add("a", 1, 0, b"0123456788")
         assert uploads.num_bytes == 0
 
+    def test_may_leave_the_digest_to_another_thread(self) -> None:
+        uploads = Reassembler(1000, hash_parts=False)
+        uploads.begin("a", contribution(b"0123456789"), limit=100)
+        uploads.begin("b", contribution(b"0123456789"), limit=100)
+        right, wrong = uploads.add("a", 1, 0, b"0123456789"), uploads.add("b", 1, 0, b"0123456788")
+        assert right is not None
+        assert wrong is not None
+        right.verify()
+        with pytest.raises(WireError, match="promised"):
+            wrong.verify()
+
     def test_knows_nodes_and_assignments_apart(self) -> None:
         uploads = Reassembler(1000)
         uploads.begin("a", contribution(b"aa", 1), limit=100)

@@ -16,7 +16,7 @@ UNSATISFIABLE = Formula(2, ((1, 2), (1, -2), (-1, 2), (-1, -2)))
 
 def test_a_trace_in_full_terse() -> None:
     result = dpll.solve(UNSATISFIABLE, heuristic="first")
-    assert result.trace == "D 1 U 2 B -1 U 2 UNSAT".split()
+    assert result.trace == ["D", "1", "U", "2", "B", "-1", "U", "2", "UNSAT"]
     assert (result.satisfiable, result.model, result.num_decisions) == (False, None, 1)
 
 

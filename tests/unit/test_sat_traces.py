@@ -65,7 +65,7 @@ def test_a_terse_trace_does_not_pass_for_a_restated_one() -> None:
 
 
 def test_the_score_counts_leading_steps() -> None:
-    score = traces.score(FORMULA, "D 1 U -2 U 2 B -1 U 2 UNSAT".split())
+    score = traces.score(FORMULA, ["D", "1", "U", "-2", "U", "2", "B", "-1", "U", "2", "UNSAT"])
     assert (score.accepted, score.total, score.valid, score.verdict) == (2, 6, False, False)
     whole = traces.score(FORMULA, TRACE.split())
     assert (whole.accepted, whole.total, whole.valid, whole.verdict) == (6, 6, True, False)

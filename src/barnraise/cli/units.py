@@ -21,7 +21,7 @@ def duration_text(seconds: float) -> str:
     """Seconds as the two largest units that matter.
 
     >>> duration_text(4.2), duration_text(200), duration_text(8000), duration_text(2e5)
-    ('4 s', '3 min 20 s', '2 h 13 min', '2 d 8 h')
+    ('4 s', '3 min 20 s', '2 h 13 min', '2 d 7 h')
     """
     if not math.isfinite(seconds):
         return "unknown"

@@ -278,15 +278,15 @@ class Fault(Section):
 class RunFile(Section):
     """The run file."""
 
-    run: Run = Run()
+    run: Run = Field(default_factory=lambda: Run())
     model: Model
     data: Annotated[TextData | SatData, Field(discriminator="kind")]
-    controller: Controller = Controller()
+    controller: Controller = Field(default_factory=lambda: Controller())
     workers: Annotated[list[Worker], Field(max_length=10_000)] = Field(
         default_factory=list, description="The local workers; `train` needs at least one, `serve` starts none."
     )
-    training: Training = Training()
-    network: Network = Network()
+    training: Training = Field(default_factory=lambda: Training())
+    network: Network = Field(default_factory=lambda: Network())
     faults: Annotated[list[Fault], Field(max_length=1000)] = Field(
         default_factory=list, description="Trials: what is killed and what joins, and when."
     )

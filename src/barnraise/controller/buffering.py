@@ -21,9 +21,14 @@ from barnraise.wire.messages import Stop
 
 Steps = Iterator[Decision | Action]
 
+LONGEST_CHAIN = 1024
+"""Deltas that a worker may be sent instead of a snapshot; each is about 200 bytes of a header that has a limit."""
+
 
 def size(state: State, soft: Soft, settings: EngineSettings, now: float) -> Steps:
     """Set K for the living, and pause or go on with the aggregation rule's minimum."""
+    if state.final:
+        return
     short = state.num_live < settings.minimum_nodes
     if short and state.num_live and not state.paused:
         reason = f"{state.num_live} live nodes, but the aggregation rule needs {settings.minimum_nodes}"
@@ -76,7 +81,7 @@ def close(state: State, soft: Soft, settings: EngineSettings, epoch: int, now: f
             return
         reason = "full"
     else:
-        reason = _round_over(state, settings, now)
+        reason = _round_over(state, soft, settings, now)
         if not reason:
             return
     shares = tuple(
@@ -95,23 +100,33 @@ def close(state: State, soft: Soft, settings: EngineSettings, epoch: int, now: f
             yield Send(node, Stop(state.stopping or "the run's token budget is met"))
 
 
-def _round_over(state: State, settings: EngineSettings, now: float) -> str:
-    """Why the synchronous round is over; empty while it is worth waiting."""
+def _round_over(state: State, soft: Soft, settings: EngineSettings, now: float) -> str:
+    """Why the synchronous round is over; empty while it is worth waiting (what has arrived still belongs to it)."""
     if state.current == 0:
         return "all"
-    waited = now - state.version_time
-    if waited >= settings.sync_longest_wait:
+    if soft.inspecting:
+        return ""
+    if now >= state.version_time + settings.sync_longest_wait:
         return "longest wait"
-    if now - state.half_time >= settings.sync_window:
+    if now >= state.half_time + settings.sync_window:
         return "window"
     return ""
 
 
-def deadline(state: State, settings: EngineSettings) -> float:
+def deadline(state: State, soft: Soft, settings: EngineSettings) -> float:
     """When a synchronous round closes at the latest, in the machine's time."""
-    if settings.asynchronous or not state.slots or state.closing is not None:
+    if settings.asynchronous or state.closing is not None or soft.inspecting:
+        return math.inf
+    if not state.slots or len(state.slots) < settings.minimum_nodes:
         return math.inf
     return min(state.version_time + settings.sync_longest_wait, state.half_time + settings.sync_window)
+
+
+def arrival_version(state: State, settings: EngineSettings) -> int:
+    """The version that a contribution arriving now is compared with: the newest published, but a synchronous round
+    that is closed takes no more."""
+    closed = state.closing is not None and not settings.asynchronous
+    return state.version + closed
 
 
 def made(state: State, soft: Soft, settings: EngineSettings, epoch: int, event: Aggregated, now: float) -> Steps:
@@ -119,13 +134,14 @@ def made(state: State, soft: Soft, settings: EngineSettings, epoch: int, event: 
     yield VersionMade(now, event.version, event.digest, event.delta.num_bytes)
     soft.updates[event.version] = Update("delta", event.version, event.delta, event.digest)
     soft.update_bytes += event.delta.num_bytes
-    stale = []
-    while soft.update_bytes > settings.snapshot_bytes and len(soft.updates) > 1:
+    stale = set()
+    while len(soft.updates) > 1 and (soft.update_bytes > settings.snapshot_bytes or len(soft.updates) > LONGEST_CHAIN):
         old = soft.updates.pop(next(iter(soft.updates)))
         soft.update_bytes -= old.blob.num_bytes
-        stale.append(old.blob.digest)
+        stale.add(old.blob.digest)
+    stale -= {update.blob.digest for update in soft.updates.values()}  # equal deltas are one blob
     if stale:
-        yield Release(tuple(stale))
+        yield Release(tuple(sorted(stale)))
     if state.final:
         yield from end(state, soft, epoch, now)
         return

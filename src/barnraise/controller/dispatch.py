@@ -12,7 +12,7 @@ from statistics import median
 
 from barnraise.controller.actions import Action, Send
 from barnraise.controller.settings import EngineSettings
-from barnraise.controller.state import NodeState, Soft, State
+from barnraise.controller.state import MOST_OPEN, NodeState, Soft, State
 from barnraise.core.types import Blob, ParameterRange, RowRange, Task, Update
 from barnraise.ledger.decisions import Assigned, Decision
 from barnraise.matching.base import NodeView, TaskView
@@ -28,11 +28,13 @@ def assign(state: State, soft: Soft, settings: EngineSettings, now: float) -> St
     """Match the nodes that ask with the work there is."""
     if not soft.asking or state.paused or state.stopping or state.final:
         return
-    asking = [state.nodes[node] for node in soft.asking]
+    if state.closing is not None and not settings.asynchronous:
+        return
+    asking = [node for node in map(state.nodes.__getitem__, soft.asking) if len(node.open) < MOST_OPEN]
     if not settings.asynchronous:
         asking = [node for node in asking if _may_start(state, soft, node)]
-        if not asking:
-            return
+    if not asking:
+        return
     tasks = _offered(state, settings, len(asking))
     for task, node in settings.scheduler.assign(tasks, [_view(node) for node in asking]):
         yield from _assign_one(state, soft, settings, int(task), state.nodes[node], now)
@@ -61,10 +63,7 @@ def _offered(state: State, settings: EngineSettings, count: int) -> list[TaskVie
             break
         tasks.append(TaskView(work.assignment, work.tokens, work.kind, down, up, priority=1))
     fresh = settings.local_steps * settings.batch_size * settings.context
-    tasks.extend(
-        TaskView(-index, fresh, "train", down, up)
-        for index in range(count - len(tasks))
-    )
+    tasks.extend(TaskView(-index, fresh, "train", down, up) for index in range(count - len(tasks)))
     return tasks
 
 
@@ -80,9 +79,7 @@ def _view(node: NodeState) -> NodeView:
     )
 
 
-def _assign_one(
-    state: State, soft: Soft, settings: EngineSettings, task: int, node: NodeState, now: float
-) -> Steps:
+def _assign_one(state: State, soft: Soft, settings: EngineSettings, task: int, node: NodeState, now: float) -> Steps:
     have = soft.asking.pop(node.id)
     assignment, cursor = state.last_assignment + 1, state.cursor
     if task > 0:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from barnraise.controller import admission, buffering, dispatch, membership
-from barnraise.controller.actions import Action, Aggregate, Discard, Evaluate, Inspect, Journal, Send, SlotShare
+from barnraise.controller.actions import Action, Aggregate, Discard, Evaluate, Finish, Inspect, Journal, Send, SlotShare
 from barnraise.controller.events import (
     Admitted,
     Aggregated,
@@ -55,17 +55,12 @@ class Controller:
 
     def resume(self, now: float, grace: float) -> list[Action]:
         """Go on after a replay: nodes that were alive have `grace` seconds beyond their lease to come back."""
-        for node in self.state.nodes.values():
-            if node.live:
-                self.soft.seen[node.id] = now + grace
-        return self._carry(self._resume(now))
+        return self._carry(self._resume(now, grace))
 
     @property
     def deadline(self) -> float:
         """When the machine wants a `Tick` at the latest, in its own time; infinite when nothing is due."""
-        _, lease = self.settings.intervals(self.state.num_live)
-        oldest = next(iter(self.soft.seen.values()), math.inf)
-        return min(oldest + lease, buffering.deadline(self.state, self.settings))
+        return min(membership.deadline(self.soft), buffering.deadline(self.state, self.soft, self.settings))
 
     def _carry(self, steps: Steps) -> list[Action]:
         actions: list[Action] = []
@@ -82,9 +77,13 @@ class Controller:
         self.soft.evaluating = True
         yield Evaluate(self.epoch, 0)
 
-    def _resume(self, now: float) -> Steps:
+    def _resume(self, now: float, grace: float) -> Steps:
         state = self.state
+        if state.finished:
+            yield Finish(state.finished)
+            return
         yield Noted(now, "resumed", detail={"version": state.version, "epoch": self.epoch})
+        yield from membership.await_back(state, self.soft, self.settings, grace, now)
         if state.closing is not None:
             shares = tuple(
                 SlotShare(slot.node, slot.parameters, tuple(slot.contributions)) for slot in state.closing_slots
@@ -116,7 +115,9 @@ class Controller:
         elif isinstance(message, Hello):
             yield from membership.hello(self.state, self.soft, self.settings, node, message, now)
             yield from self._after(now)
-        elif not known.live or node not in self.soft.seen:
+        elif node not in self.soft.seen:
+            if isinstance(message, Offer):
+                yield Discard(node, message.contribution.assignment)
             yield Send(node, Who())
         else:
             self._renew(node, now)
@@ -147,10 +148,9 @@ class Controller:
             yield from self._after(now)
 
     def _inspected(self, event: Inspected, now: float) -> Steps:
-        pending = self.soft.inspecting.pop(event.assignment, None)
-        if event.epoch != self.epoch or pending is None:
+        if event.epoch != self.epoch:
             return
-        offer, version = pending
+        offer, version = self.soft.inspecting.pop(event.assignment)
         work = self.state.works[event.assignment]
         reason = admission.refuse_inspection(event.norm, event.reason, self.settings)
         yield from self._judge(work, offer, version, event.norm, reason, now)
@@ -167,9 +167,8 @@ class Controller:
         if event.epoch == self.epoch:
             self.soft.evaluating = False
             tokens = self.state.version_tokens
-            yield Noted(
-                now, "evaluated", detail={"version": event.version, "loss": event.loss, "tokens": tokens}
-            )
+            loss = event.loss if math.isfinite(event.loss) else None  # JSON knows no NaN
+            yield Noted(now, "evaluated", detail={"version": event.version, "loss": loss, "tokens": tokens})
             yield from buffering.settled(self.state, self.soft, self.epoch, now)
 
     def _checkpointed(self, event: Checkpointed, now: float) -> Steps:
@@ -178,11 +177,12 @@ class Controller:
         self.soft.checkpointing = False
         if event.reason:
             yield Noted(now, "checkpoint_failed", detail={"version": event.version, "reason": event.reason})
-            if self.state.final:
+            if self.state.final and event.version == self.state.version and self.state.closing is None:
                 yield from buffering.give_up(event.reason)
+                return
         else:
             yield Noted(now, "checkpointed", detail={"version": event.version})
-            yield from buffering.settled(self.state, self.soft, self.epoch, now)
+        yield from buffering.settled(self.state, self.soft, self.epoch, now)
 
     def _dropped(self, event: Dropped, now: float) -> Steps:
         yield Noted(now, "frame_dropped", event.node, {"reason": event.reason})
@@ -193,7 +193,7 @@ class Controller:
     # Messages, one method each
 
     def _heartbeat(self, node: str, message: Heartbeat, now: float) -> Steps:
-        yield Send(node, Pulse(message.sent, *self.settings.intervals(self.state.num_live)))
+        yield Send(node, Pulse(message.sent, *membership.intervals(self.state, self.soft, self.settings, now)))
 
     def _next(self, node: str, message: Next, now: float) -> Steps:
         self.soft.asking[node] = message.have
@@ -214,12 +214,13 @@ class Controller:
             known = verdicts.get(offer.assignment, (False, "this work is not yours (any more): it runs elsewhere"))
             yield Send(node, Ack(offer.assignment, *known))
             return
-        reason = admission.refuse_offer(offer, work, self.state.version, self.settings)
+        version = buffering.arrival_version(self.state, self.settings)
+        reason = admission.refuse_offer(offer, work, version, self.settings)
         if reason or self.state.final:
-            yield from self._judge(work, offer, self.state.version, 0.0, reason, now)
+            yield from self._judge(work, offer, version, 0.0, reason, now)
             yield from self._after(now)
         else:
-            self.soft.inspecting[offer.assignment] = (offer, self.state.version)
+            self.soft.inspecting[offer.assignment] = (offer, version)
             yield Inspect(self.epoch, node, offer)
 
     def _judge(self, work: Work, offer: Contribution, version: int, norm: float, reason: str, now: float) -> Steps:

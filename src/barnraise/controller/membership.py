@@ -6,6 +6,7 @@ released for others; should the node come back before anybody took it, the work 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from barnraise.controller.actions import Action, Send
@@ -18,8 +19,8 @@ Steps = Iterator[Decision | Action]
 
 
 def admit(state: State, node: str, key: str, now: float) -> Steps:
-    """Put a proven key on the ledger."""
-    if key not in state.keys:
+    """Put a proven key on the ledger. A name stays with the first key that proved itself for it."""
+    if key not in state.keys and node not in state.nodes:
         yield NodeChanged(now, node, "enrolled", key=key)
 
 
@@ -44,15 +45,14 @@ def hello(state: State, soft: Soft, settings: EngineSettings, node: str, message
         reason = "came back" if known.session else ""
         yield NodeChanged(now, node, "joined", reason, session=message.session, profile=message.profile)
         soft.news += 1
-    soft.seen.pop(node, None)
+    _forget(soft, node)
     soft.seen[node] = now
-    _forget_request(soft, node)
     held = set(message.pending) | set(message.working)
     for assignment in list(known.open):
         if assignment not in held and assignment not in soft.inspecting:
             yield Noted(now, "released", node, {"assignment": assignment, "reason": "the worker does not hold it"})
     forget = []
-    for assignment in held:
+    for assignment in sorted(held):
         if assignment in state.works:
             continue
         lost = state.redo.get(assignment)
@@ -60,7 +60,7 @@ def hello(state: State, soft: Soft, settings: EngineSettings, node: str, message
             yield Noted(now, "reopened", node, {"assignment": assignment})
         elif assignment not in known.verdicts:
             forget.append(assignment)
-    heartbeat, lease = settings.intervals(state.num_live)
+    yield from _answer_pending(state, node, message)  # before the Welcome: what is answered is not uploaded again
     yield Send(
         node,
         Welcome(
@@ -69,12 +69,10 @@ def hello(state: State, soft: Soft, settings: EngineSettings, node: str, message
             message.greeting,
             settings.worker,
             settings.manifest,
-            heartbeat,
-            lease,
-            tuple(sorted(forget)),
+            *intervals(state, soft, settings, now),
+            tuple(forget),
         ),
     )
-    yield from _answer_pending(state, node, message)
 
 
 def _answer_pending(state: State, node: str, message: Hello) -> Steps:
@@ -86,28 +84,57 @@ def _answer_pending(state: State, node: str, message: Hello) -> Steps:
 
 def part(state: State, soft: Soft, node: str, reason: str, now: float) -> Steps:
     """The node is gone: its open work is for others."""
-    soft.seen.pop(node, None)
-    _forget_request(soft, node)
-    known = state.nodes[node]
-    if not known.live:
-        return
-    yield NodeChanged(now, node, "left", reason)
-    soft.news += 1
-    for assignment in list(known.open):
+    _forget(soft, node)
+    if state.nodes[node].live:
+        yield NodeChanged(now, node, "left", reason)
+        soft.news += 1
+        yield from release(state, soft, node, reason, now)
+
+
+def release(state: State, soft: Soft, node: str, reason: str, now: float) -> Steps:
+    """Let others do the node's open work, but for what has arrived and is being inspected."""
+    for assignment in list(state.nodes[node].open):
         if assignment not in soft.inspecting:
             yield Noted(now, "released", node, {"assignment": assignment, "reason": reason})
 
 
-def _forget_request(soft: Soft, node: str) -> None:
-    soft.asking.pop(node, None)
-    soft.resting.pop(node, None)
+def _forget(soft: Soft, node: str) -> None:
+    """What was observed of the node is no longer so."""
+    for observed in (soft.seen, soft.awaited, soft.asking, soft.resting):
+        observed.pop(node, None)
+
+
+def intervals(state: State, soft: Soft, settings: EngineSettings, now: float) -> tuple[float, float]:
+    """Heartbeat and lease to tell a node. When the fleet shrinks, the longer lease holds on for as long as it is: nodes
+    that were told of it must not seem silent."""
+    heartbeat, lease = settings.intervals(state.num_live)
+    if lease >= soft.lease or now >= soft.lease_told + soft.lease:
+        soft.lease, soft.lease_told = lease, now
+    return heartbeat, lease
+
+
+def await_back(state: State, soft: Soft, settings: EngineSettings, grace: float, now: float) -> Steps:
+    """After a restart: who was live has `grace` seconds beyond a lease to say Hello, who was not has nothing open."""
+    soft.awaited_until = now + settings.intervals(state.num_live)[1] + grace
+    for node in state.nodes.values():
+        if node.live:
+            soft.awaited[node.id] = None
+        else:
+            yield from release(state, soft, node.id, "the node has left", now)
+
+
+def deadline(soft: Soft) -> float:
+    """When the next lease ends, unless something is heard before."""
+    oldest = next(iter(soft.seen.values()), math.inf)
+    return min(oldest + soft.lease, soft.awaited_until if soft.awaited else math.inf)
 
 
 def expire(state: State, soft: Soft, settings: EngineSettings, now: float) -> Steps:
     """Part with every node whose lease has ended."""
-    _, lease = settings.intervals(state.num_live)
-    while soft.seen:
-        node, seen = next(iter(soft.seen.items()))
-        if now - seen <= lease:
-            break
-        yield from part(state, soft, node, f"silent for {now - seen:.1f} s", now)
+    intervals(state, soft, settings, now)
+    while deadline(soft) <= now:
+        if now >= soft.awaited_until and soft.awaited:
+            yield from part(state, soft, next(iter(soft.awaited)), "did not come back after the restart", now)
+        else:
+            node, seen = next(iter(soft.seen.items()))
+            yield from part(state, soft, node, f"silent for {now - seen:.1f} s", now)

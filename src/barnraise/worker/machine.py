@@ -72,6 +72,7 @@ class Worker:
         self.waiting: Task | None = None
         self.needs: set[str] = set()
         self.updating = False
+        self.near = False  # the end of the running task: time to ask for the next
         self.dropped: set[int] = set()  # running work that turned out to be somebody else's by now
         self.pending: dict[int, Contribution] = {}
         self.asked_at = math.inf
@@ -106,8 +107,11 @@ class Worker:
         return Send(message)
 
     def _hello(self, now: float) -> Action:
+        """Greet, or repeat the greeting that has no answer yet: its number stays, or on a slow link every answer would
+        come too late."""
         self.asked_at = math.inf
-        self.greeting, self.greeted = self.greeting + 1, False
+        if self.greeted or not self.greeting:
+            self.greeting, self.greeted = self.greeting + 1, False
         working = tuple(task.id for task in (self.running, self.waiting) if task and task.id not in self.dropped)
         return self._send(
             Hello(
@@ -141,15 +145,15 @@ class Worker:
         return []
 
     def _who(self, message: Who, now: float) -> list[Action]:
-        return [self._hello(now)]
+        return [self._hello(now)] if self.greeted else []
 
     def _on_welcome(self, message: Welcome, now: float) -> list[Action]:
         if message.greeting != self.greeting or self.greeted:
             return []
-        first = self.welcome is None
+        known = self.welcome
         self.welcome, self.greeted = message, True
         self.heartbeat, self.lease = message.heartbeat, message.lease
-        if first:
+        if known is None:
             return [Fetch(message.manifest)]
         actions: list[Action] = []
         for assignment in message.forget:
@@ -180,8 +184,14 @@ class Worker:
         return self._bring_up_to_date(now)
 
     def _fetch_failed(self, event: FetchFailed, now: float) -> list[Action]:
-        if self.waiting is None or event.digest not in self.needs:
+        if not self.ready and self.welcome is not None and event.digest == self.welcome.manifest.digest:
+            self.welcome = None
+        elif self.waiting is None or event.digest not in self.needs:
             return []
+        return self._give_up_waiting(now)
+
+    def _give_up_waiting(self, now: float) -> list[Action]:
+        """Say Hello without the task that waits: it is for others, or comes again with a way that works."""
         self.waiting, self.needs = None, set()
         return [self._hello(now)]
 
@@ -215,29 +225,27 @@ class Worker:
 
     def _updated(self, event: Updated, now: float) -> list[Action]:
         self.updating, self.have = False, event.version
-        if self.waiting is not None and event.version != self.waiting.base:
-            self.waiting = None
-            return [self._hello(now)]
-        return self._go_on(now)
+        failed = self.waiting is not None and event.version != self.waiting.base
+        return self._give_up_waiting(now) if failed else self._go_on(now)
 
     def _go_on(self, now: float) -> list[Action]:
         """Start what waits, ask when there is nothing, leave when all is handed in."""
         if self.asked_at < math.inf and self._at_hand():
             self.lead += 0.3 * (now - self.asked_at - self.lead)
             self.asked_at = math.inf
-        if not self.ready or not self.greeted or self.running is not None:
+        if not self.ready or not self.greeted or self.welcome is None:
             return []
+        if self.running is not None:
+            return self._ask(now) if self.near else []
         if self.leaving:
-            if self.pending:
-                return []
-            return [self._send(Leave(self.leaving), now), *self._quit(self.leaving, True)]
+            return [] if self.pending else self._leave(now)
         task = self.waiting
         if task is None:
             may_ask = self.welcome.settings.overlap or not self.pending
             return self._ask(now) if may_ask else []
         if not self._at_hand() or len(self.pending) > 1:
             return []
-        self.running, self.waiting = task, None
+        self.running, self.waiting, self.near = task, None, False
         return [StartTask(task, self._ask_at(task))]
 
     def _at_hand(self) -> bool:
@@ -254,13 +262,14 @@ class Worker:
         return max(1, task.local_steps - max(1, early))
 
     def _ask(self, now: float) -> list[Action]:
-        if self.asked_at < math.inf or self.waiting is not None or self.leaving or not self.greeted:
+        if self.asked_at < math.inf or self.waiting is not None or self.updating or self.leaving:
             return []
         self.asked_at = now
         return [self._send(Next(self.have), now)]
 
     def _nearly(self, event: Nearly, now: float) -> list[Action]:
-        return self._ask(now) if self.running is not None and self.running.id == event.assignment else []
+        self.near = self.running is not None and self.running.id == event.assignment
+        return self._go_on(now)
 
     def _task_done(self, event: TaskDone, now: float) -> list[Action]:
         task, self.running = self.running, None
@@ -268,9 +277,11 @@ class Worker:
         assert task.id == event.assignment
         if event.steps:
             self.step_seconds = event.seconds / event.steps
-        if task.id in self.dropped or not event.steps:
+        if task.id in self.dropped:
             self.dropped.discard(task.id)
             return [Settle(task.id, False), *self._go_on(now)]
+        if not event.steps:  # the controller must know that it is not coming
+            return [Settle(task.id, False), *(self._go_on(now) if self.leaving else [self._hello(now)])]
         contribution = Contribution(
             task.id, task.base, task.parameters, event.payload, event.steps, event.loss, event.seconds
         )
@@ -283,11 +294,14 @@ class Worker:
         return [Settle(message.assignment, message.accepted), *self._go_on(now)]
 
     def _leave_requested(self, event: LeaveRequested, now: float) -> list[Action]:
-        self.leaving = event.reason
+        self.leaving = event.reason or "asked to leave"
         self.waiting, self.needs = None, set()
-        if not self.ready or self.welcome is None:
-            return self._quit(event.reason, True)
+        if not self.ready:
+            return self._leave(now)
         return [CutShort()] if self.running is not None else self._go_on(now)
+
+    def _leave(self, now: float) -> list[Action]:
+        return [self._send(Leave(self.leaving), now), *self._quit(self.leaving, True)]
 
 
 _HANDLE: dict[type[Event], Callable[[Worker, Any, float], list[Action]]] = {

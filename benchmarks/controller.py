@@ -1,0 +1,225 @@
+"""What one controller takes: 64 connections, every contribution durable before it is acknowledged.
+
+    python benchmarks/controller.py                  dense and small contributions, a few thousand each
+    python benchmarks/controller.py --flat 100000    memory and disk over that many small contributions
+
+The controller is the real one (state machine, admission, ledger with group commits, aggregation) in a process of its
+own; the load is 64 real CURVE connections in another, which skip the training: each asks for a task, offers a ready
+payload, waits for the acknowledgement, and asks again. Beside it stands the floor: the same bytes over bare CURVE
+sockets, and fdatasync of the same bytes. Targets: >= 80 MB/s dense, >= 1,000 small a second, memory and disk flat.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import multiprocessing
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+
+from barnraise import aggregation, compression, matching, staleness, training, transport
+from barnraise.controller.blobs import BlobStore
+from barnraise.controller.enrolment import Enrolment
+from barnraise.controller.events import Admitted, StopRequested
+from barnraise.controller.executor import Executor
+from barnraise.controller.machine import Controller
+from barnraise.controller.parameter_server import ParameterServer
+from barnraise.controller.server import Server
+from barnraise.controller.settings import EngineSettings
+from barnraise.core.types import Blob, Contribution, NodeProfile
+from barnraise.data import shards
+from barnraise.data.meta import Format
+from barnraise.ledger import Checkpoints, Ledger
+from barnraise.models.vectors import digest
+from barnraise.transport import Keys
+from barnraise.wire.blobs import parts
+from barnraise.wire.frames import decode_from_controller, encode
+from barnraise.wire.messages import (
+    PROTOCOL_VERSION, Ack, Assign, Heartbeat, Hello, Next, Offer, Part, Stop, Welcome, WorkerSettings,
+)  # fmt: skip
+
+CONNECTIONS = 64
+
+
+class NoEvaluation:
+    """Stands where the model would be: a controller under load is not slowed by held-out data here."""
+
+    def loss(self, parameters: torch.Tensor) -> float:
+        return 0.0
+
+
+def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_bytes: int) -> EngineSettings:
+    told = WorkerSettings(
+        batch_size=8, compression=codec, compression_options=options, error_feedback=False, error_feedback_decay=1.0,
+        downlink="none", downlink_options={}, inner_optimizer="adamw", inner_options={}, gradient_clip=None,
+        update_clip=None, overlap=True, precision="float32",
+    )  # fmt: skip
+    return EngineSettings(
+        run="bench", worker=told, manifest=Blob("0" * 64, 1), num_parameters=num_parameters,
+        rows=shards.RowIndex([10_000]), context=128, tokens=2**52, batch_size=8, local_steps=20, learning_rate=1e-3,
+        rate_multiplier=lambda done, total: 1.0, seed=0, asynchronous=True, participation=True,
+        staleness=staleness.create("fixed", max_staleness=10**6), scheduler=matching.create("fifo"),
+        buffer_size=CONNECTIONS // 2, minimum_nodes=1, max_update_norm=None, max_payload_bytes=payload_bytes,
+        sync_window=60.0, sync_longest_wait=600.0, heartbeat=0.25, lease=60.0, checkpoint_seconds=5.0, evaluations=1,
+    )  # fmt: skip
+
+
+async def control(folder: Path, num_parameters: int, codec: str, options: dict[str, Any], pipe: Any) -> None:
+    """The controller's process: listen, admit the load's keys, run until told to stop."""
+    torch.set_num_threads(1)
+    form = Format(kind="text", tokenizer="bytes", context=128, vocab_size=258)
+    rows = np.zeros((16, 128), np.uint16)
+    shards.write(folder / "data", form, [rows], rows)
+    encoder = compression.create(codec, **options)
+    told = settings(num_parameters, codec, options, encoder.max_bytes(num_parameters))
+    parameters = ParameterServer(
+        torch.zeros(num_parameters), 0, rule=aggregation.create("mean"), codec=encoder,
+        downlink=compression.create("none"), outer=training.create("sgd"),
+    )  # fmt: skip
+    ledger, checkpoints = Ledger(folder / "ledger.sqlite", run="bench"), Checkpoints(folder / "checkpoints")
+    machine = Controller(told)
+    keys = Keys.generate()
+    blobs = BlobStore(shards.Dataset.open(folder / "data"), "0" * 64, b"x")
+    server = Server(
+        machine, ledger, Enrolment(keys, lambda: None), keep_checkpoints=2, clock=time.monotonic, warn=print,
+        make_executor=lambda report, failed: Executor(
+            parameters, blobs, NoEvaluation(), ledger, checkpoints, report=report, failed=failed
+        ),
+    )  # fmt: skip
+    uri = await server.bind("zmq://127.0.0.1:0")
+    workers = [Keys.generate() for _ in range(CONNECTIONS)]
+    for index, pair in enumerate(workers):
+        server.post(Admitted(f"n{index}", pair.public))
+    pipe.send((uri, keys.public, [(pair.public, pair.secret) for pair in workers]))
+    asyncio.get_running_loop().add_reader(pipe.fileno(), lambda: server.post(StopRequested("done")))
+    await server.run(machine.start(digest(parameters.parameters), time.monotonic()))
+    ledger.close()
+
+
+def controller_process(folder: str, num_parameters: int, codec: str, options: dict[str, Any], pipe: Any) -> None:
+    asyncio.run(control(Path(folder), num_parameters, codec, options, pipe))
+
+
+async def client(uri: str, server_key: str, keys: Keys, payload: memoryview, count: list[int], limit: int) -> None:
+    """One connection: task, offer, acknowledgement, and again until `limit` are acknowledged by all together."""
+    connection = transport.create("zmq").connection()
+    await connection.open(uri, server_key, keys)
+    blob = Blob(hashlib.sha256(payload).hexdigest(), len(payload))
+    await connection.send(encode(Hello(PROTOCOL_VERSION, 1, 1, NodeProfile(1000.0), have=-1)))
+    heard = time.monotonic()
+    while count[0] < limit:
+        for frames in await connection.receive_many():
+            message, _ = decode_from_controller(frames)
+            if isinstance(message, Welcome):
+                await connection.send(encode(Next(0)))
+            elif isinstance(message, Assign):
+                task = message.task
+                offer = Contribution(task.id, task.base, task.parameters, blob, task.local_steps, 1.0, 0.1)
+                await connection.send(encode(Offer(offer)))
+                for offset, piece in parts(payload):
+                    await connection.send(encode(Part(task.id, offset), piece))
+            elif isinstance(message, Ack):
+                assert message.accepted, message.reason
+                count[0] += 1
+                await connection.send(encode(Next(0)))
+            elif isinstance(message, Stop):
+                return
+        if time.monotonic() - heard > 1.0:
+            heard = time.monotonic()
+            await connection.send(encode(Heartbeat(heard)))
+    await connection.close()
+
+
+async def load(
+    uri: str, server_key: str, pairs: list[tuple[str, str]], payload: memoryview, limit: int, watch: Any
+) -> float:
+    count = [0]
+    clients = [asyncio.ensure_future(client(uri, server_key, Keys(*pair), payload, count, limit)) for pair in pairs]
+    while count[0] < CONNECTIONS:  # warm: everybody has been served once
+        await asyncio.sleep(0.01)
+    first, began = count[0], time.monotonic()
+    while count[0] < limit:
+        watch(count[0])
+        await asyncio.sleep(0.02)
+    rate = (count[0] - first) / (time.monotonic() - began)
+    for task in clients:
+        task.cancel()
+    await asyncio.gather(*clients, return_exceptions=True)
+    return rate
+
+
+def disk_bytes(folder: Path) -> tuple[int, int]:
+    """Bytes in segments, and in the ledger."""
+    segments = sum(f.stat().st_size for f in (folder / "segments").glob("*") if f.is_file())
+    return segments, sum(f.stat().st_size for f in folder.glob("ledger.sqlite*"))
+
+
+def measure(
+    name: str, num_parameters: int, codec: str, options: dict[str, Any], limit: int, report_every: int = 0
+) -> None:
+    vector = torch.from_numpy(np.random.default_rng(0).normal(0, 1e-3, num_parameters).astype(np.float32))
+    payload = compression.create(codec, **options).encode(vector).payload
+    with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as folder:
+        ours, theirs = multiprocessing.Pipe()
+        context = multiprocessing.get_context("spawn")
+        process = context.Process(target=controller_process, args=(folder, num_parameters, codec, options, theirs))
+        process.start()
+        uri, server_key, pairs = ours.recv()
+        running, next_report = psutil.Process(process.pid), [0]
+
+        def watch(done: int) -> None:
+            if report_every and done >= next_report[0]:
+                next_report[0] += report_every
+                segments, ledger = disk_bytes(Path(folder))
+                print(
+                    f"  {done:>7,} acknowledged: memory {running.memory_info().rss / 2**20:6.0f} MiB, segments "
+                    f"{segments / 2**20:6.1f} MiB, ledger {ledger / 2**20:6.1f} MiB ({ledger / max(1, done):.0f} B each)",
+                    flush=True,
+                )
+
+        rate = asyncio.run(load(uri, server_key, pairs, payload, limit, watch))
+        ours.send("stop")
+        process.join(30)
+        process.terminate()
+    print(
+        f"{name}: {rate:8,.0f} contributions/s of {len(payload):,} bytes = {rate * len(payload) / 1e6:6.1f} MB/s",
+        flush=True,
+    )
+
+
+def sync_floor(size: int, total: int) -> None:
+    """fdatasync of groups of 16 payloads of `size` bytes, the disk's own floor."""
+    data = os.urandom(size)
+    with tempfile.TemporaryFile(dir=os.environ.get("BENCH_DIR")) as file:
+        began = time.monotonic()
+        for _ in range(total // (16 * size)):
+            for _ in range(16):
+                file.write(data)
+            file.flush()
+            os.fdatasync(file.fileno())
+        seconds = time.monotonic() - began
+    print(f"floor, disk alone (16 payloads a sync): {total / seconds / 1e6:.0f} MB/s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--flat", type=int, default=0, metavar="N", help="watch memory and disk over N contributions")
+    arguments = parser.parse_args()
+    if arguments.flat:
+        measure("small", 12_500, "topk", {"ratio": 0.01}, arguments.flat, report_every=arguments.flat // 10)
+        return
+    sync_floor(4 * 400_000, 1 << 29)
+    measure("dense (1.6 MB, float32)", 400_000, "none", {}, 2_000)
+    measure("small (1 kB, top-k 1%)", 12_500, "topk", {"ratio": 0.01}, 10_000)
+
+
+if __name__ == "__main__":
+    main()

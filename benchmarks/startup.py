@@ -1,0 +1,46 @@
+"""How long a user waits before anything happens: import, help, and the refusal of a bad run file.
+
+    python benchmarks/startup.py
+
+Medians of whole processes, beside a bare interpreter. Targets: import < 0.3 s, --help < 0.5 s, check < 0.6 s.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+REPEATS = 9
+
+
+def seconds(*arguments: str) -> float:
+    """Median wall seconds of a process."""
+    found = []
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, *arguments], capture_output=True, check=False)
+        found.append(time.perf_counter() - began)
+    return statistics.median(found)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        bad = Path(folder) / "bad.yaml"
+        bad.write_text("model: {architecture: gpt_neo}\ndata: {kind: text, files: [x]}\ntraining: {tokenz: 5}\n")
+        cases = {
+            "bare interpreter": ("-c", "pass"),
+            "import barnraise": ("-c", "import barnraise"),
+            "barnraise --help": ("-m", "barnraise.cli.main", "--help"),
+            "barnraise check of a bad file": ("-m", "barnraise.cli.main", "check", str(bad)),
+            "import torch (for comparison)": ("-c", "import torch"),
+        }
+        for name, arguments in cases.items():
+            print(f"{name:<32} {seconds(*arguments):6.3f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

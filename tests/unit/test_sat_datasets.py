@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from barnraise.core.errors import DataError, InputError
+from barnraise.data import dpll, sat, sat_evaluation, shards
+from barnraise.data.sat import SatOptions
+from barnraise.data.sat_tokenizer import SatTokenizer
+
+SMALL: dict[str, Any] = {"examples": 300, "held_out": 40}
+FAMILIES: dict[str, dict[str, Any]] = {
+    "random": {},
+    "ranges": {"variables": (3, 5), "context": 90},
+    "terse": {"style": "terse", "context": 32},
+    "three-sat": {"clause_ratio": 4.3, "clause_lengths": (3, 3), "context": 300, "heuristic": "two_sided"},
+    "skewed": {"family": "skewed", "skew": 2.0},
+    "marginal": {"family": "marginal", "clause_ratio": 3.0, "context": 80},
+    "crafted": {"family": "crafted", "variables": (4, 6), "clause_ratio": 4.0, "context": 400, "balanced": False},
+}
+
+
+def build(folder: Path, **options: Any) -> shards.Dataset:
+    sat.build(folder, SatOptions(**(SMALL | options)))
+    return shards.Dataset.open(folder, verify=True)
+
+
+def all_rows(dataset: shards.Dataset) -> tuple[np.ndarray, np.ndarray]:
+    train = np.concatenate([dataset.rows(index, 0, info.rows) for index, info in enumerate(dataset.meta.shards)])
+    return train, dataset.held_out()
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_row_is_a_right_example_and_no_formula_is_there_twice(name: str, tmp_path: Path) -> None:
+    dataset = build(tmp_path / "data", **FAMILIES[name])
+    options = sat.options_of(dataset)
+    assert options == SatOptions(**(SMALL | FAMILIES[name]))
+    tokenizer = SatTokenizer.load(dataset.folder)
+    train, held_out = all_rows(dataset)
+    assert (len(train), len(held_out)) == (300, 40)
+    solver = dpll.Solver(style=options.style, heuristic=options.heuristic, slots=options.slots)
+    formulas = []
+    for row in np.concatenate([train, held_out]):
+        formula = tokenizer.formula(row)
+        assert tokenizer.trace(row) == solver.solve(formula).trace
+        formulas.append(formula.canonical())
+    assert len(set(formulas)) == 340
+
+
+def test_only_the_trace_is_learned(tmp_path: Path) -> None:
+    dataset = build(tmp_path / "data")
+    tokenizer = SatTokenizer.load(dataset.folder)
+    rows = dataset.held_out()
+    for row, labels in zip(rows, shards.labels(rows, dataset.meta), strict=True):
+        learned = labels[labels != shards.IGNORED]
+        assert tokenizer.decode_tokens(learned) == tokenizer.trace(row)
+        assert learned[-1] == tokenizer.eos_id
+
+
+def test_balanced_sets_have_both_verdicts_alike(tmp_path: Path) -> None:
+    dataset = build(tmp_path / "data", clause_ratio=1.5)
+    tokenizer = SatTokenizer.load(dataset.folder)
+    for rows in all_rows(dataset):
+        assert sum(tokenizer.trace(row)[-1] == "SAT" for row in rows) == len(rows) // 2
+
+
+def test_the_seed_decides(tmp_path: Path) -> None:
+    first, again, other = (
+        all_rows(build(tmp_path / name, seed=seed))[0] for name, seed in (("a", 1), ("b", 1), ("c", 2))
+    )
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_what_was_left_out_is_recorded(tmp_path: Path) -> None:
+    dataset = build(tmp_path / "data", context=42)
+    counts = json.loads((dataset.folder / sat.RECORD).read_text())["counts"]
+    assert counts["kept"] == 340
+    assert counts["satisfiable"] == 170
+    assert counts["too_long"] > 0
+
+
+def test_too_few_formulas_are_a_clear_error(tmp_path: Path) -> None:
+    few = {"variables": (1, 1), "clause_lengths": (1, 1), "clause_ratio": 2.0, "context": 12}
+    with pytest.raises(DataError, match="ask for fewer examples"):
+        build(tmp_path / "data", **few)
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"family": "randon"}, "did you mean 'random'"),
+        ({"style": "restate"}, "did you mean 'restated'"),
+        ({"heuristic": "frist"}, "did you mean 'first'"),
+        ({"variables": (0, 3)}, "must be a range"),
+        ({"variables": (5, 4)}, "must be a range"),
+        ({"clause_lengths": (0, 3)}, "must be a range"),
+        ({"variables": (2, 4)}, "a clause names a variable once"),
+        ({"variables": (900, 900)}, "exceed a vocabulary"),
+        ({"clause_ratio": 0.0}, "clause_ratio is 0.0"),
+        ({"clause_ratio": float("nan")}, "clause_ratio is nan"),
+        ({"skew": -1.0}, "skew is -1.0"),
+        ({"context": 12}, "give a larger context"),
+        ({"examples": 0}, "examples is 0"),
+        ({"held_out": 10**12}, "held_out is 1000000000000"),
+        ({"family": "marginal", "variables": (17, 17)}, "has at most 16"),
+        ({"family": "crafted"}, "no crafted formula"),
+        ({"family": "crafted", "variables": (4, 30_000), "clause_lengths": (1, 1)}, "has at most 100"),
+    ],
+)
+def test_nonsense_is_refused(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        SatOptions(**options)
+
+
+def test_a_damaged_record_is_a_data_error(tmp_path: Path) -> None:
+    dataset = build(tmp_path / "data")
+    path = dataset.folder / sat.RECORD
+    for content in ("", "[]", "{}", '{"options": 3}', '{"options": {"context": "x"}}', '{"options": {"context": 1}}'):
+        path.write_text(content)
+        with pytest.raises(DataError, match=r"make the dataset again"):
+            sat.options_of(dataset)
+    path.unlink()
+    with pytest.raises(DataError, match="is not a SAT dataset"):
+        sat.options_of(dataset)
+
+
+def test_the_solver_itself_scores_full_marks(tmp_path: Path) -> None:
+    dataset = build(tmp_path / "data", context=72)
+    rows = dataset.held_out().tolist()
+
+    def solver(prompts: list[list[int]]) -> Sequence[Sequence[int]]:
+        return [row[len(prompt) :] for row, prompt in zip(rows, prompts, strict=True)]
+
+    scores = sat_evaluation.evaluate(dataset, solver)
+    assert (scores.steps_accepted, scores.traces_accepted, scores.verdicts_right) == (1.0, 1.0, 1.0)
+    assert (scores.formulas, scores.majority) == (40, 0.5)
+    assert scores.example.splitlines()[0].startswith("formula: (")
+    assert scores.example.splitlines()[-1] == "checker: accepted"
+
+
+def test_guessing_scores_what_guessing_deserves(tmp_path: Path) -> None:
+    dataset = build(tmp_path / "data")
+    tokenizer = SatTokenizer.load(dataset.folder)
+    guess = tokenizer.encode("UNSAT")
+    scores = sat_evaluation.evaluate(dataset, lambda prompts: [[*guess, tokenizer.eos_id]] * len(prompts), limit=20)
+    assert scores.formulas == 20
+    assert scores.traces_accepted == scores.steps_accepted == 0
+    assert 0 < scores.verdicts_right < 1
+    silent = sat_evaluation.evaluate(dataset, lambda prompts: [[] for _ in prompts])
+    assert (silent.verdicts_right, silent.traces_accepted) == (0, 0)
+    rambling = sat_evaluation.evaluate(dataset, lambda prompts: [[0, 99, *guess] for _ in prompts])
+    assert rambling.steps_accepted == 0
+    with pytest.raises(DataError, match="1 completions came back"):
+        sat_evaluation.evaluate(dataset, lambda prompts: [[]])
