@@ -95,8 +95,8 @@ def understand(decode: Callable[[list[Any]], Any], frames: list[Any]) -> m.Messa
 @pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
 def test_every_field_is_bounded(kind: type[m.Message]) -> None:
     found = unbounded(inspect.type_info(kind), kind.__name__)
-    # The one that may be NaN, and the one that `frames` checks by itself.
-    assert set(found) <= {"Contribution.loss", "Task.learning_rate"}
+    # The one that may be NaN, and those that `frames` checks by itself.
+    assert set(found) <= {"Contribution.loss", "Task.learning_rate", "Task.share"}
 
 
 @given(st.data())
@@ -106,7 +106,7 @@ def test_round_trip(data: st.DataObject) -> None:
     carries = isinstance(message, m.Part | m.Chunk)
     raw = data.draw(st.binary(min_size=1, max_size=300)) if carries else None
     decode = decode_from_worker if isinstance(message, get_args(m.FromWorker)) else decode_from_controller
-    if isinstance(message, m.Assign) and not math.isfinite(message.task.learning_rate):
+    if isinstance(message, m.Assign) and not all(map(math.isfinite, (message.task.learning_rate, message.task.share))):
         assert understand(decode, encode(message, raw)) is None
         return
     decoded, tail = decode(encode(message, raw))

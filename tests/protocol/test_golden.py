@@ -75,6 +75,8 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
                 base=42,
                 updates=(Update("snapshot", 40, Blob(A, 4020), B), Update("delta", 41, Blob(B, 50), A)),
                 max_staleness=166,
+                merged=6,
+                share=0.5,
             )
         ),
         None,

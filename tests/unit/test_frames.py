@@ -28,6 +28,7 @@ def offer(**fields: Any) -> m.Offer:
 def task(**fields: Any) -> Task:
     values = {"id": 1, "kind": "train", "rows": (), "tokens": 1, "local_steps": 1, "batch_size": 1, "seed": 0}
     values |= {"learning_rate": 0.1, "parameters": ParameterRange(0, 9), "base": 0, "updates": (), "max_staleness": 5}
+    values |= {"merged": 0, "share": 0.0}
     return Task(**values | fields)
 
 
@@ -123,10 +124,11 @@ def test_a_diverged_loss_reaches_admission(loss: float) -> None:
     assert repr(message.contribution.loss) == repr(loss)
 
 
-@pytest.mark.parametrize("rate", [float("nan"), float("-inf")])
-def test_a_learning_rate_is_finite(rate: float) -> None:
-    with pytest.raises(WireError, match="learning rate"):
-        decode_from_controller(encode(m.Assign(task(learning_rate=rate))))
+@pytest.mark.parametrize("field", ["learning_rate", "share"])
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_a_task_is_finite(field: str, value: float) -> None:
+    with pytest.raises(WireError, match=f"{field} of the task is {value}"):
+        decode_from_controller(encode(m.Assign(task(**{field: value}))))
 
 
 @pytest.mark.parametrize("decode", [decode_from_worker, lambda frames: decode_from_worker(frames, enrolled=False)])

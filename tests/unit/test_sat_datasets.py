@@ -110,8 +110,11 @@ def test_too_few_formulas_are_a_clear_error(tmp_path: Path) -> None:
         ({"examples": 0}, "examples is 0"),
         ({"held_out": 10**12}, "held_out is 1000000000000"),
         ({"family": "marginal", "variables": (17, 17)}, "has at most 16"),
-        ({"family": "crafted"}, "no crafted formula"),
-        ({"family": "crafted", "variables": (4, 30_000), "clause_lengths": (1, 1)}, "has at most 100"),
+        ({"family": "crafted", "variables": (5, 5)}, "no crafted formula"),
+        (
+            {"family": "crafted", "variables": (4, 30_000), "clause_lengths": (1, 1), "context": 2**20},
+            "has at most 100",
+        ),
     ],
 )
 def test_nonsense_is_refused(options: dict[str, Any], reason: str) -> None:

@@ -72,7 +72,8 @@ def prepare(plan: Plan, run: RunDirectory, say: Callable[[str], None]) -> None:
 
 def make_dataset(plan: Plan, folder: Path) -> None:
     """The dataset that the run file's data section describes."""
-    data, seed = plan.run_file.data, plan.run_file.run.seed
+    run_file = plan.run_file
+    data = run_file.data
     if isinstance(data, TextData):
         from barnraise.data import text
 
@@ -82,12 +83,13 @@ def make_dataset(plan: Plan, folder: Path) -> None:
             tokenizer=data.tokenizer,
             context=data.context,
             held_out=data.held_out,
-            seed=seed,
+            seed=run_file.run.seed if data.seed is None else data.seed,
         )
     else:
         from barnraise.data import sat
+        from barnraise.plan.dataset import sat_options
 
-        sat.build(folder, sat.SatOptions(**data.model_dump(exclude={"kind"})), seed=seed)
+        sat.build(folder, sat_options(run_file))
 
 
 @dataclass

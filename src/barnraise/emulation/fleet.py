@@ -1,19 +1,21 @@
 """The machines of a simulated run: how fast they are, how they are connected, when they are up.
 
 Speeds are lognormal (sigma 1.0 by default) and clipped to 0.1 to 100 times the median. Up and down times of churning
-nodes are lognormal, fitted to preemptible GPUs: up median 0.54 h (sigma 1.46), down median 0.49 h (sigma 1.28).
+nodes are lognormal, fitted to preemptible GPUs: up median 0.54 h (sigma 1.46), down median 0.49 h (sigma 1.28). Not
+covered: the controller's own link, packets lost, links whose rate varies.
 """
 
 from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from barnraise.core.errors import nearest, OptionError
+from barnraise.core.errors import OptionError, nearest
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Link:
     """One node's connection: bytes a second each way, and seconds one way."""
 
@@ -40,34 +42,55 @@ def link(profile: str) -> Link:
     return LINKS[profile]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Machine:
     """One simulated node. `rate` is in tokens a second."""
 
     name: str
     rate: float
     link: Link
+    memory_bytes: int = 16 << 30
 
 
-def lognormal_fleet(count: int, rate: float, sigma: float, connection: Link, rng: random.Random) -> list[Machine]:
-    """`count` machines around `rate` tokens a second."""
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """At a share `at` of the run, the node `kill` dies without a word, or `join` comes."""
+
+    at: float
+    kill: str = ""
+    join: Machine | None = None
+
+
+def lognormal_fleet(
+    count: int, rate: float, connection: Link, rng: random.Random, *, sigma: float = 1.0, names: Sequence[str] = ()
+) -> list[Machine]:
+    """`count` machines around `rate` tokens a second; the first have `names`, the others numbers."""
     machines = []
     for index in range(count):
         factor = min(100.0, max(0.1, math.exp(rng.gauss(0.0, sigma))))
-        machines.append(Machine(f"node-{index:05d}", rate * factor, connection))
+        name = names[index] if index < len(names) else f"node-{index:05d}"
+        machines.append(Machine(name, rate * factor, connection))
     return machines
 
 
 class Churn:
-    """When machines leave and come back. `next_down` and `next_up` draw how long the present state lasts."""
+    """When machines leave and come back, as drawn from `rng`."""
+
+    UP = (math.log(0.54 * 3600), 1.46)
+    DOWN = (math.log(0.49 * 3600), 1.28)
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
 
-    def next_down(self) -> float:
-        """Seconds until a machine that is up leaves."""
-        return self.rng.lognormvariate(math.log(0.54 * 3600), 1.46)
+    def first_start(self) -> float:
+        """Seconds until a machine is first up: 0 for as many as are up at any time in the long run."""
+        up, down = (math.exp(mu + sigma**2 / 2) for mu, sigma in (self.UP, self.DOWN))
+        return 0.0 if self.rng.random() < up / (up + down) else self.down()
 
-    def next_up(self) -> float:
-        """Seconds until a machine that is down comes back."""
-        return self.rng.lognormvariate(math.log(0.49 * 3600), 1.28)
+    def up(self) -> float:
+        """Seconds for which a machine that has just come stays."""
+        return self.rng.lognormvariate(*self.UP)
+
+    def down(self) -> float:
+        """Seconds for which a machine that has just left is away."""
+        return self.rng.lognormvariate(*self.DOWN)

@@ -1,31 +1,90 @@
-"""What simulated work yields: sizes alone, for thousands of nodes."""
+"""What the work of a simulated run yields and costs: the seam between virtual time and sizes or real tensors."""
 
 from __future__ import annotations
 
 import hashlib
+from typing import Protocol
 
-from barnraise.controller.actions import SlotShare
+from barnraise.controller.actions import Aggregate
 from barnraise.core.types import Blob, Contribution, Task, Update
 
-AGGREGATE_BYTES_PER_SECOND = 2e9
-"""What a controller reads, adds and hashes per second (one core, measured with the parameter server)."""
+DENSE_BYTES_PER_SECOND = 2e9
+"""Float32 bytes of decoded updates that one thread of a controller measures, or adds up, in a second."""
+
+PUBLISH_BYTES_PER_SECOND = 0.5e9
+"""Float32 bytes of parameters that it moves, encodes, decodes and hashes in a second."""
+
+
+class Work(Protocol):
+    """Work happens at once and takes virtual seconds that the simulator adds. Nodes go by their names."""
+
+    def shards(self) -> tuple[Blob, ...]:
+        """The token shards, in order."""
+
+    def start(self, node: str) -> None:
+        """A new worker process has its model and data; an earlier one of that name is dead."""
+
+    def fetch(self, node: str, blob: Blob) -> bool:
+        """Hand the node a blob; False when the controller does not keep it (any more)."""
+
+    def update(self, node: str, updates: tuple[Update, ...]) -> int:
+        """Bring the node's replica up to date: its version, -1 when it does not hash to what it should."""
+
+    def train(self, node: str, task: Task) -> tuple[Blob, float]:
+        """All the task's steps from the node's replica: payload and mean loss."""
+
+    def settle(self, node: str, assignment: int, accepted: bool) -> None:
+        """The node learns what became of its contribution."""
+
+    def inspect(self, node: str, contribution: Contribution) -> tuple[float, str]:
+        """The payload's norm and what is wrong with it, as it arrives at the controller."""
+
+    def accept(self, node: str, assignment: int) -> None:
+        """The contribution is on the ledger."""
+
+    def aggregate(self, action: Aggregate) -> tuple[str, Blob]:
+        """Make a version: its digest and delta."""
+
+    def hold(self, digest: str) -> None:
+        """A task names this snapshot."""
+
+    def release(self, digests: tuple[str, ...]) -> None:
+        """No task names these deltas any more."""
+
+    def evaluate(self) -> float:
+        """Held-out loss of the newest version."""
+
+    def inspect_seconds(self, contribution: Contribution) -> float:
+        """What `inspect` takes on the controller's machine."""
+
+    def aggregate_seconds(self, action: Aggregate) -> float:
+        """What `aggregate` takes there."""
 
 
 class CostModel:
     """Payloads, deltas and shards of the right size and no content. Losses are not modelled (0)."""
 
-    def __init__(self, payload_bytes: int, delta_bytes: int, num_parameters: int, shards: tuple[Blob, ...]) -> None:
+    def __init__(
+        self, *, payload_bytes: int, delta_bytes: int, num_parameters: int, shards: tuple[Blob, ...], threads: int = 1
+    ) -> None:
         self.payload_bytes, self.delta_bytes = payload_bytes, delta_bytes
-        self.num_parameters, self._shards = num_parameters, shards
+        self.costs, self._shards = ControllerCosts(num_parameters, threads), shards
+        self.inspect_seconds, self.aggregate_seconds = self.costs.inspect_seconds, self.costs.aggregate_seconds
 
     def shards(self) -> tuple[Blob, ...]:
         return self._shards
 
-    def train(self, node: str, task: Task) -> tuple[Blob, float]:
-        return Blob(f"{task.id:064x}", self.payload_bytes), 0.0
+    def start(self, node: str) -> None:
+        """Nothing is kept."""
+
+    def fetch(self, node: str, blob: Blob) -> bool:
+        return True
 
     def update(self, node: str, updates: tuple[Update, ...]) -> int:
         return updates[-1].version
+
+    def train(self, node: str, task: Task) -> tuple[Blob, float]:
+        return Blob(f"{task.id:064x}", self.payload_bytes), 0.0
 
     def settle(self, node: str, assignment: int, accepted: bool) -> None:
         """Nothing is kept."""
@@ -36,14 +95,31 @@ class CostModel:
     def accept(self, node: str, assignment: int) -> None:
         """Nothing is kept."""
 
-    def aggregate(self, version: int, slots: tuple[SlotShare, ...]) -> tuple[str, Blob]:
-        digest = hashlib.sha256(repr((version, slots)).encode()).hexdigest()
-        return digest, Blob(f"{version:064x}", self.delta_bytes)
+    def aggregate(self, action: Aggregate) -> tuple[str, Blob]:
+        digest = hashlib.sha256(repr(action).encode()).hexdigest()
+        return digest, Blob(f"{action.version:064x}", self.delta_bytes)
 
-    def evaluate(self, version: int) -> float:
+    def hold(self, digest: str) -> None:
+        """Nothing is kept."""
+
+    def release(self, digests: tuple[str, ...]) -> None:
+        """Nothing is kept."""
+
+    def evaluate(self) -> float:
         return 0.0
 
-    def aggregate_seconds(self, slots: int) -> float:
-        return 4.0 * self.num_parameters * (slots + 2) / AGGREGATE_BYTES_PER_SECOND
 
+class ControllerCosts:
+    """Seconds that the controller's machine takes for a model of `num_parameters`, with so many compute threads."""
 
+    def __init__(self, num_parameters: int, threads: int) -> None:
+        self.per_update = 4.0 * num_parameters / (DENSE_BYTES_PER_SECOND * threads)
+        self.per_version = 4.0 * num_parameters / (PUBLISH_BYTES_PER_SECOND * threads)
+
+    def inspect_seconds(self, contribution: Contribution) -> float:
+        """One pass over the decoded update."""
+        return self.per_update
+
+    def aggregate_seconds(self, action: Aggregate) -> float:
+        """One pass for each update, then those over the parameters."""
+        return self.per_update * sum(len(slot.contributions) for slot in action.slots) + self.per_version

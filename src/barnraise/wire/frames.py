@@ -79,8 +79,10 @@ def decode_from_worker(frames: Sequence[Buffer], *, enrolled: bool = True) -> tu
 def decode_from_controller(frames: Sequence[Buffer]) -> tuple[FromController, memoryview | None]:
     """The message in `frames`, and the raw bytes behind a `Chunk` (a view: nothing is copied)."""
     message, raw = _decode(frames, _from_controller, HEADER_LIMIT)
-    if isinstance(message, Assign) and not math.isfinite(message.task.learning_rate):
-        raise WireError(f"learning rate is {message.task.learning_rate}, but must be finite")
+    if isinstance(message, Assign):
+        for name, value in msgspec.structs.asdict(message.task).items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise WireError(f"{name} of the task is {value}, but must be finite")
     return message, raw
 
 

@@ -1,0 +1,237 @@
+"""One simulated worker: its process, which may die and start again, and its machine and link.
+
+A payload and what is fetched take their turn on the link, each way for itself; a small message passes them by, as the
+frames of a real connection are cut small enough for that. Token shards stay on the node's disk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from barnraise.controller import events as ce
+from barnraise.core.types import Blob, NodeProfile, Task
+from barnraise.emulation.fleet import Machine
+from barnraise.wire.messages import Hello, Message, Offer
+from barnraise.worker import actions as wa
+from barnraise.worker import events as we
+from barnraise.worker.machine import Worker
+
+if TYPE_CHECKING:
+    from barnraise.emulation.simulator import Simulator
+
+MESSAGE_BYTES = 200
+"""What a small message weighs on the simulated link, headers included."""
+
+PREPARE_SECONDS = 15.0
+"""Starting a worker process, building its model and measuring it."""
+
+JITTER = 0.1
+"""Sigma of the lognormal factor by which a task takes longer or shorter than the machine's rate says."""
+
+
+class Node:
+    """Carries out what its worker's machine wants, in the simulator's time.
+
+    `incarnation` is odd while the process lives; what was planned for another incarnation is void.
+    """
+
+    __slots__ = (
+        "_cached",
+        "_down_free",
+        "_greeting",
+        "_running",
+        "_tick_at",
+        "_up_free",
+        "_up_since",
+        "busy_seconds",
+        "incarnation",
+        "machine",
+        "message_seconds",
+        "sim",
+        "spec",
+        "up_seconds",
+    )
+
+    def __init__(self, spec: Machine, sim: Simulator) -> None:
+        self.spec, self.sim, self.machine = spec, sim, Worker(0)
+        self.incarnation = 0
+        self.message_seconds = spec.link.latency + MESSAGE_BYTES / spec.link.up
+        self.busy_seconds = self.up_seconds = 0.0
+        self._up_since = self._up_free = self._down_free = 0.0
+        self._tick_at = math.inf
+        self._cached = 0  # bit i: shard i is on the disk
+        self._greeting = 0
+        self._running: _Run | None = None
+
+    @property
+    def up(self) -> bool:
+        return self.incarnation % 2 == 1
+
+    def uptime(self, now: float) -> float:
+        """Seconds for which the process has lived, all incarnations together."""
+        return self.up_seconds + (now - self._up_since if self.up else 0.0)
+
+    def start(self) -> None:
+        """A new process."""
+        now = self.sim.now
+        self.incarnation += 1
+        self._up_since = self._up_free = self._down_free = now
+        self._tick_at, self._running = math.inf, None
+        self.machine = Worker(self.sim.rng.getrandbits(53), NodeProfile())
+        self._carry_out(self.machine.start(now))
+
+    def stop(self) -> None:
+        """The process dies without a word."""
+        assert self.up
+        self.incarnation += 1
+        self.up_seconds += self.sim.now - self._up_since
+
+    def handle(self, incarnation: int, event: we.Event) -> None:
+        """Something happens to the worker, if it still lives."""
+        if incarnation == self.incarnation:
+            self.sim.events += 1
+            self._carry_out(self.machine.handle(event, self.sim.now))
+
+    def tick(self, incarnation: int, planned: float) -> None:
+        """The time has come that was the machine's deadline when `planned`; by now it may be later."""
+        if incarnation != self.incarnation or planned != self._tick_at:
+            return
+        self._tick_at = math.inf
+        deadline = self.machine.deadline
+        if deadline <= self.sim.now:
+            self.handle(incarnation, we.Tick())
+        elif deadline < math.inf:
+            self._tick_at = deadline
+            self.sim.at(deadline, Node.tick, self, incarnation, deadline)
+
+    def _carry_out(self, actions: list[wa.Action]) -> None:
+        for action in actions:
+            _ACTIONS[type(action)](self, action)
+        deadline = self.machine.deadline
+        if deadline < self._tick_at:
+            self._tick_at = deadline
+            self.sim.at(deadline, Node.tick, self, self.incarnation, deadline)
+
+    # The link
+
+    def receive(self, message: Message) -> None:
+        """The controller sends a message."""
+        link = self.spec.link
+        arrival = self.sim.now + link.latency + MESSAGE_BYTES / link.down
+        self.sim.at(arrival, Node.handle, self, self.incarnation, we.Received(message))
+
+    def _send(self, action: wa.Send) -> None:
+        sim, message = self.sim, action.message
+        if type(message) is Hello:  # the controller forgets half an upload; it comes again
+            self._greeting, self._up_free = message.greeting, sim.now
+        sim.bytes_up += MESSAGE_BYTES
+        event = ce.Received(self.spec.name, message)
+        sim.at(sim.now + self.message_seconds, Node._arrive, self, self.incarnation, event)
+
+    def _arrive(self, incarnation: int, event: ce.Event) -> None:
+        if incarnation == self.incarnation:
+            self.sim.handle(event)
+
+    def _upload(self, action: wa.Upload) -> None:
+        sim, contribution = self.sim, action.contribution
+        size = MESSAGE_BYTES + contribution.payload.num_bytes
+        self._up_free = max(sim.now, self._up_free) + size / self.spec.link.up
+        sim.bytes_up += size
+        event = (self._greeting, ce.Received(self.spec.name, Offer(contribution)))
+        sim.at(self._up_free + self.spec.link.latency, Node._uploaded, self, self.incarnation, event)
+
+    def _uploaded(self, incarnation: int, upload: tuple[int, ce.Event]) -> None:
+        greeting, event = upload
+        if greeting == self._greeting:
+            self._arrive(incarnation, event)
+
+    def _fetch(self, action: wa.Fetch) -> None:
+        sim, blob, link = self.sim, action.blob, self.spec.link
+        bit = sim.shard_bits.get(blob.digest, 0)
+        if bit & self._cached:
+            sim.soon(Node.handle, self, self.incarnation, we.Fetched(blob.digest))
+            return
+        sim.bytes_up += MESSAGE_BYTES
+        asked = sim.now + self.message_seconds
+        if not sim.work.fetch(self.spec.name, blob):
+            sim.at(asked + link.latency, Node.handle, self, self.incarnation, we.FetchFailed(blob.digest))
+            return
+        self._down_free = max(asked, self._down_free) + blob.num_bytes / link.down
+        sim.bytes_down += blob.num_bytes
+        sim.at(self._down_free + link.latency, Node._fetched, self, self.incarnation, (bit, blob))
+
+    def _fetched(self, incarnation: int, fetched: tuple[int, Blob]) -> None:
+        if incarnation == self.incarnation:
+            bit, blob = fetched
+            self._cached |= bit
+            self.handle(incarnation, we.Fetched(blob.digest))
+
+    # Work
+
+    def _prepare(self, action: wa.Prepare) -> None:
+        sim, spec, link = self.sim, self.spec, self.spec.link
+        sim.work.start(spec.name)
+        profile = NodeProfile(spec.rate, spec.memory_bytes, 1, "simulated", link.up, link.down, link.latency)
+        event = we.Prepared(sim.work.shards(), profile)
+        sim.at(sim.now + PREPARE_SECONDS, Node.handle, self, self.incarnation, event)
+
+    def _apply_updates(self, action: wa.ApplyUpdates) -> None:
+        version = self.sim.work.update(self.spec.name, action.updates)
+        self.sim.soon(Node.handle, self, self.incarnation, we.Updated(version))
+
+    def _start_task(self, action: wa.StartTask) -> None:
+        sim, task = self.sim, action.task
+        payload, loss = sim.work.train(self.spec.name, task)
+        tokens_a_step = task.tokens / task.local_steps
+        step = tokens_a_step / self.spec.rate * math.exp(sim.rng.gauss(0.0, JITTER))
+        if action.ask_at <= task.local_steps:
+            sim.at(sim.now + step * action.ask_at, Node.handle, self, self.incarnation, we.Nearly(task.id))
+        self._run(_Run(task, payload, loss, sim.now, step, task.local_steps))
+
+    def _cut_short(self, action: wa.CutShort) -> None:
+        """The running task ends with the step in hand. Its payload is that of the whole task all the same."""
+        run = self._running
+        if run is not None:
+            steps = min(run.steps, int((self.sim.now - run.began) / run.step) + 1)
+            self._run(_Run(run.task, run.payload, run.loss, run.began, run.step, steps))
+
+    def _run(self, run: _Run) -> None:
+        self._running = run
+        self.sim.at(run.began + run.step * run.steps, Node._finish, self, self.incarnation, run)
+
+    def _finish(self, incarnation: int, run: _Run) -> None:
+        if incarnation == self.incarnation and run is self._running:
+            self._running = None
+            seconds = run.step * run.steps
+            self.handle(incarnation, we.TaskDone(run.task.id, run.payload, run.steps, run.loss, seconds))
+
+    def _settle(self, action: wa.Settle) -> None:
+        self.sim.work.settle(self.spec.name, action.assignment, action.accepted)
+
+    def _quit(self, action: wa.Quit) -> None:
+        self.stop()
+
+
+class _Run:
+    """A task under way: it began at `began`, takes `steps` of `step` seconds each, and yields `payload`."""
+
+    __slots__ = ("began", "loss", "payload", "step", "steps", "task")
+
+    def __init__(self, task: Task, payload: Blob, loss: float, began: float, step: float, steps: int) -> None:
+        self.task, self.payload, self.loss = task, payload, loss
+        self.began, self.step, self.steps = began, step, steps
+
+
+_ACTIONS: dict[type[wa.Action], Callable[[Node, Any], None]] = {
+    wa.Send: Node._send,
+    wa.Fetch: Node._fetch,
+    wa.Prepare: Node._prepare,
+    wa.ApplyUpdates: Node._apply_updates,
+    wa.StartTask: Node._start_task,
+    wa.CutShort: Node._cut_short,
+    wa.Upload: Node._upload,
+    wa.Settle: Node._settle,
+    wa.Quit: Node._quit,
+}

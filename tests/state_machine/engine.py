@@ -1,0 +1,459 @@
+"""A controller under test: events go in, every action is checked against an independent account of the run.
+
+The account knows nothing of the machine's own state. It follows the journal (as the ledger would hand it back) and
+what is sent, and is compared with the machine after every event.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from barnraise.controller import actions as act
+from barnraise.controller import events as ev
+from barnraise.controller.machine import Controller
+from barnraise.controller.settings import EngineSettings
+from barnraise.controller.state import MOST_OPEN, State, apply
+from barnraise.core.types import Blob, Contribution, NodeProfile, ParameterRange, RowRange, Task
+from barnraise.data.ranges import RowIndex
+from barnraise.ledger.decisions import Assigned, Decision, Judged, NodeChanged, Noted, VersionClosed, VersionMade
+from barnraise.ledger.rows import FORMATS
+from barnraise.matching import create as scheduler
+from barnraise.staleness import create as staleness
+from barnraise.wire.messages import (
+    PROTOCOL_VERSION,
+    Ack,
+    Assign,
+    Heartbeat,
+    Hello,
+    Leave,
+    Message,
+    Next,
+    Offer,
+    Stop,
+    Welcome,
+    WorkerSettings,
+)
+
+WORKER_SETTINGS = WorkerSettings(
+    batch_size=2,
+    compression="none",
+    compression_options={},
+    error_feedback=True,
+    error_feedback_decay=1.0,
+    downlink="none",
+    downlink_options={},
+    inner_optimizer="sgd",
+    inner_options={},
+    gradient_clip=None,
+    update_clip=None,
+    overlap=True,
+    precision="float32",
+)
+
+MANIFEST = Blob("f" * 64, 100)
+
+_SETTINGS = EngineSettings(
+    run="trial",
+    worker=WORKER_SETTINGS,
+    manifest=MANIFEST,
+    num_parameters=100,
+    rows=RowIndex([7, 5, 30]),
+    context=3,
+    tokens=240,
+    batch_size=2,
+    local_steps=2,
+    learning_rate=0.1,
+    rate_multiplier=lambda done, total: 1.0,
+    seed=0,
+    asynchronous=True,
+    participation=True,
+    staleness=staleness("fixed", max_staleness=5),
+    scheduler=scheduler("fifo"),
+    buffer_size=None,
+    minimum_nodes=1,
+    max_update_norm=None,
+    max_payload_bytes=500,
+    sync_window=2.0,
+    sync_longest_wait=8.0,
+    heartbeat=1.0,
+    lease=5.0,
+    checkpoint_seconds=3.0,
+    evaluations=4,
+)
+
+
+def engine_settings(**changes: Any) -> EngineSettings:
+    """Settings for a run of 20 tasks of 12 tokens, with `changes`."""
+    if changes.get("asynchronous") is False:
+        changes.setdefault("worker", overlap(False))
+    return replace(_SETTINGS, **changes)
+
+
+def overlap(wanted: bool) -> WorkerSettings:
+    return WorkerSettings(**{name: getattr(WORKER_SETTINGS, name) for name in WORKER_SETTINGS.__struct_fields__} | {"overlap": wanted})
+
+
+def digest(number: int) -> str:
+    return f"{number:064x}"
+
+
+def stored(decision: Decision) -> Decision:
+    """What the ledger gives back for `decision`."""
+    if isinstance(decision, VersionMade):
+        return decision  # half a row, of plain values
+    form = FORMATS[type(decision)]
+    row_id, _, *values = form.to_row(1, 1, decision)
+    return form.from_row((row_id, *values))
+
+
+def contribution(task: Task, **changes: Any) -> Contribution:
+    """An honest answer to `task`, with `changes`."""
+    values: dict[str, Any] = {
+        "assignment": task.id,
+        "base": task.base,
+        "parameters": task.parameters,
+        "payload": Blob(digest(task.id), 420),
+        "steps": task.local_steps,
+        "loss": 1.5,
+        "seconds": 0.5,
+    }
+    return Contribution(**(values | changes))
+
+
+class Account:
+    """What the journal says, kept by other means than `apply`."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self.settings = settings
+        self.tasks: dict[int, Assigned] = {}
+        self.piece: dict[int, int] = {}  # assignment -> the one that first handed out its rows
+        self.accepted: dict[int, Judged] = {}
+        self.verdicts: dict[int, Judged] = {}
+        self.buffer: list[int] = []
+        self.versions: dict[int, tuple[int, ...]] = {}
+        self.made: list[VersionMade] = []
+        self.gone: set[int] = set()  # pieces that were discarded at the end
+        self.live: set[str] = set()
+        self.closed = self.final = False
+        self.cursor = 0
+
+    def add(self, d: Decision) -> None:
+        """Follow one decision; any that must not be is an assertion."""
+        if isinstance(d, Assigned):
+            self._assigned(d)
+        elif isinstance(d, Judged):
+            self._judged(d)
+        elif isinstance(d, VersionClosed):
+            assert not self.closed
+            assert d.version == len(self.made) + 1
+            assert sorted(d.contributions) == sorted(self.buffer)
+            assert d.contributions
+            assert d.num_nodes == len({self.accepted[i].node for i in self.buffer}) >= self.settings.minimum_nodes
+            assert d.tokens == sum(self.accepted[i].tokens for i in self.buffer)
+            assert 0 < d.rate <= 1
+            if not self.settings.asynchronous:
+                assert {self.accepted[i].base for i in self.buffer} == {d.version - 1}
+            self.versions[d.version], self.buffer, self.closed = d.contributions, [], True
+            self.final = d.reason == "last"
+        elif isinstance(d, VersionMade):
+            assert self.closed
+            assert d.version == len(self.made) + 1
+            self.made.append(d)
+            self.closed = False
+        elif isinstance(d, NodeChanged):
+            (self.live.add if d.change == "joined" else self.live.discard)(d.node)
+        elif isinstance(d, Noted) and d.kind == "left_over":
+            assert not self.closed
+            assert d.detail["contributions"] == len(self.buffer)
+            self.gone.update(self.piece[i] for i in self.buffer)
+            for i in self.buffer:
+                del self.accepted[i]
+            self.buffer, self.final = [], True
+
+    def _assigned(self, d: Assigned) -> None:
+        assert not self.final
+        assert d.assignment == len(self.tasks) + 1
+        assert d.node in self.live
+        assert d.base == len(self.made)
+        if d.redo:
+            assert d.rows == self.tasks[d.redo].rows
+            assert d.cursor == self.cursor
+        else:
+            count = self.settings.local_steps * self.settings.batch_size
+            assert d.cursor == self.cursor + count
+            assert d.rows == tuple(RowRange(*r) for r in self.settings.rows.ranges(self.cursor, count))
+            self.cursor = d.cursor
+        assert d.tokens == self.settings.context * sum(r.stop - r.start for r in d.rows)
+        assert d.parameters == ParameterRange(0, self.settings.num_parameters)
+        assert self.settings.asynchronous or d.max_staleness == 0
+        self.tasks[d.assignment] = d
+        self.piece[d.assignment] = self.piece[d.redo] if d.redo else d.assignment
+
+    def _judged(self, d: Judged) -> None:
+        task = self.tasks[d.assignment]
+        assert d.assignment not in self.verdicts or self.verdicts[d.assignment].verdict == "refused"
+        assert d.node == task.node
+        assert (d.verdict == "discarded") == self.final
+        self.verdicts[d.assignment] = d
+        if d.verdict == "accepted":
+            assert self.piece[d.assignment] not in {self.piece[i] for i in self.accepted}
+            assert d.base == task.base
+            assert d.tokens == task.tokens
+            assert d.weight > 0
+            assert 0 <= d.staleness == d.version - d.base <= task.max_staleness
+            self.accepted[d.assignment] = d
+            self.buffer.append(d.assignment)
+        elif d.verdict == "discarded":
+            self.gone.add(self.piece[d.assignment])
+
+    def compare(self, state: State) -> None:
+        """The machine's state tells the same story."""
+        places = Counter(self.piece[i] for i in (*state.works, *state.redo, *self.accepted))
+        places.update(self.gone)
+        assert places == Counter(set(self.piece.values())), "a piece of work is lost, or in two places"
+        buffer = [i for slots in state.slots.values() for slot in slots.values() for i, _ in slot.contributions]
+        assert sorted(buffer) == sorted(self.buffer)
+        closing = [i for slot in state.closing_slots for i, _ in slot.contributions]
+        assert sorted(closing) == sorted(self.versions[len(self.made) + 1] if self.closed else [])
+        merged = [i for version in self.versions.values() for i in version]
+        assert Counter([*merged, *self.buffer]) == Counter(list(self.accepted))
+        assert state.tokens == sum(d.tokens for d in self.accepted.values())
+        assert state.accepted == len(self.accepted)
+        assert state.version == len(self.made)
+        assert state.version_tokens == sum(self.accepted[i].tokens for v, c in self.versions.items() if v <= state.version for i in c)
+        assert state.num_live == len(self.live) == sum(node.live for node in state.nodes.values())
+        assert state.current == sum(work.base == state.version for work in state.works.values())
+        assert state.final == self.final
+        for node in state.nodes.values():
+            assert sorted(node.open) == sorted(i for i, work in state.works.items() if work.node == node.id)
+            assert len(node.verdicts) <= MOST_OPEN
+        assert len(state.works) + len(state.redo) <= 3 * MOST_OPEN * len(state.nodes)
+
+
+class Engine:
+    """One run: the machine, its journal, what it waits for, and what each node holds. `crash` loses all but the
+    journal."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self.settings, self.now, self.epoch = settings, 0.0, 1
+        self.journal: list[Decision] = []
+        self.account, self.shadow = Account(settings), State()
+        self.held: dict[str, dict[int, Task]] = {}  # what each node was given and has no answer for
+        self.sessions: dict[str, int] = {}
+        self.welcomes: dict[str, Welcome] = {}
+        self.jobs: list[act.Action] = []
+        self.late: list[ev.Event] = []
+        self.payloads: set[tuple[str, int]] = set()
+        self.stopped: set[str] = set()
+        self.finished: act.Finish | None = None
+        self.machine = Controller(settings, State(), self.epoch)
+        self._take(self.machine.start(digest(0), self.now))
+
+    @property
+    def state(self) -> State:
+        return self.machine.state
+
+    def handle(self, event: ev.Event) -> list[act.Action]:
+        """One event, and all the checks."""
+        actions = self.machine.handle(event, self.now)
+        self._take(actions)
+        self.check()
+        return actions
+
+    def _take(self, actions: list[act.Action]) -> None:
+        for action in actions:
+            if isinstance(action, act.Journal):
+                self._journaled(action.decision)
+            elif isinstance(action, act.Send):
+                self._sent(action.node, action.message)
+            elif isinstance(action, act.Discard):
+                self.payloads.discard((action.node, action.assignment))
+            elif isinstance(action, act.Finish):
+                assert self.finished is None
+                self.finished = action
+            elif not isinstance(action, act.Release):
+                assert action.epoch == self.epoch  # type: ignore[attr-defined]
+                self.jobs.append(action)
+                if isinstance(action, act.Inspect):
+                    assert (action.node, action.contribution.assignment) in self.payloads
+
+    def _journaled(self, decision: Decision) -> None:
+        decision = stored(decision)
+        self.journal.append(decision)
+        self.account.add(decision)
+        apply(self.shadow, decision)
+        if isinstance(decision, Judged) and decision.verdict == "accepted":
+            self.payloads.remove((decision.node, decision.assignment))
+
+    def _sent(self, node: str, message: Message) -> None:
+        if isinstance(message, Assign):
+            task = message.task
+            assert self.account.tasks[task.id].node == node
+            self._check_way(task)
+            self.held[node][task.id] = task
+        elif isinstance(message, Ack):
+            verdict = self.account.verdicts.get(message.assignment)
+            mine = verdict is not None and verdict.node == node
+            work = self.state.works.get(message.assignment)
+            assert not message.accepted or (mine and verdict is not None and verdict.verdict == "accepted")
+            assert message.accepted or mine or work is None or work.node != node
+            self.held.get(node, {}).pop(message.assignment, None)
+        elif isinstance(message, Welcome):
+            self.welcomes[node] = message
+            for assignment in message.forget:
+                self.held[node].pop(assignment, None)
+        elif isinstance(message, Stop):
+            self.stopped.add(node)
+
+    def _check_way(self, task: Task) -> None:
+        """Updates lead in steps to the base, and none of a chain's was released."""
+        versions = [update.version for update in task.updates]
+        assert task.base == self.state.version
+        if versions:
+            assert versions == list(range(versions[0], task.base + 1))
+            assert all(u.parameters_digest == self.digests[u.version] for u in task.updates)
+            assert len(versions) == 1 or all(u.kind == "delta" for u in task.updates)
+
+    @property
+    def digests(self) -> dict[int, str]:
+        return {0: digest(0)} | {made.version: made.digest for made in self.account.made}
+
+    def check(self) -> None:
+        """Everything that must hold between events."""
+        state, soft = self.state, self.machine.soft
+        assert self.shadow == state or repr(self.shadow) == repr(state)
+        self.account.compare(state)
+        aggregates = [job for job in self.jobs if isinstance(job, act.Aggregate)]
+        assert len(aggregates) == (state.closing is not None)
+        assert all(job.version == state.version + 1 for job in aggregates)
+        for kind, flag in ((act.Evaluate, soft.evaluating), (act.Checkpoint, soft.checkpointing)):
+            assert sum(isinstance(job, kind) for job in self.jobs) == flag
+        inspects = {job.contribution.assignment for job in self.jobs if isinstance(job, act.Inspect)}
+        assert inspects == soft.inspecting.keys() <= state.works.keys()
+        assert self.payloads == {(state.works[i].node, i) for i in inspects}
+        if not state.final and state.buffer_size:
+            lowest = max(self.settings.minimum_nodes, 1)
+            assert lowest <= state.buffer_size <= max(lowest, state.num_live)
+            assert bool(state.paused) == (0 < state.num_live < lowest) or state.num_live == 0
+        assert state.finished or soft.seen.keys() | soft.awaited.keys() == self.account.live
+        assert soft.asking.keys() | soft.resting.keys() <= soft.seen.keys()
+        assert not soft.asking.keys() & soft.resting.keys()
+        assert not soft.resting or not self.settings.asynchronous
+        assert sum(u.blob.num_bytes for u in soft.updates.values()) == soft.update_bytes
+        assert len(soft.updates) <= 1 or soft.update_bytes <= self.settings.snapshot_bytes
+
+    # What may happen
+
+    def hello(self, node: str, *, restart: bool = False, **changes: Any) -> None:
+        """The node (re)connects with what it holds; after a restart, or at first, that is nothing."""
+        if node not in self.state.nodes:
+            self.handle(ev.Admitted(node, f"key of {node}"))
+        if restart or node not in self.sessions:
+            self.sessions[node] = self.sessions.get(node, 100) + 1
+            self.held[node] = {}
+        held = tuple(self.held[node])
+        values: dict[str, Any] = {
+            "protocol": PROTOCOL_VERSION,
+            "session": self.sessions[node],
+            "greeting": 1,
+            "profile": NodeProfile(100.0),
+            "have": self.state.version,
+            "pending": held[: len(held) // 2],
+            "working": held[len(held) // 2 :],
+        }
+        message = Hello(**(values | changes))
+        kept = {*message.pending, *message.working}
+        self.held[node] = {i: task for i, task in self.held[node].items() if i in kept}
+        self.handle(ev.Received(node, message))
+
+    def next(self, node: str, have: int | None = None) -> None:
+        self.handle(ev.Received(node, Next(self.state.version if have is None else have)))
+
+    def heartbeat(self, node: str) -> None:
+        self.handle(ev.Received(node, Heartbeat(self.now)))
+
+    def leave(self, node: str) -> None:
+        self.handle(ev.Received(node, Leave("enough")))
+
+    def offer(self, node: str, offered: Contribution) -> None:
+        self.payloads.add((node, offered.assignment))
+        self.handle(ev.Received(node, Offer(offered)))
+
+    def answer(self, job: act.Action, *, good: bool = True) -> None:
+        """What the machine asked for is done, or went wrong."""
+        self.jobs.remove(job)
+        self.handle(self.result(job, good))
+
+    def result(self, job: act.Action, good: bool = True) -> ev.Event:
+        match job:
+            case act.Inspect():
+                return ev.Inspected(job.epoch, job.contribution.assignment, 1.0 if good else math.nan)
+            case act.Aggregate():
+                return ev.Aggregated(job.epoch, job.version, digest(job.version), Blob(digest(10**6 + job.version), 90))
+            case act.Evaluate():
+                return ev.Evaluated(job.epoch, self.state.version, 2.0 if good else math.nan)
+            case act.Checkpoint():
+                return ev.Checkpointed(job.epoch, self.state.version, "" if good else "disk full")
+        raise AssertionError(job)
+
+    def tick(self, seconds: float) -> None:
+        """Time passes; the shell ticks when the deadline is reached, and that moves the deadline."""
+        self.now += seconds
+        if self.machine.deadline <= self.now:
+            self.handle(ev.Tick())
+            assert self.machine.deadline > self.now
+
+    def crash(self) -> None:
+        """The process dies and another folds the journal. Results of its work may still come, but count no more."""
+        self.late += [self.result(job) for job in self.jobs]
+        self.jobs, self.payloads, self.finished = [], set(), None
+        self.shadow = State()
+        folded = State()
+        for decision in self.journal:
+            apply(folded, decision)
+            apply(self.shadow, decision)
+        self.epoch += 1
+        self.machine = Controller(self.settings, folded, self.epoch)
+        self._take(self.machine.resume(self.now, grace=4.0))
+        self.check()
+
+    def deliver_late(self) -> None:
+        """A result of a dead epoch."""
+        if self.late:
+            assert self.handle(self.late.pop(0)) == []
+
+    def finish(self, rounds: int = 200) -> None:
+        """From here on everything goes well: the run must come to its end."""
+        good = [f"good{i}" for i in range(max(2, self.settings.minimum_nodes))]
+        for node in list(self.state.nodes):
+            self.handle(ev.Lost(node, "gone"))
+        for _ in range(rounds):
+            while self.finished is None and self.jobs:
+                self.answer(self.jobs[0])
+            if self.finished is not None:
+                break
+            self.tick(0.5)
+            for node in good:
+                if node not in self.machine.soft.seen:
+                    self.hello(node, restart=True)
+                for task in list(self.held[node].values()):
+                    self.offer(node, contribution(task))
+                if node not in self.machine.soft.asking and not self.held[node]:
+                    self.next(node)
+                self.heartbeat(node)
+        assert self.finished is not None, "the run does not finish"
+        assert not self.finished.failed
+        self._check_end()
+
+    def _check_end(self) -> None:
+        state = self.state
+        assert state.final
+        assert state.finished
+        assert state.tokens >= self.settings.tokens or state.stopping
+        assert state.checkpoint == state.version == state.evaluations[-1][0]
+        assert sorted(i for version in self.account.versions.values() for i in version) == sorted(self.account.accepted)
+        self.crash()
+        assert self.finished == act.Finish(state.finished)
