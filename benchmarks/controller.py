@@ -43,7 +43,17 @@ from barnraise.transport import Keys
 from barnraise.wire.blobs import parts
 from barnraise.wire.frames import decode_from_controller, encode
 from barnraise.wire.messages import (
-    PROTOCOL_VERSION, Ack, Assign, Heartbeat, Hello, Next, Offer, Part, Stop, Welcome, WorkerSettings,
+    PROTOCOL_VERSION,
+    Ack,
+    Assign,
+    Heartbeat,
+    Hello,
+    Next,
+    Offer,
+    Part,
+    Stop,
+    Welcome,
+    WorkerSettings,
 )  # fmt: skip
 
 CONNECTIONS = 64

@@ -93,7 +93,9 @@ def engine_settings(**changes: Any) -> EngineSettings:
 
 
 def overlap(wanted: bool) -> WorkerSettings:
-    return WorkerSettings(**{name: getattr(WORKER_SETTINGS, name) for name in WORKER_SETTINGS.__struct_fields__} | {"overlap": wanted})
+    return WorkerSettings(
+        **{name: getattr(WORKER_SETTINGS, name) for name in WORKER_SETTINGS.__struct_fields__} | {"overlap": wanted}
+    )
 
 
 def digest(number: int) -> str:
@@ -223,7 +225,9 @@ class Account:
         assert state.tokens == sum(d.tokens for d in self.accepted.values())
         assert state.accepted == len(self.accepted)
         assert state.version == len(self.made)
-        assert state.version_tokens == sum(self.accepted[i].tokens for v, c in self.versions.items() if v <= state.version for i in c)
+        assert state.version_tokens == sum(
+            self.accepted[i].tokens for v, c in self.versions.items() if v <= state.version for i in c
+        )
         assert state.num_live == len(self.live) == sum(node.live for node in state.nodes.values())
         assert state.current == sum(work.base == state.version for work in state.works.values())
         assert state.final == self.final

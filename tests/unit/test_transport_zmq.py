@@ -7,7 +7,7 @@ import contextlib
 import os
 import random
 import socket
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,12 @@ from typing import Any
 import pytest
 import zmq
 import zmq.asyncio
-from hypothesis import given
-from hypothesis import strategies as st
-from zmq.utils import z85
 
 from barnraise import transport
 from barnraise.core.errors import AddressError, WireError
 from barnraise.transport import Connection, Keys, Listener, Received
 from barnraise.transport.base import parse
-from barnraise.transport.zap import DOMAIN, Doorkeeper
-from barnraise.transport.zmq_options import DEALER_QUEUE, new_context, new_dealer, new_router
+from barnraise.transport.zmq_options import DEALER_QUEUE
 from barnraise.wire import decode_from_worker
 from barnraise.wire.messages import CHUNK_BYTES, FRAME_LIMIT
 
@@ -159,73 +155,6 @@ def test_a_key_that_is_no_longer_revoked_gets_in_again() -> None:
                 await exchange(listener, connection, b"hello")
 
     run(test())
-
-
-# The handler of authentication requests
-
-
-@pytest.fixture
-def doorkeeper() -> Iterator[Doorkeeper]:
-    keeper = object.__new__(Doorkeeper)  # its answers alone, without a socket
-    keeper.revoked = {z85.encode(b"r" * 32).decode()}
-    return keeper
-
-
-def request(key: bytes = b"k" * 32, domain: bytes = DOMAIN, mechanism: bytes = b"CURVE") -> list[bytes]:
-    return [b"client", b"", b"1.0", b"7", domain, b"127.0.0.1", b"", mechanism, key]
-
-
-def test_any_key_is_let_in_and_passed_on(doorkeeper: Doorkeeper) -> None:
-    user = z85.encode(b"k" * 32)
-    assert doorkeeper.answer(request()) == [b"client", b"", b"1.0", b"7", b"200", b"OK", user, b""]
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        request(key=b"r" * 32),
-        request(key=b"k" * 31),
-        request(domain=b""),
-        request(domain=b"*"),
-        request(mechanism=b"NULL"),
-        request(mechanism=b"PLAIN"),
-        request()[:-1],
-        [*request(), b"more"],
-        [b"client", b"", b"0.9", *request()[3:]],
-    ],
-)
-def test_anything_else_is_answered_with_a_refusal(doorkeeper: Doorkeeper, wrong: list[bytes]) -> None:
-    reply = doorkeeper.answer(wrong)
-    assert reply is not None
-    assert reply[:5] == [b"client", b"", b"1.0", b"7", b"400"]
-    assert reply[6:] == [b"", b""]
-
-
-@given(st.lists(st.binary(max_size=40) | st.sampled_from(request()), max_size=12))
-def test_the_handler_never_raises(frames: list[bytes]) -> None:
-    keeper = object.__new__(Doorkeeper)
-    keeper.revoked = set()
-    reply = keeper.answer(frames)
-    assert reply is None or len(reply) == 8
-
-
-def test_all_limits_are_set() -> None:
-    context = new_context(1)
-    try:
-        with new_router(context, SERVER, DOMAIN, ipv6=False) as router:
-            assert router.getsockopt(zmq.ZAP_DOMAIN) == DOMAIN
-            assert router.getsockopt(zmq.ZAP_ENFORCE_DOMAIN) == 1
-            assert router.getsockopt(zmq.MECHANISM) == zmq.CURVE
-            assert FRAME_LIMIT < router.getsockopt(zmq.MAXMSGSIZE) < FRAME_LIMIT + 10_000
-            assert 0 < router.getsockopt(zmq.SNDHWM) <= 64
-            assert 0 < router.getsockopt(zmq.RCVHWM) <= 64
-        with new_dealer(context, Keys.generate(), SERVER.public, ipv6=True) as dealer:
-            assert FRAME_LIMIT < dealer.getsockopt(zmq.MAXMSGSIZE) < FRAME_LIMIT + 10_000
-            assert 0 < dealer.getsockopt(zmq.HEARTBEAT_IVL) < dealer.getsockopt(zmq.HEARTBEAT_TIMEOUT)
-            assert dealer.getsockopt(zmq.HEARTBEAT_TTL) < 65_536
-            assert dealer.getsockopt(zmq.IPV6) == 1
-    finally:
-        context.term()
 
 
 # Who does not follow the protocol

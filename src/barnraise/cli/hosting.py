@@ -83,7 +83,7 @@ def make_dataset(plan: Plan, folder: Path) -> None:
             tokenizer=data.tokenizer,
             context=data.context,
             held_out=data.held_out,
-            seed=run_file.run.seed if data.seed is None else data.seed,
+            seed=run_file.run.seed,
         )
     else:
         from barnraise.data import sat

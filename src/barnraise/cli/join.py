@@ -78,4 +78,6 @@ def _check_device(device: str) -> None:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         first = str(error).splitlines()[0]
-        raise InputError(f"device '{device}' cannot be used ({first}); try --device cpu, or `barnraise doctor`") from None
+        raise InputError(
+            f"device '{device}' cannot be used ({first}); try --device cpu, or `barnraise doctor`"
+        ) from None

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 
-
 def resume(
     run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The run's folder.", show_default=False)],
     json: Annotated[bool, typer.Option("--json", help="End with one line of JSON, totals over the whole run.")] = False,

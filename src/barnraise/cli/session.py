@@ -90,5 +90,3 @@ async def _watch(host: Host, view: View, local: LocalWorkers | None) -> None:
 def remaining(faults: Sequence[Fault], progress: float) -> list[Fault]:
     """The faults that a resumed run has not played yet."""
     return [fault for fault in faults if fault.at > progress]
-
-

@@ -116,7 +116,7 @@ class Controller:
             yield from membership.hello(self.state, self.soft, self.settings, node, message, now)
             yield from self._after(now)
         elif node not in self.soft.seen:
-            if isinstance(message, Offer):
+            if isinstance(message, Offer) and not self._inspecting(node, message.contribution.assignment):
                 yield Discard(node, message.contribution.assignment)
             yield Send(node, Who())
         else:
@@ -196,6 +196,7 @@ class Controller:
         yield Send(node, Pulse(message.sent, *membership.intervals(self.state, self.soft, self.settings, now)))
 
     def _next(self, node: str, message: Next, now: float) -> Steps:
+        self.soft.resting.pop(node, None)
         self.soft.asking[node] = message.have
         yield from dispatch.assign(self.state, self.soft, self.settings, now)
 
@@ -207,7 +208,7 @@ class Controller:
         offer = message.contribution
         verdicts = self.state.nodes[node].verdicts
         work = self.state.works.get(offer.assignment)
-        if offer.assignment in self.soft.inspecting:
+        if self._inspecting(node, offer.assignment):
             return
         if work is None or work.node != node:
             yield Discard(node, offer.assignment)
@@ -222,6 +223,10 @@ class Controller:
         else:
             self.soft.inspecting[offer.assignment] = (offer, version)
             yield Inspect(self.epoch, node, offer)
+
+    def _inspecting(self, node: str, assignment: int) -> bool:
+        """Whether the node's contribution has arrived already."""
+        return assignment in self.soft.inspecting and self.state.works[assignment].node == node
 
     def _judge(self, work: Work, offer: Contribution, version: int, norm: float, reason: str, now: float) -> Steps:
         """Put the verdict on the ledger and answer the worker."""

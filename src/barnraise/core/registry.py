@@ -38,14 +38,12 @@ class Option:
             raise OptionError(
                 f"{owner}: option '{self.name}' is {value!r} ({type(value).__name__}), but must be {self.type.__name__}"
             )
-        if self.type in (int, float):
+        if isinstance(value, int | float):
             low, high = self.minimum, self.maximum
             inside = (low is None or value >= low) and (high is None or value <= high)
             if not inside:
                 limits = " and ".join(
-                    text
-                    for text, bound in ((f"at least {low}", low), (f"at most {high}", high))
-                    if bound is not None
+                    text for text, bound in ((f"at least {low}", low), (f"at most {high}", high)) if bound is not None
                 )
                 raise OptionError(f"{owner}: option '{self.name}' is {value}, but must be {limits}")
         return value

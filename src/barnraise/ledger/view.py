@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from barnraise.core.errors import CorruptionError, RunDirectoryError
-from barnraise.ledger.decisions import AnyDecision, Noted
+from barnraise.ledger.decisions import AnyDecision, NodeChanged, Noted
 from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.rows import FORMATS, RowFormat
 
@@ -23,6 +23,14 @@ _TIMES = " UNION ALL ".join(
     f"SELECT epoch, min(time) AS first, max(time) AS last FROM {table} GROUP BY epoch"
     for table in sorted({form.table for form in FORMATS.values()})
 )
+
+_OUTCOMES = (
+    "WITH outcomes AS (SELECT *, CASE WHEN verdict = 'accepted' "
+    "AND EXISTS (SELECT 1 FROM events WHERE kind = 'left_over') "
+    "AND assignment NOT IN (SELECT value FROM versions, json_each(versions.contributions)) "
+    "THEN 'discarded' ELSE verdict END AS outcome FROM contributions) "
+)
+"""Contributions with what became of them: one that was accepted, but entered no version before the end, was discarded."""
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -55,6 +63,13 @@ class NodeTotals(msgspec.Struct, frozen=True):
     seconds: float  # of work, as the node tells it
     mean_staleness: float  # of judged contributions
     max_staleness: int
+    lost: int = 0  # assignments that were taken back because the node left or forgot them
+    device: str = ""  # as the node tells it
+
+    @property
+    def open(self) -> int:
+        """Assignments without an outcome yet."""
+        return self.assigned - self.accepted - self.refused - self.discarded - self.lost
 
 
 class VersionRow(msgspec.Struct, frozen=True):
@@ -69,6 +84,26 @@ class VersionRow(msgspec.Struct, frozen=True):
     made_time: float | None
     digest: str | None
     delta_bytes: int | None
+
+
+class LossPoint(msgspec.Struct, frozen=True):
+    """The held-out loss (nats a token) of a version, with the tokens in it and the run's seconds when it was made."""
+
+    version: int
+    tokens: int
+    seconds: float
+    loss: float
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """One assignment and what became of it; `stop` is None while nothing has."""
+
+    assignment: int
+    node: str
+    start: float
+    stop: float | None
+    outcome: Literal["accepted", "refused", "discarded", "lost", "open"]
+    tokens: int
 
 
 class LedgerView:
@@ -114,35 +149,42 @@ class LedgerView:
     def totals(self) -> Totals:
         """The run so far."""
         row = self._rows(
-            "SELECT (SELECT coalesce(max(version), -1) FROM versions WHERE made_id IS NOT NULL) AS version, "
-            "count(*) FILTER (WHERE verdict = 'accepted') AS accepted, "
-            "count(*) FILTER (WHERE verdict = 'refused') AS refused, "
-            "count(*) FILTER (WHERE verdict = 'discarded') AS discarded, "
-            "coalesce(sum(tokens) FILTER (WHERE verdict = 'accepted'), 0) AS tokens, "
+            f"{_OUTCOMES} SELECT "
+            "(SELECT coalesce(max(version), -1) FROM versions WHERE made_id IS NOT NULL) AS version, "
+            "count(*) FILTER (WHERE outcome = 'accepted') AS accepted, "
+            "count(*) FILTER (WHERE outcome = 'refused') AS refused, "
+            "count(*) FILTER (WHERE outcome = 'discarded') AS discarded, "
+            "coalesce(sum(tokens) FILTER (WHERE outcome = 'accepted'), 0) AS tokens, "
             "coalesce(sum(num_bytes), 0) AS num_bytes, "
-            "count(DISTINCT node) FILTER (WHERE verdict = 'accepted') AS contributors, "
+            "count(DISTINCT node) FILTER (WHERE outcome = 'accepted') AS contributors, "
             "(SELECT value FROM meta WHERE key = 'epoch') AS epochs, "
             f"(SELECT coalesce(sum(span), 0.0) FROM (SELECT max(last) - min(first) AS span FROM ({_TIMES}) "
-            "GROUP BY epoch)) AS seconds FROM contributions"
+            "GROUP BY epoch)) AS seconds FROM outcomes"
         )[0]
         return msgspec.convert(row, Totals)
 
     def nodes(self) -> list[NodeTotals]:
         """Every node that was ever enrolled, in the order in which they first appeared."""
         rows = self._rows(
+            f"{_OUTCOMES} "
             "SELECT node, change, reason, time, coalesce(assigned, 0) AS assigned, coalesce(accepted, 0) AS accepted, "
             "coalesce(refused, 0) AS refused, coalesce(discarded, 0) AS discarded, coalesce(tokens, 0) AS tokens, "
             "coalesce(num_bytes, 0) AS num_bytes, coalesce(seconds, 0.0) AS seconds, "
-            "coalesce(mean_staleness, 0.0) AS mean_staleness, coalesce(max_staleness, 0) AS max_staleness "
+            "coalesce(mean_staleness, 0.0) AS mean_staleness, coalesce(max_staleness, 0) AS max_staleness, "
+            "coalesce(lost, 0) AS lost, coalesce(device, '') AS device "
             "FROM (SELECT node, change, reason, time, max(id) FROM nodes GROUP BY node) "
             "JOIN (SELECT node, min(id) AS first FROM nodes GROUP BY node) USING (node) "
+            "LEFT JOIN (SELECT node, json_extract(profile, '$.device') AS device, max(id) FROM nodes "
+            "WHERE profile IS NOT NULL GROUP BY node) USING (node) "
             "LEFT JOIN (SELECT node, count(*) AS assigned FROM assignments GROUP BY node) USING (node) "
-            "LEFT JOIN (SELECT node, count(*) FILTER (WHERE verdict = 'accepted') AS accepted, "
-            "count(*) FILTER (WHERE verdict = 'refused') AS refused, "
-            "count(*) FILTER (WHERE verdict = 'discarded') AS discarded, "
-            "sum(tokens) FILTER (WHERE verdict = 'accepted') AS tokens, sum(num_bytes) AS num_bytes, "
+            "LEFT JOIN (SELECT node, sum(CASE kind WHEN 'released' THEN 1 ELSE -1 END) AS lost FROM events "
+            "WHERE kind IN ('released', 'reopened') GROUP BY node) USING (node) "
+            "LEFT JOIN (SELECT node, count(*) FILTER (WHERE outcome = 'accepted') AS accepted, "
+            "count(*) FILTER (WHERE outcome = 'refused') AS refused, "
+            "count(*) FILTER (WHERE outcome = 'discarded') AS discarded, "
+            "sum(tokens) FILTER (WHERE outcome = 'accepted') AS tokens, sum(num_bytes) AS num_bytes, "
             "sum(seconds) AS seconds, avg(staleness) AS mean_staleness, max(staleness) AS max_staleness "
-            "FROM contributions GROUP BY node) USING (node) ORDER BY first"
+            "FROM outcomes GROUP BY node) USING (node) ORDER BY first"
         )
         return msgspec.convert(rows, list[NodeTotals])
 
@@ -161,6 +203,50 @@ class LedgerView:
             "made_time, digest, delta_bytes FROM versions ORDER BY version"
         )
         return msgspec.convert(rows, list[VersionRow])
+
+    def pieces(self) -> list[Piece]:
+        """All assignments and what became of each, in the order in which they were made."""
+        lost: dict[int, float] = {}
+        for noted in self.events("released"):
+            lost[noted.detail["assignment"]] = noted.time
+        rows = self._rows(
+            f"{_OUTCOMES} SELECT assignment, assignments.node, assignments.time AS start, outcomes.time AS stop, "
+            "coalesce(outcome, 'open') AS outcome, assignments.tokens FROM assignments LEFT JOIN outcomes "
+            "USING (assignment) ORDER BY assignments.id"
+        )
+        pieces = msgspec.convert(rows, list[Piece])
+        return [
+            msgspec.structs.replace(piece, outcome="lost", stop=lost[piece.assignment])
+            if piece.outcome == "open" and piece.assignment in lost
+            else piece
+            for piece in pieces
+        ]
+
+    def losses(self) -> list[LossPoint]:
+        """The loss of every version that was evaluated, the oldest first; those that are not a number are left out."""
+        places, tokens = {0: (0, 0.0)}, 0
+        for row in self.versions():
+            tokens += row.tokens
+            places[row.version] = (tokens, row.time if row.made_time is None else row.made_time)
+        evaluated = ((noted.detail["version"], noted.detail["loss"]) for noted in self.events("evaluated"))
+        return [LossPoint(version, *places[version], loss) for version, loss in evaluated if loss is not None]
+
+    def traffic(self) -> tuple[int, int]:
+        """Bytes up and down, payload and headers over all workers, as of the last time that they were written down."""
+        rows = self._rows("SELECT detail FROM events WHERE kind = 'traffic' ORDER BY id DESC LIMIT 1")
+        detail = msgspec.json.decode(rows[0]["detail"]) if rows else {"up": 0, "down": 0}
+        return detail["up"], detail["down"]
+
+    def news(self, after_id: int = 0) -> list[tuple[int, NodeChanged | Noted]]:
+        """What changed among the nodes, and all events but `traffic`, with a larger id than `after_id`, in order."""
+        found: list[tuple[int, NodeChanged | Noted]] = []
+        with storage_errors(self.path, "read"):
+            for form, also in ((FORMATS[NodeChanged], ""), (FORMATS[Noted], " AND kind <> 'traffic'")):
+                for row in self._connection.execute(form.read.replace(" ORDER", f"{also} ORDER"), (after_id,)):
+                    decision = form.from_row(tuple(row))
+                    assert isinstance(decision, NodeChanged | Noted)
+                    found.append((row[0], decision))
+        return sorted(found, key=lambda item: item[0])
 
     def events(self, kind: str) -> list[Noted]:
         """All events of a kind, the oldest first."""

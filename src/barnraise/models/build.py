@@ -16,6 +16,7 @@ from torch import nn
 from barnraise.core.errors import ModelError
 from barnraise.models.architectures import ARCHITECTURES
 from barnraise.models.config import check
+from barnraise.models.instantiate import first_line, hugging_face_config, instantiate, trainable
 
 
 def create(section: Mapping[str, Any], resolved: Mapping[str, Any], seed: int = 0) -> nn.Module:
@@ -33,16 +34,10 @@ def build(resolved: Mapping[str, Any], seed: int = 0) -> nn.Module:
     check(resolved)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        module = _instantiate(resolved)
+        module = instantiate(resolved)
     if resolved["model_type"] not in ARCHITECTURES:
         _try(module, resolved)
     return module
-
-
-def build_empty(resolved: Mapping[str, Any]) -> nn.Module:
-    """The model without storage (torch's meta device): its parameters have names and shapes only."""
-    with torch.device("meta"):
-        return _instantiate(resolved)
 
 
 def load(folder: Path, resolved: Mapping[str, Any]) -> nn.Module:
@@ -55,7 +50,7 @@ def load(folder: Path, resolved: Mapping[str, Any]) -> nn.Module:
         with _quietly():
             module, report = AutoModelForCausalLM.from_pretrained(
                 str(folder),
-                config=_config(resolved),
+                config=hugging_face_config(resolved),
                 dtype=torch.float32,
                 use_safetensors=True,
                 local_files_only=True,
@@ -63,23 +58,14 @@ def load(folder: Path, resolved: Mapping[str, Any]) -> nn.Module:
                 output_loading_info=True,
             )
     except Exception as error:  # a foreign folder can set off anything
-        raise ModelError(f"{folder} cannot be loaded: {_first_line(error)}") from error
+        raise ModelError(f"{folder} cannot be loaded: {first_line(error)}") from error
     lacking = sorted(report["missing_keys"]) or sorted(str(key) for key in report["mismatched_keys"])
     if lacking:
         raise ModelError(
             f"{folder} lacks {len(lacking)} parameters of a {resolved['model_type']} ({', '.join(lacking[:3])}); "
             "give a causal language model's checkpoint"
         )
-    return _trainable(module)
-
-
-def _instantiate(resolved: Mapping[str, Any]) -> nn.Module:
-    from transformers import AutoModelForCausalLM
-
-    try:
-        return _trainable(AutoModelForCausalLM.from_config(_config(resolved), dtype=torch.float32))
-    except Exception as error:  # model classes raise what they like
-        raise ModelError(f"{resolved['model_type']} cannot be built from this config: {_first_line(error)}") from error
+    return trainable(module)
 
 
 def _try(module: nn.Module, resolved: Mapping[str, Any]) -> None:
@@ -89,20 +75,8 @@ def _try(module: nn.Module, resolved: Mapping[str, Any]) -> None:
             module(input_ids=torch.zeros(1, 2, dtype=torch.long), use_cache=False)
     except Exception as error:  # model classes raise what they like
         raise ModelError(
-            f"{resolved['model_type']} of these sizes cannot read text: {_first_line(error)}; set its other sizes too"
+            f"{resolved['model_type']} of these sizes cannot read text: {first_line(error)}; set its other sizes too"
         ) from error
-
-
-def _config(resolved: Mapping[str, Any]) -> Any:
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
-    return CONFIG_MAPPING[resolved["model_type"]](
-        **{key: value for key, value in resolved.items() if key != "model_type"}
-    )
-
-
-def _trainable(module: nn.Module) -> nn.Module:
-    return module.train().requires_grad_(True)
 
 
 def _check_weights(folder: Path) -> None:
@@ -130,8 +104,3 @@ def _quietly() -> Iterator[None]:
     finally:
         if enabled:
             logging.enable_progress_bar()
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return (lines[0] if lines else type(error).__name__)[:300]

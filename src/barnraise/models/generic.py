@@ -100,7 +100,7 @@ def _plain(value: Any, base: set[str]) -> Any:
 
 
 def _shapes(config: Mapping[str, Any]) -> Shapes:
-    from barnraise.models.build import build_empty
+    from barnraise.models.instantiate import build_empty
 
     for name, parameter in build_empty(config).named_parameters():
         yield name, tuple(parameter.shape)

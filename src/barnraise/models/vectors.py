@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 
 def raw(vector: Tensor) -> memoryview:
     """The bytes of a CPU float32 vector, little-endian, without a copy."""
-    return memoryview(vector.detach().contiguous().numpy()).cast("B")
+    array: NDArray[np.float32] = vector.detach().contiguous().numpy()
+    return array.data.cast("B")
 
 
 def digest(vector: Tensor) -> str:

@@ -49,7 +49,7 @@ class LocalTrainer:
         self.flat.gradient.zero_()
         with self._autocast():
             loss = batch_loss(self.module, batch, self.device)
-        loss.backward()
+        torch.autograd.backward(loss)
         if self.gradient_clip is not None:
             norm = torch.linalg.vector_norm(self.flat.gradient)
             self.flat.gradient.mul_((self.gradient_clip / (norm + 1e-6)).clamp_(max=1.0))

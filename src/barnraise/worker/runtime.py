@@ -1,6 +1,6 @@
 """The worker's shell: one connection, one event loop, two threads of work. It decides nothing.
 
-    frames, timers, finished work  ->  events  ->  machine  ->  actions  ->  frames, threads, files
+frames, timers, finished work  ->  events  ->  machine  ->  actions  ->  frames, threads, files
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class WorkerRuntime:
             _ACTIONS[type(action)](self, action)
 
     def _spawn(self, coroutine: Any) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(coroutine)
+        task: asyncio.Task[None] = asyncio.ensure_future(coroutine)
         self._background.add(task)
         task.add_done_callback(self._reap)
         return task

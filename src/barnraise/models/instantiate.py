@@ -1,0 +1,49 @@
+"""A module from a resolved config, unchecked and untrained: what building and describing have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from barnraise.core.errors import ModelError
+
+
+def instantiate(resolved: Mapping[str, Any]) -> nn.Module:
+    """The module in float32 and training mode; ModelError when its class refuses the config."""
+    from transformers import AutoModelForCausalLM
+
+    try:
+        return trainable(
+            AutoModelForCausalLM.fromhugging_face_config(hugging_face_config(resolved), dtype=torch.float32)
+        )
+    except Exception as error:  # model classes raise what they like
+        raise ModelError(f"{resolved['model_type']} cannot be built from this config: {first_line(error)}") from error
+
+
+def build_empty(resolved: Mapping[str, Any]) -> nn.Module:
+    """The model without storage (torch's meta device): its parameters have names and shapes only."""
+    with torch.device("meta"):
+        return instantiate(resolved)
+
+
+def hugging_face_config(resolved: Mapping[str, Any]) -> Any:
+    """The architecture's own config object."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    return CONFIG_MAPPING[resolved["model_type"]](
+        **{key: value for key, value in resolved.items() if key != "model_type"}
+    )
+
+
+def trainable(module: nn.Module) -> nn.Module:
+    """`module` with every parameter in training."""
+    return module.train().requires_grad_(True)
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, short enough for a message."""
+    lines = str(error).strip().splitlines()
+    return (lines[0] if lines else type(error).__name__)[:300]
