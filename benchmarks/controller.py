@@ -188,10 +188,11 @@ def measure(
         def watch(done: int) -> None:
             if report_every and done >= next_report[0]:
                 next_report[0] += report_every
-                segments, ledger = disk_bytes(Path(folder))
+                segments, ledger = (size / 2**20 for size in disk_bytes(Path(folder)))
+                memory = running.memory_info().rss / 2**20
                 print(
-                    f"  {done:>7,} acknowledged: memory {running.memory_info().rss / 2**20:6.0f} MiB, segments "
-                    f"{segments / 2**20:6.1f} MiB, ledger {ledger / 2**20:6.1f} MiB ({ledger / max(1, done):.0f} B each)",
+                    f"  {done:>7,} acknowledged: memory {memory:6.0f} MiB, segments {segments:6.1f} MiB, "
+                    f"ledger {ledger:6.1f} MiB",
                     flush=True,
                 )
 

@@ -79,5 +79,5 @@ def _check_device(device: str) -> None:
     except (RuntimeError, AssertionError) as error:
         first = str(error).splitlines()[0]
         raise InputError(
-            f"device '{device}' cannot be used ({first}); try --device cpu, or `barnraise doctor`"
+            f"device '{device}' cannot be used ({first}); try cpu, or `barnraise doctor`"
         ) from None

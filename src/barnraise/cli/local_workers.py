@@ -1,4 +1,4 @@
-"""The workers that `train` starts on this machine, through the nursery, and the faults that a run file plans for them."""
+"""The workers that `train` starts on this machine, through the nursery, and the faults planned for them."""
 
 from __future__ import annotations
 

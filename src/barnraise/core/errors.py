@@ -58,7 +58,7 @@ class OptionError(InputError):
 
 
 class RunFileError(InputError):
-    """A run file that cannot be read, does not fit the schema, or cannot work. `problems` is what is wrong, one each."""
+    """A run file that cannot be read, does not fit the schema, or cannot work; `problems` lists what is wrong."""
 
     def __init__(self, message: str, problems: Iterable[object] = ()) -> None:
         super().__init__(message)

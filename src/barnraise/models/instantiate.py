@@ -16,11 +16,10 @@ def instantiate(resolved: Mapping[str, Any]) -> nn.Module:
     from transformers import AutoModelForCausalLM
 
     try:
-        return trainable(
-            AutoModelForCausalLM.fromhugging_face_config(hugging_face_config(resolved), dtype=torch.float32)
-        )
+        module = AutoModelForCausalLM.from_config(hugging_face_config(resolved), dtype=torch.float32)
     except Exception as error:  # model classes raise what they like
         raise ModelError(f"{resolved['model_type']} cannot be built from this config: {first_line(error)}") from error
+    return trainable(module)
 
 
 def build_empty(resolved: Mapping[str, Any]) -> nn.Module:
