@@ -190,7 +190,7 @@ class Account:
             self.cursor = d.cursor
         assert d.tokens == self.settings.context * sum(r.stop - r.start for r in d.rows)
         assert d.parameters == ParameterRange(0, self.settings.num_parameters)
-        assert self.settings.asynchronous or d.max_staleness == 0
+        assert self.settings.asynchronous or (d.max_staleness == 0 and not self.closed)
         self.tasks[d.assignment] = d
         self.piece[d.assignment] = self.piece[d.redo] if d.redo else d.assignment
 
@@ -296,6 +296,7 @@ class Engine:
         if isinstance(message, Assign):
             task = message.task
             assert self.account.tasks[task.id].node == node
+            assert len(self.state.nodes[node].open) <= MOST_OPEN
             self._check_way(task)
             self.held[node][task.id] = task
         elif isinstance(message, Ack):

@@ -78,6 +78,4 @@ def _check_device(device: str) -> None:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         first = str(error).splitlines()[0]
-        raise InputError(
-            f"device '{device}' cannot be used ({first}); try cpu, or `barnraise doctor`"
-        ) from None
+        raise InputError(f"device '{device}' cannot be used ({first}); try cpu, or `barnraise doctor`") from None

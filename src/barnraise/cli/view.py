@@ -1,37 +1,163 @@
-"""The live view of a run."""
+"""The live view of a run: a picture that is drawn anew on a terminal, lines for logs and pipes.
+
+Both go to standard error, so that standard output holds results only.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
 import time
+from collections import deque
+from typing import TYPE_CHECKING
 
 from barnraise.cli import console
+from barnraise.cli.chronicle import Chronicle, Happening, of_note
 from barnraise.cli.hosting import Host
+from barnraise.cli.nodes import living
+from barnraise.cli.panel import MOST_EVENTS, Moment, draw, line
+from barnraise.ledger import LedgerView
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+RATE_SECONDS = 20.0
+"""Tokens a second are those of this many last seconds."""
+
+MOST_LINES = 8
+"""Events told at once by lines; of more than that (a fleet that joins) only the number is told."""
+
+
+class Observer:
+    """Makes moments of a host: remembers how many tokens there were when, and follows the ledger."""
+
+    def __init__(self) -> None:
+        self._tokens: deque[tuple[float, int]] = deque()
+        self._ledger: LedgerView | None = None
+        self._chronicle: Chronicle | None = None
+        self._recent: deque[Happening] = deque(maxlen=MOST_EVENTS)
+
+    def news(self, host: Host) -> list[Happening]:
+        """What happened since the last call."""
+        if self._chronicle is None:
+            self._ledger = LedgerView(host.run.ledger)
+            self._chronicle = Chronicle(self._ledger)
+        found = self._chronicle.read()
+        self._recent.extend(found)
+        return found
+
+    def moment(self, host: Host) -> Moment:
+        """What there is to see now."""
+        state, settings, server = host.machine.state, host.machine.settings, host.server
+        now = server.clock()
+        return Moment(
+            run=settings.run,
+            mode="asynchronous" if settings.asynchronous else "synchronous",
+            seconds=now,
+            tokens=state.tokens,
+            budget=settings.tokens,
+            rate=self._rate(now, state.tokens),
+            losses=state.evaluations,
+            version=state.version,
+            buffer_size=state.buffer_size,
+            live=state.num_live,
+            accepted=state.accepted,
+            refused=state.refused,
+            discarded=state.discarded,
+            bytes_up=server.bytes_up,
+            bytes_down=server.bytes_down,
+            standing=_standing(host),
+            rows=living(state, host.machine.soft, now),
+            happenings=tuple(self._recent),
+        )
+
+    def close(self) -> None:
+        if self._ledger is not None:
+            self._ledger.close()
+
+    def _rate(self, now: float, tokens: int) -> float:
+        samples = self._tokens
+        samples.append((now, tokens))
+        while len(samples) > 2 and samples[1][0] <= now - RATE_SECONDS:
+            samples.popleft()
+        (begin, before), (end, after) = samples[0], samples[-1]
+        return max(0, after - before) / (end - begin) if end > begin else 0.0
 
 
 class PlainView:
-    """One line every few seconds, for logs and pipes."""
+    """A line every `interval` seconds, and one for each event of note."""
 
     def __init__(self, interval: float = 5.0) -> None:
-        self.interval, self._last = interval, 0.0
+        self._interval, self._last = interval, time.monotonic()
+        self._observer = Observer()
 
     def note(self, text: str) -> None:
         console.note(text)
 
     def update(self, host: Host) -> None:
-        if time.monotonic() - self._last < self.interval:
-            return
-        self._last = time.monotonic()
-        state, settings = host.machine.state, host.machine.settings
-        loss = f"{state.evaluations[-1][1]:.3f}" if state.evaluations else "-"
-        console.note(
-            f"{state.tokens / settings.tokens:6.1%}  version {state.version}  loss {loss}  "
-            f"{state.num_live} nodes  K {state.buffer_size}  accepted {state.accepted}  refused {state.refused}  "
-            f"up {host.server.bytes_up / 1e6:.1f} MB  down {host.server.bytes_down / 1e6:.1f} MB"
-        )
+        self._tell(of_note(self._observer.news(host)))
+        moment = self._observer.moment(host)
+        if time.monotonic() - self._last >= self._interval:
+            self._last = time.monotonic()
+            console.note(line(moment))
 
     def close(self) -> None:
-        """Nothing to restore."""
+        self._observer.close()
+
+    def _tell(self, happenings: list[Happening]) -> None:
+        for happening in happenings[:MOST_LINES]:
+            console.note(happening.text)
+        if len(happenings) > MOST_LINES:
+            console.note(f"and {len(happenings) - MOST_LINES:,} more events, all in the ledger")
 
 
-def make_view() -> PlainView:
-    return PlainView()
+class LiveView:
+    """A picture of the run, drawn anew at most twice a second; notes go above it."""
+
+    def __init__(self, interval: float = 0.5) -> None:
+        self._interval, self._last = interval, 0.0
+        self._observer = Observer()
+        self._live: Live | None = None
+
+    def note(self, text: str) -> None:
+        console.note(text)  # rich puts above the picture what goes to the standard streams
+
+    def update(self, host: Host) -> None:
+        if time.monotonic() - self._last < self._interval:
+            return
+        self._last = time.monotonic()
+        self._observer.news(host)
+        live = self._live or self._start()
+        live.update(draw(self._observer.moment(host), height=live.console.height), refresh=True)
+
+    def close(self) -> None:
+        """The last picture stays on the terminal."""
+        if self._live is not None:
+            self._live.stop()
+        self._observer.close()
+
+    def _start(self) -> Live:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._live = Live(console=Console(file=sys.stderr, highlight=False), auto_refresh=False)
+        self._live.start()
+        return self._live
+
+
+def make_view() -> PlainView | LiveView:
+    """The picture on a terminal that can draw it, lines elsewhere."""
+    capable = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return LiveView() if capable else PlainView()
+
+
+def _standing(host: Host) -> str:
+    """Why the run does not train just now; empty when it does."""
+    state = host.machine.state
+    if state.final or state.stopping:
+        return "finishing: measuring and saving the last version"
+    if state.paused:
+        return f"paused: {state.paused}"
+    if not state.num_live:
+        return "waiting for workers"
+    return ""

@@ -23,6 +23,8 @@ def refuse_offer(offer: Contribution, work: Work, version: int, settings: Engine
         return f"payload of {offer.payload.num_bytes} bytes, but the codec needs at most {settings.max_payload_bytes}"
     if offer.steps > work.local_steps:
         return f"claims {offer.steps} steps, but {work.local_steps} were assigned"
+    if not math.isfinite(offer.loss):
+        return f"training loss is {offer.loss}: training diverged on this worker; lower the learning rate"
     staleness = version - offer.base
     if staleness > work.max_staleness:
         return f"stale: {staleness} versions behind, at most {work.max_staleness} are allowed for this node"

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from torch import Tensor
 
@@ -14,8 +13,9 @@ from barnraise.controller.blobs import BlobStore
 from barnraise.controller.evaluator import Evaluator
 from barnraise.controller.events import Aggregated, Checkpointed, Evaluated, Event, Inspected
 from barnraise.controller.parameter_server import ParameterServer
-from barnraise.core.errors import StorageError
+from barnraise.core.errors import StorageError, WireError
 from barnraise.ledger import Checkpoints, Ledger
+from barnraise.wire.blobs import Upload
 
 Report = Callable[[Event], None]
 
@@ -40,11 +40,16 @@ class Executor:
         self._threads = {name: ThreadPoolExecutor(1, name) for name in ("inspect", "version", "evaluate", "checkpoint")}
         self._versions: dict[int, tuple[Tensor, str]] = {server.version: (server.parameters, server.digest)}
 
-    def inspect(self, action: Inspect, payload: Any) -> None:
+    def inspect(self, action: Inspect, upload: Upload) -> None:
+        """Check the payload's digest, decode it and measure it."""
         span, assignment = action.contribution.parameters, action.contribution.assignment
 
         def work() -> Event:
-            return Inspected(action.epoch, assignment, *self.server.inspect(payload, span.start, span.stop))
+            try:
+                upload.verify()
+            except WireError as error:
+                return Inspected(action.epoch, assignment, 0.0, str(error))
+            return Inspected(action.epoch, assignment, *self.server.inspect(upload.payload, span.start, span.stop))
 
         self._run("inspect", work)
 

@@ -27,7 +27,7 @@ from barnraise.core.errors import StorageError, WireError
 from barnraise.ledger import Ledger
 from barnraise.ledger.decisions import Judged, VersionClosed
 from barnraise.transport.base import Peer
-from barnraise.wire.blobs import Reassembler
+from barnraise.wire.blobs import Reassembler, Upload
 from barnraise.wire.frames import decode_from_worker, encode, num_bytes
 from barnraise.wire.messages import Assign, Chunk, Enrol, Enrolled, Fetch, Gone, Hello, Message, Offer, Part, Stop, Who
 
@@ -59,8 +59,8 @@ class Server:
         self.keep_checkpoints = keep_checkpoints
         self.executor = make_executor(self._report_from_thread, self._failed)
         self.inbox: deque[ev.Event] = deque()
-        self.payloads: dict[tuple[str, int], Any] = {}
-        self.reassembler = Reassembler(max(UPLOAD_MEMORY, 2 * machine.settings.max_payload_bytes))
+        self.payloads: dict[tuple[str, int], Upload] = {}  # complete, and not judged yet
+        self.reassembler = Reassembler(max(UPLOAD_MEMORY, 2 * machine.settings.max_payload_bytes), hash_parts=False)
         self.peers: dict[str, Peer] = {}
         self.contributions = contributions or {}
         self.bytes_up, self.bytes_down = machine.state.bytes_up, machine.state.bytes_down
@@ -121,7 +121,7 @@ class Server:
         decisions = [action.decision for action in actions if isinstance(action, act.Journal)]
         if decisions:
             payloads = {
-                d.assignment: self.payloads.pop((d.node, d.assignment))
+                d.assignment: self.payloads.pop((d.node, d.assignment)).payload
                 for d in decisions
                 if isinstance(d, Judged) and d.verdict == "accepted"
             }
@@ -195,7 +195,7 @@ class Server:
         if upload is None:
             self.post(ev.Heard(node))
         else:
-            self.payloads[node, message.assignment] = upload.payload
+            self.payloads[node, message.assignment] = upload
             self.post(ev.Received(node, Offer(upload.contribution)))
 
     def _serve(self, peer: Peer, message: Fetch) -> None:

@@ -30,7 +30,7 @@ _OUTCOMES = (
     "AND assignment NOT IN (SELECT value FROM versions, json_each(versions.contributions)) "
     "THEN 'discarded' ELSE verdict END AS outcome FROM contributions) "
 )
-"""Contributions with what became of them: one that was accepted, but entered no version before the end, was discarded."""
+"""Contributions with what became of them: what was accepted, but entered no version before the end, was discarded."""
 
 
 class Totals(msgspec.Struct, frozen=True):

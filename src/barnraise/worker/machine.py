@@ -286,7 +286,8 @@ class Worker:
             task.id, task.base, task.parameters, event.payload, event.steps, event.loss, event.seconds
         )
         self.pending[task.id] = contribution
-        return [Upload(contribution), *self._go_on(now)]
+        upload: list[Action] = [Upload(contribution)] if self.greeted else []  # else the Welcome will bring it about
+        return upload + self._go_on(now)
 
     def _ack(self, message: Ack, now: float) -> list[Action]:
         if self.pending.pop(message.assignment, None) is None:

@@ -1,0 +1,107 @@
+"""What happened in a run, in sentences: the same for the live view, `status` and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from barnraise.cli.units import count_text
+from barnraise.ledger import LedgerView, NodeChanged, Noted
+
+LONGEST = 160
+"""Characters of a text that came from outside, such as the reason a worker gives for leaving."""
+
+KILLED = "killed by signal"
+
+
+@dataclass(frozen=True)
+class Happening:
+    """One thing worth telling. `kind` is that of the event, or joined, back, restarted, killed or left for a node."""
+
+    time: float
+    kind: str
+    node: str
+    text: str
+
+
+class Chronicle:
+    """Turns what the ledger says of nodes and events into sentences; what is routine is left out.
+
+    Reads on from where it stopped, so that it can follow a run that works.
+    """
+
+    def __init__(self, view: LedgerView) -> None:
+        self._view, self._last_id = view, 0
+        self._sessions: dict[str, int] = {}
+        self._live: set[str] = set()
+
+    def read(self) -> list[Happening]:
+        """What happened since the last call, the oldest first."""
+        found = []
+        for row_id, decision in self._view.news(self._last_id):
+            self._last_id = row_id
+            told = self._node(decision) if isinstance(decision, NodeChanged) else self._event(decision)
+            if told is not None:
+                kind, text = told
+                found.append(Happening(decision.time, kind, decision.node, text))
+        return found
+
+    def _node(self, changed: NodeChanged) -> tuple[str, str] | None:
+        node = changed.node
+        if changed.change == "joined":
+            before, present = self._sessions.get(node), node in self._live
+            self._sessions[node] = changed.session
+            self._live.add(node)
+            if before is None:
+                return "joined", f"{node} joined"
+            if before != changed.session:
+                return "restarted", f"{node} was started again"
+            return None if present else ("back", f"{node} is back")
+        if changed.change == "left":
+            self._live.discard(node)
+            kind = "killed" if KILLED in changed.reason else "left"
+            return kind, f"{node} is gone: {printable(changed.reason)}"
+        return None
+
+    def _event(self, noted: Noted) -> tuple[str, str] | None:
+        detail = noted.detail
+        if noted.kind == "evaluated":
+            loss = "not a number" if detail["loss"] is None else f"{detail['loss']:.3f}"
+            return noted.kind, f"version {detail['version']}: loss {loss}"
+        if noted.kind == "buffer_size":
+            return noted.kind, f"K is {detail['nodes']} ({detail['live']} live)"
+        if noted.kind == "resumed":
+            return noted.kind, f"the controller was started again, at version {detail['version']}"
+        if noted.kind == "left_over":
+            return (
+                (noted.kind, f"{detail['contributions']} contributions were left over")
+                if detail["contributions"]
+                else None
+            )
+        words = _REASONED.get(noted.kind)
+        if words is None:
+            return None
+        reason = printable(str(detail.get("reason", "")))
+        return noted.kind, words.format(node=printable(noted.node) or "?", reason=reason)
+
+
+_REASONED = {
+    "paused": "paused: {reason}",
+    "continued": "goes on",
+    "stopping": "stopping: {reason}",
+    "finished": "finished: {reason}",
+    "checkpoint_failed": "a checkpoint failed: {reason}",
+    "frame_dropped": "a frame from {node} was dropped: {reason}",
+}
+
+
+def printable(text: str, longest: int = LONGEST) -> str:
+    """`text` on one line, short, without anything that a terminal would obey."""
+    shown = "".join(letter if letter.isprintable() else " " for letter in text[: 4 * longest])
+    shown = " ".join(shown.split())
+    return shown if len(shown) <= longest else f"{shown[: longest - 3]}..."
+
+
+def of_note(happenings: Iterable[Happening]) -> list[Happening]:
+    """Without the routine of a healthy run: evaluations and the size of the buffer."""
+    return [happening for happening in happenings if happening.kind not in ("evaluated", "buffer_size")]

@@ -1,0 +1,117 @@
+"""`barnraise data`: makes datasets, solves and checks formulas, looks at what a dataset holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from barnraise.cli import console
+from barnraise.cli.units import bytes_text
+
+data = typer.Typer(help="Make and check datasets.", add_completion=False, no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the dataset goes.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
+
+
+@data.command()
+def sat(
+    folder: Folder,
+    variables: Annotated[tuple[int, int], typer.Option(help="Fewest and most variables.")] = (4, 4),
+    clause_ratio: Annotated[float, typer.Option(help="Clauses per variable.")] = 2.0,
+    clause_lengths: Annotated[tuple[int, int], typer.Option(help="Fewest and most literals a clause.")] = (1, 3),
+    family: Annotated[str, typer.Option(help="random, skewed, marginal or crafted.")] = "random",
+    style: Annotated[str, typer.Option(help="How traces are written: restated or terse.")] = "restated",
+    context: Annotated[int, typer.Option(help="Tokens a row; longer examples are left out.")] = 62,
+    examples: Annotated[int, typer.Option(help="Training examples.")] = 40_000,
+    held_out: Annotated[int, typer.Option(help="Held-out examples; no formula is in both.")] = 500,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same dataset.")] = 0,
+    json: Json = False,
+) -> None:
+    """Make a dataset of SAT formulas with the traces that a DPLL solver leaves on them."""
+    from barnraise.data import sat as sat_data
+
+    options = sat_data.SatOptions(
+        variables=variables,
+        clause_ratio=clause_ratio,
+        clause_lengths=clause_lengths,
+        family=family,
+        style=style,
+        context=context,
+        examples=examples,
+        held_out=held_out,
+        seed=seed,
+    )
+    _describe(folder, sat_data.build(folder, options), json)
+
+
+@data.command()
+def text(
+    folder: Folder,
+    files: Annotated[list[str], typer.Argument(metavar="FILES", help="Files, folders or globs.", show_default=False)],
+    tokenizer: Annotated[str, typer.Option(help="bytes, or the path of a Hugging Face tokenizer.")] = "bytes",
+    context: Annotated[int, typer.Option(help="Tokens a row.")] = 128,
+    held_out: Annotated[float, typer.Option(help="Share of the text kept for evaluation.")] = 0.05,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same dataset.")] = 0,
+    json: Json = False,
+) -> None:
+    """Make a dataset of text."""
+    from barnraise.data import text as text_data
+
+    meta = text_data.build(folder, files, tokenizer=tokenizer, context=context, held_out=held_out, seed=seed)
+    _describe(folder, meta, json)
+
+
+@data.command()
+def show(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A dataset.", show_default=False)],
+    json: Json = False,
+) -> None:
+    """Check every file of a dataset against its digest, and say what it holds."""
+    from barnraise.data.shards import Dataset
+
+    _describe(folder, Dataset.open(folder, verify=True).meta, json)
+
+
+@data.command()
+def solve(
+    file: Annotated[Path, typer.Argument(metavar="FILE.cnf", help="A DIMACS file.", show_default=False)],
+    trace: Annotated[bool, typer.Option("--trace", help="Print the trace too.")] = False,
+    json: Json = False,
+) -> None:
+    """Solve a DIMACS formula with the DPLL solver, and check its trace with the independent checker."""
+    from barnraise.core.errors import RunFailedError
+    from barnraise.data import dimacs, dpll, traces
+
+    formula = dimacs.read(file)
+    result = dpll.solve(formula)
+    valid, reason = traces.check(formula, result.trace)
+    if not valid:
+        raise RunFailedError(f"the checker does not accept the solver's own trace of {file}: {reason}")
+    if json:
+        content: dict[str, Any] = {"satisfiable": result.satisfiable, "model": result.model, "steps": len(result.trace)}
+        console.emit_json(content | ({"trace": list(result.trace)} if trace else {}))
+        return
+    console.say("satisfiable" if result.satisfiable else "unsatisfiable")
+    if result.model is not None:
+        console.say(" ".join(map(str, result.model)))
+    if trace:
+        console.say(" ".join(result.trace))
+
+
+def _describe(folder: Path, meta: Any, json: bool) -> None:
+    rows = sum(shard.rows for shard in meta.shards)
+    size = sum(info.bytes for info in meta.contents())
+    if json:
+        console.emit_json(
+            {
+                "folder": str(folder), "kind": meta.kind, "rows": rows, "held_out": meta.held_out.rows,
+                "context": meta.context, "vocab_size": meta.vocab_size, "bytes": size,
+            }
+        )  # fmt: skip
+        return
+    console.say(f"{folder}: {meta.kind}, tokenizer {meta.tokenizer}, {meta.vocab_size:,} token ids")
+    console.say(f"  {rows:,} rows of {meta.context} tokens to train on, {meta.held_out.rows:,} held out")
+    console.say(f"  {len(meta.shards)} shard{'s' * (len(meta.shards) != 1)}, {bytes_text(size)} in all")

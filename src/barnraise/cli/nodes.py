@@ -1,0 +1,149 @@
+"""One line for each node: what a host sees of it, from the engine's state while it works or from the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from barnraise.cli.chronicle import printable
+from barnraise.ledger import NodeTotals
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from barnraise.controller.state import NodeState, Soft, State
+
+
+@dataclass(frozen=True)
+class NodeRow:
+    """`speed` is `rate` (tokens a second) over the median of the living, `share` that of the run's tokens.
+
+    `staleness` is ready to be shown: of the last contribution beside its bound, or mean and maximum. `seen` are
+    seconds since the node was last heard, None when that is not known.
+    """
+
+    name: str
+    state: str
+    device: str
+    speed: float
+    rate: float
+    tokens: int
+    share: float
+    staleness: str
+    accepted: int
+    refused: int
+    lost: int | None = None
+    seen: float | None = None
+
+
+STARTING, TRAINING, IDLE, LEFT = "starting", "training", "idle", "left"
+
+
+def living(state: State, soft: Soft, now: float) -> list[NodeRow]:
+    """The nodes of a controller that works."""
+    rates = [node.rate for node in state.nodes.values() if node.live and node.rate > 0]
+    middle = median(rates) if rates else 0.0
+    return [_living(node, state, soft, middle, now) for node in state.nodes.values()]
+
+
+def _living(node: NodeState, state: State, soft: Soft, middle: float, now: float) -> NodeRow:
+    if not node.live:
+        standing = LEFT if node.session else STARTING
+    else:
+        standing = TRAINING if node.open else IDLE
+    bound = max((state.works[assignment].max_staleness for assignment in node.open), default=None)
+    staleness = f"{node.last_staleness}" if node.accepted + node.refused else "-"
+    seen = soft.seen.get(node.id)
+    return NodeRow(
+        name=node.id,
+        state=standing,
+        device=printable(node.profile.device, 24) if node.session else "",
+        speed=node.rate / middle if middle else 0.0,
+        rate=node.rate,
+        tokens=node.tokens,
+        share=node.tokens / max(1, state.tokens),
+        staleness=staleness if bound is None else f"{staleness} of {bound}",
+        accepted=node.accepted,
+        refused=node.refused,
+        seen=None if seen is None else max(0.0, now - seen),
+    )
+
+
+def recorded(nodes: Sequence[NodeTotals], *, running: bool) -> list[NodeRow]:
+    """The nodes of a ledger. Rates are over the seconds of work that nodes report."""
+    rates = {node.node: (node.tokens / node.seconds if node.seconds > 0 else 0.0) for node in nodes}
+    known = [rate for rate in rates.values() if rate > 0]
+    middle, total = (median(known) if known else 0.0), max(1, sum(node.tokens for node in nodes))
+    return [_recorded(node, rates[node.node], middle, total, running) for node in nodes]
+
+
+def _recorded(node: NodeTotals, rate: float, middle: float, total: int, running: bool) -> NodeRow:
+    if node.change == "left":
+        standing = "killed" if "killed by signal" in node.reason else LEFT
+    elif node.change == "enrolled":
+        standing = STARTING if running else "never came"
+    else:
+        standing = (TRAINING if node.open else IDLE) if running else "stayed"
+    judged = node.accepted + node.refused + node.discarded
+    return NodeRow(
+        name=node.node,
+        state=standing,
+        device=printable(node.device, 24),
+        speed=rate / middle if middle else 0.0,
+        rate=rate,
+        tokens=node.tokens,
+        share=node.tokens / total,
+        staleness=f"{node.mean_staleness:.1f}, {node.max_staleness}" if judged else "-",
+        accepted=node.accepted,
+        refused=node.refused,
+        lost=node.lost,
+    )
+
+
+def in_order_of_interest(rows: Sequence[NodeRow], most: int) -> list[NodeRow]:
+    """At most `most` rows, in their order: the present before the gone, those with more tokens before the others."""
+    if len(rows) <= most:
+        return list(rows)
+    chosen = sorted(rows, key=lambda row: (row.state in (LEFT, "killed", "never came"), -row.tokens))[:most]
+    kept = {row.name for row in chosen}
+    return [row for row in rows if row.name in kept]
+
+
+def table(rows: Sequence[NodeRow], *, most: int = 40) -> Table:
+    """The rows as a table for the terminal; columns that say nothing are left out."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = in_order_of_interest(rows, most)
+    seen, lost = any(row.seen is not None for row in rows), any(row.lost is not None for row in rows)
+    title = "staleness" if seen or not lost else "staleness (mean, max)"
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", show_edge=False)
+    made.add_column("worker", no_wrap=True, max_width=24)
+    made.add_column("state", no_wrap=True)
+    made.add_column("device", no_wrap=True, style="dim")
+    for name in ("speed", "tokens/s", "share", title, "accepted", "refused"):
+        made.add_column(name, justify="right", no_wrap=True)
+    if lost:
+        made.add_column("lost", justify="right", no_wrap=True)
+    if seen:
+        made.add_column("seen", justify="right", no_wrap=True)
+    for row in shown:
+        cells: list[str | Text] = [Text(row.name), Text(row.state, STYLES.get(row.state, "")), Text(row.device)]
+        cells += [f"{row.speed:.2f}x" if row.speed else "-", f"{row.rate:,.0f}" if row.rate else "-"]
+        cells += [f"{row.share:.0%}", row.staleness, f"{row.accepted:,}"]
+        cells += [Text(f"{row.refused:,}", "yellow" if row.refused else "")]
+        if lost:
+            cells.append(f"{row.lost or 0:,}")
+        if seen:
+            cells.append("-" if row.seen is None else f"{row.seen:.1f} s")
+        made.add_row(*cells, style="dim" if row.state in (LEFT, "killed", "never came") else "")
+    if len(shown) < len(rows):
+        made.caption = f"and {len(rows) - len(shown):,} more"
+        made.caption_justify = "left"
+    return made
+
+
+STYLES = {TRAINING: "green", IDLE: "cyan", STARTING: "yellow", LEFT: "red", "killed": "red"}

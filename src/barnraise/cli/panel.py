@@ -1,0 +1,169 @@
+"""The live view's picture of one moment of a run: plain values in, a rich renderable out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from barnraise.cli import nodes
+from barnraise.cli.chronicle import Happening
+from barnraise.cli.units import bytes_text, duration_text
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+MOST_EVENTS = 5
+CHROME = 8
+"""Lines of the picture beside nodes and events."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What there is to see. `rate` is tokens a second over the last seconds, `losses` are (version, loss)."""
+
+    run: str
+    mode: str
+    seconds: float
+    tokens: int
+    budget: int
+    rate: float
+    losses: Sequence[tuple[int, float]]
+    version: int
+    buffer_size: int
+    live: int
+    accepted: int
+    refused: int
+    discarded: int
+    bytes_up: int
+    bytes_down: int
+    standing: str  # "", or why it does not train: starting, paused, finishing
+    rows: Sequence[nodes.NodeRow]
+    happenings: Sequence[Happening]
+
+    @property
+    def progress(self) -> float:
+        return min(1.0, self.tokens / self.budget)
+
+
+def draw(moment: Moment, *, height: int = 40) -> RenderableType:
+    """The picture, in at most about `height` lines."""
+    room = max(3, height - CHROME - min(MOST_EVENTS, len(moment.happenings)))
+    parts = [_heading(moment), _progress(moment), Text(), _figures(moment), Text()]
+    parts.append(nodes.table(moment.rows, most=room))
+    if moment.happenings:
+        parts += [Text(), *(_event(happening) for happening in moment.happenings[-MOST_EVENTS:])]
+    return Group(*parts)
+
+
+def line(moment: Moment) -> str:
+    """The same moment for a log, on one line."""
+    loss = f"{moment.losses[-1][1]:.3f}" if moment.losses else "-"
+    parts = [
+        f"{moment.progress:6.1%}",
+        f"loss {loss}",
+        f"version {moment.version}",
+        f"{moment.rate:,.0f} tokens/s",
+        f"{moment.live} live, K {moment.buffer_size}",
+        f"accepted {moment.accepted}, refused {moment.refused}",
+        f"up {bytes_text(moment.bytes_up)}, down {bytes_text(moment.bytes_down)}",
+    ]
+    return "  ".join([*parts, moment.standing] if moment.standing else parts)
+
+
+def sparkline(values: Sequence[float], width: int = 24) -> str:
+    """The curve of `values` in blocks, the lowest the smallest; of more than `width` values, evenly chosen ones.
+
+    >>> sparkline([4.0, 3.0, 2.0, 1.0]), sparkline([1.0, 1.0])
+    ('█▆▃▁', '▁▁')
+    """
+    kept = [value for value in values if math.isfinite(value)]
+    if len(kept) > width:
+        kept = [kept[round(index * (len(kept) - 1) / (width - 1))] for index in range(width)]
+    low, high = min(kept, default=0.0), max(kept, default=0.0)
+    scale = (len(BLOCKS) - 1) / (high - low) if high > low else 0.0
+    return "".join(BLOCKS[round((value - low) * scale)] for value in kept)
+
+
+def _heading(moment: Moment) -> Text:
+    text = Text.assemble((moment.run, "bold"), f"  {moment.mode}  {duration_text(moment.seconds)}")
+    if moment.standing:
+        text.append(f"  {moment.standing}", "yellow")
+    return text
+
+
+def _progress(moment: Moment) -> Table:
+    left = moment.budget - moment.tokens
+    when = "" if left <= 0 else duration_text(left / moment.rate) + " left" if moment.rate > 0 else ""
+    grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    grid.add_column(ratio=1, min_width=10)
+    for _ in range(4):
+        grid.add_column(no_wrap=True, justify="right")
+    grid.add_row(
+        ProgressBar(total=moment.budget, completed=min(moment.tokens, moment.budget)),
+        f"{moment.progress:.1%}",
+        f"{_short(moment.tokens)} of {_short(moment.budget)} tokens",
+        f"{moment.rate:,.0f}/s",
+        when,
+    )
+    return grid
+
+
+def _figures(moment: Moment) -> Table:
+    """Two lines of labelled figures that do not move."""
+    grid = Table.grid(padding=(0, 3, 0, 0))
+    loss = Text("-")
+    if moment.losses:
+        loss = Text.assemble(
+            (f"{moment.losses[-1][1]:.3f} ", "bold"), (sparkline([y for _, y in moment.losses]), "cyan")
+        )
+    pairs: list[tuple[str, str | Text]] = [
+        ("loss", loss),
+        ("accepted", f"{moment.accepted:,}"),
+        ("refused", Text(f"{moment.refused:,}", "yellow" if moment.refused else "")),
+        ("up", bytes_text(moment.bytes_up)),
+        ("version", f"{moment.version:,}"),
+        ("K", f"{moment.buffer_size} of {moment.live} live"),
+        ("discarded", f"{moment.discarded:,}"),
+        ("down", bytes_text(moment.bytes_down)),
+    ]
+    for start in (0, 4):
+        cells: list[Text] = []
+        for label, value in pairs[start : start + 4]:
+            cells += [Text(label, "dim"), value if isinstance(value, Text) else Text(value)]
+        grid.add_row(*cells)
+    return grid
+
+
+def _event(happening: Happening) -> Text:
+    when, style = f"{duration_text(happening.time):>12}  ", _EVENT_STYLES.get(happening.kind, "")
+    return Text.assemble((when, "dim"), (happening.text, style), no_wrap=True, overflow="ellipsis")
+
+
+_EVENT_STYLES = {
+    "killed": "red",
+    "left": "red",
+    "joined": "green",
+    "back": "green",
+    "restarted": "green",
+    "paused": "yellow",
+    "stopping": "yellow",
+    "checkpoint_failed": "red",
+    "frame_dropped": "yellow",
+}
+
+
+def _short(count: int) -> str:
+    """A count of tokens in three digits.
+
+    >>> _short(950), _short(12_345), _short(7_800_000)
+    ('950', '12.3k', '7.80M')
+    """
+    value, units = float(count), ["", "k", "M", "G", "T"]
+    while value >= 999.5 and len(units) > 1:
+        value, units = value / 1000, units[1:]
+    digits = 0 if not units[0] and value == int(value) else max(0, 2 - int(math.log10(max(value, 1))))
+    return f"{value:.{digits}f}{units[0]}"

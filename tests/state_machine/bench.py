@@ -1,0 +1,283 @@
+"""A worker under test: a shell that only keeps the books, and checks every action against them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from barnraise.core.types import Blob, Contribution, NodeProfile, ParameterRange, RowRange, Task, Update
+from barnraise.wire.messages import Ack, Assign, Hello, Leave, Message, Next, Pulse, Stop, Welcome, WorkerSettings
+from barnraise.worker import actions as act
+from barnraise.worker import events as ev
+from barnraise.worker.machine import Worker
+
+from .engine import MANIFEST, WORKER_SETTINGS, digest
+
+SHARDS = (Blob(digest(10**9), 1000), Blob(digest(10**9 + 1), 500))
+SNAPSHOT = 400
+
+
+def delta(version: int) -> Update:
+    return Update("delta", version, Blob(digest(version), 90), digest(10**6 + version))
+
+
+def snapshot(version: int) -> Update:
+    return Update("snapshot", version, Blob(digest(10**6 + version), SNAPSHOT), digest(10**6 + version))
+
+
+def make_task(number: int, base: int, updates: tuple[Update, ...], shard: int = 0, steps: int = 4) -> Task:
+    rows = (RowRange(shard, 0, 8),)
+    return Task(number, "train", rows, 24, steps, 2, 0.1, number, ParameterRange(0, 100), base, updates, 5, 0, 1.0)
+
+
+class Bench:
+    """One worker process: `payloads` are its finished contributions that are not settled."""
+
+    def __init__(self, settings: WorkerSettings = WORKER_SETTINGS) -> None:
+        self.settings, self.now = settings, 0.0
+        self.worker = Worker(7)
+        self.replica = -1
+        self.fetching: dict[str, Blob] = {}
+        self.at_hand: set[str] = set()
+        self.preparing = self.prepared = False
+        self.applying: tuple[Update, ...] = ()
+        self.training: Task | None = None
+        self.cut = False
+        self.payloads: dict[int, Contribution] = {}
+        self.done: dict[int, bool] = {}  # what was settled, and how
+        self.hello: Hello | None = None
+        self.asked: Next | None = None
+        self.left = self.stopped = False
+        self.quit: act.Quit | None = None
+        self.sent: list[Message] = []
+        self.newest = self.last_task = 0
+        self.acked: set[int] = set()
+        self._take(self.worker.start(self.now))
+
+    def handle(self, event: ev.Event) -> list[act.Action]:
+        """One event, and all the checks."""
+        over = self.quit is not None
+        actions = self.worker.handle(event, self.now)
+        assert not over or not actions
+        self._take(actions)
+        self.check()
+        return actions
+
+    def hear(self, message: Message) -> list[act.Action]:
+        return self.handle(ev.Received(message))
+
+    def check(self) -> None:
+        """Everything that must hold between events."""
+        worker = self.worker
+        assert worker.quit == (self.quit is not None)
+        assert worker.pending == self.payloads
+        assert len(self.payloads) <= 2
+        assert worker.running == self.training
+        assert worker.have == self.replica
+        assert worker.updating == bool(self.applying)
+        assert worker.needs <= self.fetching.keys()
+        assert not worker.needs or worker.waiting is not None
+        assert worker.waiting is None or worker.waiting.id not in {*self.payloads, *self.done}
+        assert worker.dropped <= ({self.training.id} if self.training else set())
+        assert worker.quit or worker.deadline < math.inf
+
+    def _take(self, actions: list[act.Action]) -> None:
+        for action in actions:
+            assert self.quit is None
+            getattr(self, f"_{type(action).__name__.lower()}")(action)
+
+    def _send(self, action: act.Send) -> None:
+        message = action.message
+        self.sent.append(message)
+        if isinstance(message, Hello):
+            assert self.hello is None or message.greeting - self.hello.greeting in (0, 1)
+            assert message.pending == tuple(self.payloads)
+            expected = {task.id for task in (self.training, self.worker.waiting) if task} - self.worker.dropped
+            assert set(message.working) == expected
+            self.hello, self.asked = message, None
+        elif isinstance(message, Next):
+            assert self.worker.greeted
+            assert self.prepared
+            assert not self.applying
+            assert not self.worker.leaving
+            assert self.asked is None
+            assert message.have == self.replica
+            self.asked = message
+        elif isinstance(message, Leave):
+            assert self.worker.leaving
+            assert not self.prepared or (not self.payloads and self.training is None)
+            self.left = True
+
+    def _fetch(self, action: act.Fetch) -> None:
+        self.fetching[action.blob.digest] = action.blob
+
+    def _prepare(self, action: act.Prepare) -> None:
+        assert not self.preparing
+        assert action.manifest.digest in self.at_hand
+        self.preparing = True
+
+    def _applyupdates(self, action: act.ApplyUpdates) -> None:
+        assert not self.applying
+        assert {update.blob.digest for update in action.updates} <= self.at_hand
+        first = action.updates[0]
+        assert first.kind == "snapshot" or first.version == self.replica + 1
+        self.applying = action.updates
+
+    def _starttask(self, action: act.StartTask) -> None:
+        task = action.task
+        assert self.training is None
+        assert not self.applying
+        assert self.replica == task.base
+        assert self.worker.greeted
+        assert task.id not in {*self.payloads, *self.done}
+        assert {SHARDS[piece.shard].digest for piece in task.rows} <= self.at_hand
+        assert 1 <= action.ask_at <= task.local_steps + (not self.settings.overlap)
+        self.training, self.cut = task, False
+
+    def _cutshort(self, action: act.CutShort) -> None:
+        assert self.training is not None
+        self.cut = True
+
+    def _upload(self, action: act.Upload) -> None:
+        assert self.worker.greeted
+        assert self.payloads[action.contribution.assignment] == action.contribution
+
+    def _settle(self, action: act.Settle) -> None:
+        assert action.accepted == (action.assignment in self.acked)
+        del self.payloads[action.assignment]
+        self.done[action.assignment] = action.accepted
+
+    def _quit(self, action: act.Quit) -> None:
+        self.quit = action
+
+    # What the controller says
+
+    def welcome(self, forget: tuple[int, ...] = (), greeting: int | None = None) -> None:
+        """The answer to a greeting, by default the last one."""
+        assert self.hello is not None
+        counts = greeting in (None, self.hello.greeting) and not self.worker.greeted and self.quit is None
+        message = Welcome(
+            "trial",
+            "a",
+            self.hello.greeting if greeting is None else greeting,
+            self.settings,
+            MANIFEST,
+            1.0,
+            5.0,
+            forget,
+        )
+        actions = self.hear(message)
+        uploads = {action.contribution.assignment for action in actions if isinstance(action, act.Upload)}
+        if counts:
+            assert uploads == self.payloads.keys()
+            assert not self.payloads.keys() & set(forget)
+            assert self.worker.waiting is None or self.worker.waiting.id not in forget
+            assert self.training is None or self.training.id not in forget or self.cut
+        else:
+            assert not uploads
+
+    def assign(self, *, behind: int = 0, whole: bool = False, shard: int = 0) -> None:
+        """Answer the request for work with a task from a version that is `behind` newer than the replica had."""
+        if self.asked is None:
+            return
+        have, self.asked = self.asked.have, None
+        self.newest = max(self.newest, have) + behind
+        self.last_task += 1
+        updates: tuple[Update, ...] = ()
+        if have < 0 or (whole and have < self.newest):
+            updates = (snapshot(self.newest),)
+        else:
+            updates = tuple(delta(version) for version in range(have + 1, self.newest + 1))
+        self.hear(Assign(make_task(self.last_task, self.newest, updates, shard)))
+
+    def ack(self, assignment: int, accepted: bool) -> None:
+        if accepted:
+            self.acked.add(assignment)
+        self.hear(Ack(assignment, accepted))
+
+    def pulse(self, heartbeat: float) -> None:
+        self.hear(Pulse(self.now, heartbeat, 5.0 * heartbeat))
+
+    def stop(self) -> None:
+        self.stopped = True
+        self.hear(Stop("the run is over"))
+        assert self.quit is not None
+
+    # What the shell reports
+
+    def fetched(self, name: str) -> None:
+        self.at_hand.add(self.fetching.pop(name).digest)
+        self.handle(ev.Fetched(name))
+
+    def fetch_failed(self, name: str) -> None:
+        del self.fetching[name]
+        self.handle(ev.FetchFailed(name))
+
+    def finish_preparing(self) -> None:
+        if self.preparing and not self.prepared:
+            self.prepared = True
+            self.handle(ev.Prepared(SHARDS, NodeProfile(50.0)))
+
+    def finish_update(self, *, good: bool = True) -> None:
+        if self.applying:
+            self.replica, self.applying = self.applying[-1].version if good else -1, ()
+            self.handle(ev.Updated(self.replica))
+
+    def nearly(self) -> None:
+        if self.training is not None:
+            self.handle(ev.Nearly(self.training.id))
+
+    def finish_task(self, steps: int = 4) -> None:
+        """The running task ends; its contribution is kept from here on."""
+        task, self.training = self.training, None
+        if task is None:
+            return
+        payload = Blob(digest(task.id), 420)
+        self.payloads[task.id] = Contribution(task.id, task.base, task.parameters, payload, steps, 1.0, 0.5)
+        self.handle(ev.TaskDone(task.id, payload, steps, 1.0, 0.5))
+
+    def tick(self, seconds: float) -> None:
+        """Time passes; the shell ticks when the deadline is reached, and that moves the deadline."""
+        self.now += seconds
+        if self.worker.deadline <= self.now:
+            self.handle(ev.Tick())
+            assert self.worker.deadline > self.now
+
+    def leave(self) -> None:
+        self.handle(ev.LeaveRequested("asked to"))
+
+    def set_up(self) -> None:
+        """Greeted, prepared, at work."""
+        while self.training is None:
+            self._go_well()
+
+    def conclude(self, tasks: int = 4) -> None:
+        """From here on everything goes well: `tasks` more contributions are made, or all is handed in and it leaves."""
+        goal = sum(self.done.values()) + tasks
+        for _ in range(40 + 10 * tasks):
+            if self.quit is not None or sum(self.done.values()) >= goal:
+                break
+            self._go_well()
+        assert self.quit is not None or sum(self.done.values()) >= goal, "the worker is stuck"
+        if self.worker.leaving and self.quit is not None:
+            assert self.left or self.stopped
+
+    def _go_well(self) -> None:
+        for step in self.due():
+            if self.quit is None:
+                step()
+        self.tick(0.3)
+
+    def due(self) -> list[Callable[[], None]]:
+        """What would happen next if all went well."""
+        steps: list[tuple[Any, Callable[[], None]]] = [
+            (not self.worker.greeted, self.welcome),
+            (self.fetching, lambda: self.fetched(next(iter(self.fetching)))),
+            (self.preparing and not self.prepared, self.finish_preparing),
+            (self.applying, self.finish_update),
+            (self.asked, self.assign),
+            (self.training, self.finish_task),
+            (self.payloads, lambda: self.ack(next(iter(self.payloads)), True)),
+        ]
+        return [step for is_due, step in steps if is_due]
