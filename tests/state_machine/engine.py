@@ -32,7 +32,6 @@ from barnraise.wire.messages import (
     Message,
     Next,
     Offer,
-    Stop,
     Welcome,
     WorkerSettings,
 )
@@ -60,7 +59,7 @@ _SETTINGS = EngineSettings(
     worker=WORKER_SETTINGS,
     manifest=MANIFEST,
     num_parameters=100,
-    rows=RowIndex([7, 5, 30]),
+    rows=RowIndex([7, 30]),
     context=3,
     tokens=240,
     batch_size=2,
@@ -251,7 +250,8 @@ class Engine:
         self.jobs: list[act.Action] = []
         self.late: list[ev.Event] = []
         self.payloads: set[tuple[str, int]] = set()
-        self.stopped: set[str] = set()
+        self.asked: set[str] = set()  # nodes that wait for an answer to Next
+        self.deltas: set[str] = set()  # blobs that were published and not released
         self.finished: act.Finish | None = None
         self.machine = Controller(settings, State(), self.epoch)
         self._take(self.machine.start(digest(0), self.now))
@@ -278,7 +278,10 @@ class Engine:
             elif isinstance(action, act.Finish):
                 assert self.finished is None
                 self.finished = action
-            elif not isinstance(action, act.Release):
+            elif isinstance(action, act.Release):
+                assert set(action.digests) <= self.deltas
+                self.deltas -= set(action.digests)
+            else:
                 assert action.epoch == self.epoch  # type: ignore[attr-defined]
                 self.jobs.append(action)
                 if isinstance(action, act.Inspect):
@@ -299,6 +302,7 @@ class Engine:
             assert len(self.state.nodes[node].open) <= MOST_OPEN
             self._check_way(task)
             self.held[node][task.id] = task
+            self.asked.discard(node)
         elif isinstance(message, Ack):
             verdict = self.account.verdicts.get(message.assignment)
             mine = verdict is not None and verdict.node == node
@@ -310,8 +314,6 @@ class Engine:
             self.welcomes[node] = message
             for assignment in message.forget:
                 self.held[node].pop(assignment, None)
-        elif isinstance(message, Stop):
-            self.stopped.add(node)
 
     def _check_way(self, task: Task) -> None:
         """Updates lead in steps to the base, and none of a chain's was released."""
@@ -321,6 +323,7 @@ class Engine:
             assert versions == list(range(versions[0], task.base + 1))
             assert all(u.parameters_digest == self.digests[u.version] for u in task.updates)
             assert len(versions) == 1 or all(u.kind == "delta" for u in task.updates)
+            assert all(u.kind == "snapshot" or u.blob.digest in self.deltas for u in task.updates)
 
     @property
     def digests(self) -> dict[int, str]:
@@ -372,9 +375,11 @@ class Engine:
         message = Hello(**(values | changes))
         kept = {*message.pending, *message.working}
         self.held[node] = {i: task for i, task in self.held[node].items() if i in kept}
+        self.asked.discard(node)
         self.handle(ev.Received(node, message))
 
     def next(self, node: str, have: int | None = None) -> None:
+        self.asked.add(node)
         self.handle(ev.Received(node, Next(self.state.version if have is None else have)))
 
     def heartbeat(self, node: str) -> None:
@@ -397,9 +402,11 @@ class Engine:
             case act.Inspect():
                 return ev.Inspected(job.epoch, job.contribution.assignment, 1.0 if good else math.nan)
             case act.Aggregate():
-                return ev.Aggregated(job.epoch, job.version, digest(job.version), Blob(digest(10**6 + job.version), 90))
+                delta = Blob(digest(10**6 + job.version // 2), 90)  # every other one is like the one before
+                self.deltas.add(delta.digest)
+                return ev.Aggregated(job.epoch, job.version, digest(job.version), delta)
             case act.Evaluate():
-                return ev.Evaluated(job.epoch, self.state.version, 2.0 if good else math.nan)
+                return ev.Evaluated(job.epoch, self.state.version, 2.0 if good else math.inf)
             case act.Checkpoint():
                 return ev.Checkpointed(job.epoch, self.state.version, "" if good else "disk full")
         raise AssertionError(job)
@@ -413,8 +420,8 @@ class Engine:
 
     def crash(self) -> None:
         """The process dies and another folds the journal. Results of its work may still come, but count no more."""
-        self.late += [self.result(job) for job in self.jobs]
-        self.jobs, self.payloads, self.finished = [], set(), None
+        self.late = [self.result(job) for job in self.jobs]
+        self.jobs, self.payloads, self.deltas, self.finished = [], set(), set(), None
         self.shadow = State()
         folded = State()
         for decision in self.journal:
@@ -446,7 +453,7 @@ class Engine:
                     self.hello(node, restart=True)
                 for task in list(self.held[node].values()):
                     self.offer(node, contribution(task))
-                if node not in self.machine.soft.asking and not self.held[node]:
+                if node not in self.asked and not self.held[node]:
                     self.next(node)
                 self.heartbeat(node)
         assert self.finished is not None, "the run does not finish"

@@ -73,11 +73,8 @@ class Chronicle:
         if noted.kind == "resumed":
             return noted.kind, f"the controller was started again, at version {detail['version']}"
         if noted.kind == "left_over":
-            return (
-                (noted.kind, f"{detail['contributions']} contributions were left over")
-                if detail["contributions"]
-                else None
-            )
+            count = detail["contributions"]
+            return (noted.kind, f"{count_text(count, 'contribution')} left over") if count else None
         words = _REASONED.get(noted.kind)
         if words is None:
             return None
@@ -100,6 +97,11 @@ def printable(text: str, longest: int = LONGEST) -> str:
     shown = "".join(letter if letter.isprintable() else " " for letter in text[: 4 * longest])
     shown = " ".join(shown.split())
     return shown if len(shown) <= longest else f"{shown[: longest - 3]}..."
+
+
+def plain(text: str, longest: int) -> str:
+    """`printable`, in ASCII: for columns."""
+    return printable(text.encode("ascii", "replace").decode(), longest)
 
 
 def of_note(happenings: Iterable[Happening]) -> list[Happening]:

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from barnraise.cli.chronicle import printable
+from rich.text import Text
+
+from barnraise.cli import chronicle
+from barnraise.cli.chronicle import plain
+from barnraise.cli.columns import Cell, columns
 from barnraise.ledger import NodeTotals
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from barnraise.controller.state import NodeState, Soft, State
 
 
@@ -38,7 +40,9 @@ class NodeRow:
     seen: float | None = None
 
 
-STARTING, TRAINING, IDLE, LEFT = "starting", "training", "idle", "left"
+STARTING, TRAINING, IDLE, LEFT, KILLED = "starting", "training", "idle", "left", "killed"
+NEVER, STAYED = "never came", "stayed"
+GONE = (LEFT, KILLED, NEVER)
 
 
 def living(state: State, soft: Soft, now: float) -> list[NodeRow]:
@@ -59,7 +63,7 @@ def _living(node: NodeState, state: State, soft: Soft, middle: float, now: float
     return NodeRow(
         name=node.id,
         state=standing,
-        device=printable(node.profile.device, 24) if node.session else "",
+        device=plain(node.profile.device, 24) if node.session else "",
         speed=node.rate / middle if middle else 0.0,
         rate=node.rate,
         tokens=node.tokens,
@@ -81,16 +85,16 @@ def recorded(nodes: Sequence[NodeTotals], *, running: bool) -> list[NodeRow]:
 
 def _recorded(node: NodeTotals, rate: float, middle: float, total: int, running: bool) -> NodeRow:
     if node.change == "left":
-        standing = "killed" if "killed by signal" in node.reason else LEFT
+        standing = KILLED if chronicle.KILLED in node.reason else LEFT
     elif node.change == "enrolled":
-        standing = STARTING if running else "never came"
+        standing = STARTING if running else NEVER
     else:
-        standing = (TRAINING if node.open else IDLE) if running else "stayed"
+        standing = (TRAINING if node.open else IDLE) if running else STAYED
     judged = node.accepted + node.refused + node.discarded
     return NodeRow(
         name=node.node,
         state=standing,
-        device=printable(node.device, 24),
+        device=plain(node.device, 24),
         speed=rate / middle if middle else 0.0,
         rate=rate,
         tokens=node.tokens,
@@ -106,44 +110,37 @@ def in_order_of_interest(rows: Sequence[NodeRow], most: int) -> list[NodeRow]:
     """At most `most` rows, in their order: the present before the gone, those with more tokens before the others."""
     if len(rows) <= most:
         return list(rows)
-    chosen = sorted(rows, key=lambda row: (row.state in (LEFT, "killed", "never came"), -row.tokens))[:most]
+    chosen = sorted(rows, key=lambda row: (row.state in GONE, -row.tokens))[:most]
     kept = {row.name for row in chosen}
     return [row for row in rows if row.name in kept]
 
 
-def table(rows: Sequence[NodeRow], *, most: int = 40) -> Table:
-    """The rows as a table for the terminal; columns that say nothing are left out."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
+def table(rows: Sequence[NodeRow], *, most: int = 40) -> list[Text]:
+    """The rows as lines for the terminal; columns that nothing is known of are left out."""
     shown = in_order_of_interest(rows, most)
     seen, lost = any(row.seen is not None for row in rows), any(row.lost is not None for row in rows)
-    title = "staleness" if seen or not lost else "staleness (mean, max)"
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", show_edge=False)
-    made.add_column("worker", no_wrap=True, max_width=24)
-    made.add_column("state", no_wrap=True)
-    made.add_column("device", no_wrap=True, style="dim")
-    for name in ("speed", "tokens/s", "share", title, "accepted", "refused"):
-        made.add_column(name, justify="right", no_wrap=True)
-    if lost:
-        made.add_column("lost", justify="right", no_wrap=True)
-    if seen:
-        made.add_column("seen", justify="right", no_wrap=True)
-    for row in shown:
-        cells: list[str | Text] = [Text(row.name), Text(row.state, STYLES.get(row.state, "")), Text(row.device)]
-        cells += [f"{row.speed:.2f}x" if row.speed else "-", f"{row.rate:,.0f}" if row.rate else "-"]
-        cells += [f"{row.share:.0%}", row.staleness, f"{row.accepted:,}"]
-        cells += [Text(f"{row.refused:,}", "yellow" if row.refused else "")]
-        if lost:
-            cells.append(f"{row.lost or 0:,}")
-        if seen:
-            cells.append("-" if row.seen is None else f"{row.seen:.1f} s")
-        made.add_row(*cells, style="dim" if row.state in (LEFT, "killed", "never came") else "")
+    staleness = "stale (mean, max)" if lost else "stale"
+    header = ["worker", "state", "device", "speed", "tokens/s", "share", staleness, "accepted", "refused"]
+    header += ["lost"] * lost + ["seen"] * seen
+    cells = [header, *(_cells(row, seen, lost) for row in shown)]
+    lines = columns(cells, "<<<" + ">" * (len(header) - 3))
     if len(shown) < len(rows):
-        made.caption = f"and {len(rows) - len(shown):,} more"
-        made.caption_justify = "left"
-    return made
+        lines.append(Text(f"and {len(rows) - len(shown):,} more", "dim"))
+    return lines
 
 
-STYLES = {TRAINING: "green", IDLE: "cyan", STARTING: "yellow", LEFT: "red", "killed": "red"}
+def _cells(row: NodeRow, seen: bool, lost: bool) -> list[Cell]:
+    quiet = "dim" if row.state in GONE else ""
+    cells: list[Cell] = [(row.name, quiet), (row.state, STYLES.get(row.state, quiet)), (row.device, "dim")]
+    figures = [f"{row.speed:.2f}x" if row.speed else "-", f"{row.rate:,.0f}" if row.rate else "-"]
+    figures += [f"{row.share:.0%}", row.staleness, f"{row.accepted:,}"]
+    cells += [(figure, quiet) for figure in figures]
+    cells.append((f"{row.refused:,}", "yellow" if row.refused else quiet))
+    if lost:
+        cells.append((f"{row.lost or 0:,}", quiet))
+    if seen:
+        cells.append(("-" if row.seen is None else f"{row.seen:.1f} s", quiet))
+    return cells
+
+
+STYLES = {TRAINING: "green", IDLE: "cyan", STARTING: "yellow", LEFT: "red", KILLED: "red"}

@@ -6,19 +6,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
-from rich.progress_bar import ProgressBar
-from rich.table import Table
+from rich.console import Group
 from rich.text import Text
 
 from barnraise.cli import nodes
 from barnraise.cli.chronicle import Happening
+from barnraise.cli.columns import Cell, columns
 from barnraise.cli.units import bytes_text, duration_text
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 MOST_EVENTS = 5
 CHROME = 8
 """Lines of the picture beside nodes and events."""
+
+LONGEST_BAR = 60
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,11 @@ class Moment:
         return min(1.0, self.tokens / self.budget)
 
 
-def draw(moment: Moment, *, height: int = 40) -> RenderableType:
-    """The picture, in at most about `height` lines."""
+def draw(moment: Moment, *, width: int = 100, height: int = 40) -> Group:
+    """The picture, for a terminal of that size: in about `height` lines at most."""
     room = max(3, height - CHROME - min(MOST_EVENTS, len(moment.happenings)))
-    parts = [_heading(moment), _progress(moment), Text(), _figures(moment), Text()]
-    parts.append(nodes.table(moment.rows, most=room))
+    parts = [_heading(moment), _progress(moment, width), Text(), *_figures(moment), Text()]
+    parts += nodes.table(moment.rows, most=room)
     if moment.happenings:
         parts += [Text(), *(_event(happening) for happening in moment.happenings[-MOST_EVENTS:])]
     return Group(*parts)
@@ -95,47 +96,34 @@ def _heading(moment: Moment) -> Text:
     return text
 
 
-def _progress(moment: Moment) -> Table:
+def _progress(moment: Moment, width: int) -> Text:
     left = moment.budget - moment.tokens
-    when = "" if left <= 0 else duration_text(left / moment.rate) + " left" if moment.rate > 0 else ""
-    grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
-    grid.add_column(ratio=1, min_width=10)
-    for _ in range(4):
-        grid.add_column(no_wrap=True, justify="right")
-    grid.add_row(
-        ProgressBar(total=moment.budget, completed=min(moment.tokens, moment.budget)),
-        f"{moment.progress:.1%}",
-        f"{_short(moment.tokens)} of {_short(moment.budget)} tokens",
-        f"{moment.rate:,.0f}/s",
-        when,
-    )
-    return grid
+    facts = [f"{moment.progress:.1%}", f"{_short(moment.tokens)} of {_short(moment.budget)} tokens"]
+    facts.append(f"{moment.rate:,.0f}/s")
+    if left > 0 and moment.rate > 0:
+        facts.append(f"{duration_text(left / moment.rate)} left")
+    room = min(LONGEST_BAR, max(10, width - sum(map(len, facts)) - 3 * len(facts)))
+    done = round(room * moment.progress)
+    bar = [("\u2501" * done, "green" if done == room else "cyan"), ("\u2501" * (room - done), "bright_black")]
+    return Text.assemble(*bar, "  " + "   ".join(facts), no_wrap=True, overflow="ellipsis")
 
 
-def _figures(moment: Moment) -> Table:
+def _figures(moment: Moment) -> list[Text]:
     """Two lines of labelled figures that do not move."""
-    grid = Table.grid(padding=(0, 3, 0, 0))
-    loss = Text("-")
-    if moment.losses:
-        loss = Text.assemble(
-            (f"{moment.losses[-1][1]:.3f} ", "bold"), (sparkline([y for _, y in moment.losses]), "cyan")
-        )
-    pairs: list[tuple[str, str | Text]] = [
-        ("loss", loss),
+    values = [value for _, value in moment.losses]
+    loss = f"{values[-1]:.3f} {sparkline(values)}" if values else "-"
+    pairs: list[tuple[str, Cell]] = [
+        ("loss", (loss, "bold")),
         ("accepted", f"{moment.accepted:,}"),
-        ("refused", Text(f"{moment.refused:,}", "yellow" if moment.refused else "")),
+        ("refused", (f"{moment.refused:,}", "yellow" if moment.refused else "")),
         ("up", bytes_text(moment.bytes_up)),
         ("version", f"{moment.version:,}"),
         ("K", f"{moment.buffer_size} of {moment.live} live"),
         ("discarded", f"{moment.discarded:,}"),
         ("down", bytes_text(moment.bytes_down)),
     ]
-    for start in (0, 4):
-        cells: list[Text] = []
-        for label, value in pairs[start : start + 4]:
-            cells += [Text(label, "dim"), value if isinstance(value, Text) else Text(value)]
-        grid.add_row(*cells)
-    return grid
+    rows = [[cell for label, value in pairs[at : at + 4] for cell in ((label, "dim"), value)] for at in (0, 4)]
+    return columns(rows, "<" * 8, header=False, gap=3)
 
 
 def _event(happening: Happening) -> Text:

@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from barnraise.cli import console
-from barnraise.cli.chronicle import Chronicle, Happening, of_note
+from barnraise.cli.chronicle import Chronicle, Happening, of_note, printable
 from barnraise.cli.hosting import Host
 from barnraise.cli.nodes import living
 from barnraise.cli.panel import MOST_EVENTS, Moment, draw, line
@@ -118,6 +118,7 @@ class LiveView:
         self._interval, self._last = interval, 0.0
         self._observer = Observer()
         self._live: Live | None = None
+        self._host: Host | None = None
 
     def note(self, text: str) -> None:
         console.note(text)  # rich puts above the picture what goes to the standard streams
@@ -126,15 +127,22 @@ class LiveView:
         if time.monotonic() - self._last < self._interval:
             return
         self._last = time.monotonic()
-        self._observer.news(host)
-        live = self._live or self._start()
-        live.update(draw(self._observer.moment(host), height=live.console.height), refresh=True)
+        self._host = host
+        self._draw(host)
 
     def close(self) -> None:
         """The last picture stays on the terminal."""
+        if self._host is not None:
+            self._draw(self._host)
         if self._live is not None:
             self._live.stop()
         self._observer.close()
+
+    def _draw(self, host: Host) -> None:
+        self._observer.news(host)
+        live = self._live or self._start()
+        picture = draw(self._observer.moment(host), width=live.console.width, height=live.console.height)
+        live.update(picture, refresh=True)
 
     def _start(self) -> Live:
         from rich.console import Console
@@ -154,10 +162,12 @@ def make_view() -> PlainView | LiveView:
 def _standing(host: Host) -> str:
     """Why the run does not train just now; empty when it does."""
     state = host.machine.state
+    if state.finished:
+        return f"finished: {printable(state.finished)}"
     if state.final or state.stopping:
         return "finishing: measuring and saving the last version"
     if state.paused:
-        return f"paused: {state.paused}"
+        return f"paused: {printable(state.paused)}"
     if not state.num_live:
         return "waiting for workers"
     return ""

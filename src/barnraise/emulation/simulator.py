@@ -227,7 +227,7 @@ class Simulator:
         self.finished = action.reason
 
     def _discard(self, action: ca.Discard) -> None:
-        """The payload is the node's own until it settles."""
+        self.work.discard(action.node, action.assignment)
 
 
 _ACTIONS: dict[type[ca.Action], Callable[[Simulator, Any], None]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Protocol
 
 from barnraise.controller.actions import Aggregate
@@ -40,7 +41,10 @@ class Work(Protocol):
         """The payload's norm and what is wrong with it, as it arrives at the controller."""
 
     def accept(self, node: str, assignment: int) -> None:
-        """The contribution is on the ledger."""
+        """The contribution that was inspected is on the ledger."""
+
+    def discard(self, node: str, assignment: int) -> None:
+        """The controller will not use what the node sent."""
 
     def aggregate(self, action: Aggregate) -> tuple[str, Blob]:
         """Make a version: its digest and delta."""
@@ -65,11 +69,18 @@ class CostModel:
     """Payloads, deltas and shards of the right size and no content. Losses are not modelled (0)."""
 
     def __init__(
-        self, *, payload_bytes: int, delta_bytes: int, num_parameters: int, shards: tuple[Blob, ...], threads: int = 1
+        self,
+        *,
+        payload_bytes: int,
+        delta_bytes: int,
+        shard_bytes: Sequence[int],
+        num_parameters: int,
+        threads: int = 1,
     ) -> None:
         self.payload_bytes, self.delta_bytes = payload_bytes, delta_bytes
-        self.costs, self._shards = ControllerCosts(num_parameters, threads), shards
-        self.inspect_seconds, self.aggregate_seconds = self.costs.inspect_seconds, self.costs.aggregate_seconds
+        self._shards = tuple(Blob(f"a{index:063x}", size) for index, size in enumerate(shard_bytes))
+        costs = ControllerCosts(num_parameters, threads)
+        self.inspect_seconds, self.aggregate_seconds = costs.inspect_seconds, costs.aggregate_seconds
 
     def shards(self) -> tuple[Blob, ...]:
         return self._shards
@@ -84,7 +95,7 @@ class CostModel:
         return updates[-1].version
 
     def train(self, node: str, task: Task) -> tuple[Blob, float]:
-        return Blob(f"{task.id:064x}", self.payload_bytes), 0.0
+        return Blob(f"b{task.id:063x}", self.payload_bytes), 0.0
 
     def settle(self, node: str, assignment: int, accepted: bool) -> None:
         """Nothing is kept."""
@@ -95,9 +106,12 @@ class CostModel:
     def accept(self, node: str, assignment: int) -> None:
         """Nothing is kept."""
 
+    def discard(self, node: str, assignment: int) -> None:
+        """Nothing is kept."""
+
     def aggregate(self, action: Aggregate) -> tuple[str, Blob]:
         digest = hashlib.sha256(repr(action).encode()).hexdigest()
-        return digest, Blob(f"{action.version:064x}", self.delta_bytes)
+        return digest, Blob(f"d{action.version:063x}", self.delta_bytes)
 
     def hold(self, digest: str) -> None:
         """Nothing is kept."""

@@ -1,0 +1,136 @@
+"""`barnraise simulate RUN.yaml`: the same engine under virtual time, with any number of nodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from barnraise.cli import console
+from barnraise.cli.units import bytes_text, count_text, duration_text
+from barnraise.config.document import read
+from barnraise.core.errors import OptionError
+
+if TYPE_CHECKING:
+    from barnraise.emulation.report import Report
+    from barnraise.plan.resolve import Plan
+
+DEFAULT_NODES = 100
+
+
+def simulate(
+    run_file: Annotated[Path, typer.Argument(metavar="RUN.yaml", help="The run file.", show_default=False)],
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            "--nodes",
+            min=1,
+            max=1_000_000,
+            help=f"How many nodes; the run file's workers, or {DEFAULT_NODES}, when not given.",
+            show_default=False,
+        ),
+    ] = None,
+    hours: Annotated[
+        float | None,
+        typer.Option("--hours", help="Virtual hours, instead of the token budget.", show_default=False),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", min=0, max=2**31 - 1, help="Instead of the run file's seed.", show_default=False),
+    ] = None,
+    real: Annotated[bool, typer.Option("--real", help="Train with real tensors (small models).")] = False,
+    churn: Annotated[bool, typer.Option("--churn", help="Nodes leave without notice and come back.")] = False,
+    tokens_per_second: Annotated[
+        float | None,
+        typer.Option(
+            "--tokens-per-second",
+            help="What a node of speed 1 (or of median speed) trains on; by default, 2 teraflops' worth.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+) -> None:
+    """Run the same engine under virtual time, with any number of nodes.
+
+    The same state machines as in a real run, over links and machines that are modelled. Work is only costed, so
+    thousands of nodes take seconds; with --real it is done, and the losses are real. With as many nodes as the run
+    file has workers, the nodes are those; otherwise their speeds are drawn. The same seed gives the same ledger hash.
+    """
+    for name, value in (("--hours", hours), ("--tokens-per-second", tokens_per_second)):
+        if value is not None and not 0 < value < math.inf:
+            raise OptionError(f"{name} is {value}, but must be above 0 and finite")
+    document = read(run_file)  # before the imports: a file that cannot be read needs none of them
+    from barnraise.cli.simulation import Trial
+    from barnraise.cli.simulation import simulate as play
+
+    plan, count = _plan(document, nodes, seed, real)
+    for warning in plan.warnings:
+        console.warn(str(warning))
+    trial = Trial(count, hours, plan.run_file.run.seed, real, churn, tokens_per_second)
+    result = play(plan, trial)
+    if json:
+        console.emit_json(result.as_dict())
+    else:
+        _print(result)
+
+
+def _plan(document: Any, nodes: int | None, seed: int | None, real: bool) -> tuple[Plan, int]:
+    """The plan of the run as it is to be simulated, and how many nodes there will be."""
+    from barnraise.config.load import build
+    from barnraise.plan.purpose import SIMULATE
+    from barnraise.plan.resolve import resolve
+    from barnraise.plan.verify import verify
+
+    overrides = {} if seed is None else {"run.seed": seed}
+    run_file = build(document, overrides)
+    count = nodes or len(run_file.workers) or DEFAULT_NODES
+    if real:
+        plan, _ = verify(document, purpose=SIMULATE, overrides=overrides, nodes=count)
+        _require_memory(plan, count)
+        return plan, count
+    return resolve(run_file, purpose=SIMULATE, nodes=count, document=document), count
+
+
+def _require_memory(plan: Plan, nodes: int) -> None:
+    """ModelError when this machine cannot hold so many replicas."""
+    from barnraise.models import memory
+    from barnraise.plan.estimate import estimate
+
+    cost = estimate(plan)
+    needed = cost.controller_memory_bytes + cost.worker_memory_bytes + nodes * VECTORS_A_NODE * cost.snapshot_bytes
+    memory.require(needed, memory.available_bytes(), f"the controller and {nodes} simulated nodes with real tensors")
+
+
+VECTORS_A_NODE = 7
+"""Replica, start, two moments, residual, and the payloads of unanswered and unmerged contributions."""
+
+
+def _print(result: Report) -> None:
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold")
+    for label, text in _lines(result):
+        table.add_row(label, text)
+    console.console().print(table)
+
+
+def _lines(result: Report) -> Iterator[tuple[str, str]]:
+    speed = result.virtual_seconds / result.seconds if result.seconds > 0 else math.inf
+    yield "end", f"{result.end}, after {duration_text(result.virtual_seconds)} of virtual time"
+    yield "nodes", f"{result.nodes:,}, {result.utilisation:.1%} of their time in training that counts"
+    yield "versions", f"{result.versions:,} from {result.tokens:,} tokens"
+    rate = "-" if result.acceptance_rate is None else f"{result.acceptance_rate:.2%}"
+    yield "contributions", f"{result.accepted:,} accepted ({rate}), {result.refused:,} refused, " + (
+        f"{result.discarded:,} left over"
+    )
+    yield "staleness", f"{result.staleness_mean:.1f} versions on average, {result.staleness_max:,} at most"
+    yield "transfer", f"up {bytes_text(result.bytes_up)}, down {bytes_text(result.bytes_down)}"
+    if result.first_loss is not None and result.final_loss is not None:
+        yield "loss", f"{result.first_loss:.3f} to {result.final_loss:.3f} nats a token, held out"
+    took = f"{duration_text(result.seconds)} ({speed:,.0f} times as fast as real time)"
+    yield "simulation", f"{count_text(result.events, 'event')} in {took}"
+    yield "ledger", result.ledger_hash

@@ -1,0 +1,194 @@
+"""From a plan to a simulated run: its fleet, its work, its controller."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import math
+import random
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from barnraise.cli.engine_settings import engine_settings
+from barnraise.config.schema import MAX_COUNT, TextData, Worker
+from barnraise.controller.machine import Controller
+from barnraise.controller.settings import EngineSettings
+from barnraise.core.types import Blob
+from barnraise.data.ranges import RowIndex
+from barnraise.emulation.fleet import Fault, Link, Machine, link, lognormal_fleet
+from barnraise.emulation.report import Report, report
+from barnraise.emulation.simulator import Simulator
+from barnraise.emulation.work import CostModel, Work
+from barnraise.plan.dataset import vocabulary
+from barnraise.plan.estimate import Estimate, estimate
+from barnraise.plan.resolve import Plan
+
+NOMINAL_FLOPS = 2e12
+"""Floating-point operations a second that a machine of speed 1.0 sustains: a good laptop's GPU."""
+
+NOMINAL_TOKENS = 1_000_000_000
+"""Size of a dataset whose files are not there."""
+
+SHARD_BYTES = 32 << 20
+MANIFEST_BYTES = 4096
+BYTES_A_TOKEN = 4
+"""Of text, through a tokenizer that is not `bytes`."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What to simulate: `nodes` machines around `tokens_per_second` (None: what `NOMINAL_FLOPS` makes of the model).
+
+    `hours` of virtual time instead of the token budget; with `churn` machines leave and come back; `real` tensors.
+    A `fleet` counts instead of one that is drawn.
+    """
+
+    nodes: int
+    hours: float | None = None
+    seed: int = 0
+    real: bool = False
+    churn: bool = False
+    tokens_per_second: float | None = None
+    fleet: Sequence[Machine] | None = None
+
+
+def simulate(plan: Plan, trial: Trial) -> Report:
+    """Play the run of `plan`. Imports torch, and makes the dataset in a temporary folder, for real tensors alone."""
+    cost = estimate(plan)
+    rate = trial.tokens_per_second or NOMINAL_FLOPS / (6 * cost.parameters)
+    fleet = trial.fleet if trial.fleet is not None else make_fleet(plan, trial.nodes, rate, trial.seed)
+    workshop: AbstractContextManager[tuple[EngineSettings, Work, str]]
+    workshop = _real(plan) if trial.real else nullcontext(_costed(plan, cost))
+    with workshop as (settings, work, digest):
+        if trial.hours is not None:
+            settings = replace(settings, tokens=MAX_COUNT)
+        faults = [_fault(plan, fault.at, fault.kill, fault.join, rate) for fault in plan.run_file.faults]
+        controller = Controller(settings)
+        simulator = Simulator(controller, fleet, work, seed=trial.seed, churn=trial.churn, faults=faults)
+        began = time.monotonic()
+        simulator.run(digest, math.inf if trial.hours is None else trial.hours * 3600)
+        seconds = time.monotonic() - began
+        losses = (controller.state.evaluations[0][1], work.evaluate()) if trial.real else None
+        return report(simulator, seconds, losses=losses)
+
+
+def make_fleet(plan: Plan, nodes: int, rate: float, seed: int) -> list[Machine]:
+    """The run file's workers when there are as many; else machines of random speeds, the first with their names."""
+    workers = plan.run_file.workers
+    if len(workers) == nodes:
+        return [_machine(plan, worker, rate) for worker in workers]
+    names = [worker.name for worker in workers]
+    rng = random.Random(f"fleet {seed}")
+    return lognormal_fleet(nodes, rate, link(plan.run_file.network.profile), rng, names=names)
+
+
+def _machine(plan: Plan, worker: Worker, rate: float) -> Machine:
+    preset = link(plan.run_file.network.profile)
+    band, latency = worker.bandwidth_bytes_per_second, worker.latency_seconds
+    connection = Link(band or preset.up, band or preset.down, preset.latency if latency is None else latency)
+    if worker.flops_per_second is not None:
+        rate = rate * worker.flops_per_second / NOMINAL_FLOPS
+    else:
+        rate = rate * worker.speed
+    return Machine(worker.name, rate, connection, worker.memory_bytes or 16 << 30)
+
+
+def _fault(plan: Plan, at: float, kill: str | None, join: Worker | None, rate: float) -> Fault:
+    return Fault(at, kill or "", _machine(plan, join, rate) if join else None)
+
+
+def _costed(plan: Plan, cost: Estimate) -> tuple[EngineSettings, Work, str]:
+    """Sizes alone: no data is made, no torch imported."""
+    rows = _num_rows(plan)
+    row_bytes = plan.run_file.data.context * (2 if vocabulary(plan.run_file).size <= 1 << 16 else 4)
+    a_shard = max(1, SHARD_BYTES // row_bytes)
+    shards = [min(a_shard, rows - start) for start in range(0, rows, a_shard)]
+    settings = engine_settings(
+        plan,
+        run_name=plan.run_file.run.name,
+        manifest=Blob("c" * 64, MANIFEST_BYTES),
+        num_parameters=cost.parameters,
+        rows=RowIndex(shards),
+    )
+    work = CostModel(
+        payload_bytes=cost.contribution_bytes,
+        delta_bytes=cost.version_bytes,
+        shard_bytes=[count * row_bytes for count in shards],
+        num_parameters=cost.parameters,
+        threads=plan.run_file.controller.threads,
+    )
+    return settings, work, "e" * 64
+
+
+def _num_rows(plan: Plan) -> int:
+    """Training rows, from the data section; the files' sizes are looked at."""
+    data = plan.run_file.data
+    if not isinstance(data, TextData):
+        return data.examples
+    size = sum(path.stat().st_size for pattern in data.files for path in _files(pattern))
+    tokens = size / (1 if data.tokenizer == "bytes" else BYTES_A_TOKEN) if size else NOMINAL_TOKENS
+    return max(1, int(tokens * (1 - data.held_out) / data.context))
+
+
+def _files(pattern: str) -> Iterator[Path]:
+    path = Path(pattern).expanduser()
+    found = path.rglob("*") if path.is_dir() else map(Path, glob.glob(str(path), recursive=True))
+    return (file for file in found if file.is_file())
+
+
+@contextmanager
+def _real(plan: Plan) -> Iterator[tuple[EngineSettings, Work, str]]:
+    """Dataset, model and parameter server, in a temporary folder."""
+    import torch
+
+    from barnraise import aggregation, compression, training
+    from barnraise.cli.hosting import make_dataset
+    from barnraise.controller.blobs import BlobStore
+    from barnraise.controller.evaluator import Evaluator
+    from barnraise.controller.parameter_server import ParameterServer
+    from barnraise.data.shards import Dataset
+    from barnraise.emulation.real_work import RealWork
+    from barnraise.models import build, config
+    from barnraise.training.local import LocalTrainer
+    from barnraise.wire.manifest import Manifest
+
+    run_file = plan.run_file
+    torch.set_num_threads(run_file.controller.threads)
+    with tempfile.TemporaryDirectory(prefix="barnraise-") as folder:
+        make_dataset(plan, Path(folder) / "data")
+        dataset = Dataset.open(Path(folder) / "data")
+        meta, section = dataset.meta, run_file.model.model_dump(exclude_none=True)
+        resolved = config.describe(
+            section, meta.vocab_size, meta.context, bos_id=meta.bos_id, eos_id=meta.eos_id, pad_id=meta.pad_id
+        )
+        module = build.create(section, resolved, run_file.run.seed)
+        info = dataset.files()[0]
+        num_parameters = sum(parameter.numel() for parameter in module.parameters())
+        manifest = Manifest(resolved, Blob(info.sha256, info.bytes), num_parameters).encode()
+        blob = Blob(hashlib.sha256(manifest).hexdigest(), len(manifest))
+        settings = engine_settings(
+            plan, run_name=run_file.run.name, manifest=blob, num_parameters=num_parameters, rows=dataset.index
+        )
+        trainer = LocalTrainer(
+            module,
+            optimizer=plan.inner.name,
+            options=plan.inner.options,
+            gradient_clip=run_file.training.gradient_clip,
+            precision=run_file.training.precision,
+        )
+        server = ParameterServer(
+            trainer.flat.vector.clone(),
+            0,
+            rule=aggregation.create(plan.aggregation.names, **plan.aggregation.options),
+            codec=compression.create(plan.compression.name, **plan.compression.options),
+            downlink=compression.create(plan.downlink.name, **plan.downlink.options),
+            outer=training.create(plan.outer.name, **plan.outer.options),
+        )
+        blobs = BlobStore(dataset, blob.digest, manifest)
+        blobs.publish(server.parameters, server.digest)
+        evaluator = Evaluator(resolved, dataset, run_file.controller.evaluation_rows)
+        yield settings, RealWork(settings.worker, server, blobs, evaluator, dataset, trainer), server.digest

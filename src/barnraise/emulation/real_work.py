@@ -1,0 +1,107 @@
+"""Real tensors in virtual time: the controller's parameter server and blob store, and a worker's executor for each node.
+
+The nodes share one module, since they train one after the other; replica, optimizer state, residual and payloads are
+each node's own, so a node takes about six vectors of the model's size. A task is computed in full when it starts, also
+when it is cut short later. Deterministic for one machine and one number of threads.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from barnraise.controller.actions import Aggregate
+from barnraise.controller.blobs import BlobStore
+from barnraise.controller.evaluator import Evaluator
+from barnraise.controller.parameter_server import ParameterServer
+from barnraise.core.types import Blob, Contribution, Task, Update
+from barnraise.data.shards import Dataset
+from barnraise.emulation.work import ControllerCosts
+from barnraise.training.local import LocalTrainer, inner_optimizer
+from barnraise.wire.messages import WorkerSettings
+from barnraise.worker.executor import Executor
+
+
+class RealWork:
+    """Does the work of a simulated run. `trainer` lends every node its module; `blobs` holds version 0 already."""
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        server: ParameterServer,
+        blobs: BlobStore,
+        evaluator: Evaluator,
+        dataset: Dataset,
+        trainer: LocalTrainer,
+    ) -> None:
+        self.settings, self.server, self.blobs, self.evaluator = settings, server, blobs, evaluator
+        self.dataset, self.trainer = dataset, trainer
+        self._shards = tuple(Blob(info.sha256, info.bytes) for info in dataset.meta.shards)
+        self._shard_digests = {blob.digest for blob in self._shards}
+        self._executors: dict[str, Executor] = {}
+        self._fetched: dict[str, dict[str, memoryview]] = {}
+        self._offered: dict[tuple[str, int], Any] = {}
+        self._accepted: dict[int, Any] = {}
+        costs = ControllerCosts(len(server.parameters), 1)
+        self.inspect_seconds, self.aggregate_seconds = costs.inspect_seconds, costs.aggregate_seconds
+
+    def shards(self) -> tuple[Blob, ...]:
+        return self._shards
+
+    def start(self, node: str) -> None:
+        trainer = copy.copy(self.trainer)
+        trainer.optimizer = inner_optimizer(
+            self.settings.inner_optimizer, trainer.flat, self.settings.inner_options
+        )
+        self._executors[node] = Executor(trainer, self.dataset, self.settings)
+        self._fetched[node] = {}
+
+    def fetch(self, node: str, blob: Blob) -> bool:
+        if blob.digest in self._shard_digests:
+            return True
+        content = self.blobs.read(blob.digest, 0, blob.num_bytes)
+        if content is not None and node in self._fetched:
+            self._fetched[node][blob.digest] = content
+        return content is not None
+
+    def update(self, node: str, updates: tuple[Update, ...]) -> int:
+        fetched = self._fetched[node]
+        version = self._executors[node].update(updates, lambda blob: bytes(fetched[blob.digest]))
+        fetched.clear()
+        return version
+
+    def train(self, node: str, task: Task) -> tuple[Blob, float]:
+        payload, _, loss, _ = self._executors[node].train(task, lambda: None, 0)
+        return payload, loss
+
+    def settle(self, node: str, assignment: int, accepted: bool) -> None:
+        self._executors[node].settle(assignment, accepted)
+
+    def inspect(self, node: str, contribution: Contribution) -> tuple[float, str]:
+        payload = self._executors[node].payloads[contribution.assignment].data
+        self._offered[node, contribution.assignment] = payload
+        return self.server.inspect(payload, contribution.parameters.start, contribution.parameters.stop)
+
+    def accept(self, node: str, assignment: int) -> None:
+        self._accepted[assignment] = self._offered.pop((node, assignment))
+
+    def discard(self, node: str, assignment: int) -> None:
+        self._offered.pop((node, assignment), None)
+
+    def aggregate(self, action: Aggregate) -> tuple[str, Blob]:
+        made = self.server.aggregate(action.version, action.slots, self._accepted.__getitem__, action.rate)
+        for slot in action.slots:
+            for assignment, _ in slot.contributions:
+                del self._accepted[assignment]
+        self.blobs.add_delta(made.delta.digest, made.delta_bytes)
+        self.blobs.publish(self.server.parameters, made.digest)
+        return made.digest, made.delta
+
+    def hold(self, digest: str) -> None:
+        self.blobs.hold(digest)
+
+    def release(self, digests: tuple[str, ...]) -> None:
+        self.blobs.release(digests)
+
+    def evaluate(self) -> float:
+        return self.evaluator.loss(self.server.parameters)

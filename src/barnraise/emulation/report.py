@@ -1,0 +1,70 @@
+"""What a simulation found, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from barnraise.emulation.simulator import Simulator
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome of one simulated run.
+
+    `ledger_hash` covers every decision, so equal hashes are equal histories. `acceptance_rate` is accepted over
+    accepted and refused, None before the first verdict; staleness is that of accepted contributions. `utilisation` is
+    training that entered the model over the time nodes were up. Bytes are those on the nodes' links. Losses are
+    held-out, in nats a token, None where work was only costed. `seconds` is how long the simulation took.
+    """
+
+    ledger_hash: str
+    end: str
+    nodes: int
+    versions: int
+    tokens: int
+    accepted: int
+    refused: int
+    discarded: int
+    acceptance_rate: float | None
+    staleness_mean: float
+    staleness_max: int
+    utilisation: float
+    bytes_up: int
+    bytes_down: int
+    first_loss: float | None
+    final_loss: float | None
+    virtual_seconds: float
+    seconds: float
+    events: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def report(simulator: Simulator, seconds: float, *, losses: tuple[float, float] | None = None) -> Report:
+    """The report of a run that has been played in `seconds`; `losses` are the first and the last."""
+    state = simulator.controller.state
+    judged = state.accepted + state.refused
+    first, last = losses or (None, None)
+    return Report(
+        ledger_hash=simulator.ledger_hash.hexdigest(),
+        end=simulator.finished or "the time is up",
+        nodes=len(simulator.nodes),
+        versions=state.version,
+        tokens=state.tokens,
+        accepted=state.accepted,
+        refused=state.refused,
+        discarded=state.discarded,
+        acceptance_rate=state.accepted / judged if judged else None,
+        staleness_mean=state.staleness_sum / state.accepted if state.accepted else 0.0,
+        staleness_max=simulator.max_staleness,
+        utilisation=simulator.utilisation(),
+        bytes_up=simulator.bytes_up,
+        bytes_down=simulator.bytes_down,
+        first_loss=first,
+        final_loss=last,
+        virtual_seconds=simulator.now,
+        seconds=seconds,
+        events=simulator.events,
+    )

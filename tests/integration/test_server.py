@@ -1,0 +1,303 @@
+"""The controller's shell with real sockets, ledger and tensors, against clients that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+
+from barnraise import aggregation, compression, matching, staleness, training, transport
+from barnraise.controller.blobs import BlobStore
+from barnraise.controller.enrolment import Enrolment
+from barnraise.controller.events import Admitted, StopRequested
+from barnraise.controller.executor import Executor
+from barnraise.controller.machine import Controller
+from barnraise.controller.parameter_server import ParameterServer
+from barnraise.controller.server import Server
+from barnraise.controller.settings import EngineSettings
+from barnraise.core.types import Blob, Contribution, NodeProfile
+from barnraise.data import shards
+from barnraise.data.meta import Format
+from barnraise.ledger import Checkpoints, Ledger
+from barnraise.ledger.decisions import Judged, Noted
+from barnraise.models.vectors import digest
+from barnraise.transport import Invite, Keys, TokenBook, proof
+from barnraise.wire.blobs import parts
+from barnraise.wire.frames import decode_from_controller, encode
+from barnraise.wire.messages import (
+    PROTOCOL_VERSION,
+    Ack,
+    Assign,
+    Chunk,
+    Enrol,
+    Enrolled,
+    Fetch,
+    Gone,
+    Hello,
+    Message,
+    Next,
+    Offer,
+    Part,
+    Stop,
+    Welcome,
+    Who,
+    WorkerSettings,
+)  # fmt: skip
+
+SIZE = 8
+CODEC = compression.create("none")
+
+
+class Evaluator:
+    """No model here: the held-out loss is the distance to ones."""
+
+    def loss(self, parameters: torch.Tensor) -> float:
+        return float((parameters - 1).square().mean())
+
+
+def settings() -> EngineSettings:
+    told = WorkerSettings(
+        batch_size=1, compression="none", compression_options={}, error_feedback=False, error_feedback_decay=1.0,
+        downlink="none", downlink_options={}, inner_optimizer="sgd", inner_options={}, gradient_clip=None,
+        update_clip=None, overlap=True, precision="float32",
+    )  # fmt: skip
+    return EngineSettings(
+        run="test", worker=told, manifest=Blob(hashlib.sha256(b"manifest").hexdigest(), 8), num_parameters=SIZE,
+        rows=shards.RowIndex([64]), context=16, tokens=10**9, batch_size=1, local_steps=2, learning_rate=0.1,
+        rate_multiplier=lambda done, total: 1.0, seed=0, asynchronous=True, participation=True,
+        staleness=staleness.create("adaptive"), scheduler=matching.create("fifo"), buffer_size=None, minimum_nodes=1,
+        max_update_norm=100.0, max_payload_bytes=CODEC.max_bytes(SIZE), sync_window=60.0, sync_longest_wait=600.0,
+        heartbeat=0.25, lease=30.0, checkpoint_seconds=60.0, evaluations=5,
+    )  # fmt: skip
+
+
+class Cluster:
+    """A running server, its book of invites and its ledger."""
+
+    def __init__(self, folder: Path) -> None:
+        form = Format(kind="text", tokenizer="bytes", context=16, vocab_size=258)
+        rows = np.zeros((64, 16), np.uint16)
+        shards.write(folder / "data", form, [rows], rows)
+        parameters = ParameterServer(
+            torch.zeros(SIZE), 0, rule=aggregation.create("mean"), codec=CODEC,
+            downlink=compression.create("none"), outer=training.create("sgd"),
+        )  # fmt: skip
+        self.ledger, checkpoints = Ledger(folder / "ledger.sqlite", run="test"), Checkpoints(folder / "checkpoints")
+        blobs = BlobStore(shards.Dataset.open(folder / "data"), hashlib.sha256(b"manifest").hexdigest(), b"manifest")
+        blobs.publish(parameters.parameters, parameters.digest)
+        self.clients: list[Client] = []
+        self.book, self.keys, self.machine = TokenBook(), Keys.generate(), Controller(settings())
+        self.parameters = parameters
+
+        @contextmanager
+        def open_book() -> Iterator[TokenBook]:
+            yield self.book
+
+        def make_executor(report: Any, failed: Any) -> Executor:
+            return Executor(parameters, blobs, Evaluator(), self.ledger, checkpoints, report=report, failed=failed)
+
+        self.server = Server(
+            self.machine, self.ledger, Enrolment(self.keys, open_book), make_executor=make_executor,
+            keep_checkpoints=2, clock=time.monotonic, warn=lambda text: None,
+        )  # fmt: skip
+
+    def decisions(self, kind: type) -> list[Any]:
+        return [decision for _, decision in self.ledger.replay() if type(decision) is kind]
+
+    async def client(self, *, enrolled: bool = True) -> Client:
+        keys = Keys.generate()
+        if enrolled:
+            self.server.post(Admitted(f"n{len(self.machine.state.nodes)}", keys.public))
+            while keys.public not in self.machine.state.keys:
+                await asyncio.sleep(0.01)
+        client = Client(keys, self.keys.public)
+        self.clients.append(client)
+        await client.connection.open(self.uri, self.keys.public, keys)
+        return client
+
+
+class Client:
+    """A connection driven by hand."""
+
+    def __init__(self, keys: Keys, server_key: str) -> None:
+        self.keys, self.server_key = keys, server_key
+        self.connection = transport.create("zmq").connection()
+        self.unread: list[tuple[Message, Any]] = []
+
+    async def send(self, message: Message, raw: Any = None) -> None:
+        await self.connection.send(encode(message, raw))
+
+    async def expect(self, kind: type) -> Any:
+        """The next message of this kind; others are passed over."""
+        async with asyncio.timeout(20):
+            while True:
+                while self.unread:
+                    message, raw = self.unread.pop(0)
+                    if isinstance(message, kind):
+                        return (message, raw) if raw is not None else message
+                self.unread += [decode_from_controller(frames) for frames in await self.connection.receive_many()]
+
+    async def hello(self) -> Welcome:
+        await self.send(Hello(PROTOCOL_VERSION, 1, 1, NodeProfile(100.0), have=-1))
+        return await self.expect(Welcome)
+
+    async def task(self, have: int = -1) -> Any:
+        await self.send(Next(have))
+        return (await self.expect(Assign)).task
+
+    async def offer(self, task: Any, content: bytes, **changes: Any) -> None:
+        blob = Blob(hashlib.sha256(content).hexdigest(), len(content))
+        fields = {"assignment": task.id, "base": task.base, "parameters": task.parameters, "payload": blob,
+                  "steps": 2, "loss": 1.0, "seconds": 0.1} | changes  # fmt: skip
+        await self.send(Offer(Contribution(**fields)))
+        for offset, piece in parts(content):
+            await self.send(Part(task.id, offset), piece)
+
+
+@asynccontextmanager
+async def running(folder: Path) -> AsyncIterator[Cluster]:
+    cluster = Cluster(folder)
+    cluster.uri = await cluster.server.bind("zmq://127.0.0.1:0")
+    task = asyncio.ensure_future(
+        cluster.server.run(cluster.machine.start(digest(cluster.parameters.parameters), time.monotonic()))
+    )
+    try:
+        yield cluster
+    finally:
+        for client in cluster.clients:
+            await client.connection.close()
+        cluster.server.post(StopRequested("test is over"))
+        await asyncio.wait_for(task, 30)
+        cluster.ledger.close()
+
+
+def run(folder: Path, scenario: Callable[[Cluster], Any]) -> None:
+    async def main() -> None:
+        async with running(folder) as cluster:
+            await scenario(cluster)
+
+    asyncio.run(main())
+
+
+def update(value: float) -> bytes:
+    return CODEC.encode(torch.full((SIZE,), value)).to_bytes()
+
+
+def test_a_contribution_moves_the_model_once_however_often_it_is_sent(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        client = await cluster.client()
+        await client.hello()
+        task = await client.task()
+        for _ in range(3):
+            await client.offer(task, update(-0.25))
+            assert (await client.expect(Ack)).accepted
+        following = await client.task(have=-1)
+        assert following.base == 1
+        snapshot = following.updates[0].blob
+        await client.send(Fetch(snapshot.digest, 0, snapshot.num_bytes))
+        _, raw = await client.expect(Chunk)
+        assert np.frombuffer(raw, np.float32).tolist() == [0.25] * SIZE
+        assert len(cluster.decisions(Judged)) == 1
+
+    run(tmp_path, scenario)
+
+
+def test_poison_is_refused_and_journaled(tmp_path: Path) -> None:
+    nan = bytearray(update(1.0))
+    nan[-4:] = np.float32(np.nan).tobytes()
+
+    async def scenario(cluster: Cluster) -> None:
+        client = await cluster.client()
+        await client.hello()
+        wrong = [
+            (bytes(nan), {}, "NaN"),
+            (update(1.0)[:-4], {}, "bytes"),
+            (update(1e6), {}, "max_update_norm"),
+            (update(1.0), {"base": 7}, "base"),
+            (update(1.0), {"loss": float("nan")}, "diverged"),
+            (update(1.0), {"steps": 999}, "steps"),
+            (update(1.0), {"payload": Blob("0" * 64, len(update(1.0)))}, "hash"),
+        ]
+        for payload, changes, word in wrong:
+            await client.offer(await client.task(), payload, **changes)
+            answer = await client.expect(Ack)
+            assert not answer.accepted
+            assert word in answer.reason
+        assert [judged.verdict for judged in cluster.decisions(Judged)] == ["refused"] * len(wrong)
+        assert cluster.machine.state.version == 0
+
+    run(tmp_path, scenario)
+
+
+def test_malformed_frames_are_dropped_and_journaled_and_harm_nobody(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        bad, good = await cluster.client(), await cluster.client()
+        await bad.hello()
+        for frames in ([b"\xff" * 50], [b"", b""], [msgspec.msgpack.encode({"t": "Next"})], [b"\x80"] * 5):
+            await bad.connection.send(frames)
+        await bad.send(Part(999, 0), b"x")
+        await good.hello()
+        await good.offer(await good.task(), update(0.5))
+        assert (await good.expect(Ack)).accepted
+        await bad.offer(await bad.task(), update(0.5))
+        assert (await bad.expect(Ack)).accepted
+        dropped = [noted for noted in cluster.decisions(Noted) if noted.kind == "frame_dropped"]
+        assert dropped
+        assert dropped[0].detail["reason"]
+
+    run(tmp_path, scenario)
+
+
+def test_what_is_not_kept_is_gone_and_an_unknown_session_is_asked_who_it_is(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        client = await cluster.client()
+        await client.send(Next(have=0))
+        await client.expect(Who)
+        await client.hello()
+        await client.send(Fetch("f" * 64, 0, 10))
+        assert (await client.expect(Gone)).digest == "f" * 64
+
+    run(tmp_path, scenario)
+
+
+def test_another_protocol_version_is_told_so(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        client = await cluster.client()
+        await client.send(Hello(PROTOCOL_VERSION + 1, 1, 1, NodeProfile(), have=-1))
+        assert "protocol version" in (await client.expect(Stop)).reason
+
+    run(tmp_path, scenario)
+
+
+def test_invites_let_in_once_and_only_with_the_right_proof(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        now = time.time()
+        invite = Invite.create("h", 1, "test", cluster.keys.public, now=now, lifetime=100.0, uses=1)
+        expired = Invite.create("h", 1, "test", cluster.keys.public, now=now - 200, lifetime=100.0)
+        cluster.book.add(invite)
+        cluster.book.add(expired)
+
+        async def enrol(client: Client, ticket: Invite, name: str, secret: bytes | None = None) -> Any:
+            nonce = "a" * 64
+            mark = proof(secret or ticket.secret, cluster.keys.public, client.keys.public, name, nonce)
+            await client.send(Enrol(PROTOCOL_VERSION, ticket.token, name, nonce, mark))
+            return await client.expect(Enrolled | Stop)
+
+        ann, bob = await cluster.client(enrolled=False), await cluster.client(enrolled=False)
+        assert "not issued" in (await enrol(ann, invite, "ann", secret=b"x" * 32)).reason
+        assert "expired" in (await enrol(ann, expired, "ann")).reason
+        assert (await enrol(ann, invite, "ann")).node == "ann"
+        assert (await enrol(ann, invite, "ann")).node == "ann"  # again costs nothing
+        assert "taken" in (await enrol(bob, invite, "ann")).reason
+        assert "used up" in (await enrol(bob, invite, "bob")).reason
+        await ann.hello()
+
+    run(tmp_path, scenario)

@@ -1,0 +1,45 @@
+"""Controller and workers together, through crashes of both: runs finish, nothing counts twice or is lost."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import pytest
+
+from .engine import engine_settings
+from .network import Network
+from .test_controller import MODES
+
+EXPLORE = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_run_finishes_with_each_contribution_in_one_version(mode: str) -> None:
+    accepted = 0
+    for seed in range(1000 if EXPLORE else 60):
+        network = Network(engine_settings(**MODES[mode]), f"{mode} {seed}", nodes=4)
+        if seed % 10 == 9:
+            network.clock.at(25.0, network.stop)
+        network.run()
+        check(network)
+        accepted += len(network.disk.account.accepted)
+    assert accepted > 15 * seed
+
+
+def check(network: Network) -> None:
+    assert network.finished is not None
+    assert not network.finished.failed
+    disk = network.disk
+    state, account = disk.fold(), disk.account
+    account.compare(state)
+    assert state.final
+    assert state.finished
+    assert state.tokens >= network.settings.tokens or state.stopping
+    assert state.checkpoint == state.version == state.evaluations[-1][0]
+    merged = Counter(number for version in account.versions.values() for number in version)
+    assert set(merged.values()) <= {1}
+    assert merged.keys() == account.accepted.keys()
+    assert max(Counter(network.acknowledged).values(), default=1) == 1
+    if state.discarded == 0:
+        assert set(network.acknowledged) <= merged.keys()
