@@ -78,7 +78,7 @@ class Host:
     def __init__(self, network: Network, epoch: int) -> None:
         self.network, self.clock, self.disk = network, network.clock, network.disk
         self.machine = Controller(network.settings, self.disk.fold(), epoch)
-        self.alive, self.committing = True, False
+        self.alive, self.committing, self.wakes_at = True, False, math.inf
         self.inbox: list[ce.Event] = []
         self.peers: dict[str, int] = {}
         self.payloads: dict[tuple[str, int], str] = {}
@@ -138,7 +138,20 @@ class Host:
             self._carry_out(action)
         if self.inbox:
             self.turn()
-        self.clock.at(self.machine.deadline, self.turn) if self.machine.deadline < math.inf else None
+        self._wake()
+
+    def _wake(self) -> None:
+        """Take a turn at the machine's deadline, should nothing happen before."""
+        if self.machine.deadline < self.wakes_at:
+            self.wakes_at = self.machine.deadline
+            self.clock.at(self.wakes_at, self._woken)
+
+    def _woken(self) -> None:
+        self.wakes_at = math.inf
+        if self.machine.deadline <= self.clock.now:
+            self.turn()
+        else:
+            self._wake()
 
     def crash(self) -> None:
         """The batch in flight may have reached the disk, but nobody will hear of it."""

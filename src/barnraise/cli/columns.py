@@ -16,6 +16,8 @@ def columns(rows: Sequence[Sequence[Cell]], align: str, *, header: bool = True, 
 
     A cell is one character a letter wide: what comes from outside is shown in ASCII (`chronicle.plain`).
     """
+    if not rows:
+        return []
     texts = [[cell if isinstance(cell, str) else cell[0] for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     made = []

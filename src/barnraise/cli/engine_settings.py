@@ -44,7 +44,9 @@ def engine_settings(
         buffer_size=plan.buffer_size,
         minimum_nodes=plan.aggregation.minimum_nodes,
         max_update_norm=controller.max_update_norm,
-        max_payload_bytes=payload_bytes(plan.compression, num_parameters),
+        max_payload_bytes=max(
+            payload_bytes(choice, num_parameters) for choice in (plan.compression, plan.last_compression) if choice
+        ),
         sync_window=controller.sync_window,
         sync_longest_wait=controller.sync_longest_wait,
         heartbeat=controller.heartbeat,
@@ -71,4 +73,5 @@ def worker_settings(plan: Plan) -> WorkerSettings:
         update_clip=training.update_clip,
         overlap=plan.overlap,
         precision=training.precision,
+        last_compression=plan.last_compression.name if plan.last_compression else "",
     )

@@ -158,6 +158,7 @@ def _parameter_server(plan: Plan) -> ParameterServer:
     import torch
 
     torch.set_num_threads(plan.run_file.controller.threads)
+    last = plan.last_compression
     return ParameterServer(
         torch.zeros(1),
         0,
@@ -165,6 +166,7 @@ def _parameter_server(plan: Plan) -> ParameterServer:
         codec=compression.create(plan.compression.name, **plan.compression.options),
         downlink=compression.create(plan.downlink.name, **plan.downlink.options),
         outer=training.create(plan.outer.name, **plan.outer.options),
+        last=compression.create(last.name, **last.options) if last else None,
     )
 
 

@@ -56,7 +56,7 @@ def draw(moment: Moment, *, width: int = 100, height: int = 40) -> Group:
     parts = [_heading(moment), _progress(moment, width), Text(), *_figures(moment), Text()]
     parts += nodes.table(moment.rows, most=room)
     if moment.happenings:
-        parts += [Text(), *(_event(happening) for happening in moment.happenings[-MOST_EVENTS:])]
+        parts += [Text(), *told(moment.happenings[-MOST_EVENTS:])]
     return Group(*parts)
 
 
@@ -126,9 +126,13 @@ def _figures(moment: Moment) -> list[Text]:
     return columns(rows, "<" * 8, header=False, gap=3)
 
 
-def _event(happening: Happening) -> Text:
-    when, style = f"{duration_text(happening.time):>12}  ", _EVENT_STYLES.get(happening.kind, "")
-    return Text.assemble((when, "dim"), (happening.text, style), no_wrap=True, overflow="ellipsis")
+def told(happenings: Sequence[Happening]) -> list[Text]:
+    """A line for each: when, and what."""
+    rows: list[list[Cell]] = [
+        [(duration_text(happening.time), "dim"), (happening.text, _EVENT_STYLES.get(happening.kind, ""))]
+        for happening in happenings
+    ]
+    return columns(rows, "><", header=False)
 
 
 _EVENT_STYLES = {

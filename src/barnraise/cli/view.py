@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 RATE_SECONDS = 20.0
 """Tokens a second are those of this many last seconds."""
 
+FASTEST, COST = 0.5, 0.02
+"""Seconds between two pictures at least, and the share of the time that drawing them may take."""
+
 MOST_LINES = 8
 """Events told at once by lines; of more than that (a fleet that joins) only the number is told."""
 
@@ -114,8 +117,8 @@ class PlainView:
 class LiveView:
     """A picture of the run, drawn anew at most twice a second; notes go above it."""
 
-    def __init__(self, interval: float = 0.5) -> None:
-        self._interval, self._last = interval, 0.0
+    def __init__(self) -> None:
+        self._interval, self._last = FASTEST, 0.0
         self._observer = Observer()
         self._live: Live | None = None
         self._host: Host | None = None
@@ -139,10 +142,12 @@ class LiveView:
         self._observer.close()
 
     def _draw(self, host: Host) -> None:
+        began = time.perf_counter()
         self._observer.news(host)
         live = self._live or self._start()
         picture = draw(self._observer.moment(host), width=live.console.width, height=live.console.height)
         live.update(picture, refresh=True)
+        self._interval = max(FASTEST, (time.perf_counter() - began) / COST)
 
     def _start(self) -> Live:
         from rich.console import Console

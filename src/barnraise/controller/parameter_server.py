@@ -43,14 +43,22 @@ class ParameterServer:
     """Holds one float32 vector of d parameters and moves it from version to version.
 
     `rule`, `codec`, `downlink` and `outer` are policies of their families. Versions are immutable tensors: a snapshot
-    that is being sent keeps its own alive. Not thread-safe: one thread makes versions and reads the state.
+    that is being sent keeps its own alive. `last` is the codec of leaving workers' last contributions. Not thread-safe: one thread makes versions and reads the state.
     """
 
     def __init__(
-        self, parameters: Tensor, version: int, *, rule: Rule, codec: Codec, downlink: Codec, outer: OuterOptimizer
+        self,
+        parameters: Tensor,
+        version: int,
+        *,
+        rule: Rule,
+        codec: Codec,
+        downlink: Codec,
+        outer: OuterOptimizer,
+        last: Codec | None = None,
     ) -> None:
         self.parameters, self.version = parameters, version
-        self.rule, self.codec, self.downlink, self.outer = rule, codec, downlink, outer
+        self.rule, self.codec, self.downlink, self.outer, self.last = rule, codec, downlink, outer, last
         self.residual: Tensor | None = None
         self._lossless = CATALOG.entry(downlink.name).declares.lossless
         self.digest = digest(parameters)
@@ -58,7 +66,7 @@ class ParameterServer:
     def inspect(self, payload: Any, start: int, stop: int) -> tuple[float, str]:
         """L2 norm of the payload's update of parameters [start, stop), and what is wrong with it (empty: nothing)."""
         try:
-            update = self.codec.decode(payload, size=stop - start)
+            update = self._codec_of(payload).decode(payload, size=stop - start)
         except PayloadError as error:
             return 0.0, str(error)
         return float(torch.linalg.vector_norm(update, dtype=torch.float64)), ""
@@ -99,12 +107,20 @@ class ParameterServer:
     def _slot(self, slot: SlotShare, size: int, read: ReadPayload) -> Tensor:
         """The weighted mean of one node's updates [size]."""
         if len(slot.contributions) == 1:
-            return self.codec.decode(read(slot.contributions[0][0]), size)
+            payload = read(slot.contributions[0][0])
+            return self._codec_of(payload).decode(payload, size)
         total = sum(weight for _, weight in slot.contributions)
         mean = torch.zeros(size)
         for assignment, weight in slot.contributions:
-            self.codec.decode_add(read(assignment), mean, weight / total)
+            payload = read(assignment)
+            self._codec_of(payload).decode_add(payload, mean, weight / total)
         return mean
+
+    def _codec_of(self, payload: Any) -> Codec:
+        """Which of the two allowed codecs wrote `payload`; the usual one when neither did, which will refuse it."""
+        if self.last is not None and bytes(memoryview(payload)[: len(self.last.tag)]) == self.last.tag:
+            return self.last
+        return self.codec
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint must hold besides the version number."""

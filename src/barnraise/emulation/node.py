@@ -118,6 +118,8 @@ class Node:
 
     def receive(self, message: Message) -> None:
         """The controller sends a message."""
+        if not self.up:
+            return
         link = self.spec.link
         arrival = self.sim.now + link.latency + MESSAGE_BYTES / link.down
         self.sim.at(arrival, Node.handle, self, self.incarnation, we.Received(message))

@@ -232,12 +232,12 @@ def _fault_names(case: Case) -> Found:
 
 @_row(
     "faults where no local workers are started",
-    "faults act on local workers, which `train` alone starts",
+    "faults act on local workers, which `train` starts and `simulate` plays",
     "leave faults out, or run with `barnraise train`",
     warning=True,
 )
 def _faults_unused(case: Case) -> Found:
-    if case.purpose is not TRAIN and case.run_file.faults:
+    if case.purpose is SERVE and case.run_file.faults:
         yield ("faults",), "have no effect here"
 
 

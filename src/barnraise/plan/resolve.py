@@ -52,6 +52,14 @@ class Plan:
         return self.asynchronous and self.run_file.training.overlap
 
     @property
+    def last_compression(self) -> Choice | None:
+        """The codec in which a leaving worker flushes its residual with its last contribution, if it has one."""
+        sparse = CODECS.entry(self.compression.name).declares.sparse
+        if not (sparse and self.run_file.training.error_feedback):
+            return None
+        return Choice("int8", CODECS.resolve("int8", {}))
+
+    @property
     def buffer_size(self) -> int | None:
         """K as given, None for automatic."""
         size = self.run_file.controller.buffer_size

@@ -97,6 +97,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     update_clip: Finite | None
     overlap: bool
     precision: Name
+    last_compression: Name = ""  # codec of a leaving worker's last contribution, its residual included; "": none
 
 
 class Welcome(Message, frozen=True, tag=True):

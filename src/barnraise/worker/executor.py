@@ -39,12 +39,13 @@ class Executor:
             error_feedback=settings.error_feedback,
             decay=settings.error_feedback_decay,
             update_clip=settings.update_clip,
+            last=compression.create(settings.last_compression) if settings.last_compression else None,
         )
         self.replica = torch.zeros(trainer.flat.num_parameters)
         self.start = torch.empty_like(self.replica)
         self.payloads: dict[int, Payload] = {}
         self.unmerged: dict[int, Payload] = {}  # accepted or unanswered, and in no version that was seen yet
-        self.cut = threading.Event()
+        self.cut, self.leaving = threading.Event(), threading.Event()
         self._lock = threading.Lock()
 
     def update(self, updates: tuple[Update, ...], fetched: Fetched) -> int:
@@ -81,7 +82,7 @@ class Executor:
             return not self.cut.is_set()
 
         steps, loss = self.trainer.run(self._batches(task), task.learning_rate, after_step)
-        payload = self.path.send(self.start, self.trainer.flat.vector)
+        payload = self.path.send(self.start, self.trainer.flat.vector, leaving=self.leaving.is_set())
         self.payloads[task.id] = self.unmerged[task.id] = payload
         return payload.blob, steps, loss, time.monotonic() - began
 

@@ -78,6 +78,8 @@ class WorkerRuntime:
 
     def leave(self, reason: str) -> None:
         """Ask the worker to hand in what it has and go. For the event loop's thread (a signal handler)."""
+        if self.executor is not None:
+            self.executor.leaving.set()
         self.inbox.put_nowait(ev.LeaveRequested(reason))
 
     async def run(self) -> Outcome:

@@ -27,15 +27,31 @@ class Payload:
 
 
 class UpdatePath:
-    """One worker's way from parameters to payloads; holds the error-feedback residual."""
+    """One worker's way from parameters to payloads; holds the error-feedback residual.
 
-    def __init__(self, codec: Codec, *, error_feedback: bool, decay: float, update_clip: float | None) -> None:
-        self.codec, self.update_clip = codec, update_clip
+    `last` is a denser codec for the contribution after which the worker leaves: what it leaves out is lost.
+    """
+
+    def __init__(
+        self,
+        codec: Codec,
+        *,
+        error_feedback: bool,
+        decay: float,
+        update_clip: float | None,
+        last: Codec | None = None,
+    ) -> None:
+        self.codec, self.update_clip, self.last = codec, update_clip, last
         lossless = CATALOG.entry(codec.name).declares.lossless
         self.feedback = ErrorFeedback(codec, decay) if error_feedback and not lossless else None
 
-    def send(self, start: Tensor, end: Tensor) -> Payload:
-        """The pseudo-gradient start - end (float32 [d]) as a payload; `start` is overwritten."""
+    def send(self, start: Tensor, end: Tensor, *, leaving: bool = False) -> Payload:
+        """The pseudo-gradient start - end (float32 [d]) as a payload; `start` is overwritten.
+
+        `leaving` flushes the residual with it.
+        """
+        if leaving and self.feedback and self.last:
+            self.feedback.codec = self.last
         delta = clip(start.sub_(end), self.update_clip)
         encoded = self.feedback.compress(delta) if self.feedback else self.codec.encode(delta)
         return Payload(Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes), encoded)

@@ -1,0 +1,104 @@
+"""The account of a run: every figure that a host is shown at its end or on the way, from the ledger alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from barnraise.cli.chronicle import Chronicle, Happening
+from barnraise.core.errors import RunDirectoryError
+from barnraise.ledger import LedgerView, NodeTotals, RunDirectory, Totals
+from barnraise.ledger.view import LossPoint, Piece
+from barnraise.wire.manifest import MANIFEST_LIMIT, Manifest
+
+FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Account:
+    """A run so far. `finished` says why it ended, empty while it has not."""
+
+    run: RunDirectory
+    totals: Totals
+    nodes: list[NodeTotals]
+    losses: list[LossPoint]
+    refusals: dict[str, int]
+    bytes_up: int
+    bytes_down: int
+    happenings: list[Happening]
+    finished: str
+    num_parameters: int
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.totals.tokens / self.totals.seconds if self.totals.seconds > 0 else 0.0
+
+    @property
+    def first_loss(self) -> float | None:
+        return self.losses[0].loss if self.losses else None
+
+    @property
+    def final_loss(self) -> float | None:
+        return self.losses[-1].loss if self.losses else None
+
+    @property
+    def snapshot_bytes(self) -> int:
+        return FLOAT_BYTES * self.num_parameters
+
+    def as_json(self) -> dict[str, Any]:
+        """What `train --json` and `resume --json` end with; totals are over the whole run."""
+        totals = self.totals
+        return {
+            "run_dir": str(self.run.path),
+            "model_dir": str(self.run.model),
+            "versions": max(0, totals.version),
+            "tokens": totals.tokens,
+            "seconds": round(totals.seconds, 3),
+            "tokens_per_second": round(self.tokens_per_second, 1),
+            "first_loss": self.first_loss,
+            "final_loss": self.final_loss,
+            "bytes_up": self.bytes_up,
+            "bytes_down": self.bytes_down,
+            "snapshot_bytes": self.snapshot_bytes,
+            "accepted": totals.accepted,
+            "refused": totals.refused,
+            "discarded": totals.discarded,
+            "workers": totals.contributors,
+        }
+
+
+def read(run: RunDirectory) -> Account:
+    """The account of `run`, whether it works just now or not. Raises RunDirectoryError, StorageError."""
+    with LedgerView(run.ledger) as view:
+        up, down = view.traffic()
+        ends = view.events("finished")
+        return Account(
+            run=run,
+            totals=view.totals(),
+            nodes=view.nodes(),
+            losses=view.losses(),
+            refusals=view.refusals(),
+            bytes_up=up,
+            bytes_down=down,
+            happenings=Chronicle(view).read(),
+            finished=str(ends[-1].detail["reason"]) if ends else "",
+            num_parameters=manifest(run).num_parameters,
+        )
+
+
+def pieces(run: RunDirectory) -> list[Piece]:
+    """Every assignment of `run` and what became of it."""
+    with LedgerView(run.ledger) as view:
+        return view.pieces()
+
+
+def manifest(run: RunDirectory) -> Manifest:
+    """What the run told its workers of the model. Raises RunDirectoryError when it was never prepared."""
+    path = run.path / "manifest.json"
+    try:
+        with path.open("rb") as file:
+            return Manifest.decode(file.read(MANIFEST_LIMIT))
+    except OSError as error:
+        raise RunDirectoryError(
+            f"{path} cannot be read ({error.strerror}): the run ended before it was prepared; start it again"
+        ) from None

@@ -1,0 +1,135 @@
+"""What a model that was trained on satisfiability has really learned: it solves formulas it has never seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from barnraise.core.errors import ModelError
+from barnraise.ledger import RunDirectory
+
+if TYPE_CHECKING:
+    from barnraise.data.sat_evaluation import SatScores
+
+FEWEST, MOST = 100, 500
+"""Formulas to solve; 500 know a share to about 2 points."""
+
+BUDGET = 2e12
+"""Floating-point operations that solving may take: under half a minute on one core."""
+
+BATCH = 125
+
+
+def solve_held_out(run: RunDirectory) -> SatScores:
+    """Let the exported model of `run` solve held-out formulas; the same model and data give the same scores."""
+    from barnraise.data.sat_evaluation import evaluate
+    from barnraise.data.shards import Dataset
+
+    dataset = Dataset.open(run.data)
+    model = _load(run.model)
+    limit = num_formulas(sum(tensor.numel() for tensor in model.parameters()), dataset.meta.context)
+    eos, pad = dataset.meta.eos_id, dataset.meta.pad_id
+    assert eos is not None
+    assert pad is not None
+
+    def generate(prompts: list[list[int]]) -> list[list[int]]:
+        return [
+            row
+            for start in range(0, len(prompts), BATCH)
+            for row in greedy(model, prompts[start : start + BATCH], context=dataset.meta.context, eos=eos, pad=pad)
+        ]
+
+    return evaluate(dataset, generate, limit=limit)
+
+
+def num_formulas(num_parameters: int, context: int) -> int:
+    """How many formulas to solve: as many as BUDGET allows at 2 operations a parameter and token, FEWEST to MOST.
+
+    >>> num_formulas(390_000, 62), num_formulas(100_000_000, 300)
+    (500, 100)
+    """
+    return max(FEWEST, min(MOST, int(BUDGET / (2 * num_parameters * context))))
+
+
+def greedy(model: Any, prompts: list[list[int]], *, context: int, eos: int, pad: int) -> list[list[int]]:
+    """The likeliest next token, again and again, up to `eos` or until a row has `context` tokens.
+
+    `prompts` are all of one length. Keys and values of earlier tokens are cached. Returns what follows each prompt.
+    """
+    import torch
+
+    tokens = torch.tensor(prompts)
+    written: list[Any] = []
+    ended = torch.zeros(len(prompts), dtype=torch.bool)
+    cache = None
+    with torch.inference_mode():
+        for _ in range(context - tokens.shape[1]):
+            output = model(input_ids=tokens if not written else written[-1], past_key_values=cache, use_cache=True)
+            cache = output.past_key_values
+            chosen = output.logits[:, -1].argmax(-1)
+            written.append(chosen.masked_fill(ended, pad)[:, None])
+            ended |= chosen == eos
+            if bool(ended.all()):
+                break
+    rows: list[list[int]] = torch.cat(written, 1).tolist() if written else [[] for _ in prompts]
+    return rows
+
+
+def _load(folder: Path) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    try:
+        return AutoModelForCausalLM.from_pretrained(folder, local_files_only=True).eval()
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{folder} does not load: {error}; make it again with `barnraise export`") from error
+
+
+def shares(scores: SatScores) -> list[tuple[str, str]]:
+    """The scores as (share, what of)."""
+    return [
+        (f"{scores.steps_accepted:.1%}", "of the trace steps it wrote hold, says an independent checker"),
+        (f"{scores.traces_accepted:.1%}", "of its whole traces prove their verdict"),
+        (f"{scores.verdicts_right:.1%}", "of its verdicts are right"),
+        (f"{scores.majority:.1%}", "of verdicts would be right by always giving the commoner one"),
+    ]
+
+
+def judgement(scores: SatScores) -> str:
+    """What the verdicts say about the model, in one sentence that claims no more than their number allows.
+
+    >>> from barnraise.data.sat_evaluation import SatScores
+    >>> judgement(SatScores(400, 0.9, 0.5, 0.88, 0.5, ""))
+    'Its verdicts beat guessing by 38.0 points (standard error 1.6).'
+    >>> judgement(SatScores(100, 0.1, 0.0, 0.53, 0.5, ""))
+    'Its verdicts are no better than guessing (3.0 points, standard error 5.0): it has not learned to solve.'
+    """
+    share = scores.verdicts_right
+    ahead = share - scores.majority
+    error = math.sqrt(max(share * (1 - share), 0.25 / scores.formulas) / scores.formulas)
+    figures = f"{abs(ahead) * 100:.1f} points, standard error {error * 100:.1f}"
+    if ahead > 2 * error:
+        return f"Its verdicts beat guessing by {ahead * 100:.1f} points (standard error {error * 100:.1f})."
+    if ahead < -2 * error:
+        return f"Its verdicts are worse than guessing ({figures}): it has not learned to solve."
+    return f"Its verdicts are no better than guessing ({figures}): it has not learned to solve."
+
+
+def as_json(scores: SatScores) -> dict[str, float]:
+    return {
+        name: getattr(scores, name)
+        for name in ("formulas", "steps_accepted", "traces_accepted", "verdicts_right", "majority")
+    }
+
+
+def lines(scores: SatScores) -> Iterator[str]:
+    """The scores for people."""
+    yield f"on {scores.formulas} held-out formulas, none of them seen in training:"
+    yield from (f"  {share:>6}  {what}" for share, what in shares(scores))
+    yield f"  {judgement(scores)}"
+    yield ""
+    yield "one of them, as the model solved it:"
+    yield from (f"  {line}" for line in scores.example.splitlines())
+
+

@@ -1,0 +1,68 @@
+"""From local parameters to payloads: delta, clip, error feedback, and what a leaving worker flushes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from barnraise import aggregation, compression, training
+from barnraise.controller.actions import SlotShare
+from barnraise.controller.parameter_server import ParameterServer
+from barnraise.core.types import ParameterRange
+from barnraise.worker.update_path import UpdatePath
+
+SIZE = 256
+
+
+def path(**options: object) -> UpdatePath:
+    given = {"error_feedback": True, "decay": 1.0, "update_clip": None} | options
+    return UpdatePath(compression.create("topk", ratio=0.05), **given)  # type: ignore[arg-type]
+
+
+def test_nothing_is_lost_over_rounds_with_error_feedback() -> None:
+    torch.manual_seed(0)
+    sender, sent, meant = path(), torch.zeros(SIZE), torch.zeros(SIZE)
+    for _ in range(5):
+        start, end = torch.randn(SIZE), torch.randn(SIZE)
+        meant += start - end
+        sent += sender.codec.decode(sender.send(start.clone(), end).encoded)
+    assert sender.feedback is not None
+    torch.testing.assert_close(sent + sender.feedback.residual, meant, rtol=1e-4, atol=1e-4)
+
+
+def test_a_refused_update_is_sent_again_with_the_next() -> None:
+    sender = path()
+    delta = torch.arange(SIZE, dtype=torch.float32)
+    payload = sender.send(delta.clone(), torch.zeros(SIZE))
+    sender.settle(payload, accepted=False)
+    assert sender.feedback is not None
+    torch.testing.assert_close(sender.feedback.residual, delta)
+
+
+def test_clipping_bounds_the_norm_and_keeps_the_direction() -> None:
+    sender = UpdatePath(compression.create("none"), error_feedback=True, decay=1.0, update_clip=2.0)
+    sent = sender.codec.decode(sender.send(torch.full((SIZE,), 3.0), torch.zeros(SIZE)).encoded)
+    assert float(sent.norm()) == pytest.approx(2.0, rel=1e-5)
+    assert float(sent.std()) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_leaving_worker_flushes_its_residual_and_the_controller_reads_it() -> None:
+    torch.manual_seed(1)
+    last = compression.create("int8")
+    sender = path(last=last)
+    first, second = torch.randn(SIZE), torch.randn(SIZE)
+    usual = sender.send(first.clone(), torch.zeros(SIZE))
+    final = sender.send(second.clone(), torch.zeros(SIZE), leaving=True)
+    server = ParameterServer(
+        torch.zeros(SIZE), 0, rule=aggregation.create("mean"), codec=sender.codec,
+        downlink=compression.create("none"), outer=training.create("sgd"), last=last,
+    )  # fmt: skip
+    payloads = {1: usual.data, 2: final.data}
+    span = ParameterRange(0, SIZE)
+    for version in (1, 2):
+        norm, reason = server.inspect(payloads[version], 0, SIZE)
+        assert not reason
+        assert norm > 0
+        server.aggregate(version, [SlotShare("n", span, ((version, 1.0),))], payloads.__getitem__)
+    error = float((server.parameters + first + second).norm() / (first + second).norm())
+    assert error < 0.02  # 8 bits, where top-k alone would have left out most of it
