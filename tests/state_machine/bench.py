@@ -156,11 +156,12 @@ class Bench:
     def welcome(self, forget: tuple[int, ...] = (), greeting: int | None = None) -> None:
         """The answer to a greeting, by default the last one."""
         assert self.hello is not None
-        counts = greeting in (None, self.hello.greeting) and not self.worker.greeted and self.quit is None
+        greeting = self.hello.greeting if greeting is None else greeting
+        counts = greeting == self.worker.greeting and not self.worker.greeted and self.quit is None
         message = Welcome(
             "trial",
             "a",
-            self.hello.greeting if greeting is None else greeting,
+            greeting,
             self.settings,
             MANIFEST,
             1.0,

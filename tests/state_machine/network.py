@@ -83,7 +83,7 @@ class Host:
         self.peers: dict[str, int] = {}
         self.payloads: dict[tuple[str, int], str] = {}
         self.deltas: set[str] = set()
-        self.snapshots = [self.machine.state.digest]
+        self.snapshots = [self.machine.state.digest or digest(0)]
         self.batch: tuple[list[Decision], set[int]] = ([], set())
 
     def begin(self) -> None:

@@ -16,7 +16,7 @@ FLOAT_BYTES = 4
 
 @dataclass(frozen=True)
 class Account:
-    """A run so far. `finished` says why it ended, empty while it has not."""
+    """A run so far. `finished` says why it ended, empty while it has not; `end` is the run's clock at its last row."""
 
     run: RunDirectory
     totals: Totals
@@ -27,6 +27,7 @@ class Account:
     bytes_down: int
     happenings: list[Happening]
     finished: str
+    end: float
     num_parameters: int
 
     @property
@@ -82,6 +83,7 @@ def read(run: RunDirectory) -> Account:
             bytes_down=down,
             happenings=Chronicle(view).read(),
             finished=str(ends[-1].detail["reason"]) if ends else "",
+            end=view.end,
             num_parameters=manifest(run).num_parameters,
         )
 

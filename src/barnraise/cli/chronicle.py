@@ -13,6 +13,9 @@ LONGEST = 160
 
 KILLED = "killed by signal"
 
+DISMISSED = "its process ended with code 0"
+"""A local worker's process that ended by itself, which it does when the run is over."""
+
 
 @dataclass(frozen=True)
 class Happening:
@@ -59,6 +62,8 @@ class Chronicle:
             return None if present else ("back", f"{node} is back")
         if changed.change == "left":
             self._live.discard(node)
+            if changed.reason == DISMISSED:
+                return None
             kind = "killed" if KILLED in changed.reason else "left"
             return kind, f"{node} is gone: {printable(changed.reason)}"
         return None

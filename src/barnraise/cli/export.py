@@ -62,8 +62,11 @@ def export_model(run: RunDirectory, folder: Path | None = None, version: int | N
         raise InputError(f"{folder} is a file, but a model is a folder: give another with --to FOLDER")
     told, checkpoint = manifest(run), _checkpoint(run, version)
     tensors = checkpoint.tensors("parameters")
+    from transformers.utils import logging
+
     from barnraise.models.export import export as write
 
+    logging.disable_progress_bar()
     write(folder, told.model, tensors["parameters"], tokenizer_files(run))
     with LedgerView(run.ledger) as view:
         newest = view.totals().version
@@ -73,12 +76,12 @@ def export_model(run: RunDirectory, folder: Path | None = None, version: int | N
 def _checkpoint(run: RunDirectory, version: int | None) -> Checkpoint:
     checkpoints = Checkpoints(run.checkpoints)
     if version is not None:
-        found = checkpoints.find(version)
-        if found is None:
-            known = ", ".join(map(str, checkpoints.versions())) or "none"
-            raise InputError(f"there is no checkpoint of version {version} in {run.path}; there are: {known}")
-        found.verify()
-        return found
+        known = checkpoints.readable()
+        if version not in known:
+            names = ", ".join(map(str, known)) or "none"
+            raise InputError(f"{run.path} has no checkpoint of version {version}; it has: {names}")
+        known[version].verify()
+        return known[version]
     latest = checkpoints.load_latest()
     for rejected in latest.rejected:
         console.warn(f"checkpoint {rejected.path.name} is passed over: {rejected.reason}")

@@ -84,7 +84,9 @@ def recorded(nodes: Sequence[NodeTotals], *, running: bool) -> list[NodeRow]:
 
 
 def _recorded(node: NodeTotals, rate: float, middle: float, total: int, running: bool) -> NodeRow:
-    if node.change == "left":
+    if node.reason == chronicle.DISMISSED:
+        standing = STAYED
+    elif node.change == "left":
         standing = KILLED if chronicle.KILLED in node.reason else LEFT
     elif node.change == "enrolled":
         standing = STARTING if running else NEVER

@@ -131,5 +131,3 @@ def lines(scores: SatScores) -> Iterator[str]:
     yield ""
     yield "one of them, as the model solved it:"
     yield from (f"  {line}" for line in scores.example.splitlines())
-
-

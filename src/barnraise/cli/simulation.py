@@ -30,6 +30,9 @@ from barnraise.plan.resolve import Plan
 NOMINAL_FLOPS = 2e12
 """Floating-point operations a second that a machine of speed 1.0 sustains: a good laptop's GPU."""
 
+OVERHEAD_PARAMETERS = 10_000_000
+"""A small model keeps no machine busy: it trains as if it had this many parameters more."""
+
 NOMINAL_TOKENS = 1_000_000_000
 """Size of a dataset whose files are not there."""
 
@@ -59,7 +62,7 @@ class Trial:
 def simulate(plan: Plan, trial: Trial) -> Report:
     """Play the run of `plan`. Imports torch, and makes the dataset in a temporary folder, for real tensors alone."""
     cost = estimate(plan)
-    rate = trial.tokens_per_second or NOMINAL_FLOPS / (6 * cost.parameters)
+    rate = trial.tokens_per_second or nominal_rate(cost.parameters)
     fleet = trial.fleet if trial.fleet is not None else make_fleet(plan, trial.nodes, rate, trial.seed)
     workshop: AbstractContextManager[tuple[EngineSettings, Work, str]]
     workshop = _real(plan) if trial.real else nullcontext(_costed(plan, cost))
@@ -74,6 +77,11 @@ def simulate(plan: Plan, trial: Trial) -> Report:
         seconds = time.monotonic() - began
         losses = (controller.state.evaluations[0][1], work.evaluate()) if trial.real else None
         return report(simulator, seconds, losses=losses)
+
+
+def nominal_rate(num_parameters: int) -> float:
+    """Tokens a second of a machine of speed 1.0: six operations a parameter and token."""
+    return NOMINAL_FLOPS / (6 * (num_parameters + OVERHEAD_PARAMETERS))
 
 
 def make_fleet(plan: Plan, nodes: int, rate: float, seed: int) -> list[Machine]:

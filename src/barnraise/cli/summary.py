@@ -1,7 +1,83 @@
+"""How a run ends: the model exported, the report written, and what came of it in figures, from the ledger alone."""
+
 from __future__ import annotations
 
-from barnraise.cli import console
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from barnraise.cli import console, nodes, sat_summary
+from barnraise.cli.account import Account, read
+from barnraise.cli.chronicle import printable
+from barnraise.cli.units import bytes_text, count_text, duration_text
+from barnraise.ledger import RunDirectory
+from barnraise.plan.resolve import Plan
+
+if TYPE_CHECKING:
+    from barnraise.data.sat_evaluation import SatScores
 
 
-def summarise(run, plan, *, json):
-    console.say(str(run.path))
+def summarise(run: RunDirectory, plan: Plan, *, json: bool) -> None:
+    """Export the model, measure what it solves, write the report, and print the summary or one line of JSON."""
+    from barnraise.cli.export import export_model
+    from barnraise.cli.report import write_report
+
+    export_model(run)
+    scores = None
+    if plan.run_file.data.kind == "sat":
+        console.note("letting the model solve held-out formulas")
+        scores = sat_summary.solve_held_out(run)
+    account = read(run)
+    write_report(account, scores)
+    if json:
+        console.emit_json(account.as_json() | ({"sat": sat_summary.as_json(scores)} if scores else {}))
+    else:
+        show(account, scores)
+
+
+def show(account: Account, scores: SatScores | None) -> None:
+    """Print the summary for people."""
+    from rich.text import Text
+
+    screen = console.console()
+    console.say()
+    screen.print(Text.assemble((account.run.path.name, "bold"), f": {printable(account.finished) or 'not finished'}"))
+    console.say()
+    for label, text in facts(account):
+        screen.print(Text.assemble((f"  {label:<9}", "dim"), text))
+    console.say()
+    for line in nodes.table(nodes.recorded(account.nodes, running=False)):
+        screen.print(Text("  ").append_text(line))
+    console.say()
+    if scores is not None:
+        for text in sat_summary.lines(scores):
+            console.say(f"  {text}".rstrip())
+        console.say()
+    for label, place in (("model", account.run.model), ("report", account.run.report), ("ledger", account.run.ledger)):
+        screen.print(Text.assemble((f"  {label:<9}", "dim"), str(place)))
+
+
+def facts(account: Account) -> Iterator[tuple[str, str]]:
+    """The run in a few labelled lines, for the terminal and the report."""
+    totals = account.totals
+    if account.first_loss is None:
+        yield "loss", "never measured"
+    else:
+        first, last = account.losses[0], account.losses[-1]
+        yield (
+            "loss",
+            f"{first.loss:.3f} at version {first.version}, {last.loss:.3f} at version {last.version} "
+            "(held out, nats a token)",
+        )
+    speed = f"{account.tokens_per_second:,.0f} a second"
+    yield "tokens", f"{totals.tokens:,} in {duration_text(totals.seconds)}, {speed}"
+    yield "versions", f"{max(0, totals.version):,}"
+    yield (
+        "work",
+        f"{count_text(totals.accepted, 'contribution')} accepted, {totals.refused:,} refused, "
+        f"{totals.discarded:,} left over at the end",
+    )
+    yield "workers", f"{totals.contributors:,} of {len(account.nodes):,} contributed"
+    snapshot = f"a snapshot of the model is {bytes_text(account.snapshot_bytes)}"
+    yield "traffic", f"up {bytes_text(account.bytes_up)}, down {bytes_text(account.bytes_down)}; {snapshot}"
+    if totals.epochs > 1:
+        yield "resumed", f"{count_text(totals.epochs - 1, 'time')}; the time between does not count"

@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from barnraise.controller.state import State
 from barnraise.core.errors import InviteError
 from barnraise.transport import Keys, TokenBook
-from barnraise.wire.messages import PROTOCOL_VERSION, Enrol, Enrolled, Stop
+from barnraise.wire.messages import PROTOCOL_VERSION, Enrol, Stop
 
 ATTEMPTS_A_SECOND = 20
 
@@ -21,15 +20,13 @@ class Enrolment:
         self.keys, self._open_book = keys, open_book
         self._second, self._attempts = 0, 0
 
-    def judge(self, message: Enrol, key: str, state: State) -> Enrolled | Stop:
-        """The answer to a machine with `key` that wants to be a node."""
+    def refuse(self, message: Enrol, key: str, *, taken: bool) -> Stop | None:
+        """Why a machine with `key` may not be a node; None when it may, its invite's use spent."""
         if message.protocol != PROTOCOL_VERSION:
             return Stop(f"protocol version {message.protocol} is not spoken here, only {PROTOCOL_VERSION}")
-        if key in state.keys:
-            return Enrolled(state.keys[key])
         if self._too_many():
             return Stop("too many attempts to join at once: try again in a minute")
-        if message.name in state.nodes:
+        if taken:
             return Stop(f"the name '{message.name}' is taken in this run: choose another with --name")
         try:
             with self._open_book() as book:
@@ -44,7 +41,7 @@ class Enrolment:
                 )
         except InviteError as error:
             return Stop(str(error))
-        return Enrolled(message.name)
+        return None
 
     def _too_many(self) -> bool:
         second = int(time.monotonic())

@@ -13,7 +13,7 @@ from barnraise.controller.actions import Action, Send
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import Soft, State
 from barnraise.ledger.decisions import Decision, NodeChanged, Noted
-from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Hello, Stop, Welcome
+from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Enrolled, Hello, Stop, Welcome
 
 Steps = Iterator[Decision | Action]
 
@@ -22,6 +22,7 @@ def admit(state: State, node: str, key: str, now: float) -> Steps:
     """Put a proven key on the ledger. A name stays with the first key that proved itself for it."""
     if key not in state.keys and node not in state.nodes:
         yield NodeChanged(now, node, "enrolled", key=key)
+        yield Send(node, Enrolled(node))
 
 
 def hello(state: State, soft: Soft, settings: EngineSettings, node: str, message: Hello, now: float) -> Steps:

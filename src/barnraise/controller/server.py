@@ -62,6 +62,7 @@ class Server:
         self.payloads: dict[tuple[str, int], Upload] = {}  # complete, and not judged yet
         self.reassembler = Reassembler(max(UPLOAD_MEMORY, 2 * machine.settings.max_payload_bytes), hash_parts=False)
         self.peers: dict[str, Peer] = {}
+        self.enrolling: set[str] = set()  # keys let in by this process
         self.contributions = contributions or {}
         self.bytes_up, self.bytes_down = machine.state.bytes_up, machine.state.bytes_down
         self.finished: act.Finish | None = None
@@ -206,10 +207,17 @@ class Server:
             self._transmit(peer, Chunk(message.digest, message.offset), piece)
 
     def _enrol(self, peer: Peer, message: Enrol) -> None:
-        answer = self.enrolment.judge(message, peer.key, self.machine.state)
-        if isinstance(answer, Enrolled):
+        if peer.key in self.machine.state.keys:
+            self._transmit(peer, Enrolled(self.machine.state.keys[peer.key]))
+        elif peer.key not in self.enrolling:
+            taken = message.name in self.machine.state.nodes or message.name in self.peers
+            refusal = self.enrolment.refuse(message, peer.key, taken=taken)
+            if refusal is not None:
+                self._transmit(peer, refusal)
+                return
+            self.enrolling.add(peer.key)
+            self.peers[message.name] = peer
             self.post(ev.Admitted(message.name, peer.key))
-        self._transmit(peer, answer)
 
     def _drop(self, who: str, reason: str) -> None:
         """Journal a malformed frame, at most one a second for each sender."""

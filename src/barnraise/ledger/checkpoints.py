@@ -11,6 +11,7 @@ disk damaged later; the one before it is the fallback.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -161,6 +162,14 @@ class Checkpoints:
             else:
                 return Latest(checkpoint, tuple(rejected))
         return Latest(None, tuple(rejected))
+
+    def readable(self) -> dict[int, Checkpoint]:
+        """The checkpoints whose manifest can be read, by version, the oldest first; their files are not looked at."""
+        found: dict[int, Checkpoint] = {}
+        for path in self._paths():
+            with contextlib.suppress(StorageError):
+                found[_key(path)[0]] = Checkpoint(path, _read_manifest(path))
+        return found
 
     def prune(self, keep: int) -> list[Checkpoint]:
         """Delete all but the newest `keep` checkpoints, and those that `load_latest` rejected.

@@ -139,6 +139,12 @@ class LedgerView:
         """The newest controller's."""
         return int(read_meta(self._connection, self.path)["epoch"])
 
+    @property
+    def end(self) -> float:
+        """The time of the newest decision on the run's clock, 0 when there is none."""
+        rows = self._rows(f"SELECT coalesce(max(last), 0.0) AS last FROM ({_TIMES})")
+        return float(rows[0]["last"])
+
     def replay(self, after_id: int = 0) -> Iterator[tuple[int, AnyDecision]]:
         """All decisions with a larger id than `after_id`, in order, of one moment: that of the first `next`.
 

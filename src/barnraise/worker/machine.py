@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from barnraise.core.types import Blob, Contribution, NodeProfile, Task
+from barnraise.core.types import Blob, Contribution, NodeProfile, Task, Update
 from barnraise.wire.messages import (
     PROTOCOL_VERSION,
     Ack,
@@ -191,9 +191,15 @@ class Worker:
         return self._give_up_waiting(now)
 
     def _give_up_waiting(self, now: float) -> list[Action]:
-        """Say Hello without the task that waits: it is for others, or comes again with a way that works."""
+        """Greet anew, without the task that waits: it is for others, or comes again with a way that works.
+
+        The next Tick does, so that whatever keeps failing is tried once a second at most.
+        """
         self.waiting, self.needs = None, set()
-        return [self._hello(now)]
+        self.asked_at = math.inf
+        if self.greeted:
+            self.greeting, self.greeted = self.greeting + 1, False
+        return []
 
     def _prepared(self, event: Prepared, now: float) -> list[Action]:
         self.ready, self.shards, self.profile = True, event.shards, event.profile
@@ -205,7 +211,7 @@ class Worker:
         if known or task.id in self.pending or not self.ready or not self.greeted or self.leaving:
             return []
         self.waiting = task
-        blobs = {update.blob.digest: update.blob for update in task.updates if update.version > self.have}
+        blobs = {update.blob.digest: update.blob for update in self._missing(task)}
         for piece in task.rows:
             if piece.shard >= len(self.shards):
                 return self._quit(f"a task names token shard {piece.shard}, but there are {len(self.shards)}", True)
@@ -213,11 +219,17 @@ class Worker:
         self.needs = set(blobs)
         return [Fetch(blob) for blob in blobs.values()]
 
+    def _missing(self, task: Task) -> tuple[Update, ...]:
+        """What leads the replica to the task's base."""
+        if self.have == task.base:
+            return ()
+        return tuple(update for update in task.updates if update.kind == "snapshot" or update.version > self.have)
+
     def _bring_up_to_date(self, now: float) -> list[Action]:
         task = self.waiting
         if task is None or self.needs or self.updating:
             return []
-        updates = tuple(update for update in task.updates if update.version > self.have)
+        updates = self._missing(task)
         if not updates:
             return self._go_on(now)
         self.updating = True

@@ -1,0 +1,182 @@
+"""report.md: what happened in a run, with pictures, for its host and for whoever asks later."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from barnraise.cli import charts, nodes, sat_summary
+from barnraise.cli.account import Account, pieces
+from barnraise.cli.chronicle import Happening, of_note, printable
+from barnraise.cli.summary import facts
+from barnraise.cli.units import bytes_text, count_text, duration_text
+from barnraise.ledger.disk import storage_errors
+
+if TYPE_CHECKING:
+    from barnraise.data.sat_evaluation import SatScores
+
+FOLDER, LOSS, TIMELINE = "report", "loss.png", "timeline.png"
+MOST_ROWS = 60
+"""Rows of a table in the report; the ledger has them all."""
+
+
+def write_report(account: Account, scores: SatScores | None) -> Path:
+    """Write report.md and its pictures in the run directory. Raises StorageError; needs no torch."""
+    run = account.run
+    folder = run.path / FOLDER
+    charts.loss_chart(folder / LOSS, account.losses, account.happenings)
+    charts.timeline_chart(folder / TIMELINE, pieces(run), account.happenings, account.end)
+    text = "\n".join(_lines(account, scores)) + "\n"
+    with storage_errors(run.report):
+        unfinished = run.report.with_name(f".{run.report.name}")
+        unfinished.write_text(text, "utf-8")
+        unfinished.replace(run.report)
+    return run.report
+
+
+def _lines(account: Account, scores: SatScores | None) -> Iterator[str]:
+    yield f"# {account.run.path.name}"
+    yield ""
+    yield f"{_sentence(account)} Every figure here is read from `ledger.sqlite`."
+    yield ""
+    yield from _table(("", ""), facts(account))
+    yield from _section("Loss")
+    yield f"![Held-out loss against tokens and against time]({FOLDER}/{LOSS})"
+    yield ""
+    header = ("version", "tokens", "seconds", "loss")
+    measured = [(f"{p.version}", f"{p.tokens:,}", f"{p.seconds:.1f}", f"{p.loss:.4f}") for p in account.losses]
+    yield from _table(header, _thinned(measured), right=4)
+    if scores is not None:
+        yield from _section("Held-out formulas")
+        yield from _solved(scores)
+    yield from _section("Workers")
+    yield f"![What each worker did when]({FOLDER}/{TIMELINE})"
+    yield ""
+    yield from _workers(account)
+    if account.refusals:
+        yield from _section("Refusals")
+        rows = [(f"{count:,}", reason) for reason, count in account.refusals.items()]
+        yield from _table(("contributions", "reason"), rows[:MOST_ROWS])
+    yield from _section("Events of note")
+    yield from _events(of_note(account.happenings))
+    yield from _section("Machine")
+    yield from _table(("", ""), _machine())
+    yield from _section("Run file")
+    yield "```yaml"
+    yield account.run.run_file.read_text("utf-8").rstrip()
+    yield "```"
+
+
+def _sentence(account: Account) -> str:
+    if account.finished:
+        return f"The run is finished: {_safe(account.finished)}."
+    return "The run is not finished."
+
+
+def _section(title: str) -> Iterator[str]:
+    yield ""
+    yield f"## {title}"
+    yield ""
+
+
+def _workers(account: Account) -> Iterator[str]:
+    rows = nodes.recorded(account.nodes, running=False)
+    shown = nodes.in_order_of_interest(rows, MOST_ROWS)
+    totals = {node.node: node for node in account.nodes}
+    header = (
+        "worker", "device", "at the end", "tokens", "share", "tokens/s", "speed", "staleness mean", "max",
+        "accepted", "refused", "left over", "lost", "sent",
+    )  # fmt: skip
+    yield from _table(
+        header,
+        [
+            (
+                row.name, row.device, row.state, f"{row.tokens:,}", f"{row.share:.1%}", f"{row.rate:,.0f}",
+                f"{row.speed:.2f}x", f"{totals[row.name].mean_staleness:.1f}", f"{totals[row.name].max_staleness}",
+                f"{row.accepted:,}", f"{row.refused:,}", f"{totals[row.name].discarded:,}", f"{row.lost or 0:,}",
+                bytes_text(totals[row.name].num_bytes),
+            )
+            for row in shown
+        ],
+        right=11,
+    )  # fmt: skip
+    if len(shown) < len(rows):
+        yield f"\n{len(rows) - len(shown):,} more workers are in the ledger."
+    yield ""
+    yield (
+        "Tokens a second are over the seconds of work that a worker reports; speed is that over the median. Staleness "
+        "is in versions. Lost is work that was taken back because the worker left or forgot it; others did it again."
+    )
+
+
+def _solved(scores: SatScores) -> Iterator[str]:
+    yield f"{scores.formulas} formulas, none of them seen in training."
+    yield ""
+    yield from _table(("share", ""), sat_summary.shares(scores), right=1)
+    yield ""
+    yield sat_summary.judgement(scores)
+    yield ""
+    yield "One of them, as the model solved it:"
+    yield ""
+    yield "```"
+    yield scores.example
+    yield "```"
+
+
+def _events(happenings: Sequence[Happening]) -> Iterator[str]:
+    if not happenings:
+        yield "None."
+        return
+    half = MOST_ROWS // 2
+    left_out = len(happenings) - MOST_ROWS
+    shown = list(happenings) if left_out <= 0 else [*happenings[:half], *happenings[-half:]]
+    yield from _table(("at", "what"), [(duration_text(item.time), item.text) for item in shown])
+    if left_out > 0:
+        yield f"\n{left_out:,} more between the first {half} and the last {half} are in the ledger."
+
+
+def _machine() -> Iterator[tuple[str, str]]:
+    """The controller's; what workers say of theirs is in their table."""
+    import psutil
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    yield "system", f"{platform.system()} {platform.release()}, {platform.machine()}"
+    yield "processor", f"{_processor()}, {count_text(cores, 'core')}"
+    yield "memory", bytes_text(psutil.virtual_memory().total)
+    yield "python", platform.python_version()
+    for name in ("barnraise", "torch", "transformers"):
+        yield name, metadata.version(name)
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        lines = []
+    named = next((line.split(":", 1)[1] for line in lines if line.startswith("model name")), platform.processor())
+    return printable(named) or "unknown"
+
+
+def _thinned(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """At most MOST_ROWS of the rows, evenly chosen, the first and the last among them."""
+    if len(rows) <= MOST_ROWS:
+        return list(rows)
+    return [rows[round(index * (len(rows) - 1) / (MOST_ROWS - 1))] for index in range(MOST_ROWS)]
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]], right: int = 0) -> Iterator[str]:
+    """A Markdown table; its last `right` columns hold figures."""
+    yield f"| {' | '.join(header)} |"
+    yield f"|{'|'.join('---:' if place >= len(header) - right else '---' for place in range(len(header)))}|"
+    for row in rows:
+        yield f"| {' | '.join(map(_safe, row))} |"
+
+
+def _safe(text: str) -> str:
+    """`text` on one line and without a meaning in Markdown or HTML."""
+    escaped = printable(text, 400).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return "".join(f"\\{letter}" if letter in "\\`*_[]|#" else letter for letter in escaped)

@@ -1,0 +1,97 @@
+"""`barnraise status RUN_DIR`: how a run stands, while it works or after it ended or crashed. Reads, never writes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from barnraise.cli import console
+
+if TYPE_CHECKING:
+    from barnraise.cli.account import Account
+
+MOST_EVENTS = 8
+
+
+def status(
+    run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The run's folder.", show_default=False)],
+    json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+) -> None:
+    """Show how a run stands: whether it works, how far it is, its workers, what happened last, how to go on."""
+    from barnraise.cli.account import read
+    from barnraise.config.load import load
+    from barnraise.ledger import RunDirectory
+
+    run = RunDirectory.open(run_dir)
+    budget = load(run.run_file).training.tokens
+    account, pid = read(run), run.holder()
+    if json:
+        console.emit_json(as_json(account, budget, pid))
+    else:
+        _show(account, budget, pid, run_dir)
+
+
+def as_json(account: Account, budget: int, pid: int | None) -> dict[str, Any]:
+    """The status for a program: what `train --json` tells, and how the run stands."""
+    from barnraise.cli import nodes
+
+    rows = nodes.recorded(account.nodes, running=pid is not None)
+    last = account.happenings[-MOST_EVENTS:]
+    return account.as_json() | {
+        "state": state(account, pid),
+        "pid": pid,
+        "finished": account.finished or None,
+        "budget": budget,
+        "progress": min(1.0, account.totals.tokens / budget),
+        "nodes": [
+            {key: value for key, value in asdict(row).items() if key not in ("staleness", "seen")}
+            | {"mean_staleness": node.mean_staleness, "max_staleness": node.max_staleness}
+            for row, node in zip(rows, account.nodes, strict=True)
+        ],
+        "events": [{"seconds": it.time, "kind": it.kind, "node": it.node, "text": it.text} for it in last],
+    }
+
+
+def state(account: Account, pid: int | None) -> str:
+    """running, finished, or interrupted: then it can be resumed."""
+    if pid is not None:
+        return "running"
+    return "finished" if account.finished else "interrupted"
+
+
+def _show(account: Account, budget: int, pid: int | None, given: Path) -> None:
+    from rich.text import Text
+
+    from barnraise.cli import nodes
+    from barnraise.cli.chronicle import printable
+    from barnraise.cli.panel import sparkline, told
+    from barnraise.cli.summary import facts
+
+    screen, standing = console.console(), state(account, pid)
+    style = {"running": "green", "interrupted": "yellow"}.get(standing, "")
+    detail = {"running": f" (process {pid})", "finished": f": {printable(account.finished)}"}.get(standing, "")
+    screen.print(Text.assemble((account.run.path.name, "bold"), "  ", (standing, style), detail))
+    console.say()
+    share = min(1.0, account.totals.tokens / budget)
+    lines = [("progress", f"{share:.1%} of {budget:,} tokens"), *facts(account)]
+    for label, text in lines:
+        curve = f"  {sparkline([point.loss for point in account.losses])}" if label == "loss" else ""
+        screen.print(Text.assemble((f"  {label:<9}", "dim"), text, (curve, "cyan")))
+    if account.nodes:
+        console.say()
+        for line in nodes.table(nodes.recorded(account.nodes, running=pid is not None)):
+            screen.print(Text("  ").append_text(line))
+    if account.happenings:
+        console.say()
+        for line in told(account.happenings[-MOST_EVENTS:]):
+            screen.print(Text("  ").append_text(line))
+    console.say()
+    if standing == "interrupted":
+        console.say(f"  it can go on: barnraise resume {given}")
+    elif standing == "running":
+        console.say(f"  Ctrl-C in its terminal, or kill -INT {pid}, ends it early with a usable model")
+    else:
+        console.say(f"  model {account.run.model}, report {account.run.report}")
