@@ -94,7 +94,9 @@ REFERENCES: list[tuple[Any, dict[str, Any], Callable[[Array], Array]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "options", "reference"), REFERENCES, ids=str)
+@pytest.mark.parametrize(
+    ("name", "options", "reference"), REFERENCES, ids=[f"{name}-{options}" for name, options, _ in REFERENCES]
+)
 @pytest.mark.parametrize("n", [11, 16])
 @pytest.mark.parametrize("size", [1, 50, 40_000])
 def test_matches_the_reference(

@@ -77,9 +77,13 @@ def test_a_displaced_task_looks_beyond_its_first_shortlist() -> None:
     task_scores = np.tile(-np.arange(size, dtype=float), (size, 1))
     node_scores = np.tile(np.arange(size, dtype=float)[:, None], (1, size))
     node_scores[:, -1] = -1e6 * np.arange(size)
-    assert matching.deferred_acceptance(task_scores, node_scores, np.ones(size, dtype=int)).tolist() == list(
-        range(size - 1, -1, -1)
-    )
+    slots = np.ones(size, dtype=int)
+    assert matching.deferred_acceptance(task_scores, node_scores, slots).tolist() == list(range(size - 1, -1, -1))
+    indifferent = np.zeros((size, size))
+    for task_side in (task_scores, indifferent):
+        result = matching.deferred_acceptance(task_side, node_scores, slots)
+        assert sorted(result.tolist()) == list(range(size))
+        assert matching.blocking_pairs(task_side, node_scores, slots, result) == []
 
 
 @pytest.mark.parametrize(("shape", "capacity"), [((0, 3), [1, 1, 1]), ((3, 0), []), ((0, 0), [])])
@@ -116,7 +120,7 @@ def test_inputs_are_left_alone() -> None:
         ((np.ones((2, 2)), np.array([[None, 1], [1, 1]], dtype=object), [1, 1]), "node_scores holds object"),
     ],
 )
-def test_input_that_cannot_work_is_refused_with_the_reason(arguments: tuple[Any, ...], says: str) -> None:
+def test_input_that_cannot_work_is_refused_with_the_reason(arguments: tuple[Any, Any, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
         matching.deferred_acceptance(*arguments)
     with pytest.raises(InputError, match=says):
@@ -160,11 +164,14 @@ def test_blocking_pairs_index_and_density_by_hand() -> None:
 
 
 def test_epsilon_forgives_small_gains() -> None:
-    args: tuple[Any, ...] = (np.array([[5.0, 4.0], [1.0, 9.0]]), np.ones((2, 2)), [2, 2], [1, 0])
-    assert matching.blocking_pairs(*args) == [(0, 0), (1, 1)]
-    assert matching.blocking_pairs(*args, epsilon=1.0) == [(1, 1)]
-    assert matching.blocking_pairs(*args, epsilon=[0.5, 8.0]) == [(0, 0)]
-    assert matching.blocking_pairs(*args, epsilon=INF) == []
+    def blocking(epsilon: Any) -> list[tuple[int, int]]:
+        task_scores = np.array([[5.0, 4.0], [1.0, 9.0]])
+        return matching.blocking_pairs(task_scores, np.ones((2, 2)), [2, 2], [1, 0], epsilon)
+
+    assert blocking(0) == [(0, 0), (1, 1)]
+    assert blocking(1.0) == [(1, 1)]
+    assert blocking([0.5, 8.0]) == [(0, 0)]
+    assert blocking(INF) == []
     for bad in (-1.0, NAN, [1.0, 2.0, 3.0], "much"):
         with pytest.raises(InputError, match="epsilon"):
-            matching.blocking_pairs(*args, epsilon=bad)
+            blocking(bad)

@@ -120,7 +120,7 @@ def _solved(scores: SatScores) -> Iterator[str]:
     yield ""
     yield sat_summary.judgement(scores)
     yield ""
-    yield "One of them, as the model solved it:"
+    yield "One of them, and all that the model wrote:"
     yield ""
     yield "```"
     yield scores.example

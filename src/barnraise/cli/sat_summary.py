@@ -103,12 +103,12 @@ def judgement(scores: SatScores) -> str:
     >>> judgement(SatScores(400, 0.9, 0.5, 0.88, 0.5, ""))
     'Its verdicts beat guessing by 38.0 points (standard error 1.6).'
     >>> judgement(SatScores(100, 0.1, 0.0, 0.53, 0.5, ""))
-    'Its verdicts are no better than guessing (3.0 points, standard error 5.0): it has not learned to solve.'
+    'Its verdicts are no better than guessing (+3.0 points, standard error 5.0): it has not learned to solve.'
     """
     share = scores.verdicts_right
     ahead = share - scores.majority
     error = math.sqrt(max(share * (1 - share), 0.25 / scores.formulas) / scores.formulas)
-    figures = f"{abs(ahead) * 100:.1f} points, standard error {error * 100:.1f}"
+    figures = f"{ahead * 100:+.1f} points, standard error {error * 100:.1f}"
     if ahead > 2 * error:
         return f"Its verdicts beat guessing by {ahead * 100:.1f} points (standard error {error * 100:.1f})."
     if ahead < -2 * error:
@@ -129,5 +129,5 @@ def lines(scores: SatScores) -> Iterator[str]:
     yield from (f"  {share:>6}  {what}" for share, what in shares(scores))
     yield f"  {judgement(scores)}"
     yield ""
-    yield "one of them, as the model solved it:"
+    yield "one of them, and all that the model wrote:"
     yield from (f"  {line}" for line in scores.example.splitlines())

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 
 from barnraise.controller.actions import Action, Aggregate, Checkpoint, Evaluate, Finish, Release, Send, SlotShare
-from barnraise.controller.dispatch import participation, relative_speed
+from barnraise.controller.dispatch import median_rate, participation
 from barnraise.controller.events import Aggregated
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import Soft, State
@@ -54,13 +54,12 @@ def _wanted(state: State, soft: Soft, settings: EngineSettings) -> int:
 
 def _automatic(state: State, soft: Soft, settings: EngineSettings) -> int:
     """The least K that keeps each node's steady staleness, sum of rates / (K * its rate), within half its bound."""
-    rates = [(node, node.rate) for node in state.nodes.values() if node.live and node.rate > 0]
-    total = sum(rate for _, rate in rates)
-    need = 1.0
-    for node, rate in rates:
-        bound = settings.staleness.bound(relative_speed(state, soft, node))
-        need = max(need, 2.0 * total / (rate * bound)) if bound > 0 else float(state.num_live)
-    return math.ceil(need - 1e-9)
+    rates = [node.rate for node in state.nodes.values() if node.live and node.rate > 0]
+    if not rates:
+        return 1
+    bound, middle = settings.staleness.bound, median_rate(state, soft) or 1.0
+    least = min(rate * bound(rate / middle) for rate in rates)
+    return max(1, math.ceil(2.0 * sum(rates) / least - 1e-9)) if least > 0 else state.num_live
 
 
 def close(state: State, soft: Soft, settings: EngineSettings, epoch: int, now: float) -> Steps:

@@ -8,6 +8,7 @@ sides: base version, the way there, rate, seed, and the staleness bound that is 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from statistics import median
 
 from barnraise.controller.actions import Action, Send
@@ -35,7 +36,7 @@ def assign(state: State, soft: Soft, settings: EngineSettings, now: float) -> St
         asking = [node for node in asking if _may_start(state, soft, node)]
     if not asking:
         return
-    tasks = _offered(state, settings, len(asking))
+    tasks = _offered(state, soft, settings, len(asking))
     for task, node in settings.scheduler.assign(tasks, [_view(node) for node in asking]):
         yield from _assign_one(state, soft, settings, int(task), state.nodes[node], now)
 
@@ -54,17 +55,17 @@ def wake(soft: Soft) -> None:
     soft.resting.clear()
 
 
-def _offered(state: State, settings: EngineSettings, count: int) -> list[TaskView]:
-    """`count` tasks: lost work first (id > 0 names it), then fresh pieces (ids 0, -1, ...)."""
-    tasks: list[TaskView] = []
+def _offered(state: State, soft: Soft, settings: EngineSettings, count: int) -> list[TaskView]:
+    """`count` tasks: lost work first (id > 0 names it), then fresh pieces (ids 0, -1, ...), which are all alike."""
     down, up = settings.snapshot_bytes, settings.max_payload_bytes
-    for work in state.redo.values():
-        if len(tasks) == count:
-            break
-        tasks.append(TaskView(work.assignment, work.tokens, work.kind, down, up, priority=1))
-    fresh = settings.local_steps * settings.batch_size * settings.context
-    tasks.extend(TaskView(-index, fresh, "train", down, up) for index in range(count - len(tasks)))
-    return tasks
+    lost = [
+        TaskView(work.assignment, work.tokens, work.kind, down, up, priority=1)
+        for work in islice(state.redo.values(), count)
+    ]
+    tokens = settings.local_steps * settings.batch_size * settings.context
+    while len(soft.fresh) < count - len(lost):
+        soft.fresh.append(TaskView(-len(soft.fresh), tokens, "train", down, up))
+    return lost + soft.fresh[: count - len(lost)]
 
 
 def _view(node: NodeState) -> NodeView:
@@ -149,10 +150,14 @@ def updates_from(state: State, soft: Soft, settings: EngineSettings, have: int) 
 
 def relative_speed(state: State, soft: Soft, node: NodeState) -> float:
     """The node's observed rate over the median of the living (1 while nothing is known)."""
+    middle = median_rate(state, soft)
+    return node.rate / middle if node.rate > 0.0 and middle > 0.0 else 1.0
+
+
+def median_rate(state: State, soft: Soft) -> float:
+    """Of the living nodes' rates; 0 while none is known."""
     _refresh_rates(state, soft)
-    if node.rate <= 0.0 or soft.median_rate <= 0.0:
-        return 1.0
-    return node.rate / soft.median_rate
+    return soft.median_rate
 
 
 def participation(state: State, soft: Soft, node: NodeState) -> float:

@@ -14,6 +14,7 @@ import msgspec
 
 from barnraise.core.types import Contribution, NodeProfile, ParameterRange, RowRange, Update
 from barnraise.ledger.decisions import Assigned, Decision, Judged, NodeChanged, Noted, VersionClosed, VersionMade
+from barnraise.matching.base import TaskView
 
 RATE_SMOOTHING = 0.3
 """Weight of the newest observation in the EWMAs of a node's tokens and seconds."""
@@ -114,6 +115,7 @@ class Soft:
         self.lease = self.lease_told = 0.0  # seconds of silence allowed, and when the fleet was last told so much
         self.asking: dict[str, int] = {}  # node -> version it has
         self.resting: dict[str, int] = {}  # those that wait for the next round (synchronous mode)
+        self.fresh: list[TaskView] = []  # as many as were ever offered at once
         self.inspecting: dict[int, tuple[Contribution, int]] = {}  # -> offer, version at its arrival
         self.evaluating = False
         self.checkpointing = False

@@ -49,7 +49,7 @@ def report(simulator: Simulator, seconds: float, *, losses: tuple[float, float] 
     first, last = losses or (None, None)
     return Report(
         ledger_hash=simulator.ledger_hash.hexdigest(),
-        end=simulator.finished or "the time is up",
+        end=simulator.end,
         nodes=len(simulator.nodes),
         versions=state.version,
         tokens=state.tokens,

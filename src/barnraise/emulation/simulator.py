@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections import deque
 from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
 from typing import Any
 
 from barnraise.controller import actions as ca
 from barnraise.controller import events as ce
 from barnraise.controller.machine import Controller
+from barnraise.emulation.agenda import Agenda
 from barnraise.emulation.fleet import Churn, Fault, Machine
 from barnraise.emulation.node import MESSAGE_BYTES, Node
 from barnraise.emulation.work import Work
@@ -24,14 +23,11 @@ from barnraise.ledger.decisions import Judged, Noted
 from barnraise.ledger.rows import LedgerHash
 from barnraise.wire.messages import Assign
 
-Call = Callable[[Any, int, Any], None]
-"""What the agenda calls: a function of its target, the target's incarnation when it was planned, and an argument."""
-
 ARRIVALS = 1.0
 """Seconds over which the fleet starts."""
 
 
-class Simulator:
+class Simulator(Agenda):
     """Drives `controller` and a fleet until the run finishes.
 
     `faults` are played at their share of the token budget, or of the time when a time is given. With `churn` nodes
@@ -48,6 +44,7 @@ class Simulator:
         churn: bool = False,
         faults: Sequence[Fault] = (),
     ) -> None:
+        super().__init__()
         self.controller, self.work = controller, work
         self.rng = random.Random(seed)
         self.nodes = {spec.name: Node(spec, self) for spec in fleet}
@@ -55,11 +52,8 @@ class Simulator:
         self.faults = sorted(faults, key=lambda fault: fault.at)
         self.shard_bits = {blob.digest: 1 << index for index, blob in enumerate(work.shards())}
         self.ledger_hash = LedgerHash()
-        self.now, self.events, self.finished = 0.0, 0, ""
+        self.events, self.end = 0, ""
         self.bytes_up = self.bytes_down = self.max_staleness = 0
-        self._heap: list[tuple[float, int, Call, Any, int, Any]] = []
-        self._soon: deque[tuple[Call, Any, int, Any]] = deque()
-        self._count = 0
         self._tick_at = math.inf
         self._inspector_free = 0.0
         self._expected = 0  # nodes that are to start yet
@@ -74,26 +68,10 @@ class Simulator:
             self._timed = True
             for fault in self.faults:
                 self.at(fault.at * until, Simulator._play, self, 0, fault)
-        heap, soon = self._heap, self._soon
-        while not self.finished:
-            if soon:
-                call, target, incarnation, argument = soon.popleft()
-            elif heap and heap[0][0] <= until:
-                self.now, _, call, target, incarnation, argument = heappop(heap)
-            else:
-                break
-            call(target, incarnation, argument)
-        if not self.finished and until < math.inf:
-            self.now = until
-
-    def at(self, time: float, call: Call, target: Any, incarnation: int, argument: Any) -> None:
-        """Plan a call; what is planned for one time happens in the order of planning."""
-        self._count += 1
-        heappush(self._heap, (time, self._count, call, target, incarnation, argument))
-
-    def soon(self, call: Call, target: Any, incarnation: int, argument: Any) -> None:
-        """Plan a call for now, after what is going on."""
-        self._soon.append((call, target, incarnation, argument))
+        self.play(until)
+        if not self.stopped:
+            self._stop("the time is up" if until < math.inf else "nobody is left")
+            self.now = until if until < math.inf else self.now
 
     def utilisation(self) -> float:
         """Seconds of training that entered the model over seconds that nodes were up."""
@@ -190,7 +168,7 @@ class Simulator:
                 if self.faults and not self._timed:
                     self._play_due()
         elif type(decision) is Noted and decision.kind == "paused" and not self._expected:
-            self.finished = decision.detail["reason"]
+            self._stop(decision.detail["reason"])
 
     def _send(self, action: ca.Send) -> None:
         message = action.message
@@ -224,7 +202,10 @@ class Simulator:
         self.work.release(action.digests)
 
     def _finish(self, action: ca.Finish) -> None:
-        self.finished = action.reason
+        self._stop(action.reason)
+
+    def _stop(self, why: str) -> None:
+        self.stopped, self.end = True, why
 
     def _discard(self, action: ca.Discard) -> None:
         self.work.discard(action.node, action.assignment)

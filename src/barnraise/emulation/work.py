@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -110,8 +109,7 @@ class CostModel:
         """Nothing is kept."""
 
     def aggregate(self, action: Aggregate) -> tuple[str, Blob]:
-        digest = hashlib.sha256(repr(action).encode()).hexdigest()
-        return digest, Blob(f"d{action.version:063x}", self.delta_bytes)
+        return f"e{action.version:063x}", Blob(f"d{action.version:063x}", self.delta_bytes)
 
     def hold(self, digest: str) -> None:
         """Nothing is kept."""

@@ -1,0 +1,59 @@
+"""What may enter the buffer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from barnraise.controller import admission
+from barnraise.controller.state import Work
+from barnraise.core.types import Blob, Contribution, ParameterRange
+
+from ..state_machine.engine import digest, engine_settings
+
+WORK = Work(3, "a", "train", 7, 2, 12, 4, (), ParameterRange(0, 100), 0.0)
+
+
+def offer(**changes: Any) -> Contribution:
+    values: dict[str, Any] = {"base": 7, "parameters": WORK.parameters, "payload": Blob(digest(1), 500), "steps": 4}
+    values = {"assignment": 3, "loss": 1.0, "seconds": 1.0} | values | changes
+    return Contribution(**values)
+
+
+@pytest.mark.parametrize(
+    ("changes", "version", "reason"),
+    [
+        ({}, 7, ""),
+        ({}, 9, ""),
+        ({"steps": 1}, 9, ""),  # cut short
+        ({}, 10, "stale: 3 versions behind, at most 2"),
+        ({"base": 6}, 7, "base is version 6, but the task started from 7"),
+        ({"base": 2**53}, 7, "base is version"),
+        ({"parameters": ParameterRange(0, 99)}, 7, "were assigned"),
+        ({"payload": Blob(digest(1), 501)}, 7, "payload of 501 bytes, but the codec needs at most 500"),
+        ({"steps": 5}, 7, "claims 5 steps, but 4"),
+        ({"loss": math.nan}, 7, "training loss is nan"),
+        ({"loss": math.inf}, 7, "training loss is inf"),
+    ],
+)
+def test_an_offer_must_be_the_answer_to_its_task(changes: dict[str, Any], version: int, reason: str) -> None:
+    found = admission.refuse_offer(offer(**changes), WORK, version, engine_settings())
+    assert found.startswith(reason) or reason in found
+    assert bool(found) == bool(reason)
+
+
+@pytest.mark.parametrize(
+    ("norm", "reason", "limit", "expected"),
+    [
+        (1.0, "", None, ""),
+        (10.0, "", 10.0, ""),
+        (10.1, "", 10.0, "norm 10.1 is above controller.max_update_norm 10"),
+        (math.nan, "", None, "norm is nan: the update holds NaN or infinite values"),
+        (math.inf, "", None, "norm is inf: the update holds NaN or infinite values"),
+        (0.0, "codec 'topk': too short", None, "codec 'topk': too short"),
+    ],
+)
+def test_an_update_must_be_sane(norm: float, reason: str, limit: float | None, expected: str) -> None:
+    assert admission.refuse_inspection(norm, reason, engine_settings(max_update_norm=limit)) == expected

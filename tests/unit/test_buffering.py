@@ -1,0 +1,320 @@
+"""When a buffer closes, how many nodes that takes, and how a run ends."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from barnraise.controller import actions as act
+from barnraise.controller import events as ev
+from barnraise.ledger.decisions import Decision, Judged, Noted, VersionClosed
+from barnraise.staleness import create as staleness
+
+from ..state_machine.engine import Engine, contribution, engine_settings
+
+
+def run(*nodes: str, **changes: Any) -> Engine:
+    """A run in which `nodes` have a task each, and nothing else is under way."""
+    engine = Engine(engine_settings(**changes))
+    for node in nodes:
+        engine.hello(node)
+    for node in nodes:
+        engine.next(node)
+    settle(engine)
+    return engine
+
+
+def settle(engine: Engine) -> None:
+    while engine.jobs and engine.finished is None:
+        engine.answer(engine.jobs[0])
+
+
+def hand_in(engine: Engine, node: str, *, good: bool = True) -> None:
+    """The node's oldest task, inspected, but nothing that follows from it."""
+    engine.offer(node, contribution(next(iter(engine.held[node].values()))))
+    for job in list(engine.jobs):
+        if isinstance(job, act.Inspect):
+            engine.answer(job, good=good)
+
+
+def last(engine: Engine, kind: type[Decision]) -> Any:
+    return [decision for decision in engine.journal if isinstance(decision, kind)][-1]
+
+
+def notes(engine: Engine, kind: str) -> list[dict[str, Any]]:
+    return [d.detail for d in engine.journal if isinstance(d, Noted) and d.kind == kind]
+
+
+def test_a_buffer_closes_at_k_distinct_nodes() -> None:
+    engine = run("a", "b", "c", buffer_size=2)
+    hand_in(engine, "a")
+    engine.next("a")
+    hand_in(engine, "a")  # the same slot
+    assert engine.state.closing is None
+    hand_in(engine, "c")
+    closed = last(engine, VersionClosed)
+    assert (closed.num_nodes, closed.reason, len(closed.contributions)) == (2, "full", 3)
+
+
+def test_an_explicit_k_above_the_living_is_lowered_with_an_event() -> None:
+    engine = run("a", "b", buffer_size=5)
+    assert [d["nodes"] for d in notes(engine, "buffer_size")] == [1, 2]
+    assert notes(engine, "buffer_size")[-1]["why"] == "controller.buffer_size is 5"
+
+
+def test_below_the_rules_minimum_the_run_pauses_and_says_so() -> None:
+    engine = run("a", "b", "c", minimum_nodes=3)
+    assert engine.state.buffer_size == 3
+    engine.leave("b")
+    assert engine.state.paused == "2 live nodes, but the aggregation rule needs 3"
+    assert engine.state.buffer_size == 3
+    engine.hello("d")
+    assert not engine.state.paused
+    assert len(notes(engine, "continued")) == 1
+
+
+@pytest.mark.parametrize(
+    ("rates", "expected"),
+    [
+        ([100.0] * 4, 2),  # 2 * 400 / (100 * 5)
+        ([100.0, 100.0, 10.0], 3),  # the slow one needs 2 * 210 / (10 * 5) = 8.4: all of them
+        ([100.0], 1),
+    ],
+)
+def test_an_automatic_k_keeps_staleness_within_half_the_bounds(rates: list[float], expected: int) -> None:
+    engine = Engine(engine_settings(staleness=staleness("fixed", max_staleness=5)))
+    for index, rate in enumerate(rates):
+        engine.hello(f"n{index}")
+        engine.state.nodes[f"n{index}"].rate = engine.shadow.nodes[f"n{index}"].rate = rate
+    engine.machine.soft.wanted_at = engine.machine.soft.rates_at = -1
+    engine.handle(ev.Tick())
+    assert engine.state.buffer_size == expected
+
+
+def test_the_rate_of_a_node_survives_an_outage() -> None:
+    """Two contributions that come at once after a long silence are no proof of speed."""
+    engine = run("a", tokens=10**6)
+    for _ in range(20):
+        engine.next("a")
+        engine.now += 1.0
+        hand_in(engine, "a")
+        settle(engine)
+    assert engine.state.nodes["a"].rate == pytest.approx(12.0, rel=0.05)
+    engine.next("a")
+    engine.next("a")
+    engine.now += 2.0
+    hand_in(engine, "a")
+    engine.now += 1e-6
+    hand_in(engine, "a")
+    settle(engine)
+    assert 9.0 < engine.state.nodes["a"].rate < 15.0
+
+
+def test_a_synchronous_round_closes_when_all_who_work_have_contributed() -> None:
+    engine = run("a", "b", asynchronous=False)
+    engine.hello("c")  # lives, but does not work
+    hand_in(engine, "a")
+    assert engine.state.closing is None
+    hand_in(engine, "b")
+    assert last(engine, VersionClosed).reason == "all"
+
+
+def test_a_synchronous_round_waits_for_the_window_once_half_have_contributed() -> None:
+    engine = run("a", "b", "c", asynchronous=False)
+    engine.now = 1.0
+    hand_in(engine, "a")
+    assert engine.machine.deadline == 5.0  # a lease; half have not contributed yet
+    hand_in(engine, "b")
+    assert engine.machine.deadline == 1.0 + 2.0
+    for node in "abc":
+        engine.heartbeat(node)
+    engine.tick(2.0 - 1e-9)
+    assert engine.state.closing is None
+    engine.now = 3.0
+    engine.tick(0.0)
+    assert last(engine, VersionClosed).reason == "window"
+
+
+def test_a_synchronous_round_waits_no_longer_than_the_longest_wait() -> None:
+    engine = run("a", "b", "c", asynchronous=False)
+    hand_in(engine, "a")
+    for _ in range(8):
+        assert engine.state.closing is None
+        for node in "abc":
+            engine.heartbeat(node)
+        engine.tick(1.0)
+    assert last(engine, VersionClosed).reason == "longest wait"
+
+
+@pytest.mark.parametrize("start", [0.1, 0.7, 1e6 + 0.1, 123456.789])
+def test_a_deadline_that_is_reached_is_over(start: float) -> None:
+    """Rounding must not leave a deadline in the past that no tick moves."""
+    engine = run("a", "b", "c", asynchronous=False, sync_longest_wait=0.1, sync_window=0.3)
+    engine.state.version_time = engine.shadow.version_time = start
+    engine.now = start
+    hand_in(engine, "a")
+    engine.now = engine.machine.deadline
+    engine.tick(0.0)
+    assert engine.state.closing is not None
+
+
+def test_too_few_nodes_for_the_rule_set_no_deadline() -> None:
+    engine = run("a", "b", "c", asynchronous=False, minimum_nodes=3, lease=1000.0)
+    hand_in(engine, "a")
+    engine.tick(500.0)
+    assert engine.machine.deadline == 1000.0
+    hand_in(engine, "b")
+    hand_in(engine, "c")
+    assert engine.state.closing is not None
+
+
+def test_a_closed_synchronous_round_takes_no_more_and_gives_no_more_work() -> None:
+    engine = run("a", "b", "c", asynchronous=False, lease=100.0)
+    hand_in(engine, "a")
+    hand_in(engine, "b")
+    engine.tick(8.0)
+    assert engine.state.closing is not None
+    engine.next("a")
+    hand_in(engine, "c")
+    verdict = last(engine, Judged)
+    assert (verdict.node, verdict.verdict) == ("c", "refused")
+    assert verdict.reason.startswith("stale")
+    assert engine.state.works == {}
+    settle(engine)
+    assert [work.base for work in engine.state.works.values()] == [1]
+
+
+def test_what_has_arrived_belongs_to_the_synchronous_round() -> None:
+    engine = run("a", "b", asynchronous=False, lease=100.0)
+    hand_in(engine, "a")
+    engine.offer("b", contribution(next(iter(engine.held["b"].values()))))
+    engine.tick(9.0)
+    assert engine.state.closing is None
+    assert engine.machine.deadline == 100.0
+    settle(engine)
+    assert last(engine, VersionClosed).num_nodes == 2
+
+
+def test_the_budget_ends_a_run_with_the_next_close() -> None:
+    engine = run("a", "b", tokens=12, buffer_size=2)
+    hand_in(engine, "a")
+    assert last(engine, VersionClosed).reason == "last"
+    assert engine.state.final
+    hand_in(engine, "b")
+    assert last(engine, Judged).verdict == "discarded"
+    settle(engine)
+    assert engine.finished == act.Finish("the token budget is met")
+    assert (engine.state.tokens, engine.state.discarded) == (12, 1)
+    assert {"a", "b"} <= {node for node in engine.state.nodes}
+
+
+def test_a_stop_closes_what_there_is() -> None:
+    engine = run("a", "b", buffer_size=2)
+    hand_in(engine, "a")
+    engine.handle(ev.StopRequested("SIGINT"))
+    settle(engine)
+    assert (engine.state.version, engine.finished) == (1, act.Finish("SIGINT"))
+
+
+def test_a_stop_leaves_over_what_the_rule_cannot_use() -> None:
+    engine = run("a", "b", minimum_nodes=2)
+    hand_in(engine, "a")
+    engine.offer("b", contribution(next(iter(engine.held["b"].values()))))
+    engine.handle(ev.StopRequested("SIGINT"))
+    assert not engine.state.final  # one is being inspected: it may make up the number
+    for job in list(engine.jobs):
+        engine.answer(job, good=False)
+    settle(engine)
+    assert notes(engine, "left_over") == [{"contributions": 1, "reason": "SIGINT"}]
+    assert (engine.state.accepted, engine.state.discarded, engine.state.version) == (0, 1, 0)
+    assert engine.finished == act.Finish("SIGINT")
+
+
+def test_a_run_whose_last_checkpoint_fails_can_be_resumed() -> None:
+    engine = run("a", tokens=12)
+    hand_in(engine, "a")
+    while engine.finished is None:
+        job = engine.jobs[0]
+        engine.answer(job, good=not isinstance(job, act.Checkpoint))
+    assert engine.finished == act.Finish("disk full", failed=True)
+    engine.crash()
+    settle(engine)
+    assert engine.finished == act.Finish("the token budget is met")
+
+
+def test_an_older_checkpoint_that_fails_late_does_not_end_the_run() -> None:
+    engine = run("a", tokens=24)
+    engine.now = 4.0
+    engine.heartbeat("a")
+    hand_in(engine, "a")
+    settle_but_checkpoint(engine)
+    assert [type(job) for job in engine.jobs] == [act.Checkpoint]  # of version 1
+    engine.next("a")
+    hand_in(engine, "a")
+    assert engine.state.final
+    engine.jobs.remove(next(job for job in engine.jobs if isinstance(job, act.Checkpoint)))
+    engine.handle(ev.Checkpointed(1, 1, "disk full"))
+    assert engine.finished is None
+    settle(engine)
+    assert engine.finished == act.Finish("the token budget is met")
+
+
+def settle_but_checkpoint(engine: Engine) -> None:
+    while jobs := [job for job in engine.jobs if not isinstance(job, act.Checkpoint)]:
+        engine.answer(jobs[0])
+
+
+def test_a_finished_run_that_is_resumed_is_finished() -> None:
+    engine = run("a", tokens=12)
+    hand_in(engine, "a")
+    settle(engine)
+    journal = len(engine.journal)
+    engine.crash()
+    assert engine.finished == act.Finish("the token budget is met")
+    assert len(engine.journal) == journal
+
+
+def test_no_sizing_after_the_end() -> None:
+    engine = run("a", "b", tokens=12, minimum_nodes=1)
+    hand_in(engine, "a")
+    before = len(notes(engine, "buffer_size"))
+    engine.leave("b")
+    engine.leave("a")
+    assert len(notes(engine, "buffer_size")) == before
+    assert notes(engine, "paused") == []
+
+
+def test_evaluations_and_checkpoints_come_at_their_times() -> None:
+    engine = run("a", tokens=120, evaluations=5, checkpoint_seconds=2.5)
+    while engine.finished is None:
+        engine.now += 1.0
+        engine.next("a")
+        hand_in(engine, "a")
+        settle(engine)
+    assert [version for version, _ in engine.state.evaluations] == [0, 2, 4, 6, 8, 10]
+    assert [d["version"] for d in notes(engine, "checkpointed")] == [3, 6, 9, 10]
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_a_loss_that_is_no_number_is_no_number_after_a_replay_too(loss: float) -> None:
+    engine = run("a")
+    engine.machine.soft.evaluating = True
+    engine.jobs.append(act.Evaluate(1, 0))
+    engine.jobs.clear()
+    engine.machine.soft.evaluating = False
+    engine.handle(ev.Evaluated(1, 0, loss))
+    engine.crash()
+    assert math.isnan(engine.state.evaluations[-1][1])
+
+
+def test_blobs_of_old_deltas_are_released_but_not_one_that_a_newer_version_shares() -> None:
+    engine = run("a", num_parameters=50, tokens=10**6)  # room for two deltas of 90 bytes
+    for _ in range(6):
+        engine.next("a")
+        hand_in(engine, "a")
+        settle(engine)
+    kept = {update.blob.digest for update in engine.machine.soft.updates.values()}
+    assert engine.deltas == kept
+    assert len(engine.machine.soft.updates) == 2

@@ -1,0 +1,141 @@
+"""Who gets which work, and how a replica gets to its base."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnraise.controller import buffering, dispatch
+from barnraise.controller.state import MOST_OPEN, NodeState, Soft, State
+from barnraise.core.types import Blob, Update
+from barnraise.ledger.decisions import Assigned
+from barnraise.staleness import create as staleness
+
+from ..state_machine.engine import Engine, contribution, digest, engine_settings
+
+
+def assigned(engine: Engine) -> list[Assigned]:
+    return [decision for decision in engine.journal if isinstance(decision, Assigned)]
+
+
+def test_rows_are_handed_out_in_order_and_in_a_circle() -> None:
+    engine = Engine(engine_settings())
+    for index in range(12):
+        engine.hello(f"n{index}")
+        engine.next(f"n{index}")
+    rows = [(r.shard, row) for d in assigned(engine) for r in d.rows for row in range(r.start, r.stop)]
+    circle = [(0, row) for row in range(7)] + [(1, row) for row in range(30)]
+    assert rows == (circle * 2)[: len(rows)]
+    assert len(rows) == 12 * 4
+
+
+def test_a_node_holds_only_so_much_and_is_served_once_it_hands_something_in() -> None:
+    engine = Engine(engine_settings())
+    engine.hello("a")
+    for _ in range(3 * MOST_OPEN):
+        engine.next("a")
+    assert len(assigned(engine)) == MOST_OPEN
+    engine.offer("a", contribution(engine.held["a"][1], steps=10**6))
+    assert len(assigned(engine)) == MOST_OPEN + 1
+
+
+def test_lost_work_comes_before_fresh_work() -> None:
+    engine = Engine(engine_settings())
+    for node in ("a", "b"):
+        engine.hello(node)
+        engine.next(node)
+    engine.leave("a")
+    engine.hello("c")
+    engine.next("c")
+    engine.next("b")
+    assert [d.redo for d in assigned(engine)] == [0, 0, 1, 0]
+
+
+def test_no_work_while_paused_or_stopping() -> None:
+    engine = Engine(engine_settings(minimum_nodes=2))
+    engine.hello("a")
+    engine.next("a")
+    assert engine.state.paused == "1 live nodes, but the aggregation rule needs 2"
+    assert assigned(engine) == []
+    engine.hello("b")
+    assert not engine.state.paused
+    assert [d.node for d in assigned(engine)] == ["a"]
+
+
+def test_a_synchronous_node_waits_for_the_next_version() -> None:
+    engine = Engine(engine_settings(asynchronous=False))
+    engine.hello("a")
+    engine.hello("b")
+    for node in ("a", "b"):
+        engine.next(node)
+        engine.next(node)  # one more than it may have now
+    assert [d.node for d in assigned(engine)] == ["a", "b"]
+    for node in ("a", "b"):
+        engine.offer(node, contribution(next(iter(engine.held[node].values()))))
+    while engine.jobs:
+        engine.answer(engine.jobs[-1])
+    assert engine.state.version == 1
+    assert [(d.node, d.base) for d in assigned(engine)[2:]] == [("a", 1), ("b", 1)]
+
+
+def update(version: int, size: int) -> Update:
+    return Update("delta", version, Blob(digest(version), size), digest(100 + version))
+
+
+@pytest.mark.parametrize(
+    ("have", "size", "expected"),
+    [
+        (3, 100, []),
+        (2, 100, [3]),
+        (0, 100, [1, 2, 3]),
+        (0, 4000, ["snapshot"]),  # the chain is more bytes
+        (-1, 100, ["snapshot"]),
+        (7, 100, ["snapshot"]),  # a version that never was
+    ],
+)
+def test_the_way_to_the_base_is_whichever_is_fewer_bytes(have: int, size: int, expected: list[object]) -> None:
+    settings = engine_settings(num_parameters=1000)
+    state, soft = State(version=3, digest=digest(103)), Soft()
+    soft.updates = {version: update(version, size) for version in (1, 2, 3)}
+    way = dispatch.updates_from(state, soft, settings, have)
+    assert [u.version if u.kind == "delta" else "snapshot" for u in way] == expected
+    if expected == ["snapshot"]:
+        assert way == (Update("snapshot", 3, Blob(digest(103), 4000), digest(103)),)
+
+
+def test_a_chain_has_no_gap() -> None:
+    state, soft = State(version=3, digest=digest(103)), Soft()
+    soft.updates = {1: update(1, 10), 3: update(3, 10)}
+    (way,) = dispatch.updates_from(state, soft, engine_settings(), 0)
+    assert way.kind == "snapshot"
+
+
+def test_few_small_deltas_are_kept_however_cheap_they_are() -> None:
+    engine = Engine(engine_settings(num_parameters=10**6, tokens=10**9, checkpoint_seconds=1e9))
+    engine.check = lambda: None  # type: ignore[method-assign]
+    engine.hello("a")
+    for _ in range(buffering.LONGEST_CHAIN + 5):
+        engine.next("a")
+        engine.offer("a", contribution(next(iter(engine.held["a"].values()))))
+        while engine.jobs:
+            engine.answer(engine.jobs[0])
+    assert len(engine.machine.soft.updates) == buffering.LONGEST_CHAIN
+    assert len(dispatch.updates_from(engine.state, engine.machine.soft, engine.settings, 0)) == 1
+
+
+def test_the_bound_follows_the_nodes_speed_when_the_task_is_assigned() -> None:
+    engine = Engine(engine_settings(staleness=staleness("adaptive", max_staleness=50, min_staleness=5)))
+    for node, rate in (("slow", 30.0), ("middle", 100.0), ("fast", 2000.0)):
+        engine.hello(node)
+        engine.state.nodes[node].rate = engine.shadow.nodes[node].rate = rate
+    engine.machine.soft.rates_at = -1
+    for node in ("slow", "middle", "fast"):
+        engine.next(node)
+    assert {d.node: d.max_staleness for d in assigned(engine)} == {"slow": 167, "middle": 50, "fast": 5}
+
+
+def test_participation_is_a_share_of_all_work() -> None:
+    nodes = {name: NodeState(name, live=True, rate=rate) for name, rate in (("a", 30.0), ("b", 10.0), ("c", 0.0))}
+    state = State(nodes=nodes, num_live=3)
+    shares = [dispatch.participation(state, Soft(), node) for node in nodes.values()]
+    assert shares == [0.75, 0.25, pytest.approx(1 / 3)]
+    assert dispatch.participation(State(nodes=nodes, num_live=1), Soft(), nodes["a"]) == 1.0

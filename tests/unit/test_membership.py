@@ -1,0 +1,201 @@
+"""Joining, coming back, leases: what the controller and a worker agree on after whatever happened."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnraise.controller import actions as act
+from barnraise.controller import events as ev
+from barnraise.controller.settings import FLEET_HEARTBEATS
+from barnraise.wire.messages import Ack, Enrolled, Heartbeat, Hello, Pulse, Stop, Welcome, Who
+
+from ..state_machine.engine import Engine, contribution, engine_settings
+
+
+def sent(actions: list[act.Action]) -> list[object]:
+    return [action.message for action in actions if isinstance(action, act.Send)]
+
+
+def hello(engine: Engine, node: str, session: int, pending: tuple[int, ...] = (), protocol: int = 1) -> list[object]:
+    message = Hello(protocol, session, 1, engine.state.nodes[node].profile, 0, pending)
+    return sent(engine.handle(ev.Received(node, message)))
+
+
+def at_work(**changes: object) -> tuple[Engine, int]:
+    """A run with a node that holds one task, and the task's number."""
+    engine = Engine(engine_settings(**changes))
+    engine.hello("a")
+    engine.next("a")
+    return engine, next(iter(engine.held["a"]))
+
+
+def test_a_proven_key_becomes_a_node_and_a_name_stays_with_its_first_key() -> None:
+    engine = Engine(engine_settings())
+    assert sent(engine.handle(ev.Admitted("a", "key 1"))) == [Enrolled("a")]
+    engine.hello("a")
+    assert engine.handle(ev.Admitted("a", "key 2")) == []
+    assert engine.handle(ev.Admitted("b", "key 1")) == []
+    assert engine.state.keys == {"key 1": "a"}
+    assert engine.state.nodes["a"].live
+
+
+def test_a_stranger_and_another_protocol_are_turned_away() -> None:
+    engine = Engine(engine_settings())
+    (answer,) = sent(engine.handle(ev.Received("nobody", Heartbeat(0.0))))
+    assert isinstance(answer, Stop)
+    engine.handle(ev.Admitted("a", "key"))
+    (answer,) = hello(engine, "a", 1, protocol=2)
+    assert isinstance(answer, Stop)
+    assert "protocol version 2" in answer.reason
+    assert not engine.state.nodes["a"].live
+
+
+def test_nothing_is_believed_before_a_hello() -> None:
+    engine, _ = at_work()
+    engine.leave("a")
+    assert sent(engine.handle(ev.Received("a", Heartbeat(0.0)))) == [Who()]
+
+
+def test_an_offer_without_hello_is_not_kept() -> None:
+    engine, number = at_work()
+    task = engine.held["a"][number]
+    engine.leave("a")
+    engine.offer("a", contribution(task))
+    assert engine.payloads == set()
+
+
+def test_a_contribution_survives_that_its_node_restarts_while_it_is_inspected() -> None:
+    engine, number = at_work()
+    engine.offer("a", contribution(engine.held["a"][number]))
+    engine.hello("a", restart=True)
+    assert number in engine.state.works
+    engine.answer(next(job for job in engine.jobs if isinstance(job, act.Inspect)))
+    assert engine.state.accepted == 1
+
+
+def test_a_contribution_survives_that_its_node_leaves_while_it_is_inspected_and_offers_again() -> None:
+    engine, number = at_work()
+    offered = contribution(engine.held["a"][number])
+    engine.offer("a", offered)
+    engine.leave("a")
+    engine.offer("a", offered)
+    engine.answer(next(job for job in engine.jobs if isinstance(job, act.Inspect)))
+    assert engine.state.accepted == 1
+
+
+def test_work_of_a_node_that_left_while_it_was_inspected_is_for_others_after_a_crash() -> None:
+    engine, number = at_work()
+    engine.offer("a", contribution(engine.held["a"][number]))
+    engine.leave("a")
+    engine.crash()
+    assert list(engine.state.redo) == [number]
+
+
+def test_lost_work_is_taken_up_again_by_its_node_or_by_another() -> None:
+    engine, number = at_work()
+    engine.tick(5.0)
+    assert not engine.state.nodes["a"].live
+    assert list(engine.state.redo) == [number]
+    engine.hello("a", pending=(number,), working=())
+    assert list(engine.state.works) == [number]
+    engine.tick(5.0)
+    engine.hello("b")
+    engine.next("b")
+    assert engine.journal[-1].redo == number  # type: ignore[attr-defined]
+    engine.hello("a", pending=(), working=(number,))
+    assert engine.welcomes["a"].forget == (number,)
+
+
+def test_what_the_worker_does_not_hold_is_released() -> None:
+    engine, number = at_work()
+    engine.hello("a", pending=(), working=())
+    assert list(engine.state.redo) == [number]
+
+
+def test_a_verdict_that_was_not_heard_is_told_again_before_the_welcome() -> None:
+    engine, number = at_work()
+    engine.offer("a", contribution(engine.held["a"][number]))
+    engine.answer(next(job for job in engine.jobs if isinstance(job, act.Inspect)))
+    answers = hello(engine, "a", engine.sessions["a"], pending=(number,))
+    assert answers[0] == Ack(number, True)
+    assert isinstance(answers[1], Welcome)
+    assert answers[1].forget == ()
+
+
+def test_silence_ends_a_lease_exactly_when_the_deadline_says() -> None:
+    engine, _ = at_work()
+    engine.now = 0.3
+    engine.heartbeat("a")
+    assert engine.machine.deadline == 0.3 + 5.0
+    engine.tick(5.0 - 1e-9)
+    assert engine.state.nodes["a"].live
+    engine.now = engine.machine.deadline
+    engine.tick(0.0)
+    assert not engine.state.nodes["a"].live
+
+
+def test_any_frame_renews_a_lease() -> None:
+    engine, _ = at_work()
+    engine.tick(4.0)
+    engine.handle(ev.Heard("a"))
+    engine.tick(4.0)
+    assert engine.state.nodes["a"].live
+
+
+def test_after_a_restart_nodes_have_the_grace_to_come_back_and_must_say_hello() -> None:
+    engine = Engine(engine_settings())
+    for node in ("a", "b"):
+        engine.hello(node)
+    engine.now = 100.0
+    engine.crash()
+    assert engine.state.num_live == 2
+    assert engine.machine.deadline == 100.0 + 5.0 + 4.0
+    assert sent(engine.handle(ev.Received("a", Heartbeat(100.0)))) == [Who()]
+    engine.hello("a")
+    engine.tick(8.0)
+    assert engine.account.live == {"b"}  # a said Hello and holds a lease like any other, b may still come
+    engine.tick(1.0)
+    assert engine.account.live == set()
+
+
+def fleet(count: int) -> Engine:
+    engine = Engine(engine_settings())
+    engine.check = lambda: None  # type: ignore[method-assign]  # hundreds of nodes: compared once, at the end
+    for index in range(count):
+        engine.hello(f"n{index}")
+    return engine
+
+
+def test_intervals_grow_with_the_fleet() -> None:
+    engine = fleet(300)
+    (pulse,) = sent(engine.handle(ev.Received("n0", Heartbeat(0.5))))
+    assert pulse == Pulse(0.5, 300 / FLEET_HEARTBEATS, 5 * 300 / FLEET_HEARTBEATS)
+    assert engine.welcomes["n299"].lease == pulse.lease
+    assert engine.machine.deadline == pulse.lease
+
+
+def test_nodes_that_were_told_a_long_interval_do_not_seem_silent_when_the_fleet_shrinks() -> None:
+    engine = fleet(1000)
+    engine.heartbeat("n0")  # told: every 10 s, 50 s at the latest
+    for index in range(1, 1000):
+        engine.handle(ev.Lost(f"n{index}", "evicted"))
+    engine.tick(10.0)
+    assert engine.account.live == {"n0"}
+    engine.heartbeat("n0")  # told: every second
+    for _ in range(50):
+        engine.tick(1.0)
+        engine.heartbeat("n0")
+    engine.tick(5.0)
+    assert engine.account.live == set()
+
+
+def test_after_the_last_version_a_node_is_told_to_stop() -> None:
+    engine, _ = at_work()
+    engine.handle(ev.StopRequested("asked"))
+    answers = hello(engine, "a", 1)
+    assert [type(answer) for answer in answers] == [Stop]
+
+
+@pytest.mark.parametrize("live", [1, 50, 100])
+def test_a_small_fleet_keeps_the_configured_intervals(live: int) -> None:
+    assert engine_settings().intervals(live) == (1.0, 5.0)
