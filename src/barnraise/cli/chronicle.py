@@ -37,6 +37,7 @@ class Chronicle:
         self._view, self._last_id = view, 0
         self._sessions: dict[str, int] = {}
         self._live: set[str] = set()
+        self.dismissed: set[str] = set()  # nodes whose process ended by itself
 
     def read(self) -> list[Happening]:
         """What happened since the last call, the oldest first."""
@@ -55,6 +56,7 @@ class Chronicle:
             before, present = self._sessions.get(node), node in self._live
             self._sessions[node] = changed.session
             self._live.add(node)
+            self.dismissed.discard(node)
             if before is None:
                 return "joined", f"{node} joined"
             if before != changed.session:
@@ -63,6 +65,7 @@ class Chronicle:
         if changed.change == "left":
             self._live.discard(node)
             if changed.reason == DISMISSED:
+                self.dismissed.add(node)
                 return None
             kind = "killed" if KILLED in changed.reason else "left"
             return kind, f"{node} is gone: {printable(changed.reason)}"

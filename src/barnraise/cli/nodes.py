@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
@@ -45,16 +45,16 @@ NEVER, STAYED = "never came", "stayed"
 GONE = (LEFT, KILLED, NEVER)
 
 
-def living(state: State, soft: Soft, now: float) -> list[NodeRow]:
-    """The nodes of a controller that works."""
+def living(state: State, soft: Soft, now: float, dismissed: Container[str] = ()) -> list[NodeRow]:
+    """The nodes of a controller that works; those `dismissed` ended when the run did."""
     rates = [node.rate for node in state.nodes.values() if node.live and node.rate > 0]
     middle = median(rates) if rates else 0.0
-    return [_living(node, state, soft, middle, now) for node in state.nodes.values()]
+    return [_living(node, state, soft, middle, now, node.id in dismissed) for node in state.nodes.values()]
 
 
-def _living(node: NodeState, state: State, soft: Soft, middle: float, now: float) -> NodeRow:
+def _living(node: NodeState, state: State, soft: Soft, middle: float, now: float, dismissed: bool) -> NodeRow:
     if not node.live:
-        standing = LEFT if node.session else STARTING
+        standing = STAYED if dismissed else LEFT if node.session else STARTING
     else:
         standing = TRAINING if node.open else IDLE
     bound = max((state.works[assignment].max_staleness for assignment in node.open), default=None)

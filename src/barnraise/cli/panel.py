@@ -16,7 +16,7 @@ from barnraise.cli.units import bytes_text, duration_text
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 MOST_EVENTS = 5
-CHROME = 8
+CHROME = 10
 """Lines of the picture beside nodes and events."""
 
 LONGEST_BAR = 60

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 FEWEST, MOST = 100, 500
 """Formulas to solve; 500 know a share to about 2 points."""
 
-BUDGET = 2e12
-"""Floating-point operations that solving may take: under half a minute on one core."""
+BUDGET = 2e11
+"""Floating-point operations that solving may take: about half a minute on one core, at the pace of small batches."""
 
 BATCH = 125
 
@@ -47,8 +47,8 @@ def solve_held_out(run: RunDirectory) -> SatScores:
 def num_formulas(num_parameters: int, context: int) -> int:
     """How many formulas to solve: as many as BUDGET allows at 2 operations a parameter and token, FEWEST to MOST.
 
-    >>> num_formulas(390_000, 62), num_formulas(100_000_000, 300)
-    (500, 100)
+    >>> num_formulas(390_000, 62), num_formulas(2_000_000, 250), num_formulas(100_000_000, 300)
+    (500, 200, 100)
     """
     return max(FEWEST, min(MOST, int(BUDGET / (2 * num_parameters * context))))
 

@@ -41,13 +41,14 @@ class Observer:
         self._recent: deque[Happening] = deque(maxlen=MOST_EVENTS)
 
     def news(self, host: Host) -> list[Happening]:
-        """What happened since the last call."""
+        """What happened since the last call; of a resumed run, since this process started."""
+        old = self._chronicle is None and host.resumed
         if self._chronicle is None:
             self._ledger = LedgerView(host.run.ledger)
             self._chronicle = Chronicle(self._ledger)
         found = self._chronicle.read()
         self._recent.extend(found)
-        return found
+        return [] if old else found
 
     def moment(self, host: Host) -> Moment:
         """What there is to see now."""
@@ -70,7 +71,7 @@ class Observer:
             bytes_up=server.bytes_up,
             bytes_down=server.bytes_down,
             standing=_standing(host),
-            rows=living(state, host.machine.soft, now),
+            rows=living(state, host.machine.soft, now, self._chronicle.dismissed if self._chronicle else ()),
             happenings=tuple(self._recent),
         )
 
@@ -99,10 +100,9 @@ class PlainView:
 
     def update(self, host: Host) -> None:
         self._tell(of_note(self._observer.news(host)))
-        moment = self._observer.moment(host)
         if time.monotonic() - self._last >= self._interval:
             self._last = time.monotonic()
-            console.note(line(moment))
+            console.note(line(self._observer.moment(host)))
 
     def close(self) -> None:
         self._observer.close()

@@ -42,12 +42,12 @@ def size(state: State, soft: Soft, settings: EngineSettings, now: float) -> Step
 
 
 def _wanted(state: State, soft: Soft, settings: EngineSettings) -> int:
-    """K if enough nodes live. An automatic one is computed anew after news of a quarter of the living."""
+    """K if enough nodes live. An automatic one is computed anew after news of half of the living."""
     if not settings.asynchronous:
         return state.num_live
     if settings.buffer_size is not None:
         return settings.buffer_size
-    if soft.wanted_at < 0 or soft.news - soft.wanted_at > state.num_live // 4:
+    if soft.wanted_at < 0 or soft.news - soft.wanted_at > state.num_live // 2:
         soft.wanted_size, soft.wanted_at = _automatic(state, soft, settings), soft.news
     return soft.wanted_size
 

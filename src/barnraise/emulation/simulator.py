@@ -54,7 +54,7 @@ class Simulator(Agenda):
         self.ledger_hash = LedgerHash()
         self.events, self.end = 0, ""
         self.bytes_up = self.bytes_down = self.max_staleness = 0
-        self._tick_at = math.inf
+        self._tick_at, self._decided = math.inf, True
         self._inspector_free = 0.0
         self._expected = 0  # nodes that are to start yet
         self._timed = False
@@ -68,7 +68,7 @@ class Simulator(Agenda):
             self._timed = True
             for fault in self.faults:
                 self.at(fault.at * until, Simulator._play, self, 0, fault)
-        self.play(until)
+        self.advance(until)
         if not self.stopped:
             self._stop("the time is up" if until < math.inf else "nobody is left")
             self.now = until if until < math.inf else self.now
@@ -141,6 +141,9 @@ class Simulator(Agenda):
     def _carry_out(self, actions: list[ca.Action]) -> None:
         for action in actions:
             _ACTIONS[type(action)](self, action)
+        if not self._decided and self._tick_at < math.inf:
+            return  # without a decision no deadline comes nearer
+        self._decided = False
         deadline = self.controller.deadline
         if deadline < self._tick_at:
             self._tick_at = deadline
@@ -158,7 +161,7 @@ class Simulator(Agenda):
             self.at(deadline, Simulator._tick, self, 0, deadline)
 
     def _journal(self, action: ca.Journal) -> None:
-        decision = action.decision
+        decision, self._decided = action.decision, True
         self.ledger_hash.update(decision)
         if type(decision) is Judged:
             if decision.verdict == "accepted":

@@ -1,0 +1,220 @@
+"""The end of a real run: prepared as `train` does it, with its model exported, its summary, and its views."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnraise.cli import sat_summary
+from barnraise.cli.export import export_model
+from barnraise.cli.hosting import Host, open_host, prepare
+from barnraise.cli.main import main
+from barnraise.cli.summary import summarise
+from barnraise.cli.view import LiveView, PlainView, make_view
+from barnraise.config.load import load
+from barnraise.core.errors import CorruptionError, InputError
+from barnraise.ledger import Checkpoints, Ledger, NodeChanged, Noted, RunDirectory
+from barnraise.plan.purpose import TRAIN
+from barnraise.plan.resolve import Plan, resolve
+
+JSON_KEYS = {
+    "run_dir", "model_dir", "versions", "tokens", "seconds", "tokens_per_second", "first_loss", "final_loss",
+    "bytes_up", "bytes_down", "snapshot_bytes", "accepted", "refused", "discarded", "workers",
+}  # fmt: skip
+MODEL = {"architecture": "gpt_neo", "config": {"hidden_size": 16, "num_layers": 2, "num_heads": 2}}
+SAT = {"kind": "sat", "variables": [3, 3], "clause_ratio": 2.0, "context": 40, "examples": 60, "held_out": 30}
+
+
+def make(folder: Path, data: dict[str, Any]) -> tuple[RunDirectory, Plan]:
+    plan = resolve(
+        load({"run": {"name": "barn"}, "model": MODEL, "data": data, "workers": [{"name": "a"}]}), purpose=TRAIN
+    )
+    run = RunDirectory.create("barn", folder)
+    prepare(plan, run, lambda text: None)
+    return run, plan
+
+
+@pytest.fixture(scope="module")
+def sat_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDirectory, Plan]:
+    """A SAT run that was prepared, evaluated once and stopped."""
+    run, plan = make(tmp_path_factory.mktemp("sat"), SAT)
+    with Ledger(run.ledger, run.segments, run=run.path.name) as ledger:
+        ledger.commit(
+            [
+                Noted(0.0, "started", detail={"digest": "ab" * 32, "run": run.path.name}),
+                Noted(1.0, "evaluated", detail={"version": 0, "loss": 3.5, "tokens": 0}),
+                Noted(2.0, "finished", detail={"reason": "SIGINT"}),
+            ],
+            {},
+        )
+    return run, plan
+
+
+@pytest.fixture
+def text_run(tmp_path: Path) -> tuple[RunDirectory, Plan]:
+    (tmp_path / "text.txt").write_text("a barn is raised by many hands.\n" * 200)
+    return make(tmp_path, {"kind": "text", "files": [str(tmp_path / "text.txt")], "context": 32})
+
+
+@pytest.fixture
+def host(text_run: tuple[RunDirectory, Plan]) -> Iterator[Host]:
+    """A controller that is ready to run, and has been told of a worker."""
+    opened = open_host(*text_run, lambda text: None)
+    opened.ledger.commit([NodeChanged(0.1, "a", "enrolled", key="a"), NodeChanged(0.2, "a", "joined", session=1)], {})
+    yield opened
+    opened.server.executor.close()
+    opened.ledger.close()
+
+
+def test_summary_for_people(sat_run: tuple[RunDirectory, Plan], capsys: pytest.CaptureFixture[str]) -> None:
+    summarise(*sat_run, json=False)
+    out = capsys.readouterr().out
+    run, _ = sat_run
+    assert "3.500 at version 0" in out
+    assert "of its verdicts are right" in out
+    assert "formula: (" in out
+    assert re.search(r"checker: (accepted|refused)", out)
+    for path in (run.model, run.report, run.ledger):
+        assert str(path) in out
+        assert path.exists()
+    assert "## Held-out formulas" in run.report.read_text()
+
+
+def test_summary_for_programs_is_one_line(
+    sat_run: tuple[RunDirectory, Plan], capsys: pytest.CaptureFixture[str]
+) -> None:
+    summarise(*sat_run, json=True)
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    told = json.loads(out)
+    assert set(told) == JSON_KEYS | {"sat"}
+    assert (told["versions"], told["tokens"], told["first_loss"], told["final_loss"]) == (0, 0, 3.5, 3.5)
+    assert told["sat"]["formulas"] == 30
+    assert 0.5 <= told["sat"]["majority"] <= 1.0
+
+
+def test_greedy_agrees_with_transformers(sat_run: tuple[RunDirectory, Plan]) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    run, _ = sat_run
+    export_model(run)
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(run.model), AutoTokenizer.from_pretrained(run.model)
+    prompts = torch.randint(3, len(tokenizer), (7, 9), generator=torch.Generator().manual_seed(0))
+    eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
+    ours = sat_summary.greedy(model.eval(), prompts.tolist(), context=30, eos=eos, pad=pad)
+    theirs = model.generate(
+        prompts, attention_mask=torch.ones_like(prompts), max_length=30, do_sample=False, eos_token_id=eos,
+        pad_token_id=pad,
+    )  # fmt: skip
+    assert ours == theirs[:, 9:].tolist()
+
+
+def test_greedy_ends_when_every_row_has_ended(sat_run: tuple[RunDirectory, Plan]) -> None:
+    from transformers import AutoModelForCausalLM
+
+    run, _ = sat_run
+    export_model(run)
+    model = AutoModelForCausalLM.from_pretrained(run.model).eval()
+    first = sat_summary.greedy(model, [[1, 5, 3]], context=30, eos=-1, pad=0)[0]
+    eos = first[4]
+    cut = first.index(eos) + 1
+    assert sat_summary.greedy(model, [[1, 5, 3]], context=30, eos=eos, pad=0) == [first[:cut]]
+    assert sat_summary.greedy(model, [[1, 5, 3]], context=3, eos=eos, pad=0) == [[]]
+
+
+def test_export_holds_the_checkpoint_and_the_tokenizer(text_run: tuple[RunDirectory, Plan], tmp_path: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from barnraise.models.flat import FlatParameters
+
+    run, _ = text_run
+    Ledger(run.ledger).close()
+    exported = export_model(run, tmp_path / "elsewhere")
+    assert (exported.version, exported.newest, exported.folder) == (0, 0, tmp_path / "elsewhere")
+    vector = FlatParameters(AutoModelForCausalLM.from_pretrained(exported.folder)).vector
+    checkpoint = Checkpoints(run.checkpoints).load_latest().checkpoint
+    assert checkpoint is not None
+    assert torch.equal(vector, checkpoint.tensors("parameters")["parameters"])
+    assert AutoTokenizer.from_pretrained(exported.folder).encode("barn") == list(b"barn")
+
+
+def test_export_command_refuses_what_is_not_there(
+    text_run: tuple[RunDirectory, Plan], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, _ = text_run
+    Ledger(run.ledger).close()
+    assert main(["export", str(run.path), "--version", "7"]) == 2
+    assert "no checkpoint of version 7" in capsys.readouterr().err
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="is a file"):
+        export_model(run, tmp_path / "file")
+    assert main(["export", str(tmp_path)]) == 2
+    assert "is not a run directory" in capsys.readouterr().err
+
+
+def test_export_does_not_use_a_damaged_checkpoint(text_run: tuple[RunDirectory, Plan]) -> None:
+    run, _ = text_run
+    Ledger(run.ledger).close()
+    file = run.checkpoints / "v000000" / "parameters.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(CorruptionError, match="no checkpoint that can be used"):
+        export_model(run)
+    with pytest.raises(CorruptionError, match="do not match"):
+        export_model(run, version=0)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_live_view_draws_the_controller(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "120")
+    view = make_view()
+    assert isinstance(view, LiveView)
+    view.update(host)
+    view.note("a note from outside")
+    view.close()
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
+    assert host.run.path.name in text
+    assert "waiting for workers" in text
+    assert "a joined" in text
+    assert "a note from outside" in text
+    assert screen.getvalue().endswith("\x1b[?25h"), "the cursor is shown again"
+
+
+def test_plain_view_tells_news_once_and_figures_in_time(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    view = make_view()
+    assert isinstance(view, PlainView)
+    view = PlainView(interval=0.0)
+    view.update(host)
+    view.update(host)
+    view.close()
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = captured.err.splitlines()
+    assert lines.count("a joined") == 1
+    assert sum("version 0" in line for line in lines) == 2
+
+
+def test_plain_view_does_not_repeat_the_past_of_a_resumed_run(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    host.resumed = True
+    view = PlainView()
+    view.update(host)
+    host.ledger.commit([NodeChanged(0.3, "a", "left", "silent for 1.2 s")], {})
+    view.update(host)
+    view.close()
+    assert capsys.readouterr().err.splitlines() == ["a is gone: silent for 1.2 s"]

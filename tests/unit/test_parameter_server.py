@@ -1,0 +1,225 @@
+"""The published parameters: every replica and every replay agrees bit for bit."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from barnraise import aggregation, compression, training
+from barnraise.controller.actions import SlotShare
+from barnraise.controller.parameter_server import Made, ParameterServer
+from barnraise.core.types import ParameterRange
+
+SIZE = 1000
+CODECS: list[tuple[str, dict[str, Any]]] = [
+    ("none", {}),
+    ("fp16", {}),
+    ("int8", {}),
+    ("topk", {"ratio": 0.1}),
+    ("topk", {"ratio": 0.1, "half_values": True}),
+]
+
+
+def vector(seed: int, size: int = SIZE) -> Tensor:
+    return torch.randn(size, generator=torch.Generator().manual_seed(seed))
+
+
+def make_server(
+    size: int = SIZE,
+    downlink: tuple[str, dict[str, Any]] = ("none", {}),
+    rule: str = "mean",
+    outer: str = "sgd",
+    codec: tuple[str, dict[str, Any]] = ("none", {}),
+    **options: Any,
+) -> ParameterServer:
+    return ParameterServer(
+        vector(0, size),
+        0,
+        rule=aggregation.create(rule, **options),
+        codec=compression.create(codec[0], **codec[1]),
+        downlink=compression.create(downlink[0], **downlink[1]),
+        outer=training.create(outer),
+    )
+
+
+class Uploads:
+    """Payloads by assignment."""
+
+    def __init__(self, server: ParameterServer) -> None:
+        self.server = server
+        self.payloads: dict[int, bytes] = {}
+
+    def add(self, number: int, update: Tensor) -> None:
+        self.payloads[number] = bytes(self.server.codec.encode(update).payload)
+
+    def read(self, number: int) -> bytes:
+        return self.payloads[number]
+
+
+def slot(node: str, *contributions: tuple[int, float], span: tuple[int, int] = (0, SIZE)) -> SlotShare:
+    return SlotShare(node, ParameterRange(*span), contributions)
+
+
+def advance(server: ParameterServer, versions: range, size: int = SIZE) -> list[Made]:
+    """Some versions of five nodes each; what they contribute depends on the version alone."""
+    uploads, made = Uploads(server), []
+    for version in versions:
+        slots = []
+        for node in range(5):
+            number = 10 * version + node
+            uploads.add(number, 0.01 * vector(number, size))
+            slots.append(slot(f"n{node}", (number, 1.0 + node), span=(0, size)))
+        made.append(server.aggregate(version, slots, uploads.read))
+    return made
+
+
+def test_a_version_is_named_by_the_hash_of_its_float32_bytes() -> None:
+    server = make_server()
+    (made,) = advance(server, range(1, 2))
+    expected = hashlib.sha256(server.parameters.numpy().astype("<f4").tobytes()).hexdigest()
+    assert made.digest == server.digest == expected
+    assert made.delta.digest == hashlib.sha256(made.delta_bytes).hexdigest()
+    assert made.delta.num_bytes == len(made.delta_bytes)
+
+
+@pytest.mark.parametrize("downlink", CODECS, ids=str)
+def test_a_replica_that_applies_the_deltas_agrees_bit_for_bit(downlink: tuple[str, dict[str, Any]]) -> None:
+    server = make_server(downlink=downlink)
+    codec = compression.create(downlink[0], **downlink[1])
+    replica = server.parameters.clone()
+    for version in range(1, 6):
+        (made,) = advance(server, range(version, version + 1))
+        replica += codec.decode(bytes(made.delta_bytes), size=SIZE)
+        assert torch.equal(replica, server.parameters)
+        assert hashlib.sha256(replica.numpy().tobytes()).hexdigest() == made.digest
+
+
+def test_published_versions_are_never_written_to() -> None:
+    server = make_server(outer="delayed_nesterov", downlink=("topk", {"ratio": 0.1}))
+    published = server.parameters
+    before = published.clone()
+    advance(server, range(1, 4))
+    assert torch.equal(published, before)
+
+
+@pytest.mark.parametrize("downlink", CODECS[1:], ids=str)
+def test_what_a_lossy_downlink_leaves_out_comes_later(downlink: tuple[str, dict[str, Any]]) -> None:
+    lossless, lossy = make_server(), make_server(downlink=downlink)
+    advance(lossless, range(1, 6))
+    advance(lossy, range(1, 6))
+    assert lossy.residual is not None
+    assert lossless.residual is None
+    torch.testing.assert_close(lossy.parameters + lossy.residual, lossless.parameters, rtol=0, atol=1e-5)
+    behind = torch.linalg.vector_norm(lossless.parameters - lossy.parameters)
+    uploads = Uploads(lossy)
+    uploads.add(1, torch.zeros(SIZE))
+    for version in range(6, 26):  # nothing new: the rest trickles out
+        lossy.aggregate(version, [slot("a", (1, 1.0))], uploads.read)
+    assert torch.linalg.vector_norm(lossless.parameters - lossy.parameters) < 0.02 * behind
+
+
+def test_a_slot_is_the_weighted_mean_of_a_nodes_contributions() -> None:
+    server = make_server()
+    start, uploads = server.parameters, Uploads(server)
+    for number in (1, 2, 3):
+        uploads.add(number, vector(number))
+    server.aggregate(1, [slot("a", (1, 300.0), (2, 100.0)), slot("b", (3, 400.0))], uploads.read)
+    expected = start - (300 * vector(1) + 100 * vector(2) + 400 * vector(3)) / 800
+    torch.testing.assert_close(server.parameters, expected)
+
+
+def test_robust_rules_count_slots_alike() -> None:
+    server = make_server(rule="median")
+    start, uploads = server.parameters, Uploads(server)
+    for number in (1, 2, 3):
+        uploads.add(number, vector(number))
+    server.aggregate(1, [slot(f"n{n}", (n, 10.0**n)) for n in (1, 2, 3)], uploads.read)
+    expected = torch.stack([vector(n) for n in (1, 2, 3)]).median(0).values
+    torch.testing.assert_close(server.parameters, start - expected)
+
+
+def test_each_range_of_the_parameters_is_aggregated_by_itself() -> None:
+    server = make_server()
+    start, uploads = server.parameters, Uploads(server)
+    for number, size in ((1, 400), (2, 400), (3, 100)):
+        uploads.add(number, vector(number, size))
+    slots = [
+        slot("a", (1, 1.0), span=(0, 400)),
+        slot("c", (3, 1.0), span=(600, 700)),
+        slot("b", (2, 3.0), span=(0, 400)),
+    ]
+    server.aggregate(1, slots, uploads.read)
+    expected = start.clone()
+    expected[:400] -= (vector(1, 400) + 3 * vector(2, 400)) / 4
+    expected[600:700] -= vector(3, 100)
+    torch.testing.assert_close(server.parameters, expected)
+    assert torch.equal(server.parameters[400:600], start[400:600])
+
+
+def test_the_rate_scales_the_step() -> None:
+    server = make_server()
+    start, uploads = server.parameters, Uploads(server)
+    uploads.add(1, vector(1))
+    server.aggregate(1, [slot("a", (1, 1.0))], uploads.read, 0.25)
+    torch.testing.assert_close(server.parameters, start - 0.25 * vector(1))
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("outer", ["sgd", "nesterov", "delayed_nesterov", "adam"])
+@pytest.mark.parametrize("rule", ["mean", "trimmed_mean", "krum"])
+def test_a_replay_from_a_checkpoint_makes_the_same_versions_with_any_number_of_threads(outer: str, rule: str) -> None:
+    size = 100_000
+    options: dict[str, Any] = {"trimmed_mean": {"trim_ratio": 0.2}, "krum": {"f": 1}}.get(rule, {})
+
+    def server() -> ParameterServer:
+        return make_server(size, ("int8", {}), rule, outer, ("topk", {"ratio": 0.05}), **options)
+
+    torch.set_num_threads(1)
+    first = server()
+    advance(first, range(1, 3), size)
+    saved = {name: tensor.clone() for name, tensor in first.state().items()}
+    expected = [made.digest for made in advance(first, range(3, 6), size)]
+    for count in (1, 2):
+        torch.set_num_threads(count)
+        again = server()
+        again.load({name: tensor.clone() for name, tensor in saved.items()}, 2)
+        assert [made.digest for made in advance(again, range(3, 6), size)] == expected
+
+
+def test_inspection_measures_and_refuses() -> None:
+    server = make_server(codec=("topk", {"ratio": 0.1}))
+    update = torch.zeros(SIZE)
+    update[[3, 70]] = torch.tensor([3.0, -4.0])
+    payload = bytes(server.codec.encode(update).payload)
+    assert server.inspect(payload, 0, SIZE) == (5.0, "")
+    for bad in (payload[:-1], b"", b"tk32", compression.create("none").encode(update).payload):
+        norm, reason = server.inspect(bad, 0, SIZE)
+        assert norm == 0.0
+        assert reason
+    assert server.inspect(payload, 0, SIZE - 1)[1]
+    spoiled = bytearray(payload)
+    spoiled[-4:] = b"\x00\x00\xc0\x7f"  # NaN
+    assert server.inspect(bytes(spoiled), 0, SIZE)[1]
+
+
+def test_a_leaving_workers_last_contribution_may_be_denser() -> None:
+    server = make_server(codec=("topk", {"ratio": 0.1}))
+    server.last = compression.create("fp16")
+    start = server.parameters
+    payloads = {1: bytes(server.last.encode(vector(1)).payload), 2: bytes(server.codec.encode(vector(2)).payload)}
+    assert [server.inspect(payload, 0, SIZE)[1] for payload in payloads.values()] == ["", ""]
+    decoded = server.last.decode(payloads[1], SIZE), server.codec.decode(payloads[2], SIZE)
+    server.aggregate(1, [slot("a", (1, 1.0), (2, 1.0))], payloads.__getitem__)
+    torch.testing.assert_close(server.parameters, start - (decoded[0] + decoded[1]) / 2)

@@ -1,0 +1,292 @@
+"""A controller that is killed and comes back: real ledger, real checkpoints, real tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from barnraise import aggregation, compression, training
+from barnraise.controller import actions as act
+from barnraise.controller import events as ev
+from barnraise.controller.machine import Controller
+from barnraise.controller.parameter_server import ParameterServer
+from barnraise.controller.recovery import Replayed, replay, restore
+from barnraise.core.errors import CorruptionError
+from barnraise.core.types import Blob, NodeProfile, Task
+from barnraise.ledger import Checkpoints, Ledger
+from barnraise.ledger.decisions import Judged, Noted
+from barnraise.wire.messages import PROTOCOL_VERSION, Assign, Hello, Next, Offer
+
+from ..state_machine.engine import contribution, digest, engine_settings
+
+SIZE = 300
+
+
+def vector(seed: int) -> Tensor:
+    return torch.randn(SIZE, generator=torch.Generator().manual_seed(seed))
+
+
+def make_server() -> ParameterServer:
+    return ParameterServer(
+        vector(0),
+        0,
+        rule=aggregation.create("trimmed_mean", trim_ratio=0.3),
+        codec=compression.create("topk", ratio=0.1),
+        downlink=compression.create("int8"),
+        outer=training.create("delayed_nesterov"),
+    )
+
+
+class Run:
+    """A controller on disk, with a shell that does one thing after another. Opening it again is what a crash leaves."""
+
+    def __init__(self, folder: Path, warn: Callable[[str], None] = lambda text: None) -> None:
+        self.settings = engine_settings(
+            num_parameters=SIZE, max_payload_bytes=10**4, minimum_nodes=3, buffer_size=3, checkpoint_seconds=2.5
+        )
+        self.ledger = Ledger(folder / "ledger.sqlite", folder / "segments", run="trial")
+        self.checkpoints, self.server = Checkpoints(folder / "checkpoints"), make_server()
+        self.found: Replayed = replay(self.ledger)
+        fresh = not self.found.digests
+        if fresh:
+            self.checkpoint()
+        self.made = restore(self.server, self.found, self.checkpoints, self.ledger, warn)
+        self.now = self.found.time
+        self.machine = Controller(self.settings, self.found.state, self.ledger.epoch)
+        self.tasks: dict[str, list[Task]] = {}
+        self.payloads: dict[int, bytes] = {}
+        self.queue: list[act.Action] = []
+        self.finished = False
+        self._take(
+            self.machine.start(self.server.digest, 0.0) if fresh else self.machine.resume(self.now, grace=math.inf)
+        )
+
+    def checkpoint(self) -> None:
+        self.checkpoints.save(
+            self.server.version,
+            ledger_id=self.ledger.last_id,
+            parameters_digest=self.server.digest,
+            state=b"{}",
+            tensors={"parameters": {name: tensor.clone() for name, tensor in self.server.state().items()}},
+        )
+
+    def handle(self, event: ev.Event) -> None:
+        self._take(self.machine.handle(event, self.now))
+
+    def _take(self, actions: list[act.Action]) -> None:
+        decisions = [action.decision for action in actions if isinstance(action, act.Journal)]
+        accepted = [d.assignment for d in decisions if isinstance(d, Judged) and d.verdict == "accepted"]
+        self.ledger.commit(decisions, {number: self.payloads[number] for number in accepted})
+        for action in actions:
+            if isinstance(action, act.Send) and isinstance(action.message, Assign):
+                self.tasks[action.node].append(action.message.task)
+            elif isinstance(action, act.Finish):
+                self.finished = True
+            elif isinstance(action, act.Inspect | act.Aggregate | act.Evaluate | act.Checkpoint):
+                self.queue.append(action)
+
+    def work(self) -> None:
+        """Do what the machine asked for first."""
+        match job := self.queue.pop(0):
+            case act.Inspect():
+                number = job.contribution.assignment
+                self.handle(ev.Inspected(job.epoch, number, *self.server.inspect(self.payloads[number], 0, SIZE)))
+            case act.Aggregate():
+                made = self.server.aggregate(job.version, job.slots, self.ledger.read, job.rate)
+                self.handle(ev.Aggregated(job.epoch, made.version, made.digest, made.delta))
+            case act.Evaluate():
+                self.handle(ev.Evaluated(job.epoch, job.version, 1.0))
+            case act.Checkpoint():
+                self.checkpoint()
+                self.handle(ev.Checkpointed(job.epoch, job.version))
+
+    def contribute(self, node: str) -> None:
+        """The node comes (back), and hands in a task; what it made depends on the task's number alone."""
+        self.now += 0.5
+        if node not in self.tasks:
+            self.tasks[node] = []
+            self.handle(ev.Admitted(node, f"key of {node}"))
+            state = self.machine.state.nodes[node]
+            hello = Hello(PROTOCOL_VERSION, 5, 1, NodeProfile(10.0), 0, tuple(state.open), ())
+            self.handle(ev.Received(node, hello))
+        self.handle(ev.Received(node, Next(0)))
+        if not self.tasks[node]:
+            return
+        task = self.tasks[node].pop(0)
+        payload = self.server.codec.encode(0.1 * vector(task.id)).payload
+        self.payloads[task.id] = bytes(payload)
+        self.handle(ev.Received(node, Offer(contribution(task, payload=Blob(digest(task.id), len(payload))))))
+
+    def go_on(self, contributions: int) -> None:
+        for index in range(contributions):
+            self.contribute("abcd"[index % 4])
+            while self.queue:
+                self.work()
+
+    def to_the_end(self) -> dict[int, str]:
+        """Every version's digest."""
+        while not self.finished:
+            self.go_on(4)
+        return replay(self.ledger).digests
+
+    def kill(self) -> None:
+        """Nothing is written that is not on disk already."""
+        self.ledger.close()
+
+
+def test_a_killed_run_makes_its_versions_again(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.go_on(17)
+    version, parameters, residual = run.server.version, run.server.parameters, run.server.residual
+    assert version >= 3
+    run.kill()
+    again = Run(tmp_path)
+    assert (again.server.version, again.server.digest) == (version, again.machine.state.digest)
+    assert torch.equal(again.server.parameters, parameters)
+    assert again.server.residual is not None
+    assert residual is not None
+    assert torch.equal(again.server.residual, residual)
+    assert again.found.digests[version] == again.server.digest
+    again.kill()
+
+
+def test_the_folded_state_is_the_one_that_was_lost(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.go_on(10)
+    run.contribute("a")  # is being inspected
+    run.kill()
+    ledger = Ledger(tmp_path / "ledger.sqlite", tmp_path / "segments")
+    assert replay(ledger).state == run.machine.state
+    ledger.close()
+
+
+def test_a_run_with_many_crashes_is_the_run_without(tmp_path: Path) -> None:
+    """Killed after every few contributions, with work in hand or without, its versions hash alike."""
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "broken").mkdir()
+    whole = Run(tmp_path / "whole")
+    expected = whole.to_the_end()
+    whole.kill()
+    broken = Run(tmp_path / "broken")
+    for _ in range(100):
+        broken.go_on(4)  # whole rounds: who comes next does not depend on the crash
+        if broken.finished:
+            break
+        broken.kill()
+        broken = Run(tmp_path / "broken")
+    assert broken.finished
+    assert replay(broken.ledger).digests == expected
+    broken.kill()
+
+
+def test_a_version_that_was_being_made_is_made(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    while not any(isinstance(job, act.Aggregate) for job in run.queue):
+        if run.queue:
+            run.work()
+        else:
+            run.contribute("abcd"[run.machine.state.last_assignment % 4])
+    closing = run.machine.state.closing
+    assert closing is not None
+    run.kill()
+    again = Run(tmp_path)
+    assert again.server.version == closing.version - 1
+    while again.queue:
+        again.work()
+    assert again.server.version == again.machine.state.version == closing.version
+    again.kill()
+
+
+def spoil(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.go_on(17)
+    newest = max((tmp_path / "checkpoints").iterdir())
+    version, parameters = run.server.version, run.server.parameters
+    run.kill()
+    spoil(newest / "parameters.safetensors")
+    warnings: list[str] = []
+    again = Run(tmp_path, warnings.append)
+    assert len(warnings) == 1
+    assert newest.name in warnings[0]
+    assert "damaged" in warnings[0]
+    assert again.made[0].version <= int(newest.name[1:])
+    assert again.server.version == version
+    assert torch.equal(again.server.parameters, parameters)
+    again.to_the_end()
+    again.kill()
+
+
+def test_without_a_good_checkpoint_there_is_a_clear_error(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.go_on(5)
+    run.kill()
+    for path in (tmp_path / "checkpoints").iterdir():
+        spoil(path / "parameters.safetensors")
+    with pytest.raises(CorruptionError, match=r"no checkpoint can be used \(v000"):
+        Run(tmp_path)
+
+
+def test_a_damaged_payload_is_noticed(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.go_on(17)
+    last = max(path for path in (tmp_path / "segments").iterdir() if path.stat().st_size)
+    run.kill()
+    for path in sorted((tmp_path / "checkpoints").iterdir())[1:]:
+        spoil(path / "parameters.safetensors")
+    spoil(last)
+    with pytest.raises(CorruptionError, match="damaged"):
+        Run(tmp_path)
+
+
+def edit_ledger(folder: Path, statement: str) -> None:
+    import sqlite3
+
+    connection = sqlite3.connect(folder / "ledger.sqlite")
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+def test_a_past_that_cannot_be_reproduced_stops_the_controller(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.go_on(17)
+    run.kill()
+    newest = max(int(path.name[1:]) for path in (tmp_path / "checkpoints").iterdir())
+    assert run.server.version > newest
+    edit_ledger(tmp_path, f"UPDATE versions SET rate = rate * 0.5 WHERE version = {newest + 1}")
+    with pytest.raises(CorruptionError, match=f"version {newest + 1} was made again, but hashes to"):
+        Run(tmp_path)
+
+
+def test_a_ledger_older_than_its_checkpoints_is_noticed(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.go_on(17)
+    run.kill()
+    newest = max(int(path.name[1:]) for path in (tmp_path / "checkpoints").iterdir())
+    edit_ledger(tmp_path, f"DELETE FROM versions WHERE version >= {newest}")
+    with pytest.raises(CorruptionError, match=f"checkpoint of version {newest}, but the ledger ends at {newest - 1}"):
+        Run(tmp_path)
+
+
+def test_a_finished_run_stays_finished(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.to_the_end()
+    state: Any = run.machine.state
+    run.kill()
+    again = Run(tmp_path)
+    assert again.finished
+    assert again.machine.state == state
+    assert not [d for _, d in again.ledger.replay() if isinstance(d, Noted) and d.kind == "resumed"]
+    again.kill()

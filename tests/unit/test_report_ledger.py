@@ -1,0 +1,134 @@
+"""What the report, the summary and `status` ask the ledger: outcomes, losses, traffic, news."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barnraise.core.types import NodeProfile, ParameterRange, RowRange
+from barnraise.ledger import (
+    Assigned,
+    Decision,
+    Judged,
+    Ledger,
+    LedgerView,
+    NodeChanged,
+    Noted,
+    VersionClosed,
+    VersionMade,
+)
+from barnraise.ledger.view import LossPoint
+
+SPAN = ParameterRange(0, 10)
+
+
+def assigned(assignment: int, node: str, time: float) -> Assigned:
+    return Assigned(time, assignment, node, "train", 0, 50, 100, 4, 0.1, (RowRange(0, 0, 4),), SPAN, 4)
+
+
+def judged(assignment: int, node: str, time: float, verdict: str = "accepted") -> Judged:
+    return Judged(
+        time, assignment, node, verdict, "stale" if verdict == "refused" else "", 0, 1, 1, 100, 4, 2.0, 0.1, 1.0, 40,
+        "ab" * 32, SPAN, 1.0,
+    )  # type: ignore[arg-type]  # fmt: skip
+
+
+def closed(version: int, contributions: tuple[int, ...], time: float) -> list[Decision]:
+    return [
+        VersionClosed(time, version, contributions, 1, 100 * len(contributions), "full"),
+        VersionMade(time + 0.5, version, "cd" * 32, 40),
+    ]
+
+
+def evaluated(version: int, loss: float | None, time: float) -> Noted:
+    return Noted(time, "evaluated", detail={"version": version, "loss": loss, "tokens": 10**6})
+
+
+def released(assignment: int, node: str, time: float) -> Noted:
+    return Noted(time, "released", node, {"assignment": assignment, "reason": "gone"})
+
+
+@pytest.fixture
+def view(tmp_path: Path) -> LedgerView:
+    """Six assignments, one of each outcome and one that was accepted, but left over."""
+    decisions: list[Decision] = [
+        Noted(0.0, "started", detail={"digest": "ab" * 32, "run": "r"}),
+        evaluated(0, 4.0, 0.5),
+        NodeChanged(1.0, "a", "enrolled", key="a"),
+        NodeChanged(1.0, "b", "enrolled", key="b"),
+        NodeChanged(1.5, "a", "joined", session=1, profile=NodeProfile(device="cpu")),
+        NodeChanged(1.6, "a", "joined", session=1, profile=NodeProfile(device="cuda")),
+        *(assigned(number, "a", 2.0 + number) for number in range(1, 6)),
+        assigned(6, "b", 8.5),
+        assigned(7, "a", 8.6),
+        judged(1, "a", 9.0),
+        *closed(1, (1,), 9.0),
+        Noted(9.6, "traffic", detail={"up": 10, "down": 20}),
+        judged(2, "a", 10.0),
+        *closed(2, (2,), 10.0),
+        evaluated(1, 3.0, 10.9),  # of version 1, when version 2 was there already
+        judged(3, "a", 11.0, "refused"),
+        released(6, "b", 11.5),
+        released(7, "a", 11.6),
+        Noted(11.7, "reopened", "a", {"assignment": 7}),
+        judged(4, "a", 12.0),
+        Noted(12.5, "stopping", detail={"reason": "SIGINT"}),
+        Noted(12.5, "left_over", detail={"contributions": 1, "reason": "SIGINT"}),
+        judged(7, "a", 13.0, "discarded"),
+        evaluated(2, None, 13.5),
+        Noted(14.0, "traffic", detail={"up": 30, "down": 50}),
+        Noted(15.0, "finished", detail={"reason": "SIGINT"}),
+    ]
+    payloads = {d.assignment: b"p" for d in decisions if isinstance(d, Judged) and d.verdict == "accepted"}
+    with Ledger(tmp_path / "ledger.sqlite", tmp_path / "segments") as ledger:
+        ledger.commit(decisions, payloads)
+    return LedgerView(tmp_path / "ledger.sqlite")
+
+
+def test_what_was_left_over_is_discarded_whatever_its_verdict(view: LedgerView) -> None:
+    totals = view.totals()
+    assert (totals.accepted, totals.refused, totals.discarded) == (2, 1, 2)
+    assert (totals.tokens, totals.version, totals.contributors) == (200, 2, 1)
+
+
+def test_nodes_add_up(view: LedgerView) -> None:
+    a, b = view.nodes()
+    assert (a.assigned, a.accepted, a.refused, a.discarded, a.lost, a.open) == (6, 2, 1, 2, 0, 1)
+    assert (b.assigned, b.lost, b.open, b.tokens) == (1, 1, 0, 0)
+    assert (a.device, b.device) == ("cuda", "")
+    assert a.tokens + b.tokens == view.totals().tokens
+
+
+def test_pieces_tell_what_became_of_every_assignment(view: LedgerView) -> None:
+    pieces = {piece.assignment: piece for piece in view.pieces()}
+    assert [pieces[number].outcome for number in range(1, 8)] == [
+        "accepted", "accepted", "refused", "discarded", "open", "lost", "discarded"
+    ]  # fmt: skip
+    assert (pieces[1].node, pieces[1].start, pieces[1].stop, pieces[1].tokens) == ("a", 3.0, 9.0, 100)
+    assert (pieces[5].stop, pieces[6].stop, pieces[7].stop) == (None, 11.5, 13.0)
+
+
+def test_losses_stand_at_their_own_version(view: LedgerView) -> None:
+    assert view.losses() == [LossPoint(0, 0, 0.0, 4.0), LossPoint(1, 100, 9.5, 3.0)]
+
+
+def test_traffic_is_the_newest(view: LedgerView) -> None:
+    assert view.traffic() == (30, 50)
+    assert view.end == 15.0
+
+
+def test_news_are_nodes_and_events_in_order(view: LedgerView) -> None:
+    news = view.news()
+    assert [row_id for row_id, _ in news] == sorted(row_id for row_id, _ in news)
+    assert {type(decision) for _, decision in news} == {NodeChanged, Noted}
+    assert not any(isinstance(decision, Noted) and decision.kind == "traffic" for _, decision in news)
+    assert view.news(news[-2][0]) == news[-1:]
+    assert view.news(news[-1][0]) == []
+
+
+def test_an_empty_ledger_has_an_account(tmp_path: Path) -> None:
+    Ledger(tmp_path / "ledger.sqlite").close()
+    with LedgerView(tmp_path / "ledger.sqlite") as view:
+        assert (view.pieces(), view.losses(), view.news(), view.traffic(), view.end) == ([], [], [], (0, 0), 0.0)
+        assert (view.totals().version, view.nodes()) == (-1, [])

@@ -1,0 +1,142 @@
+"""`barnraise status` on runs that work, are finished, were killed, or are none."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from barnraise.cli.main import main
+from barnraise.config.load import dump, load
+from barnraise.core.types import Blob, NodeProfile, ParameterRange, RowRange
+from barnraise.ledger import (
+    Assigned,
+    Decision,
+    Judged,
+    Ledger,
+    NodeChanged,
+    Noted,
+    RunDirectory,
+    VersionClosed,
+    VersionMade,
+)
+from barnraise.wire.manifest import Manifest
+
+RUN_FILE = {
+    "run": {"name": "barn"},
+    "model": {"architecture": "gpt2", "config": {"hidden_size": 8, "num_layers": 1, "num_heads": 1}},
+    "data": {"kind": "text", "files": ["*.txt"]},
+    "workers": [{"name": "a"}],
+    "training": {"tokens": 1000},
+}
+SPAN = ParameterRange(0, 10)
+BEGINNING: list[Decision] = [
+    Noted(0.0, "started", detail={"digest": "ab" * 32, "run": "barn"}),
+    Noted(0.5, "evaluated", detail={"version": 0, "loss": 5.0, "tokens": 0}),
+    NodeChanged(1.0, "a", "enrolled", key="a"),
+    NodeChanged(1.0, "b", "enrolled", key="b"),
+    NodeChanged(1.5, "a", "joined", session=1, profile=NodeProfile(device="cuda:0 \x1b[2J")),
+    Assigned(2.0, 1, "a", "train", 0, 50, 400, 4, 0.1, (RowRange(0, 0, 4),), SPAN, 4),
+    Judged(6.0, 1, "a", "accepted", "", 0, 0, 0, 400, 4, 2.0, 0.1, 4.0, 40, "ab" * 32, SPAN, 1.0),
+    VersionClosed(6.0, 1, (1,), 1, 400, "full"),
+    VersionMade(6.5, 1, "cd" * 32, 40),
+    Noted(7.0, "evaluated", detail={"version": 1, "loss": 3.25, "tokens": 400}),
+    Noted(7.5, "traffic", detail={"up": 1000, "down": 2000}),
+    Assigned(8.0, 2, "a", "train", 1, 50, 400, 4, 0.1, (RowRange(0, 4, 8),), SPAN, 8),
+]
+END = [Noted(9.0, "stopping", detail={"reason": "SIGINT"}), Noted(10.0, "finished", detail={"reason": "SIGINT"})]
+
+
+def make_run(folder: Path, decisions: list[Decision]) -> RunDirectory:
+    run = RunDirectory.create("barn", folder)
+    run.run_file.write_text(dump(load(RUN_FILE)))
+    (run.path / "manifest.json").write_bytes(Manifest({"model_type": "gpt2"}, Blob("ab" * 32, 1), 10).encode())
+    with Ledger(run.ledger, run.segments, run=run.path.name) as ledger:
+        ledger.commit(decisions, {1: b"payload"})
+    return run
+
+
+def status_of(run: RunDirectory, capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    with pytest.raises(SystemExit) as ended:
+        main(["status", str(run.path), *options])
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_interrupted_run_says_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_run(tmp_path, BEGINNING)
+    text = status_of(run, capsys)
+    for fact in (
+        "interrupted",
+        "40.0% of 1,000 tokens",
+        "3.250 at version 1",
+        f"barnraise resume {run.path}",
+        "never came",
+    ):
+        assert fact in text
+    assert "\x1b" not in text
+
+
+def test_running_run_names_its_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_run(tmp_path, BEGINNING)
+    with run.lock():
+        text, told = status_of(run, capsys), json.loads(status_of(run, capsys, "--json"))
+    assert f"running (process {told['pid']})" in text
+    assert "resume" not in text
+    assert told["state"] == "running"
+    assert {node["name"]: node["state"] for node in told["nodes"]} == {"a": "training", "b": "starting"}
+
+
+def test_finished_run_says_why_and_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_run(tmp_path, [*BEGINNING, *END])
+    text = status_of(run, capsys)
+    assert "finished: SIGINT" in text
+    assert str(run.model) in text
+    assert "resume" not in text
+
+
+def test_json_is_one_line_with_the_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_run(tmp_path, BEGINNING)
+    out = status_of(run, capsys, "--json")
+    assert out.count("\n") == 1
+    told = json.loads(out)
+    expected = {
+        "state": "interrupted", "pid": None, "finished": None, "budget": 1000, "progress": 0.4, "versions": 1,
+        "tokens": 400, "first_loss": 5.0, "final_loss": 3.25, "accepted": 1, "refused": 0, "bytes_up": 1000,
+        "bytes_down": 2000, "snapshot_bytes": 40, "workers": 1, "seconds": 8.0, "run_dir": str(run.path),
+    }  # fmt: skip
+    assert {key: told[key] for key in expected} == expected
+    assert [event["kind"] for event in told["events"]] == ["evaluated", "joined", "evaluated"]
+    assert told["nodes"][0]["tokens"] == 400
+
+
+def test_run_without_any_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = status_of(make_run(tmp_path, []), capsys)
+    assert "never measured" in text
+    assert "0.0% of 1,000 tokens" in text
+
+
+@pytest.mark.parametrize("missing", ["ledger.sqlite", "run.yaml", "manifest.json", ""])
+def test_what_is_no_run_is_refused(missing: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_run(tmp_path, BEGINNING)
+    path = run.path / missing if missing else tmp_path / "nowhere"
+    path.unlink(missing_ok=True)
+    assert main(["status", str(run.path if missing else path)]) == 2
+    captured = capsys.readouterr()
+    assert (missing or "no run directory") in captured.err
+    assert captured.out == ""
+
+
+def test_status_needs_no_torch(tmp_path: Path) -> None:
+    run = make_run(tmp_path, BEGINNING)
+    code = (
+        "import sys\nfrom barnraise.cli.main import main\n"
+        f"try:\n    main(['status', {str(run.path)!r}])\nexcept SystemExit:\n    pass\n"
+        "print(sorted({'torch', 'transformers', 'matplotlib'} & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "interrupted" in out
+    assert out.splitlines()[-1] == "[]"

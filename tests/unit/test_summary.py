@@ -1,0 +1,42 @@
+"""What the summary says a model has learned: no more than the number of formulas allows."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from barnraise.cli import sat_summary
+from barnraise.data.sat_evaluation import SatScores
+
+SCORES = SatScores(200, 0.9, 0.5, 0.75, 0.5, "formula: (1)\n  unit 1\n  SAT\nchecker: accepted")
+
+
+@pytest.mark.parametrize(
+    ("right", "formulas", "expected"),
+    [
+        (0.75, 200, "beat guessing by 25.0 points"),
+        (0.55, 200, "no better than guessing"),
+        (0.55, 5000, "beat guessing by 5.0 points"),
+        (0.5, 200, "no better than guessing"),
+        (0.2, 200, "worse than guessing"),
+        (1.0, 2, "no better than guessing"),
+        (1.0, 50, "beat guessing by 50.0 points"),
+    ],
+)
+def test_judgement_claims_what_the_sample_allows(right: float, formulas: int, expected: str) -> None:
+    assert expected in sat_summary.judgement(dataclasses.replace(SCORES, verdicts_right=right, formulas=formulas))
+
+
+def test_lines_hold_every_share_and_the_example() -> None:
+    text = "\n".join(sat_summary.lines(SCORES))
+    for part in ("200 held-out formulas", "90.0%", "50.0%", "75.0%", "formula: (1)", "checker: accepted"):
+        assert part in text
+
+
+@pytest.mark.parametrize("context", [8, 62, 400])
+@pytest.mark.parametrize("num_parameters", [10_000, 400_000, 10**9])
+def test_number_of_formulas_is_bounded_and_falls_with_the_cost(num_parameters: int, context: int) -> None:
+    number = sat_summary.num_formulas(num_parameters, context)
+    assert sat_summary.FEWEST <= number <= sat_summary.MOST
+    assert number >= sat_summary.num_formulas(2 * num_parameters, context)

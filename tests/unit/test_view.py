@@ -1,0 +1,232 @@
+"""The live view's picture of a moment, and the rows and sentences that it is made of."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import math
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from barnraise.cli import nodes, panel
+from barnraise.cli.chronicle import Chronicle, Happening, of_note, plain, printable
+from barnraise.cli.columns import columns
+from barnraise.cli.nodes import NodeRow
+from barnraise.controller.state import Soft, State, apply
+from barnraise.core.types import NodeProfile, ParameterRange, RowRange
+from barnraise.ledger import Assigned, Decision, Judged, Ledger, LedgerView, NodeChanged, Noted
+
+SPAN = ParameterRange(0, 10)
+
+
+def joined(node: str, session: int, time: float = 1.0, rate: float = 100.0, device: str = "cpu") -> NodeChanged:
+    profile = NodeProfile(tokens_per_second=rate, device=device)
+    return NodeChanged(time, node, "joined", session=session, profile=profile)
+
+
+def assigned(assignment: int, node: str, bound: int = 50) -> Assigned:
+    return Assigned(2.0, assignment, node, "train", 0, bound, 1000, 4, 0.1, (RowRange(0, 0, 4),), SPAN, 4)
+
+
+def accepted(assignment: int, node: str, staleness: int) -> Judged:
+    return Judged(
+        12.0, assignment, node, "accepted", "", 0, staleness, staleness, 1000, 4, 2.0, 0.1, 9.0, 40, "ab" * 32, SPAN, 1.0
+    )  # fmt: skip
+
+
+def a_run() -> list[Decision]:
+    """Three nodes: one has contributed and works, one is idle, one was killed."""
+    return [
+        Noted(0.0, "started", detail={"digest": "ab" * 32, "run": "r"}),
+        *(NodeChanged(0.5, node, "enrolled", key=node) for node in ("busy", "idle", "gone", "late")),
+        joined("busy", 1, rate=300.0, device="cuda:0"),
+        joined("idle", 2),
+        joined("gone", 3),
+        assigned(1, "busy"),
+        accepted(1, "busy", staleness=3),
+        assigned(2, "busy", bound=16),
+        NodeChanged(13.0, "gone", "left", "killed by signal 9"),
+    ]
+
+
+@pytest.fixture
+def state() -> State:
+    folded = State()
+    for decision in a_run():
+        apply(folded, decision)
+    return folded
+
+
+def moment(rows: list[NodeRow] | None = None, **changes: object) -> panel.Moment:
+    made = panel.Moment(
+        run="barn", mode="asynchronous", seconds=75.0, tokens=600_000, budget=1_000_000, rate=8000.0,
+        losses=[(0, 4.0), (5, 3.0), (9, 2.5)], version=9, buffer_size=2, live=3, accepted=12, refused=1, discarded=0,
+        bytes_up=4_500_000, bytes_down=88_000_000, standing="", rows=rows or [], happenings=(),
+    )  # fmt: skip
+    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+
+
+def drawn(seen: panel.Moment, width: int = 120, height: int = 40) -> list[str]:
+    console = Console(file=(stream := io.StringIO()), width=width, height=height)
+    console.print(panel.draw(seen, width=width, height=height))
+    return stream.getvalue().splitlines()
+
+
+def test_rows_say_what_each_node_does(state: State) -> None:
+    soft = Soft()
+    soft.seen = {"busy": 19.5, "idle": 21.0}
+    rows = {row.name: row for row in nodes.living(state, soft, 20.0)}
+    assert {name: row.state for name, row in rows.items()} == {
+        "busy": "training", "idle": "idle", "gone": "left", "late": "starting"
+    }  # fmt: skip
+    busy = rows["busy"]
+    assert (busy.device, busy.staleness, busy.accepted, busy.tokens, busy.share) == ("cuda:0", "3 of 16", 1, 1000, 1.0)
+    assert (busy.seen, rows["idle"].seen, rows["gone"].seen) == (0.5, 0.0, None)
+    living = [state.nodes["busy"].rate, state.nodes["idle"].rate]
+    assert busy.speed == pytest.approx(living[0] / (sum(living) / 2))
+
+
+def test_a_node_whose_process_ended_with_the_run_did_not_leave(state: State) -> None:
+    rows = {row.name: row.state for row in nodes.living(state, Soft(), 20.0, {"gone"})}
+    assert rows["gone"] == "stayed"
+
+
+def test_picture_shows_the_figures(state: State) -> None:
+    text = "\n".join(drawn(moment(nodes.living(state, Soft(), 20.0))))
+    for figure in (
+        "60.0%",
+        "600k of 1.00M tokens",
+        "8,000/s",
+        "50 s left",
+        "2.500",
+        "2 of 3 live",
+        "4.5 MB",
+        "88.0 MB",
+    ):
+        assert figure in text
+    assert "cuda:0" in text
+    assert "3 of 16" in text
+
+
+def test_picture_fits_the_terminal() -> None:
+    rows = [NodeRow(f"node-{i}", "training", "cpu", 1.0, 5.0, i, 0.0, "-", 0, 0, seen=0.0) for i in range(500)]
+    happenings = [Happening(1.0, "left", "n", f"n is gone: {'x' * 150}")] * 20
+    lines = drawn(moment(rows, happenings=happenings), width=80, height=24)
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert any("more" in line for line in lines)
+    assert any("node-499" in line for line in lines), "those with the most tokens are shown"
+
+
+def test_picture_of_a_run_that_has_not_begun() -> None:
+    empty = moment(losses=[], tokens=0, rate=0.0, accepted=0, version=0, standing="waiting for workers")
+    assert any("waiting for workers" in line for line in drawn(empty))
+    assert "left" not in panel.line(empty)
+    assert "loss -" in panel.line(empty)
+
+
+def test_picture_beyond_the_budget() -> None:
+    assert "100.0%" in "\n".join(drawn(moment(tokens=1_200_000)))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"), [([], ""), ([math.nan], ""), ([2.0], "▁"), ([1.0, math.inf, 3.0], "▁█")]
+)
+def test_sparkline_of_few_values(values: list[float], expected: str) -> None:
+    assert panel.sparkline(values) == expected
+
+
+def test_sparkline_keeps_the_ends_of_a_long_curve() -> None:
+    curve = panel.sparkline([100.0 - value for value in range(100)], width=10)
+    assert len(curve) == 10
+    assert (curve[0], curve[-1]) == ("█", "▁")
+
+
+def test_columns_are_aligned() -> None:
+    lines = [line.plain for line in columns([["a", "bb", "c"], [("long", "red"), "1", "d"]], "<><")]
+    assert lines == ["a     bb  c", "long   1  d"]
+    assert columns([], "<") == []
+
+
+@pytest.mark.parametrize("hostile", ["\x1b[2Jgone", "two\nlines", "\x07bell", "\u202eright-to-left", "x" * 10_000])
+def test_what_comes_from_outside_cannot_command_the_terminal(hostile: str) -> None:
+    shown = printable(hostile)
+    assert shown.isprintable()
+    assert len(shown) <= 160
+    assert plain("日本 gpu", 20).isascii()
+
+
+def told(path: Path, decisions: list[Decision]) -> list[Happening]:
+    with Ledger(path) as ledger:
+        ledger.commit(decisions, {})
+    with LedgerView(path) as view:
+        return Chronicle(view).read()
+
+
+def test_chronicle_tells_first_visits_returns_and_restarts_apart(tmp_path: Path) -> None:
+    happenings = told(
+        tmp_path / "ledger.sqlite",
+        [
+            NodeChanged(0.0, "a", "enrolled", key="a"),
+            joined("a", 7),
+            joined("a", 7, rate=200.0),  # it has measured itself: nothing to tell
+            NodeChanged(3.0, "a", "left", "silent for 1.2 s"),
+            joined("a", 7, time=4.0),
+            NodeChanged(5.0, "a", "left", "killed by signal 9"),
+            joined("a", 8, time=6.0),
+            NodeChanged(7.0, "a", "left", "its process ended with code 0"),
+        ],
+    )
+    assert [(item.kind, item.text) for item in happenings] == [
+        ("joined", "a joined"),
+        ("left", "a is gone: silent for 1.2 s"),
+        ("back", "a is back"),
+        ("killed", "a is gone: killed by signal 9"),
+        ("restarted", "a was started again"),
+    ]
+
+
+def test_chronicle_tells_events_and_leaves_out_routine(tmp_path: Path) -> None:
+    happenings = told(
+        tmp_path / "ledger.sqlite",
+        [
+            Noted(0.0, "started", detail={"digest": "ab", "run": "r"}),
+            Noted(1.0, "evaluated", detail={"version": 0, "loss": None, "tokens": 0}),
+            Noted(2.0, "buffer_size", detail={"nodes": 2, "live": 3, "why": "automatic"}),
+            Noted(3.0, "traffic", detail={"up": 1, "down": 2}),
+            Noted(4.0, "checkpointed", detail={"version": 1}),
+            Noted(5.0, "paused", detail={"reason": "1 live nodes, but the aggregation rule needs 3"}),
+            Noted(6.0, "continued", detail={"reason": ""}),
+            Noted(7.0, "resumed", detail={"version": 4, "epoch": 2}),
+            Noted(8.0, "frame_dropped", "key\x1b[", {"reason": "too\nlong"}),
+            Noted(9.0, "left_over", detail={"contributions": 0, "reason": "SIGINT"}),
+            Noted(9.0, "left_over", detail={"contributions": 1, "reason": "SIGINT"}),
+            Noted(9.5, "checkpoint_failed", detail={"version": 4, "reason": "disk full"}),
+            Noted(10.0, "finished", detail={"reason": "SIGINT"}),
+        ],
+    )
+    assert [item.text for item in happenings] == [
+        "version 0: loss not a number",
+        "K is 2 (3 live)",
+        "paused: 1 live nodes, but the aggregation rule needs 3",
+        "goes on",
+        "the controller was started again, at version 4",
+        "a frame from key [ was dropped: too long",
+        "1 contribution left over",
+        "a checkpoint failed: disk full",
+        "finished: SIGINT",
+    ]
+    assert [item.kind for item in of_note(happenings)][:2] == ["paused", "continued"]
+
+
+def test_chronicle_reads_on_from_where_it_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger, LedgerView(path) as view:
+        chronicle = Chronicle(view)
+        ledger.commit([NodeChanged(0.0, "a", "enrolled"), joined("a", 1)], {})
+        assert [item.text for item in chronicle.read()] == ["a joined"]
+        assert chronicle.read() == []
+        ledger.commit([NodeChanged(2.0, "a", "left", "left")], {})
+        assert [item.kind for item in chronicle.read()] == ["left"]

@@ -1,0 +1,320 @@
+"""The worker's machine: greeting, keeping its pipeline full, handing in, leaving."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnraise.core.types import RowRange
+from barnraise.wire.messages import Ack, Assign, Heartbeat, Hello, Leave, Next, Pulse, Who
+from barnraise.worker import actions as act
+from barnraise.worker import events as ev
+from barnraise.worker.machine import HELLO_INTERVAL
+
+from ..state_machine.bench import Bench, delta, make_task, snapshot
+from ..state_machine.engine import overlap
+
+
+def ready(overlapping: bool = True) -> Bench:
+    """A worker whose first task runs."""
+    bench = Bench(overlap(overlapping))
+    while bench.training is None:
+        for step in bench.due():
+            step()
+    return bench
+
+
+def fetch_all(bench: Bench) -> None:
+    while bench.fetching:
+        bench.fetched(next(iter(bench.fetching)))
+
+
+def with_waiting(bench: Bench) -> int:
+    """Ask for the next task, and have it ready to start: its number."""
+    bench.nearly()
+    bench.assign()
+    fetch_all(bench)
+    bench.finish_update()
+    assert bench.worker.waiting is not None
+    return bench.worker.waiting.id
+
+
+def hellos(bench: Bench) -> list[Hello]:
+    return [message for message in bench.sent if isinstance(message, Hello)]
+
+
+def test_a_worker_greets_prepares_and_asks() -> None:
+    bench = Bench()
+    assert [type(message) for message in bench.sent] == [Hello]
+    bench.welcome()
+    fetch_all(bench)
+    assert bench.preparing
+    bench.finish_preparing()
+    assert bench.hello is not None
+    assert bench.hello.profile.tokens_per_second == 50.0
+    bench.welcome()
+    assert bench.sent[-1] == Next(-1)
+
+
+def test_a_slow_answer_to_a_repeated_greeting_counts() -> None:
+    """With a round trip of several intervals each answer would come after the next Hello was sent."""
+    bench = Bench()
+    for _ in range(3):
+        bench.tick(HELLO_INTERVAL)
+    assert [hello.greeting for hello in hellos(bench)] == [1, 1, 1, 1]
+    bench.welcome()
+    assert bench.worker.greeted
+
+
+def test_an_answer_to_an_older_greeting_does_not_count() -> None:
+    bench = ready()
+    first = bench.hello
+    assert first is not None
+    bench.hear(Who())
+    bench.welcome(greeting=first.greeting)
+    assert not bench.worker.greeted
+    bench.hear(Who())  # in answer to something sent before the last Hello
+    assert len(hellos(bench)) == first.greeting + 1
+    bench.welcome()
+    assert bench.worker.greeted
+
+
+def test_a_manifest_that_is_gone_is_asked_for_anew() -> None:
+    bench = Bench()
+    bench.welcome()
+    bench.fetch_failed(next(iter(bench.fetching)))
+    bench.conclude(tasks=1)
+
+
+def test_heartbeats_come_at_the_interval_that_the_controller_tells() -> None:
+    bench = ready()
+    bench.pulse(0.5)
+    bench.tick(0.4)
+    before = len(bench.sent)
+    bench.tick(0.1)
+    assert bench.sent[before:] == [Heartbeat(bench.now)]
+
+
+def test_a_silent_controller_is_greeted_until_it_answers() -> None:
+    bench = ready()
+    before = len(hellos(bench))
+    for _ in range(10):
+        bench.tick(1.0)
+    assert len(hellos(bench)) > before + 2
+    bench.finish_task()
+    assert bench.payloads
+    bench.conclude(tasks=2)
+
+
+def test_the_next_task_waits_for_the_running_one_and_starts_when_it_ends() -> None:
+    bench = ready()
+    number = with_waiting(bench)
+    bench.finish_task()
+    assert bench.training is not None
+    assert bench.training.id == number
+    assert list(bench.payloads) == [1]
+
+
+def test_no_more_than_two_contributions_wait_for_an_answer() -> None:
+    bench = ready()
+    with_waiting(bench)
+    bench.finish_task()
+    with_waiting(bench)
+    bench.finish_task()
+    assert list(bench.payloads) == [1, 2]
+    assert bench.training is None
+    assert bench.worker.waiting is not None
+    bench.ack(1, True)
+    assert bench.training is not None
+
+
+def test_without_overlap_the_next_task_is_asked_for_once_all_is_answered() -> None:
+    bench = ready(overlapping=False)
+    bench.finish_task()
+    assert bench.asked is None
+    bench.ack(1, True)
+    assert bench.asked == Next(bench.replica)
+
+
+def test_the_lead_is_how_long_getting_a_task_takes_not_how_long_it_waits() -> None:
+    """Measured at its start, asking early would make the lead grow, and that the asking earlier still."""
+    bench = ready()
+    for _ in range(20):
+        bench.nearly()
+        bench.tick(0.2)
+        bench.assign()
+        fetch_all(bench)
+        bench.tick(0.7)  # at hand, but the other one still runs
+        bench.finish_task()
+        bench.ack(next(iter(bench.payloads)), True)
+    assert bench.worker.lead == pytest.approx(0.2, abs=0.05)
+
+
+def test_early_enough_means_in_steps() -> None:
+    bench = ready()
+    bench.worker.lead, bench.worker.step_seconds = 0.19, 0.1  # three steps with the margin
+    assert bench.worker._ask_at(make_task(9, 0, (), steps=20)) == 17
+    assert bench.worker._ask_at(make_task(9, 0, (), steps=2)) == 1
+    bench.worker.step_seconds = 0.0
+    assert bench.worker._ask_at(make_task(9, 0, (), steps=20)) == 19
+
+
+def test_everything_unanswered_is_sent_again_after_a_reconnection() -> None:
+    bench = ready()
+    with_waiting(bench)
+    bench.finish_task()
+    with_waiting(bench)
+    bench.finish_task()
+    bench.hear(Who())
+    assert bench.hello is not None
+    assert (bench.hello.pending, bench.hello.working) == ((1, 2), (3,))
+    bench.welcome()  # the bench checks that both are uploaded
+
+
+def test_what_is_finished_while_the_controller_is_silent_is_sent_after_the_welcome() -> None:
+    bench = ready()
+    bench.hear(Who())
+    bench.finish_task()
+    assert list(bench.payloads) == [1]
+    actions_before = len(bench.done)
+    bench.welcome()
+    assert len(bench.done) == actions_before
+
+
+def test_work_that_runs_elsewhere_is_dropped_wherever_it_is() -> None:
+    bench = ready()
+    with_waiting(bench)
+    bench.finish_task()
+    with_waiting(bench)
+    bench.hear(Who())
+    bench.welcome(forget=(1, 2, 3))
+    assert bench.done == {1: False}
+    assert bench.cut
+    assert bench.worker.waiting is None
+    bench.finish_task(steps=2)
+    assert bench.done == {1: False, 2: False}
+    bench.conclude(tasks=2)
+
+
+def test_a_reconnection_during_a_task_does_not_cost_the_overlap() -> None:
+    bench = ready()
+    bench.nearly()
+    assert bench.asked is not None
+    bench.hear(Who())
+    bench.welcome()
+    assert bench.asked is not None
+    assert bench.training is not None
+
+
+def test_a_blob_that_is_gone_brings_a_new_task_but_not_at_once() -> None:
+    bench = ready()
+    bench.nearly()
+    bench.assign(behind=2)
+    before = len(hellos(bench))
+    bench.fetch_failed(next(iter(bench.fetching)))
+    assert len(hellos(bench)) == before  # whatever keeps failing must not keep the controller busy
+    bench.tick(HELLO_INTERVAL)
+    assert bench.hello is not None
+    assert bench.hello.working == (1,)
+    bench.welcome()
+    assert bench.asked == Next(bench.replica)
+
+
+def test_a_replica_that_does_not_match_is_replaced_by_a_snapshot() -> None:
+    bench = ready()
+    bench.nearly()
+    bench.assign(behind=2)
+    fetch_all(bench)
+    bench.finish_update(good=False)
+    bench.tick(HELLO_INTERVAL)
+    bench.welcome()
+    assert bench.asked == Next(-1)
+    bench.conclude(tasks=3)
+
+
+def test_a_replica_ahead_of_its_task_goes_back_by_snapshot() -> None:
+    bench = ready()
+    bench.replica = bench.worker.have = 5
+    bench.nearly()
+    bench.hear(Assign(make_task(7, 3, (snapshot(3),))))
+    fetch_all(bench)
+    assert bench.applying == (snapshot(3),)
+
+
+def test_only_what_is_missing_of_a_chain_is_fetched() -> None:
+    bench = ready()
+    bench.replica = bench.worker.have = 1
+    bench.nearly()
+    bench.hear(Assign(make_task(7, 3, (delta(1), delta(2), delta(3)))))
+    assert {delta(2).blob.digest, delta(3).blob.digest} <= bench.fetching.keys()
+    assert delta(1).blob.digest not in bench.fetching
+
+
+def test_two_deltas_alike_are_one_blob() -> None:
+    bench = ready()
+    bench.nearly()
+    alike = type(delta(1))("delta", 2, delta(1).blob, delta(2).parameters_digest)
+    bench.hear(Assign(make_task(7, 2, (delta(1), alike))))
+    fetch_all(bench)
+    assert bench.applying == (delta(1), alike)
+
+
+def test_a_task_that_names_an_unknown_shard_ends_the_worker() -> None:
+    bench = ready()
+    bench.nearly()
+    task = make_task(7, 0, ())
+    values = {name: getattr(task, name) for name in task.__struct_fields__} | {"rows": (RowRange(9, 0, 8),)}
+    bench.hear(Assign(type(task)(**values)))
+    assert bench.quit == act.Quit("a task names token shard 9, but there are 2", True)
+
+
+def test_a_task_cut_before_its_first_step_is_given_back() -> None:
+    bench = ready()
+    bench.finish_task(steps=0)
+    assert bench.done == {1: False}
+    assert bench.hello is not None
+    assert bench.hello.working == ()
+
+
+def test_leaving_hands_in_everything_first() -> None:
+    bench = ready()
+    with_waiting(bench)
+    bench.leave()
+    assert bench.cut
+    bench.finish_task(steps=2)
+    assert bench.quit is None
+    bench.ack(1, True)
+    assert bench.sent[-1] == Leave("asked to")
+    assert bench.quit == act.Quit("asked to", True)
+
+
+def test_leaving_waits_for_a_silent_controller() -> None:
+    bench = ready()
+    bench.hear(Who())
+    bench.leave()
+    bench.finish_task(steps=2)
+    bench.ack(10**6, True)
+    assert bench.quit is None
+    bench.conclude()
+    assert bench.done == {1: True}
+    assert bench.left
+
+
+def test_leaving_before_there_was_any_work() -> None:
+    bench = Bench()
+    bench.handle(ev.LeaveRequested(""))
+    assert bench.sent[-1] == Leave("asked to leave")
+    assert bench.quit is not None
+
+
+def test_a_stop_is_obeyed_at_once() -> None:
+    bench = ready()
+    bench.stop()
+    assert bench.quit == act.Quit("the run is over", True)
+    assert bench.worker.deadline == float("inf")
+    assert bench.hear(Pulse(0.0, 1.0, 1.0)) == []
+
+
+def test_an_answer_to_something_else_is_ignored() -> None:
+    bench = ready()
+    assert bench.hear(Ack(99, True)) == []
+    assert bench.hear(Hello(1, 1, 1, bench.worker.profile, 0)) == []
