@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib import image
-from matplotlib.colors import to_rgb
 
 from barnraise.cli import charts, report
 from barnraise.cli.account import Account, read
@@ -118,27 +117,42 @@ def test_report_is_replaced(tmp_path: Path) -> None:
     assert report.write_report(account, None).read_text().startswith("# barn-")
 
 
-def colours(path: Path) -> set[tuple[int, ...]]:
-    pixels = np.round(image.imread(path)[..., :3] * 255).astype(int)
-    return set(map(tuple, pixels.reshape(-1, 3)))
+def colours(path: Path) -> set[int]:
+    """The colours of a picture as 0xRRGGBB."""
+    red, green, blue = np.moveaxis(np.round(image.imread(path)[..., :3] * 255).astype(int), -1, 0)
+    return set(np.unique((red << 16) + (green << 8) + blue).tolist())
 
 
-def rgb(colour: str) -> tuple[int, ...]:
-    return tuple(round(255 * part) for part in to_rgb(colour))
+def rgb(colour: str) -> int:
+    return int(colour.removeprefix("#"), 16)
 
 
 def piece(number: int, node: str, outcome: str, start: float = 0.0, stop: float | None = 1.0) -> Piece:
     return Piece(number, node, start, stop, outcome, 10)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("outcome", charts.OUTCOMES)
-def test_timeline_colours_outcomes(outcome: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("drawn", [{"accepted", "lost"}, {"refused", "discarded", "open"}])
+def test_timeline_colours_outcomes(drawn: set[str], tmp_path: Path) -> None:
     path = tmp_path / "timeline.png"
-    pieces = [piece(1, "a", outcome, stop=None if outcome == "open" else 4.0)]
+    pieces = [
+        piece(n, "a", outcome, n, None if outcome == "open" else n + 1.0) for n, outcome in enumerate(sorted(drawn))
+    ]
     charts.timeline_chart(path, pieces, [Happening(0.0, "joined", "a", "a joined")], 5.0)
-    others = {rgb(colour) for name, colour in charts.OUTCOMES.items() if name not in (outcome, "open")}  # text is grey
-    assert rgb(charts.OUTCOMES[outcome]) in colours(path)
-    assert not others & colours(path)
+    shown = {outcome for outcome, colour in charts.OUTCOMES.items() if rgb(colour) in colours(path)}
+    assert shown - {"open"} == drawn - {"open"}  # its grey is in the letters too
+
+
+def test_timeline_of_nobody(tmp_path: Path) -> None:
+    charts.timeline_chart(tmp_path / "timeline.png", [], [], 0.0)
+    assert rgb(charts.BLUE) not in colours(tmp_path / "timeline.png")
+
+
+def test_crowded_timeline_keeps_those_with_the_most_tokens() -> None:
+    stops = {"open": None}
+    pieces = [piece(n, "a", outcome, n, stops.get(outcome, n + 1.0)) for n, outcome in enumerate(sorted(drawn))]
+    charts.timeline_chart(path, pieces, [Happening(0.0, "joined", "a", "a joined")], 5.0)
+    shown = {outcome for outcome, colour in charts.OUTCOMES.items() if rgb(colour) in colours(path)}
+    assert shown - {"open"} == drawn - {"open"}  # its grey is in the letters too
 
 
 def test_timeline_of_nobody(tmp_path: Path) -> None:

@@ -31,8 +31,9 @@ def assigned(assignment: int, node: str, bound: int = 50) -> Assigned:
 
 
 def accepted(assignment: int, node: str, staleness: int) -> Judged:
+    digest, version = "ab" * 32, staleness
     return Judged(
-        12.0, assignment, node, "accepted", "", 0, staleness, staleness, 1000, 4, 2.0, 0.1, 9.0, 40, "ab" * 32, SPAN, 1.0
+        12.0, assignment, node, "accepted", "", 0, version, staleness, 1000, 4, 2.0, 0.1, 9.0, 40, digest, SPAN, 1.0
     )  # fmt: skip
 
 

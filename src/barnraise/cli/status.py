@@ -68,7 +68,7 @@ def _show(account: Account, budget: int, pid: int | None, given: Path) -> None:
     from barnraise.cli import nodes
     from barnraise.cli.chronicle import printable
     from barnraise.cli.panel import sparkline, told
-    from barnraise.cli.summary import facts
+    from barnraise.cli.facts import facts
 
     screen, standing = console.console(), state(account, pid)
     style = {"running": "green", "interrupted": "yellow"}.get(standing, "")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from barnraise.cli import console, nodes, sat_summary
 from barnraise.cli.account import Account, read
 from barnraise.cli.chronicle import printable
-from barnraise.cli.units import bytes_text, count_text, duration_text
+from barnraise.cli.facts import facts
 from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan
 
@@ -54,30 +53,3 @@ def show(account: Account, scores: SatScores | None) -> None:
         console.say()
     for label, place in (("model", account.run.model), ("report", account.run.report), ("ledger", account.run.ledger)):
         screen.print(Text.assemble((f"  {label:<9}", "dim"), str(place)))
-
-
-def facts(account: Account) -> Iterator[tuple[str, str]]:
-    """The run in a few labelled lines, for the terminal and the report."""
-    totals = account.totals
-    if account.first_loss is None:
-        yield "loss", "never measured"
-    else:
-        first, last = account.losses[0], account.losses[-1]
-        yield (
-            "loss",
-            f"{first.loss:.3f} at version {first.version}, {last.loss:.3f} at version {last.version} "
-            "(held out, nats a token)",
-        )
-    speed = f"{account.tokens_per_second:,.0f} a second"
-    yield "tokens", f"{totals.tokens:,} in {duration_text(totals.seconds)}, {speed}"
-    yield "versions", f"{max(0, totals.version):,}"
-    yield (
-        "work",
-        f"{count_text(totals.accepted, 'contribution')} accepted, {totals.refused:,} refused, "
-        f"{totals.discarded:,} left over at the end",
-    )
-    yield "workers", f"{totals.contributors:,} of {len(account.nodes):,} contributed"
-    snapshot = f"a snapshot of the model is {bytes_text(account.snapshot_bytes)}"
-    yield "traffic", f"up {bytes_text(account.bytes_up)}, down {bytes_text(account.bytes_down)}; {snapshot}"
-    if totals.epochs > 1:
-        yield "resumed", f"{count_text(totals.epochs - 1, 'time')}; the time between does not count"

@@ -115,7 +115,7 @@ class SatData(Section):
     style: Literal["terse", "restated"] = Field(
         default="restated", description="Whether a trace restates the simplified clauses after each step."
     )
-    heuristic: Literal["first", "shortest", "jeroslow_wang"] = Field(
+    heuristic: Literal["first", "shortest", "two_sided"] = Field(
         default="first", description="How the solver decides; `first` is the easiest to imitate."
     )
     context: int = Field(default=62, ge=8, le=1 << 20, description="Tokens a row; longer examples are left out.")

@@ -1,0 +1,89 @@
+"""How fast the simulator is: 10,000 nodes for one virtual hour, work costed only, on one core.
+
+    python benchmarks/simulate.py [--nodes 10000] [--hours 1] [--json]
+
+A run of a GPT-2 of 124M parameters with top-k contributions; tasks of the median node take about ten minutes. An event
+is one call of a state machine (the controller's or a worker's). Besides the wall clock it prints the CPU time, which
+other work on the machine disturbs less, and what a plain Python loop reaches at the same time, to compare machines by.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import time
+
+from barnraise.cli.simulation import Trial, simulate
+from barnraise.config import load
+from barnraise.plan import Purpose, resolve
+
+RUN = {
+    "run": {"name": "fleet"},
+    "model": {"architecture": "gpt2"},
+    "data": {"kind": "text", "files": ["corpus/**/*.txt"], "context": 1024},
+    "controller": {"threads": 16},
+    "network": {"profile": "good"},
+    "training": {
+        "tokens": 10**12,
+        "batch_size": 8,
+        "local_steps": 150,
+        "compression": "topk",
+        "downlink_compression": "int8",
+    },
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", type=int, default=10_000)
+    parser.add_argument("--hours", type=float, default=1.0)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    plan = resolve(load(RUN), purpose=Purpose.SIMULATE, nodes=options.nodes)
+    loop_before = loop_rate()
+    cpu = time.process_time()
+    found = simulate(plan, Trial(options.nodes, hours=options.hours))
+    cpu = time.process_time() - cpu
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    figures = {
+        "nodes": options.nodes,
+        "virtual_hours": options.hours,
+        "events": found.events,
+        "seconds": found.seconds,
+        "cpu_seconds": cpu,
+        "events_per_second": found.events / found.seconds,
+        "events_per_cpu_second": found.events / cpu,
+        "peak_bytes": peak,
+        "loop_iterations_per_cpu_second": (loop_before + loop_rate()) / 2,
+        "versions": found.versions,
+        "accepted": found.accepted,
+        "acceptance_rate": found.acceptance_rate,
+        "utilisation": found.utilisation,
+        "ledger_hash": found.ledger_hash,
+    }
+    if options.json:
+        print(json.dumps(figures))
+        return
+    print(f"{options.nodes:,} nodes for {options.hours:g} virtual h: {found.versions:,} versions, {found.accepted:,}")
+    print(f"  contributions accepted ({found.acceptance_rate:.2%}), nodes busy {found.utilisation:.1%} of the time")
+    print(f"{'':24}{'measured':>12}{'target':>12}")
+    print(f"{'events a second':24}{figures['events_per_second']:>12,.0f}{'>= 40,000':>12}")
+    print(f"{'events a CPU second':24}{figures['events_per_cpu_second']:>12,.0f}")
+    print(f"{'seconds':24}{found.seconds:>12.1f}{'< 60':>12}")
+    print(f"{'CPU seconds':24}{cpu:>12.1f}")
+    print(f"{'peak memory':24}{peak / 1e6:>9.0f} MB{'< 1 GB':>12}")
+    print(f"{'a bare loop, M/CPU s':24}{figures['loop_iterations_per_cpu_second'] / 1e6:>12.1f}")
+
+
+def loop_rate(count: int = 3_000_000) -> float:
+    """Iterations of a Python loop that adds integers, a CPU second."""
+    began, total = time.process_time(), 0
+    for number in range(count):
+        total += number
+    return count / (time.process_time() - began)
+
+
+if __name__ == "__main__":
+    main()
