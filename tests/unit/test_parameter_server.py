@@ -120,7 +120,7 @@ def test_what_a_lossy_downlink_leaves_out_comes_later(downlink: tuple[str, dict[
     uploads.add(1, torch.zeros(SIZE))
     for version in range(6, 26):  # nothing new: the rest trickles out
         lossy.aggregate(version, [slot("a", (1, 1.0))], uploads.read)
-    assert torch.linalg.vector_norm(lossless.parameters - lossy.parameters) < 0.02 * behind
+    assert torch.linalg.vector_norm(lossless.parameters - lossy.parameters) < 0.02 * behind + 1e-5
 
 
 def test_a_slot_is_the_weighted_mean_of_a_nodes_contributions() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,19 +38,39 @@ def make_server() -> ParameterServer:
     return ParameterServer(
         vector(0),
         0,
-        rule=aggregation.create("trimmed_mean", trim_ratio=0.3),
+        rule=aggregation.create("trimmed_mean", trim_ratio=0.4),
         codec=compression.create("topk", ratio=0.1),
         downlink=compression.create("int8"),
         outer=training.create("delayed_nesterov"),
     )
 
 
+class Workers:
+    """The other machines, which live on when the controller dies: what each has been given and not handed in."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, list[Task]] = {node: [] for node in "abcd"}
+        self._turns = itertools.cycle("abcd")
+
+    def turn(self) -> str:
+        return next(self._turns)
+
+
 class Run:
     """A controller on disk, with a shell that does one thing after another. Opening it again is what a crash leaves."""
 
-    def __init__(self, folder: Path, warn: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(
+        self, folder: Path, workers: Workers | None = None, warn: Callable[[str], None] = lambda text: None
+    ) -> None:
+        self.workers = workers if workers is not None else Workers()
         self.settings = engine_settings(
-            num_parameters=SIZE, max_payload_bytes=10**4, minimum_nodes=3, buffer_size=3, checkpoint_seconds=2.5
+            num_parameters=SIZE,
+            tokens=600,
+            max_payload_bytes=10**4,
+            minimum_nodes=3,
+            buffer_size=3,
+            checkpoint_seconds=4.0,
+            participation=False,  # rates may be looked at sooner after a restart
         )
         self.ledger = Ledger(folder / "ledger.sqlite", folder / "segments", run="trial")
         self.checkpoints, self.server = Checkpoints(folder / "checkpoints"), make_server()
@@ -59,7 +81,7 @@ class Run:
         self.made = restore(self.server, self.found, self.checkpoints, self.ledger, warn)
         self.now = self.found.time
         self.machine = Controller(self.settings, self.found.state, self.ledger.epoch)
-        self.tasks: dict[str, list[Task]] = {}
+        self.greeted: set[str] = set()
         self.payloads: dict[int, bytes] = {}
         self.queue: list[act.Action] = []
         self.finished = False
@@ -85,7 +107,7 @@ class Run:
         self.ledger.commit(decisions, {number: self.payloads[number] for number in accepted})
         for action in actions:
             if isinstance(action, act.Send) and isinstance(action.message, Assign):
-                self.tasks[action.node].append(action.message.task)
+                self.workers.tasks[action.node].append(action.message.task)
             elif isinstance(action, act.Finish):
                 self.finished = True
             elif isinstance(action, act.Inspect | act.Aggregate | act.Evaluate | act.Checkpoint):
@@ -107,27 +129,34 @@ class Run:
                 self.handle(ev.Checkpointed(job.epoch, job.version))
 
     def contribute(self, node: str) -> None:
-        """The node comes (back), and hands in a task; what it made depends on the task's number alone."""
+        """The node comes (back), asks, and hands in its oldest task; what it makes depends on its number alone."""
         self.now += 0.5
-        if node not in self.tasks:
-            self.tasks[node] = []
+        tasks = self.workers.tasks[node]
+        if node not in self.greeted:
+            self.greeted.add(node)
             self.handle(ev.Admitted(node, f"key of {node}"))
-            state = self.machine.state.nodes[node]
-            hello = Hello(PROTOCOL_VERSION, 5, 1, NodeProfile(10.0), 0, tuple(state.open), ())
-            self.handle(ev.Received(node, hello))
+            held = tuple(task.id for task in tasks)
+            self.handle(ev.Received(node, Hello(PROTOCOL_VERSION, 5, 1, NodeProfile(10.0), 0, (), held)))
         self.handle(ev.Received(node, Next(0)))
-        if not self.tasks[node]:
+        if not tasks:
             return
-        task = self.tasks[node].pop(0)
+        task = tasks.pop(0)
         payload = self.server.codec.encode(0.1 * vector(task.id)).payload
         self.payloads[task.id] = bytes(payload)
         self.handle(ev.Received(node, Offer(contribution(task, payload=Blob(digest(task.id), len(payload))))))
 
     def go_on(self, contributions: int) -> None:
-        for index in range(contributions):
-            self.contribute("abcd"[index % 4])
+        for _ in range(contributions):
+            self.contribute(self.workers.turn())
             while self.queue:
                 self.work()
+
+    def get_ahead(self) -> int:
+        """Make versions that are in no checkpoint yet; the newest that is in one."""
+        self.go_on(14)
+        while self.server.version < self.machine.state.checkpoint + 2:
+            self.go_on(1)
+        return self.machine.state.checkpoint
 
     def to_the_end(self) -> dict[int, str]:
         """Every version's digest."""
@@ -142,7 +171,7 @@ class Run:
 
 def test_a_killed_run_makes_its_versions_again(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    run.go_on(17)
+    run.get_ahead()
     version, parameters, residual = run.server.version, run.server.parameters, run.server.residual
     assert version >= 3
     run.kill()
@@ -175,11 +204,11 @@ def test_a_run_with_many_crashes_is_the_run_without(tmp_path: Path) -> None:
     whole.kill()
     broken = Run(tmp_path / "broken")
     for _ in range(100):
-        broken.go_on(4)  # whole rounds: who comes next does not depend on the crash
+        broken.go_on(3)
         if broken.finished:
             break
         broken.kill()
-        broken = Run(tmp_path / "broken")
+        broken = Run(tmp_path / "broken", broken.workers)
     assert broken.finished
     assert replay(broken.ledger).digests == expected
     broken.kill()
@@ -191,7 +220,7 @@ def test_a_version_that_was_being_made_is_made(tmp_path: Path) -> None:
         if run.queue:
             run.work()
         else:
-            run.contribute("abcd"[run.machine.state.last_assignment % 4])
+            run.contribute(run.workers.turn())
     closing = run.machine.state.closing
     assert closing is not None
     run.kill()
@@ -211,13 +240,12 @@ def spoil(path: Path) -> None:
 
 def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    run.go_on(17)
-    newest = max((tmp_path / "checkpoints").iterdir())
+    newest = tmp_path / "checkpoints" / f"v{run.get_ahead():06d}"
     version, parameters = run.server.version, run.server.parameters
     run.kill()
     spoil(newest / "parameters.safetensors")
     warnings: list[str] = []
-    again = Run(tmp_path, warnings.append)
+    again = Run(tmp_path, run.workers, warnings.append)
     assert len(warnings) == 1
     assert newest.name in warnings[0]
     assert "damaged" in warnings[0]
@@ -240,7 +268,7 @@ def test_without_a_good_checkpoint_there_is_a_clear_error(tmp_path: Path) -> Non
 
 def test_a_damaged_payload_is_noticed(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    run.go_on(17)
+    run.get_ahead()
     last = max(path for path in (tmp_path / "segments").iterdir() if path.stat().st_size)
     run.kill()
     for path in sorted((tmp_path / "checkpoints").iterdir())[1:]:
@@ -250,33 +278,29 @@ def test_a_damaged_payload_is_noticed(tmp_path: Path) -> None:
         Run(tmp_path)
 
 
-def edit_ledger(folder: Path, statement: str) -> None:
-    import sqlite3
-
-    connection = sqlite3.connect(folder / "ledger.sqlite")
-    connection.execute(statement)
-    connection.commit()
-    connection.close()
-
-
 def test_a_past_that_cannot_be_reproduced_stops_the_controller(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    run.go_on(17)
+    newest = run.get_ahead()
     run.kill()
-    newest = max(int(path.name[1:]) for path in (tmp_path / "checkpoints").iterdir())
-    assert run.server.version > newest
-    edit_ledger(tmp_path, f"UPDATE versions SET rate = rate * 0.5 WHERE version = {newest + 1}")
+    connection = sqlite3.connect(tmp_path / "ledger.sqlite")
+    connection.execute(f"UPDATE versions SET rate = rate * 0.5 WHERE version = {newest + 1}")
+    connection.commit()
+    connection.close()
     with pytest.raises(CorruptionError, match=f"version {newest + 1} was made again, but hashes to"):
         Run(tmp_path)
 
 
 def test_a_ledger_older_than_its_checkpoints_is_noticed(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    run.go_on(17)
+    run.go_on(6)
     run.kill()
-    newest = max(int(path.name[1:]) for path in (tmp_path / "checkpoints").iterdir())
-    edit_ledger(tmp_path, f"DELETE FROM versions WHERE version >= {newest}")
-    with pytest.raises(CorruptionError, match=f"checkpoint of version {newest}, but the ledger ends at {newest - 1}"):
+    version, copy = run.server.version, (tmp_path / "ledger.sqlite").read_bytes()
+    later = Run(tmp_path, run.workers)
+    newest = later.get_ahead()
+    later.kill()
+    assert newest > version
+    (tmp_path / "ledger.sqlite").write_bytes(copy)
+    with pytest.raises(CorruptionError, match=f"checkpoint of version {newest}, but the ledger ends at {version}"):
         Run(tmp_path)
 
 

@@ -134,20 +134,6 @@ def piece(number: int, node: str, outcome: str, start: float = 0.0, stop: float 
 @pytest.mark.parametrize("drawn", [{"accepted", "lost"}, {"refused", "discarded", "open"}])
 def test_timeline_colours_outcomes(drawn: set[str], tmp_path: Path) -> None:
     path = tmp_path / "timeline.png"
-    pieces = [
-        piece(n, "a", outcome, n, None if outcome == "open" else n + 1.0) for n, outcome in enumerate(sorted(drawn))
-    ]
-    charts.timeline_chart(path, pieces, [Happening(0.0, "joined", "a", "a joined")], 5.0)
-    shown = {outcome for outcome, colour in charts.OUTCOMES.items() if rgb(colour) in colours(path)}
-    assert shown - {"open"} == drawn - {"open"}  # its grey is in the letters too
-
-
-def test_timeline_of_nobody(tmp_path: Path) -> None:
-    charts.timeline_chart(tmp_path / "timeline.png", [], [], 0.0)
-    assert rgb(charts.BLUE) not in colours(tmp_path / "timeline.png")
-
-
-def test_crowded_timeline_keeps_those_with_the_most_tokens() -> None:
     stops = {"open": None}
     pieces = [piece(n, "a", outcome, n, stops.get(outcome, n + 1.0)) for n, outcome in enumerate(sorted(drawn))]
     charts.timeline_chart(path, pieces, [Happening(0.0, "joined", "a", "a joined")], 5.0)

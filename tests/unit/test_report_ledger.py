@@ -76,6 +76,7 @@ def view(tmp_path: Path) -> LedgerView:
         Noted(12.5, "stopping", detail={"reason": "SIGINT"}),
         Noted(12.5, "left_over", detail={"contributions": 1, "reason": "SIGINT"}),
         judged(7, "a", 13.0, "discarded"),
+        released(5, "a", 13.2),  # not lost: nobody needs it any more
         evaluated(2, None, 13.5),
         Noted(14.0, "traffic", detail={"up": 30, "down": 50}),
         Noted(15.0, "finished", detail={"reason": "SIGINT"}),
@@ -106,7 +107,7 @@ def test_pieces_tell_what_became_of_every_assignment(view: LedgerView) -> None:
         "accepted", "accepted", "refused", "discarded", "open", "lost", "discarded"
     ]  # fmt: skip
     assert (pieces[1].node, pieces[1].start, pieces[1].stop, pieces[1].tokens) == ("a", 3.0, 9.0, 100)
-    assert (pieces[5].stop, pieces[6].stop, pieces[7].stop) == (None, 11.5, 13.0)
+    assert (pieces[5].stop, pieces[6].stop, pieces[7].stop) == (13.2, 11.5, 13.0)
 
 
 def test_losses_stand_at_their_own_version(view: LedgerView) -> None:

@@ -69,7 +69,14 @@ def status_of(run: RunDirectory, capsys: pytest.CaptureFixture[str], *options: s
 def test_interrupted_run_says_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = make_run(tmp_path, BEGINNING)
     text = status_of(run, capsys)
-    facts = ["interrupted", "40.0% of 1,000 tokens", "3.250 at version 1", f"barnraise resume {run.path}", "never came"]
+    facts = [
+        "interrupted",
+        "40.0% of 1,000 tokens",
+        "3.250 at version 1",
+        f"barnraise resume {run.path}",
+        "never came",
+        "cut off",
+    ]
     assert [fact for fact in facts if fact not in text] == []
     assert "\x1b" not in text
 

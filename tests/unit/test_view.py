@@ -38,16 +38,19 @@ def accepted(assignment: int, node: str, staleness: int) -> Judged:
 
 
 def a_run() -> list[Decision]:
-    """Three nodes: one has contributed and works, one is idle, one was killed."""
+    """Five nodes: one has contributed and works, one is idle, one measures itself, one was killed, one is late."""
     return [
         Noted(0.0, "started", detail={"digest": "ab" * 32, "run": "r"}),
-        *(NodeChanged(0.5, node, "enrolled", key=node) for node in ("busy", "idle", "gone", "late")),
+        *(NodeChanged(0.5, node, "enrolled", key=node) for node in ("busy", "idle", "gone", "late", "new")),
         joined("busy", 1, rate=300.0, device="cuda:0"),
         joined("idle", 2),
         joined("gone", 3),
+        joined("new", 4, rate=0.0),
         assigned(1, "busy"),
         accepted(1, "busy", staleness=3),
-        assigned(2, "busy", bound=16),
+        assigned(2, "idle"),
+        accepted(2, "idle", staleness=1),
+        assigned(3, "busy", bound=16),
         NodeChanged(13.0, "gone", "left", "killed by signal 9"),
     ]
 
@@ -80,10 +83,10 @@ def test_rows_say_what_each_node_does(state: State) -> None:
     soft.seen = {"busy": 19.5, "idle": 21.0}
     rows = {row.name: row for row in nodes.living(state, soft, 20.0)}
     assert {name: row.state for name, row in rows.items()} == {
-        "busy": "training", "idle": "idle", "gone": "left", "late": "starting"
+        "busy": "training", "idle": "idle", "gone": "left", "late": "starting", "new": "starting"
     }  # fmt: skip
     busy = rows["busy"]
-    assert (busy.device, busy.staleness, busy.accepted, busy.tokens, busy.share) == ("cuda:0", "3 of 16", 1, 1000, 1.0)
+    assert (busy.device, busy.staleness, busy.accepted, busy.tokens, busy.share) == ("cuda:0", "3 of 16", 1, 1000, 0.5)
     assert (busy.seen, rows["idle"].seen, rows["gone"].seen) == (0.5, 0.0, None)
     living = [state.nodes["busy"].rate, state.nodes["idle"].rate]
     assert busy.speed == pytest.approx(living[0] / (sum(living) / 2))

@@ -41,7 +41,7 @@ class NodeRow:
 
 
 STARTING, TRAINING, IDLE, LEFT, KILLED = "starting", "training", "idle", "left", "killed"
-NEVER, STAYED = "never came", "stayed"
+NEVER, STAYED, CUT_OFF = "never came", "stayed", "cut off"
 GONE = (LEFT, KILLED, NEVER)
 
 
@@ -55,8 +55,10 @@ def living(state: State, soft: Soft, now: float, dismissed: Container[str] = ())
 def _living(node: NodeState, state: State, soft: Soft, middle: float, now: float, dismissed: bool) -> NodeRow:
     if not node.live:
         standing = STAYED if dismissed else LEFT if node.session else STARTING
+    elif node.open:
+        standing = TRAINING
     else:
-        standing = TRAINING if node.open else IDLE
+        standing = IDLE if node.accepted + node.refused else STARTING  # it measures itself first
     bound = max((state.works[assignment].max_staleness for assignment in node.open), default=None)
     staleness = f"{node.last_staleness}" if node.accepted + node.refused else "-"
     seen = soft.seen.get(node.id)
@@ -75,24 +77,26 @@ def _living(node: NodeState, state: State, soft: Soft, middle: float, now: float
     )
 
 
-def recorded(nodes: Sequence[NodeTotals], *, running: bool) -> list[NodeRow]:
-    """The nodes of a ledger. Rates are over the seconds of work that nodes report."""
+def recorded(nodes: Sequence[NodeTotals], *, running: bool, finished: bool) -> list[NodeRow]:
+    """The nodes of a ledger whose run works, is finished, or neither. Rates are over the seconds that nodes report."""
     rates = {node.node: (node.tokens / node.seconds if node.seconds > 0 else 0.0) for node in nodes}
     known = [rate for rate in rates.values() if rate > 0]
     middle, total = (median(known) if known else 0.0), max(1, sum(node.tokens for node in nodes))
-    return [_recorded(node, rates[node.node], middle, total, running) for node in nodes]
+    return [_recorded(node, rates[node.node], middle, total, running, finished) for node in nodes]
 
 
-def _recorded(node: NodeTotals, rate: float, middle: float, total: int, running: bool) -> NodeRow:
+def _recorded(node: NodeTotals, rate: float, middle: float, total: int, running: bool, finished: bool) -> NodeRow:
+    judged = node.accepted + node.refused + node.discarded
     if node.reason == chronicle.DISMISSED:
         standing = STAYED
     elif node.change == "left":
         standing = KILLED if chronicle.KILLED in node.reason else LEFT
+    elif running:
+        standing = TRAINING if node.open else IDLE if judged else STARTING
     elif node.change == "enrolled":
-        standing = STARTING if running else NEVER
+        standing = NEVER
     else:
-        standing = (TRAINING if node.open else IDLE) if running else STAYED
-    judged = node.accepted + node.refused + node.discarded
+        standing = STAYED if finished else CUT_OFF
     return NodeRow(
         name=node.node,
         state=standing,
@@ -124,7 +128,7 @@ def table(rows: Sequence[NodeRow], *, most: int = 40) -> list[Text]:
     staleness = "stale (mean, max)" if lost else "stale"
     header = ["worker", "state", "device", "speed", "tokens/s", "share", staleness, "accepted", "refused"]
     header += ["lost"] * lost + ["seen"] * seen
-    cells = [header, *(_cells(row, seen, lost) for row in shown)]
+    cells: list[Sequence[Cell]] = [header, *(_cells(row, seen, lost) for row in shown)]
     lines = columns(cells, "<<<" + ">" * (len(header) - 3))
     if len(shown) < len(rows):
         lines.append(Text(f"and {len(rows) - len(shown):,} more", "dim"))

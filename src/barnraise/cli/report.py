@@ -84,7 +84,7 @@ def _section(title: str) -> Iterator[str]:
 
 
 def _workers(account: Account) -> Iterator[str]:
-    rows = nodes.recorded(account.nodes, running=False)
+    rows = nodes.recorded(account.nodes, running=False, finished=bool(account.finished))
     shown = nodes.in_order_of_interest(rows, MOST_ROWS)
     totals = {node.node: node for node in account.nodes}
     header = (

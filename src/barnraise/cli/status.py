@@ -38,7 +38,7 @@ def as_json(account: Account, budget: int, pid: int | None) -> dict[str, Any]:
     """The status for a program: what `train --json` tells, and how the run stands."""
     from barnraise.cli import nodes
 
-    rows = nodes.recorded(account.nodes, running=pid is not None)
+    rows = nodes.recorded(account.nodes, running=pid is not None, finished=bool(account.finished))
     last = account.happenings[-MOST_EVENTS:]
     return account.as_json() | {
         "state": state(account, pid),
@@ -67,8 +67,8 @@ def _show(account: Account, budget: int, pid: int | None, given: Path) -> None:
 
     from barnraise.cli import nodes
     from barnraise.cli.chronicle import printable
-    from barnraise.cli.panel import sparkline, told
     from barnraise.cli.facts import facts
+    from barnraise.cli.panel import sparkline, told
 
     screen, standing = console.console(), state(account, pid)
     style = {"running": "green", "interrupted": "yellow"}.get(standing, "")
@@ -82,7 +82,9 @@ def _show(account: Account, budget: int, pid: int | None, given: Path) -> None:
         screen.print(Text.assemble((f"  {label:<9}", "dim"), text, (curve, "cyan")))
     if account.nodes:
         console.say()
-        for line in nodes.table(nodes.recorded(account.nodes, running=pid is not None)):
+        for line in nodes.table(
+            nodes.recorded(account.nodes, running=pid is not None, finished=bool(account.finished))
+        ):
             screen.print(Text("  ").append_text(line))
     if account.happenings:
         console.say()

@@ -44,7 +44,7 @@ def show(account: Account, scores: SatScores | None) -> None:
     for label, text in facts(account):
         screen.print(Text.assemble((f"  {label:<9}", "dim"), text))
     console.say()
-    for line in nodes.table(nodes.recorded(account.nodes, running=False)):
+    for line in nodes.table(nodes.recorded(account.nodes, running=False, finished=bool(account.finished))):
         screen.print(Text("  ").append_text(line))
     console.say()
     if scores is not None:

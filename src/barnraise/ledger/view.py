@@ -32,6 +32,12 @@ _OUTCOMES = (
 )
 """Contributions with what became of them: what was accepted, but entered no version before the end, was discarded."""
 
+_END = (
+    "(SELECT coalesce(min(time), 9e999) FROM (SELECT time FROM versions WHERE reason = 'last' "
+    "UNION ALL SELECT time FROM events WHERE kind = 'left_over'))"
+)
+"""When the run took its last contribution: what is released from then on is not lost, but not needed."""
+
 
 class Totals(msgspec.Struct, frozen=True):
     """The run so far. `seconds` adds up the epochs: the time between them does not count."""
@@ -63,12 +69,12 @@ class NodeTotals(msgspec.Struct, frozen=True):
     seconds: float  # of work, as the node tells it
     mean_staleness: float  # of judged contributions
     max_staleness: int
-    lost: int = 0  # assignments that were taken back because the node left or forgot them
+    lost: int = 0  # assignments that were taken back because the node left or forgot them, before the run's end
     device: str = ""  # as the node tells it
 
     @property
     def open(self) -> int:
-        """Assignments without an outcome yet."""
+        """Assignments without an outcome: yet, or when the run ended."""
         return self.assigned - self.accepted - self.refused - self.discarded - self.lost
 
 
@@ -184,7 +190,7 @@ class LedgerView:
             "WHERE profile IS NOT NULL GROUP BY node) USING (node) "
             "LEFT JOIN (SELECT node, count(*) AS assigned FROM assignments GROUP BY node) USING (node) "
             "LEFT JOIN (SELECT node, sum(CASE kind WHEN 'released' THEN 1 ELSE -1 END) AS lost FROM events "
-            "WHERE kind IN ('released', 'reopened') GROUP BY node) USING (node) "
+            f"WHERE kind IN ('released', 'reopened') AND time < {_END} GROUP BY node) USING (node) "
             "LEFT JOIN (SELECT node, count(*) FILTER (WHERE outcome = 'accepted') AS accepted, "
             "count(*) FILTER (WHERE outcome = 'refused') AS refused, "
             "count(*) FILTER (WHERE outcome = 'discarded') AS discarded, "
@@ -212,21 +218,20 @@ class LedgerView:
 
     def pieces(self) -> list[Piece]:
         """All assignments and what became of each, in the order in which they were made."""
-        lost: dict[int, float] = {}
-        for noted in self.events("released"):
-            lost[noted.detail["assignment"]] = noted.time
+        released = {noted.detail["assignment"]: noted.time for noted in self.events("released")}
+        end = self._rows(f"SELECT {_END} AS time")[0]["time"]
         rows = self._rows(
             f"{_OUTCOMES} SELECT assignment, assignments.node, assignments.time AS start, outcomes.time AS stop, "
             "coalesce(outcome, 'open') AS outcome, assignments.tokens FROM assignments LEFT JOIN outcomes "
             "USING (assignment) ORDER BY assignments.id"
         )
         pieces = msgspec.convert(rows, list[Piece])
-        return [
-            msgspec.structs.replace(piece, outcome="lost", stop=lost[piece.assignment])
-            if piece.outcome == "open" and piece.assignment in lost
-            else piece
-            for piece in pieces
-        ]
+        for place, piece in enumerate(pieces):
+            if piece.outcome == "open" and piece.assignment in released:
+                stop = released[piece.assignment]
+                outcome: Literal["lost", "open"] = "lost" if stop < end else "open"
+                pieces[place] = msgspec.structs.replace(piece, stop=stop, outcome=outcome)
+        return pieces
 
     def losses(self) -> list[LossPoint]:
         """The loss of every version that was evaluated, the oldest first; those that are not a number are left out."""
