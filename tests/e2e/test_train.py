@@ -9,12 +9,21 @@ from pathlib import Path
 
 import pytest
 
+from barnraise.core.errors import RunDirectoryError
 from barnraise.ledger.view import LedgerView
 
 KEYS = {
     "run_dir", "model_dir", "versions", "tokens", "seconds", "tokens_per_second", "first_loss", "final_loss",
     "bytes_up", "bytes_down", "snapshot_bytes", "accepted", "refused", "discarded", "workers",
 }  # fmt: skip
+
+
+def view_of(run_dir: Path) -> LedgerView | None:
+    """The run's ledger, None while there is none yet."""
+    try:
+        return LedgerView(run_dir / "ledger.sqlite")
+    except RunDirectoryError:
+        return None
 
 
 def once_in_versions(run_dir: Path) -> None:
@@ -53,10 +62,8 @@ def test_a_killed_controller_resumes(barnraise, run_file, tmp_path: Path) -> Non
     run_dir = Path(first.wait_for(lambda text: (m := re.search(r"run directory (\S+)", text)) and m[1]))
 
     def versions(_: str) -> bool:
-        if not (run_dir / "ledger.sqlite").exists():
-            return False
-        with LedgerView(run_dir / "ledger.sqlite") as view:
-            return len(view.versions()) >= 6
+        view = view_of(run_dir)
+        return view is not None and len(view.versions()) >= 6
 
     first.wait_for(versions)
     first.kill()
@@ -76,10 +83,8 @@ def test_sigint_leaves_a_usable_model(barnraise, run_file) -> None:
     run_dir = Path(process.wait_for(lambda text: (m := re.search(r"run directory (\S+)", text)) and m[1]))
 
     def accepted(_: str) -> bool:
-        if not (run_dir / "ledger.sqlite").exists():
-            return False
-        with LedgerView(run_dir / "ledger.sqlite") as view:
-            return view.totals().accepted >= 3
+        view = view_of(run_dir)
+        return view is not None and view.totals().accepted >= 3
 
     process.wait_for(accepted)
     process.popen.send_signal(signal.SIGINT)

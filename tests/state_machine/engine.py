@@ -250,6 +250,7 @@ class Engine:
         self.jobs: list[act.Action] = []
         self.late: list[ev.Event] = []
         self.payloads: set[tuple[str, int]] = set()
+        self.spoiled: set[int] = set()
         self.asked: set[str] = set()  # nodes that wait for an answer to Next
         self.deltas: set[str] = set()  # blobs that were published and not released
         self.finished: act.Finish | None = None
@@ -294,6 +295,7 @@ class Engine:
         apply(self.shadow, decision)
         if isinstance(decision, Judged) and decision.verdict == "accepted":
             self.payloads.remove((decision.node, decision.assignment))
+            assert decision.assignment not in self.spoiled
 
     def _sent(self, node: str, message: Message) -> None:
         if isinstance(message, Assign):
@@ -341,6 +343,8 @@ class Engine:
             assert sum(isinstance(job, kind) for job in self.jobs) == flag
         inspects = {job.contribution.assignment for job in self.jobs if isinstance(job, act.Inspect)}
         assert inspects == soft.inspecting.keys() <= state.works.keys()
+        idle = [work for i, work in state.works.items() if i not in inspects and not state.nodes[work.node].live]
+        assert not idle, "work is open that nobody does"
         assert self.payloads == {(state.works[i].node, i) for i in inspects}
         if not state.final and state.buffer_size:
             lowest = max(self.settings.minimum_nodes, 1)
@@ -395,6 +399,8 @@ class Engine:
     def answer(self, job: act.Action, *, good: bool = True) -> None:
         """What the machine asked for is done, or went wrong."""
         self.jobs.remove(job)
+        if isinstance(job, act.Inspect) and not good:
+            self.spoiled.add(job.contribution.assignment)
         self.handle(self.result(job, good))
 
     def result(self, job: act.Action, good: bool = True) -> ev.Event:

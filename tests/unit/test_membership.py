@@ -106,6 +106,14 @@ def test_lost_work_is_taken_up_again_by_its_node_or_by_another() -> None:
     assert engine.welcomes["a"].forget == (number,)
 
 
+def test_nobody_takes_up_the_lost_work_of_another_by_claiming_it() -> None:
+    engine, number = at_work()
+    engine.leave("a")
+    engine.hello("b", pending=(number,))
+    assert list(engine.state.redo) == [number]
+    assert engine.welcomes["b"].forget == (number,)
+
+
 def test_what_the_worker_does_not_hold_is_released() -> None:
     engine, number = at_work()
     engine.hello("a", pending=(), working=())

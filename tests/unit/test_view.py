@@ -97,6 +97,12 @@ def test_a_node_whose_process_ended_with_the_run_did_not_leave(state: State) -> 
     assert rows["gone"] == "stayed"
 
 
+def test_nodes_of_a_finished_run_do_not_train_any_more(state: State) -> None:
+    apply(state, Noted(14.0, "finished", detail={"reason": "the token budget is met"}))
+    rows = {row.name: row.state for row in nodes.living(state, Soft(), 20.0)}
+    assert (rows["busy"], rows["idle"], rows["gone"]) == ("stayed", "stayed", "left")
+
+
 def test_picture_shows_the_figures(state: State) -> None:
     text = "\n".join(drawn(moment(nodes.living(state, Soft(), 20.0))))
     for figure in (

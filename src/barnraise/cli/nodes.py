@@ -55,6 +55,8 @@ def living(state: State, soft: Soft, now: float, dismissed: Container[str] = ())
 def _living(node: NodeState, state: State, soft: Soft, middle: float, now: float, dismissed: bool) -> NodeRow:
     if not node.live:
         standing = STAYED if dismissed else LEFT if node.session else STARTING
+    elif state.finished:
+        standing = STAYED
     elif node.open:
         standing = TRAINING
     else:

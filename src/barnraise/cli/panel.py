@@ -54,7 +54,7 @@ def draw(moment: Moment, *, width: int = 100, height: int = 40) -> Group:
     """The picture, for a terminal of that size: in about `height` lines at most."""
     room = max(3, height - CHROME - min(MOST_EVENTS, len(moment.happenings)))
     parts = [_heading(moment), _progress(moment, width), Text(), *_figures(moment), Text()]
-    parts += nodes.table(moment.rows, most=room)
+    parts += nodes.table(moment.rows, most=room) if moment.rows else []
     if moment.happenings:
         parts += [Text(), *told(moment.happenings[-MOST_EVENTS:])]
     return Group(*parts)

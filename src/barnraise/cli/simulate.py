@@ -124,8 +124,9 @@ def _lines(result: Report) -> Iterator[tuple[str, str]]:
     yield "nodes", f"{result.nodes:,}, {result.utilisation:.1%} of their time in training that counts"
     yield "versions", f"{result.versions:,} from {result.tokens:,} tokens"
     rate = "-" if result.acceptance_rate is None else f"{result.acceptance_rate:.2%}"
-    yield "contributions", f"{result.accepted:,} accepted ({rate}), {result.refused:,} refused, " + (
-        f"{result.discarded:,} left over"
+    yield (
+        "contributions",
+        f"{result.accepted:,} accepted ({rate}), {result.refused:,} refused, " + (f"{result.discarded:,} left over"),
     )
     yield "staleness", f"{result.staleness_mean:.1f} versions on average, {result.staleness_max:,} at most"
     yield "transfer", f"up {bytes_text(result.bytes_up)}, down {bytes_text(result.bytes_down)}"

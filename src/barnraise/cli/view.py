@@ -25,7 +25,7 @@ RATE_SECONDS = 20.0
 """Tokens a second are those of this many last seconds."""
 
 FASTEST, COST = 0.5, 0.02
-"""Seconds between two pictures at least, and the share of the time that drawing them may take."""
+"""Seconds between two pictures at least, and the share of a core that drawing them may take."""
 
 MOST_LINES = 8
 """Events told at once by lines; of more than that (a fleet that joins) only the number is told."""
@@ -142,12 +142,12 @@ class LiveView:
         self._observer.close()
 
     def _draw(self, host: Host) -> None:
-        began = time.perf_counter()
+        began = time.thread_time()
         self._observer.news(host)
         live = self._live or self._start()
         picture = draw(self._observer.moment(host), width=live.console.width, height=live.console.height)
         live.update(picture, refresh=True)
-        self._interval = max(FASTEST, (time.perf_counter() - began) / COST)
+        self._interval = max(FASTEST, (time.thread_time() - began) / COST)
 
     def _start(self) -> Live:
         from rich.console import Console

@@ -7,19 +7,19 @@ frames of a real connection are cut small enough for that. Token shards stay on 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from barnraise.controller import events as ce
 from barnraise.core.types import Blob, NodeProfile, Task
+from barnraise.emulation.agenda import Call
 from barnraise.emulation.fleet import Machine
+from barnraise.emulation.work import Work
 from barnraise.wire.messages import Hello, Message, Offer
 from barnraise.worker import actions as wa
 from barnraise.worker import events as we
 from barnraise.worker.machine import Worker
-
-if TYPE_CHECKING:
-    from barnraise.emulation.simulator import Simulator
 
 MESSAGE_BYTES = 200
 """What a small message weighs on the simulated link, headers included."""
@@ -29,6 +29,30 @@ PREPARE_SECONDS = 15.0
 
 JITTER = 0.1
 """Sigma of the lognormal factor by which a task takes longer or shorter than the machine's rate says."""
+
+
+class World(Protocol):
+    """The simulator, as a node sees it."""
+
+    rng: random.Random
+    work: Work
+    shard_bits: dict[str, int]
+    events: int
+    bytes_up: int
+    bytes_down: int
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds."""
+
+    def at(self, time: float, call: Call, target: Any, incarnation: int, argument: Any) -> None:
+        """Plan a call for a time."""
+
+    def soon(self, call: Call, target: Any, incarnation: int, argument: Any) -> None:
+        """Plan a call for now, after what is planned for now already."""
+
+    def handle(self, event: ce.Event) -> None:
+        """Something happens to the controller."""
 
 
 class Node:
@@ -54,7 +78,7 @@ class Node:
         "up_seconds",
     )
 
-    def __init__(self, spec: Machine, sim: Simulator) -> None:
+    def __init__(self, spec: Machine, sim: World) -> None:
         self.spec, self.sim, self.machine = spec, sim, Worker(0)
         self.incarnation = 0
         self.message_seconds = spec.link.latency + MESSAGE_BYTES / spec.link.up

@@ -50,9 +50,7 @@ class RealWork:
 
     def start(self, node: str) -> None:
         trainer = copy.copy(self.trainer)
-        trainer.optimizer = inner_optimizer(
-            self.settings.inner_optimizer, trainer.flat, self.settings.inner_options
-        )
+        trainer.optimizer = inner_optimizer(self.settings.inner_optimizer, trainer.flat, self.settings.inner_options)
         self._executors[node] = Executor(trainer, self.dataset, self.settings)
         self._fetched[node] = {}
 

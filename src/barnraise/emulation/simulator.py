@@ -135,7 +135,7 @@ class Simulator(Agenda):
         self.events += 1
         self._carry_out(self.controller.handle(event, self.now))
 
-    def _later(self, _: int, event: ce.Event) -> None:
+    def _deliver(self, _: int, event: ce.Event) -> None:
         self.handle(event)
 
     def _carry_out(self, actions: list[ca.Action]) -> None:
@@ -188,18 +188,18 @@ class Simulator(Agenda):
         free = max(self.now, self._inspector_free) + self.work.inspect_seconds(contribution)
         self._inspector_free = free
         event = ce.Inspected(action.epoch, contribution.assignment, norm, reason)
-        self.at(free, Simulator._later, self, 0, event)
+        self.at(free, Simulator._deliver, self, 0, event)
 
     def _aggregate(self, action: ca.Aggregate) -> None:
         event = ce.Aggregated(action.epoch, action.version, *self.work.aggregate(action))
-        self.at(self.now + self.work.aggregate_seconds(action), Simulator._later, self, 0, event)
+        self.at(self.now + self.work.aggregate_seconds(action), Simulator._deliver, self, 0, event)
 
     def _evaluate(self, action: ca.Evaluate) -> None:
         event = ce.Evaluated(action.epoch, action.version, self.work.evaluate())
-        self.soon(Simulator._later, self, 0, event)
+        self.soon(Simulator._deliver, self, 0, event)
 
     def _checkpoint(self, action: ca.Checkpoint) -> None:
-        self.soon(Simulator._later, self, 0, ce.Checkpointed(action.epoch, action.version))
+        self.soon(Simulator._deliver, self, 0, ce.Checkpointed(action.epoch, action.version))
 
     def _release(self, action: ca.Release) -> None:
         self.work.release(action.digests)
