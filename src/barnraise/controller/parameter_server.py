@@ -42,8 +42,9 @@ class Made:
 class ParameterServer:
     """Holds one float32 vector of d parameters and moves it from version to version.
 
-    `rule`, `codec`, `downlink` and `outer` are policies of their families. Versions are immutable tensors: a snapshot
-    that is being sent keeps its own alive. `last` is the codec of leaving workers' last contributions. Not thread-safe: one thread makes versions and reads the state.
+    `rule`, `codec`, `downlink` and `outer` are policies of their families; `last` is the codec of leaving workers' last
+    contributions. Versions are immutable tensors: a snapshot that is being sent keeps its own alive. Not thread-safe:
+    one thread makes versions and reads the state.
     """
 
     def __init__(

@@ -93,8 +93,8 @@ def _check(server: ParameterServer, found: Replayed, version: int) -> None:
     expected = found.digests.get(version)
     if expected is None:
         raise CorruptionError(
-            f"there is a checkpoint of version {version}, but the ledger ends at {found.state.version}: they are not of "
-            "one run, or the ledger is an older copy; restore both from one backup"
+            f"there is a checkpoint of version {version}, but the ledger ends at {found.state.version}: they are "
+            "not of one run, or the ledger is an older copy; restore both from one backup"
         )
     if server.digest != expected:
         raise CorruptionError(

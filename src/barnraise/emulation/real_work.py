@@ -1,4 +1,4 @@
-"""Real tensors in virtual time: the controller's parameter server and blob store, and a worker's executor for each node.
+"""Real tensors in virtual time: the controller's parameter server and blobs, and a worker's executor for each node.
 
 The nodes share one module, since they train one after the other; replica, optimizer state, residual and payloads are
 each node's own, so a node takes about six vectors of the model's size. A task is computed in full when it starts, also
