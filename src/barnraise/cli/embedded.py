@@ -8,7 +8,7 @@ from pathlib import Path
 from barnraise.cli import console
 from barnraise.cli.hosting import Host, open_host, prepare
 from barnraise.cli.local_workers import LocalWorkers
-from barnraise.cli.session import remaining, work
+from barnraise.cli.session import work
 from barnraise.cli.view import make_view
 from barnraise.controller.actions import Finish
 from barnraise.ledger import RunDirectory
@@ -38,7 +38,7 @@ async def _train(run: RunDirectory, plan: Plan, json: bool, prepared: Callable[[
         await local.stop()
         raise
     if host.resumed:
-        local.faults = remaining(local.faults, host.machine.state.tokens / host.machine.settings.tokens)
+        local.skip_faults(host.machine.state.tokens / host.machine.settings.tokens)
     if host.machine.state.finished:
         await local.stop()
         host.ledger.close()

@@ -77,6 +77,14 @@ class LocalWorkers:
                 say(f"fault: worker '{fault.join.name}' joins at {progress:.0%} of the tokens")
                 self.join(fault.join)
 
+    def skip_faults(self, progress: float) -> None:
+        """A resumed run starts the workers that it had at `progress`: without those killed, with those that joined."""
+        played = [fault for fault in self.faults if fault.at <= progress]
+        self.faults = [fault for fault in self.faults if fault.at > progress]
+        killed = {fault.kill for fault in played}
+        self.workers = [worker for worker in self.workers if worker.name not in killed]
+        self.workers += [fault.join for fault in played if fault.join is not None]
+
     async def _watch(self) -> None:
         assert self.nursery.stdout is not None
         while line := await self.nursery.stdout.readline():

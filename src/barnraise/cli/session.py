@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from barnraise.cli.hosting import Host, address, record_address
 from barnraise.cli.local_workers import LocalWorkers
-from barnraise.config.schema import Fault
 from barnraise.controller.actions import Finish
 from barnraise.controller.events import StopRequested
 from barnraise.core.errors import RunFailedError
@@ -48,6 +47,8 @@ async def work(
     try:
         finish = await server.run(host.first)
     finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().remove_signal_handler(number)
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await watching
@@ -85,8 +86,3 @@ async def _watch(host: Host, view: View, local: LocalWorkers | None) -> None:
         if local is not None:
             local.play_faults(host.machine.state.tokens / budget, view.note)
         await asyncio.sleep(VIEW_INTERVAL)
-
-
-def remaining(faults: Sequence[Fault], progress: float) -> list[Fault]:
-    """The faults that a resumed run has not played yet."""
-    return [fault for fault in faults if fault.at > progress]
