@@ -95,7 +95,7 @@ class Bench:
             assert message.pending == tuple(self.payloads)
             expected = {task.id for task in (self.training, self.worker.waiting) if task} - self.worker.dropped
             assert set(message.working) == expected
-            self.hello, self.asked = message, None
+            self.hello = message
         elif isinstance(message, Next):
             assert self.worker.greeted
             assert self.prepared
@@ -168,6 +168,8 @@ class Bench:
             5.0,
             forget,
         )
+        if counts:
+            self.asked = None  # the controller forgot it with the Hello
         actions = self.hear(message)
         uploads = {action.contribution.assignment for action in actions if isinstance(action, act.Upload)}
         if counts:
@@ -190,7 +192,9 @@ class Bench:
             updates = (snapshot(self.newest),)
         else:
             updates = tuple(delta(version) for version in range(have + 1, self.newest + 1))
-        self.hear(Assign(make_task(self.last_task, self.newest, updates, shard)))
+        greeted = self.worker.greeted
+        actions = self.hear(Assign(make_task(self.last_task, self.newest, updates, shard)))
+        assert greeted or not actions, "what was assigned before the last Hello is not the worker's any more"
 
     def ack(self, assignment: int, accepted: bool) -> None:
         if accepted:
