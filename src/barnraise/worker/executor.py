@@ -47,6 +47,8 @@ class Executor:
         self.unmerged: dict[int, Payload] = {}  # accepted or unanswered, and in no version that was seen yet
         self.cut, self.leaving = threading.Event(), threading.Event()
         self._lock = threading.Lock()
+        # Waiting for a crowded core is not work: counted as such it would slow a slow worker twice.
+        self._busy = time.thread_time if trainer.device.type == "cpu" else time.monotonic
 
     def update(self, updates: tuple[Update, ...], fetched: Fetched) -> int:
         """Apply `updates` in order to the replica: the version it is at, or -1 when it is void."""
@@ -66,19 +68,17 @@ class Executor:
 
     def train(self, task: Task, nearly: Callable[[], None], ask_at: int) -> tuple[Blob, int, float, float]:
         """Take the task's local steps: (payload, steps, mean loss, seconds)."""
-        began = time.monotonic()
+        began, busy = time.monotonic(), self._busy()
         with self._lock:
             self.start.copy_(self.replica)
         self._add_unmerged(task)
         self.trainer.load(self.start)
-        worked = time.monotonic()
 
         def after_step(step: int) -> bool:
-            nonlocal worked
             if step == ask_at:
                 nearly()
-            self._throttle(time.monotonic() - worked)
-            worked = time.monotonic()
+            if self.slowdown > 0.0:
+                self.cut.wait(max(0.0, began + (1.0 + self.slowdown) * (self._busy() - busy) - time.monotonic()))
             return not self.cut.is_set()
 
         steps, loss = self.trainer.run(self._batches(task), task.learning_rate, after_step)
@@ -95,10 +95,6 @@ class Executor:
         self.unmerged = {key: payload for key, payload in self.unmerged.items() if key > task.merged}
         for payload in self.unmerged.values():
             self.path.codec.decode_add(payload.encoded, self.start, weight=-task.share)
-
-    def _throttle(self, worked: float) -> None:
-        if self.slowdown > 0:
-            self.cut.wait(worked * self.slowdown)
 
     def _batches(self, task: Task) -> Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
         rows = np.concatenate([self.dataset.rows(piece.shard, piece.start, piece.stop) for piece in task.rows])

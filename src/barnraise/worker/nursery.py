@@ -26,7 +26,7 @@ from barnraise.worker.runtime import WorkerOptions, WorkerRuntime
 PRELOADED = (
     "torch",
     "torch._dynamo",
-    "transformers",
+    "transformers.modeling_utils",
     "transformers.models.auto.modeling_auto",
     "barnraise.models.build",
     "barnraise.worker.executor",
