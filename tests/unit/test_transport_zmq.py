@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 import socket
+import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from barnraise import transport
 from barnraise.core.errors import AddressError, WireError
 from barnraise.transport import Connection, Keys, Listener, Received
 from barnraise.transport.base import parse
+from barnraise.transport.loop_socket import LoopSocket
 from barnraise.transport.zmq_options import DEALER_QUEUE
 from barnraise.wire import decode_from_worker
 from barnraise.wire.messages import CHUNK_BYTES, FRAME_LIMIT
@@ -308,6 +310,76 @@ def test_words_overtake_chunks_that_wait_for_room() -> None:
                 heads.remove(b"word")
                 assert heads == [b"%d" % index for index in range(20)]
             assert all(await asyncio.gather(word, *chunks))
+
+    run(test())
+
+
+def test_no_wake_up_is_lost_when_both_ways_are_full() -> None:
+    """Each round ends only when all has arrived, and nothing else happens then: one lost wake-up is a standstill."""
+
+    async def test() -> None:
+        rng, upload, download = random.Random(0), 8, 12
+        async with listening() as (listener, uri), connected(uri) as connection:
+
+            async def serve() -> None:
+                while (received := await listener.receive()) is not None:
+                    if received.frames[0] == b"ask":
+                        for _ in range(download):
+                            assert listener.send(received.peer, [b"chunk", bytes(rng.choice((10, 100_000)))])
+                    else:
+                        listener.send(received.peer, [b"ack"])
+
+            async def send() -> None:
+                await connection.send([b"ask"])
+                for _ in range(upload):
+                    await connection.send([b"part", bytes(rng.choice((10, 300_000)))])
+
+            serving = asyncio.ensure_future(serve())
+            for _ in range(300):
+                sending = asyncio.ensure_future(send())
+                arrived = 0
+                while arrived < upload + download:
+                    arrived += len(await connection.receive_many())
+                    if rng.random() < 0.2:
+                        await asyncio.sleep(0.001)
+                await sending
+            serving.cancel()
+
+    run(test())
+
+
+@pytest.mark.parametrize("waiting", ["writer", "reader"])
+def test_a_call_does_not_swallow_the_wake_up_of_another(waiting: str) -> None:
+    """What happens while the loop is busy is seen first by a call that is not the waiting one's."""
+
+    async def test() -> None:
+        context = zmq.Context()
+        near, far = context.socket(zmq.PAIR), context.socket(zmq.PAIR)
+        near.set(zmq.SNDHWM, 1)
+        far.set(zmq.RCVHWM, 1)
+        near.connect(f"tcp://127.0.0.1:{far.bind_to_random_port('tcp://127.0.0.1')}")
+        socket = LoopSocket(near)
+        try:
+            filler, refused = [bytes(1 << 20)], 0
+            while refused < 20:
+                refused = 0 if socket.try_send(filler) else refused + 1
+                await asyncio.sleep(0.02 if refused else 0.0)
+            waits = socket.wait_writable() if waiting == "writer" else socket.wait_readable()
+            waiter = asyncio.ensure_future(waits)
+            await asyncio.sleep(0.05)
+            assert not waiter.done()
+            if waiting == "writer":
+                while far.poll(200):
+                    far.recv()
+                assert socket.try_receive(1) is None
+            else:
+                far.send(b"word")
+                time.sleep(0.2)  # the loop must not look by itself
+                assert not socket.try_send(filler)
+            await asyncio.wait_for(waiter, 5.0)
+        finally:
+            socket.close()
+            context.destroy(linger=0)
 
     run(test())
 

@@ -166,6 +166,7 @@ def _real(plan: Plan) -> Iterator[tuple[EngineSettings, Work, str]]:
 
     run_file = plan.run_file
     torch.set_num_threads(run_file.controller.threads)
+    torch.set_flush_denormal(True)
     with tempfile.TemporaryDirectory(prefix="barnraise-") as folder:
         make_dataset(plan, Path(folder) / "data")
         dataset = Dataset.open(Path(folder) / "data")

@@ -12,38 +12,54 @@ from barnraise.wire.frames import Buffer
 
 
 class LoopSocket:
-    """Non-blocking sends and receives, and signals for when they may succeed again.
+    """Non-blocking sends and receives, and waiting for when they may succeed again.
 
     libzmq's file descriptor is edge-triggered: it is readable once after something happened, and any call on the
-    socket may swallow that. So nobody waits without having tried first, and `poll` follows each success. With
-    `on_readable`, that is called instead of waking the readers; it has to receive until there is nothing left.
+    socket, a failed one too, may swallow that for whoever waits. So each call is followed by a look at the socket's
+    state when somebody waits, and nobody begins to wait without one. With `on_readable`, that is called when there is
+    something to receive; it has to receive until there is nothing left.
     """
 
     def __init__(self, socket: zmq.Socket[bytes], on_readable: Callable[[], None] | None = None) -> None:
         self.socket = socket
         self._on_readable = on_readable or self._wake_readers
-        self.readable, self.writable = Signal(), Signal()
+        self._readable, self._writable = Signal(), Signal()
         self._loop = asyncio.get_running_loop()
         self._descriptor = int(socket.getsockopt(zmq.FD))
-        self._loop.add_reader(self._descriptor, self.poll)
-        self._loop.call_soon(self.poll)  # libzmq signals a pipe's first message only to who has found it empty
+        self._loop.add_reader(self._descriptor, self._look)
+        self._loop.call_soon(self._look)  # libzmq signals a pipe's first message only to who has found it empty
 
     @property
     def closed(self) -> bool:
         return self.socket.closed
 
-    def poll(self) -> None:
+    async def wait_readable(self) -> None:
+        """Return when there is, or may be, something to receive, or the socket is closed."""
+        if not self._look() & zmq.POLLIN:
+            await self._readable.wait()
+
+    async def wait_writable(self) -> None:
+        """Return when there is, or may be, room to send, or the socket is closed."""
+        if not self._look() & zmq.POLLOUT:
+            await self._writable.wait()
+
+    def _look(self) -> int:
         """Wake whoever waits for what the socket can do now."""
         if self.closed:
-            return
+            return zmq.POLLIN | zmq.POLLOUT
         events = int(self.socket.getsockopt(zmq.EVENTS))
         if events & zmq.POLLOUT:
-            self.writable.wake()
+            self._writable.wake()
         if events & zmq.POLLIN:
             self._on_readable()
+        return events
 
     def _wake_readers(self) -> None:
-        self.readable.wake()
+        self._readable.wake()
+
+    def _called(self) -> None:
+        if self._readable or self._writable:
+            self._look()
 
     def try_send(self, frames: Sequence[Buffer]) -> bool:
         """Send the message, or nothing of it when there is no room. Frames are copied, and may change afterwards."""
@@ -51,21 +67,23 @@ class LoopSocket:
             self.socket.send_multipart(frames, zmq.NOBLOCK)
         except zmq.Again:
             return False
-        if self.readable or self.writable:
-            self.poll()
+        finally:
+            self._called()
         return True
 
     def try_receive(self, max_frames: int) -> list[zmq.Frame] | None:
         """The next message, at most its first `max_frames` frames; None when there is none."""
         try:
             frame = self.socket.recv(zmq.NOBLOCK, copy=False)
+            frames = [frame]
+            while frame.more:
+                frame = self.socket.recv(copy=False)
+                if len(frames) < max_frames:
+                    frames.append(frame)
         except zmq.Again:
             return None
-        frames = [frame]
-        while frame.more:
-            frame = self.socket.recv(copy=False)
-            if len(frames) < max_frames:
-                frames.append(frame)
+        finally:
+            self._called()
         return frames
 
     def close(self, linger: float = 0.0) -> None:
@@ -73,8 +91,8 @@ class LoopSocket:
         if not self.closed:
             self._loop.remove_reader(self._descriptor)
             self.socket.close(linger=round(linger * 1000))
-        self.readable.wake()
-        self.writable.wake()
+        self._readable.wake()
+        self._writable.wake()
 
 
 def contents(frames: Sequence[zmq.Frame]) -> list[Buffer]:

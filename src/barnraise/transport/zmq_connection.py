@@ -124,11 +124,12 @@ class ZmqConnection(Connection):
         single = len(frames) == 1
         async with self._single if single else self._bulk:
             while not self._closed:
-                if (single or not self._single.locked()) and self._socket.try_send(frames):
+                while not single and self._single.locked():
+                    async with self._single:
+                        pass  # what is small goes first
+                if self._closed or self._socket.try_send(frames):
                     break
-                await self._socket.writable.wait()
-        if not self._closed:
-            self._socket.poll()  # messages with a raw frame may have waited for this one
+                await self._socket.wait_writable()
         return not self._closed
 
     async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[list[Buffer]]:
@@ -137,7 +138,7 @@ class ZmqConnection(Connection):
             batch = self._read(limit)
             if batch:
                 return batch
-            await self._socket.readable.wait()
+            await self._socket.wait_readable()
         return []
 
     def _read(self, limit: int) -> list[list[Buffer]]:

@@ -59,7 +59,7 @@ class ZmqListener(Listener):
             batch, drained = self._read(self._socket, limit)
             if batch:
                 return batch
-            await (self._socket.readable.wait() if drained else asyncio.sleep(0))
+            await (self._socket.wait_readable() if drained else asyncio.sleep(0))
         return []
 
     def _read(self, socket: LoopSocket, limit: int) -> tuple[list[Received], bool]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import importlib
 import json
 import os
 import select
@@ -21,17 +20,8 @@ from pathlib import Path
 import msgspec
 
 from barnraise.transport import Keys
+from barnraise.worker.imports import import_all
 from barnraise.worker.runtime import WorkerOptions, WorkerRuntime
-
-PRELOADED = (
-    "torch",
-    "torch._dynamo",
-    "transformers.modeling_utils",
-    "transformers.models.auto.modeling_auto",
-    "barnraise.models.build",
-    "barnraise.worker.executor",
-)
-"""What every worker imports; it costs seconds each time it is not shared."""
 
 _DIE_WITH_PARENT = 1  # prctl PR_SET_PDEATHSIG
 
@@ -110,8 +100,7 @@ def main() -> None:
     _die_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM):  # these are for the controller, which tells its workers
         signal.signal(number, signal.SIG_IGN)
-    for name in PRELOADED:
-        importlib.import_module(name)
+    import_all()
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     signal.set_wakeup_fd(wake_write)

@@ -1,0 +1,20 @@
+"""What training needs, imported at once: seconds of work that also block heartbeats."""
+
+from __future__ import annotations
+
+import importlib
+
+_MODULES = (
+    "torch._dynamo",
+    "transformers.modeling_utils",
+    "transformers.models.auto.modeling_auto",
+    "barnraise.models.build",
+    "barnraise.training.local",
+    "barnraise.worker.executor",
+)
+
+
+def import_all() -> None:
+    """Import them; instant when they are."""
+    for name in _MODULES:
+        importlib.import_module(name)
