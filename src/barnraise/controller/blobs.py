@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,19 +14,25 @@ from barnraise.models.vectors import raw
 RECENT_VERSIONS = 4
 """Snapshots that can be fetched although no task has named them yet."""
 
-HELD_SNAPSHOTS = 2
-"""Older snapshots kept because a task named them."""
+HELD_BYTES = 4 << 30
+"""Of older versions, kept because tasks name them; two snapshots at least."""
 
 
 class BlobStore:
-    """Bytes by SHA-256. Snapshots are views of immutable parameters: keeping one keeps its version alive."""
+    """Bytes by SHA-256. Snapshots are views of immutable parameters: keeping one keeps its version alive.
+
+    What a node's newest task names stays for as long as the node may be fetching it, however far the run has gone on.
+    """
 
     def __init__(self, dataset: Dataset, manifest_digest: str, manifest: bytes) -> None:
         self._fixed: dict[str, bytes] = {manifest_digest: manifest}
         self._paths: dict[str, Path] = {info.sha256: dataset.folder / info.name for info in dataset.files()}
         self._deltas: dict[str, memoryview] = {}
         self._recent: OrderedDict[str, Tensor] = OrderedDict()
-        self._held: OrderedDict[str, Tensor] = OrderedDict()
+        self._holders: dict[str, list[str]] = {}  # node -> digests, the longest held first
+        self._held: dict[str, memoryview] = {}
+        self._num_holders: Counter[str] = Counter()
+        self._held_bytes = 0
 
     def publish(self, parameters: Tensor, digest: str) -> None:
         """A version exists."""
@@ -41,14 +47,28 @@ class BlobStore:
         for digest in digests:
             self._deltas.pop(digest, None)
 
-    def hold(self, digest: str) -> None:
-        """A task names this snapshot: keep it while it is fetched."""
-        tensor = self._recent.get(digest)
-        if tensor is not None:
-            self._held[digest] = tensor
-            self._held.move_to_end(digest)
-            while len(self._held) > HELD_SNAPSHOTS:
-                self._held.popitem(last=False)
+    def hold(self, node: str, digests: Iterable[str]) -> None:
+        """The node's newest task names these versions; what its earlier ones named is fetched."""
+        contents = {digest: content for digest in digests if (content := self._version(digest)) is not None}
+        self.let_go(node)
+        if not contents:
+            return
+        self._holders[node] = list(contents)
+        for digest, content in contents.items():
+            self._num_holders[digest] += 1
+            if digest not in self._held:
+                self._held[digest] = content
+                self._held_bytes += len(content)
+        while self._held_bytes > HELD_BYTES and len(self._holders) > 2:
+            self.let_go(next(iter(self._holders)))
+
+    def let_go(self, node: str) -> None:
+        """The node fetches nothing more."""
+        for digest in self._holders.pop(node, ()):
+            self._num_holders[digest] -= 1
+            if not self._num_holders[digest]:
+                del self._num_holders[digest]
+                self._held_bytes -= len(self._held.pop(digest))
 
     def read(self, digest: str, offset: int, num_bytes: int) -> memoryview | None:
         """Bytes of a blob, fewer at its end; None when it is not kept or ends before `offset`."""
@@ -64,9 +84,11 @@ class BlobStore:
         return piece if len(piece) else None
 
     def _find(self, digest: str) -> memoryview | None:
+        return memoryview(self._fixed[digest]) if digest in self._fixed else self._version(digest)
+
+    def _version(self, digest: str) -> memoryview | None:
         if digest in self._deltas:
             return self._deltas[digest]
-        tensor = self._recent.get(digest, self._held.get(digest))
-        if tensor is not None:
-            return raw(tensor)
-        return memoryview(self._fixed[digest]) if digest in self._fixed else None
+        if digest in self._recent:
+            return raw(self._recent[digest])
+        return self._held.get(digest)

@@ -25,7 +25,7 @@ from barnraise.controller.executor import Executor
 from barnraise.controller.machine import Controller
 from barnraise.core.errors import StorageError, WireError
 from barnraise.ledger import Ledger
-from barnraise.ledger.decisions import Judged, VersionClosed
+from barnraise.ledger.decisions import Judged, NodeChanged, VersionClosed
 from barnraise.transport.base import Peer
 from barnraise.wire.blobs import Reassembler, Upload
 from barnraise.wire.frames import decode_from_worker, encode, num_bytes
@@ -244,9 +244,7 @@ class Server:
 
     def _send(self, action: act.Send) -> None:
         if isinstance(action.message, Assign):
-            for update in action.message.task.updates:
-                if update.kind == "snapshot":
-                    self.executor.blobs.hold(update.blob.digest)
+            self.executor.blobs.hold(action.node, [update.blob.digest for update in action.message.task.updates])
         self._tell(action.node, action.message)
         if isinstance(action.message, Stop):
             self.reassembler.drop(action.node)
@@ -266,6 +264,8 @@ class Server:
         decision = action.decision
         if isinstance(decision, VersionClosed):
             self.contributions[decision.version] = decision.contributions
+        elif isinstance(decision, NodeChanged) and decision.change == "left":
+            self.executor.blobs.let_go(decision.node)
         elif getattr(decision, "kind", "") == "checkpointed":
             kept = self.executor.checkpoints.prune(self.keep_checkpoints)
             covered = [version for version in self.contributions if version <= kept[0].manifest.version]

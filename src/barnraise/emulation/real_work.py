@@ -95,8 +95,8 @@ class RealWork:
         self.blobs.publish(self.server.parameters, made.digest)
         return made.digest, made.delta
 
-    def hold(self, digest: str) -> None:
-        self.blobs.hold(digest)
+    def hold(self, node: str, updates: tuple[Update, ...]) -> None:
+        self.blobs.hold(node, [update.blob.digest for update in updates])
 
     def release(self, digests: tuple[str, ...]) -> None:
         self.blobs.release(digests)

@@ -177,9 +177,7 @@ class Simulator(Agenda):
         message = action.message
         self.bytes_down += MESSAGE_BYTES
         if type(message) is Assign:
-            for update in message.task.updates:
-                if update.kind == "snapshot":
-                    self.work.hold(update.blob.digest)
+            self.work.hold(action.node, message.task.updates)
         self.nodes[action.node].receive(message)
 
     def _inspect(self, action: ca.Inspect) -> None:

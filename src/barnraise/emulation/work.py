@@ -48,8 +48,8 @@ class Work(Protocol):
     def aggregate(self, action: Aggregate) -> tuple[str, Blob]:
         """Make a version: its digest and delta."""
 
-    def hold(self, digest: str) -> None:
-        """A task names this snapshot."""
+    def hold(self, node: str, updates: tuple[Update, ...]) -> None:
+        """The node's newest task names these."""
 
     def release(self, digests: tuple[str, ...]) -> None:
         """No task names these deltas any more."""
@@ -111,7 +111,7 @@ class CostModel:
     def aggregate(self, action: Aggregate) -> tuple[str, Blob]:
         return f"e{action.version:063x}", Blob(f"d{action.version:063x}", self.delta_bytes)
 
-    def hold(self, digest: str) -> None:
+    def hold(self, node: str, updates: tuple[Update, ...]) -> None:
         """Nothing is kept."""
 
     def release(self, digests: tuple[str, ...]) -> None:
