@@ -3,107 +3,188 @@
     python benchmarks/engine.py            one worker against one loop, four workers against two loops
 
 Both sides train the same GPT-Neo on the same rows with the same batch and AdamW, one thread each, subnormals flushed to
-zero (barnraise does; a loop that does not loses 20% within 300 steps, as moments fade). They take turns,
-and the median of the pairwise ratios is what counts. Targets: >= 98% with one worker, >= 90% with four on two cores.
+zero (barnraise does; a loop that does not loses 20% within 300 steps, as moments fade). Engine and loops exist at the
+same time and take turns of some seconds: while one side runs, the other is stopped (SIGSTOP), so that a machine whose
+speed drifts is the same for both. The controller may use whatever core is free. Targets: >= 98% with one worker,
+>= 90% with four on two cores.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import mmap
+import os
+import signal
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
+from barnraise.ledger.decisions import Judged
 from barnraise.ledger.view import LedgerView
 
 MODEL = {"architecture": "gpt_neo", "config": {"hidden_size": 192, "num_layers": 4, "num_heads": 6}}
 BATCH, CONTEXT, STEPS = 8, 128, 20
 
 PLAIN = """
-import json, sys, time
+import json, mmap, struct, sys
+from pathlib import Path
 import numpy as np, torch
 torch.set_num_threads(1)
 torch.set_flush_denormal(True)
 from barnraise.data.shards import Dataset
 from barnraise.models.build import build
-run, seconds = sys.argv[1], float(sys.argv[2])
-config = json.load(open(run + "/manifest.json"))["model"]
-rows = Dataset.open(run + "/data")
-model = build(config).train()
+run, counter = Path(sys.argv[1]), Path(sys.argv[2])
+rows, batch = Dataset.open(run / "data"), int(sys.argv[3])
+model = build(json.loads((run / "manifest.json").read_text())["model"]).train()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.01, fused=True)
-batch, position, steps, began = {batch}, 0, 0, None
-while began is None or time.monotonic() - began < seconds:
-    if steps == 5 and began is None:
-        began, steps = time.monotonic(), 0
-    start = position % (rows.meta.shards[0].rows - batch)
+with counter.open("r+b") as file:
+    shared = mmap.mmap(file.fileno(), 8)
+steps = 0
+while True:
+    start = steps * batch % (rows.meta.shards[0].rows - batch)
     tokens = torch.from_numpy(rows.rows(0, start, start + batch).astype(np.int64))
     optimizer.zero_grad()
     model(input_ids=tokens, labels=tokens).loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
-    position += batch
     steps += 1
-print(json.dumps(steps * batch * rows.meta.context / (time.monotonic() - began)))
+    shared[:] = struct.pack("<q", steps)
 """
 
 
-def engine(folder: Path, workers: int, tokens: int) -> tuple[float, Path]:
-    """Steady tokens a second of a run with `workers` equal workers, and its run directory."""
-    names = [{"name": f"w{index}"} for index in range(workers)]
-    run_file = {
-        "run": {"name": f"bench{workers}", "dir": str(folder)},
-        "model": MODEL,
-        "data": {"kind": "text", "files": [str(Path(__file__).parents[1] / "src")], "context": CONTEXT},
-        "controller": {"evaluations": 1, "checkpoint_seconds": 1e6, "evaluation_rows": 16},
-        "workers": names,
-        "training": {"tokens": tokens, "batch_size": BATCH, "local_steps": STEPS},
-    }
-    path = folder / f"bench{workers}.yaml"
-    path.write_text(json.dumps(run_file))
-    command = [sys.executable, "-m", "barnraise.cli.main", "train", str(path), "--json"]
-    result = subprocess.run(command, check=True, capture_output=True, text=True)
-    run = Path(json.loads(result.stdout.splitlines()[-1])["run_dir"])
-    with LedgerView(run / "ledger.sqlite") as view:
-        times = sorted((d.time, d.tokens) for _, d in view.replay() if getattr(d, "verdict", "") == "accepted")
-    warm = 2 * workers  # the first tasks of each worker wait for the others to start
-    steady = times[warm:]
-    return sum(tokens for _, tokens in steady) / (steady[-1][0] - times[warm - 1][0]), run
+def signal_tree(process: subprocess.Popen[bytes], number: int) -> None:
+    """Signal a process and all that it started."""
+    root = psutil.Process(process.pid)
+    for member in [root, *root.children(recursive=True)]:
+        member.send_signal(number)
 
 
-def plain(run: Path, loops: int, seconds: float) -> float:
-    """Tokens a second of `loops` plain loops at once, together."""
-    script = PLAIN.replace("{batch}", str(BATCH))
-    command = [sys.executable, "-c", script, str(run), str(seconds)]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(loops)]
-    return sum(float(process.communicate()[0]) for process in processes)
+@contextmanager
+def running(*command: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        signal_tree(process, signal.SIGKILL)
+        process.wait()
 
 
-def compare(folder: Path, workers: int, loops: int, pairs: int, tokens: int) -> None:
-    """Print the pairwise ratios of `workers` engine workers against `loops` plain loops."""
-    ratios = []
-    for pair in range(pairs):
-        ours, run = engine(folder, workers, tokens)
-        theirs = plain(run, loops, 20.0)
-        ratios.append(ours / theirs)
-        print(
-            f"  pair {pair + 1}: engine {ours:8,.0f} tokens/s   plain {theirs:8,.0f} tokens/s   ratio {ratios[-1]:.3f}"
-        )
-    print(
-        f"{workers} worker(s) against {loops} plain loop(s): median ratio {statistics.median(ratios):.3f}", flush=True
-    )
+class Engine:
+    """A run of `workers` equal workers, and the contributions it has accepted."""
+
+    def __init__(self, folder: Path, workers: int) -> None:
+        self.folder = folder
+        self.path = folder / "bench.yaml"
+        content = {
+            "run": {"name": "bench", "dir": str(folder)},
+            "model": MODEL,
+            "data": {"kind": "text", "files": [str(Path(__file__).parents[1] / "src")], "context": CONTEXT},
+            "controller": {"evaluations": 1, "checkpoint_seconds": 1e6, "lease": 600.0},
+            "workers": [{"name": f"w{index}"} for index in range(workers)],
+            "training": {"tokens": 10**12, "batch_size": BATCH, "local_steps": STEPS},
+        }
+        self.path.write_text(json.dumps(content))
+        self.times: list[float] = []
+        self._last = 0
+
+    @property
+    def run(self) -> Path:
+        return next(self.folder.glob("bench-*"))
+
+    def wait(self, count: int) -> None:
+        """Until `count` contributions are accepted."""
+        while len(self.times) < count:
+            time.sleep(0.05)
+            if list(self.folder.glob("bench-*/ledger.sqlite")):
+                with LedgerView(self.run / "ledger.sqlite") as view:
+                    for number, decision in view.replay(self._last):
+                        self._last = number
+                        if isinstance(decision, Judged):
+                            assert decision.verdict == "accepted"
+                            self.times.append(decision.time)
+
+
+def compare(workers: int, num_loops: int, turns: int, tasks: int) -> tuple[float, float]:
+    """Tokens a second of the engine and of the loops together, over `turns` turns of `tasks` contributions each."""
+    per_step = BATCH * CONTEXT
+    engine_seconds = plain_seconds = 0.0
+    steps = 0
+    with tempfile.TemporaryDirectory() as name:
+        engine = Engine(Path(name), workers)
+        counters = [Path(name) / f"counter{index}" for index in range(num_loops)]
+        with running(sys.executable, "-m", "barnraise.cli.main", "train", str(engine.path), "--json") as process:
+            engine.wait(2 * workers)  # the first tasks of each worker wait for the others to start
+            signal_tree(process, signal.SIGSTOP)
+            with stopped_loops(engine.run, counters) as (loops, shared):
+                for _ in range(turns):
+                    began, before = time.monotonic(), count(shared)
+                    for loop in loops:
+                        signal_tree(loop, signal.SIGCONT)
+                    time.sleep(8.0)
+                    for loop in loops:
+                        signal_tree(loop, signal.SIGSTOP)
+                    plain_seconds += time.monotonic() - began
+                    steps += count(shared) - before
+                    first = len(engine.times) + workers  # those in hand were interrupted
+                    signal_tree(process, signal.SIGCONT)
+                    engine.wait(first + tasks)
+                    signal_tree(process, signal.SIGSTOP)
+                    engine_seconds += engine.times[first + tasks - 1] - engine.times[first - 1]
+    return turns * tasks * STEPS * per_step / engine_seconds, steps * per_step / plain_seconds
+
+
+def count(shared: list[mmap.mmap]) -> int:
+    """Steps that all loops have taken."""
+    return sum(struct.unpack("<q", counter[:])[0] for counter in shared)
+
+
+@contextmanager
+def stopped_loops(run: Path, counters: list[Path]) -> Iterator[tuple[list[subprocess.Popen[bytes]], list[mmap.mmap]]]:
+    """Plain loops on the data and model of `run`, warm and stopped, and their counters."""
+    loops, shared = [], []
+    try:
+        for counter in counters:
+            counter.write_bytes(bytes(8))
+            with counter.open("r+b") as file:
+                shared.append(mmap.mmap(file.fileno(), 8))
+            command = [sys.executable, "-c", PLAIN, str(run), str(counter), str(BATCH)]
+            loops.append(subprocess.Popen(command))
+        while any(struct.unpack("<q", counter[:])[0] < STEPS for counter in shared):
+            time.sleep(0.1)
+        for loop in loops:
+            os.kill(loop.pid, signal.SIGSTOP)
+        yield loops, shared
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def report(title: str, pairs: list[tuple[float, float]]) -> None:
+    print(title)
+    for ours, theirs in pairs:
+        print(f"  engine {ours:8,.0f} tokens/s   plain {theirs:8,.0f} tokens/s   ratio {ours / theirs:.3f}")
+    print(f"  median ratio {statistics.median(ours / theirs for ours, theirs in pairs):.3f}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--tokens", type=int, default=600_000)
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        compare(Path(folder), 1, 1, arguments.pairs, arguments.tokens // 2)
-        compare(Path(folder), 4, 2, arguments.pairs, arguments.tokens)
+    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=5)
+    options = parser.parse_args()
+    pairs = [compare(1, 1, options.turns, 2) for _ in range(options.pairs)]
+    report("one worker against one plain loop", pairs)
+    pairs = [compare(4, 2, options.turns, 8) for _ in range(options.pairs)]
+    report("four workers on two cores against two plain loops", pairs)
 
 
 if __name__ == "__main__":

@@ -154,7 +154,7 @@ class Controller(Section):
     sync_longest_wait: Positive = Field(
         default=600.0, description="Synchronous mode: seconds after which a round closes."
     )
-    heartbeat: Positive = Field(default=0.25, description="Seconds between heartbeats in a small fleet.")
+    heartbeat: Positive = Field(default=0.4, description="Seconds between heartbeats in a small fleet.")
     lease: Positive = Field(
         default=1.2, description="Seconds of silence after which a node counts as gone (small fleet)."
     )

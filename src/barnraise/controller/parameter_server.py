@@ -82,9 +82,13 @@ class ParameterServer:
         if self.residual is not None:
             update += self.residual
         encoded = self.downlink.encode(update)
-        decoded = self.downlink.decode(encoded)
-        self.residual = None if self._lossless else update.sub_(decoded)
-        self.parameters, self.version = self.parameters + decoded, version
+        if self._lossless:
+            self.parameters, self.residual = update.add_(self.parameters), None
+        else:
+            decoded = self.downlink.decode(encoded)
+            self.residual = update.sub_(decoded)
+            self.parameters = decoded.add_(self.parameters)
+        self.version = version
         self.digest = digest(self.parameters)
         delta = Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes)
         return Made(version, self.digest, delta, encoded.payload)

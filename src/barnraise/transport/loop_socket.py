@@ -10,6 +10,8 @@ import zmq
 from barnraise.transport.base import Signal
 from barnraise.wire.frames import Buffer
 
+_IN, _OUT = int(zmq.POLLIN), int(zmq.POLLOUT)  # flags of an enum are slow
+
 
 class LoopSocket:
     """Non-blocking sends and receives, and waiting for when they may succeed again.
@@ -35,22 +37,22 @@ class LoopSocket:
 
     async def wait_readable(self) -> None:
         """Return when there is, or may be, something to receive, or the socket is closed."""
-        if not self._look() & zmq.POLLIN:
+        if not self._look() & _IN:
             await self._readable.wait()
 
     async def wait_writable(self) -> None:
         """Return when there is, or may be, room to send, or the socket is closed."""
-        if not self._look() & zmq.POLLOUT:
+        if not self._look() & _OUT:
             await self._writable.wait()
 
     def _look(self) -> int:
         """Wake whoever waits for what the socket can do now."""
         if self.closed:
-            return zmq.POLLIN | zmq.POLLOUT
+            return _IN | _OUT
         events = int(self.socket.getsockopt(zmq.EVENTS))
-        if events & zmq.POLLOUT:
+        if events & _OUT:
             self._writable.wake()
-        if events & zmq.POLLIN:
+        if events & _IN:
             self._on_readable()
         return events
 
