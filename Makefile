@@ -18,7 +18,7 @@ NUM_TEST_PROCESSES ?= 2
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.runtime  ## set up, then train a SAT solver by imitation on four unequal workers (about five minutes)
+demo: $(VENV)/.runtime  ## set up, then train a SAT solver by imitation on four unequal workers (a minute or a few)
 	$(BIN)/barnraise train examples/sat-neo.yaml
 
 install: $(VENV)/.dev  ## set up .venv with the development tools

@@ -63,14 +63,14 @@ def costed(nodes: int, tasks: float) -> None:
     for size in (1, "auto"):
         for adaptive in (False, True):
             controller = {"adaptive_staleness": adaptive, "buffer_size": size}
-        found = play(run_file(10**12, controller), nodes, hours=hours)
-        bound = "adaptive" if adaptive else "fixed"
-        print(
-            f"  K {size!s:5}{bound:9}accepted {found.acceptance_rate:7.2%} of {found.accepted + found.refused:,}"
-            f"   staleness {found.staleness_mean:6.1f}, at most {found.staleness_max}"
-            f"   work used {found.utilisation:6.1%}   versions {found.versions:,}",
-            flush=True,
-        )
+            found = play(run_file(10**12, controller), nodes, hours=hours)
+            bound = "adaptive" if adaptive else "fixed"
+            print(
+                f"  K {size!s:5}{bound:9}accepted {found.acceptance_rate:7.2%} of {found.accepted + found.refused:,}"
+                f"   staleness {found.staleness_mean:6.1f}, at most {found.staleness_max}"
+                f"   work used {found.utilisation:6.1%}   versions {found.versions:,}",
+                flush=True,
+            )
 
 
 def live(tokens: int) -> None:
@@ -99,7 +99,7 @@ def live(tokens: int) -> None:
 def losses(tokens: int, seeds: int) -> None:
     """Part 3: held-out loss at equal tokens, real tensors."""
     waits = {"use_async_training": False, "sync_window": 1e6, "sync_longest_wait": 1e6}
-    sides = {
+    sides: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         "adaptive, asynchronous": ({"adaptive_staleness": True}, {}),
         "synchronous, sgd 1.0": (waits, {}),
         "synchronous, nesterov": (waits, {"outer_optimizer": "nesterov"}),

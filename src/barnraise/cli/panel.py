@@ -67,7 +67,7 @@ def line(moment: Moment) -> str:
         f"{moment.progress:6.1%}",
         f"loss {loss}",
         f"version {moment.version}",
-        f"{moment.rate:,.0f} tokens/s",
+        f"{moment.rate:,.0f} tokens/s" if moment.rate else "- tokens/s",
         f"{moment.live} live, K {moment.buffer_size}",
         f"accepted {moment.accepted}, refused {moment.refused}",
         f"up {bytes_text(moment.bytes_up)}, down {bytes_text(moment.bytes_down)}",
