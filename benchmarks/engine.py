@@ -23,11 +23,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
 
+from barnraise.core.errors import RunDirectoryError
 from barnraise.ledger.decisions import Judged
 from barnraise.ledger.view import LedgerView
 
@@ -104,8 +105,8 @@ class Engine:
         """Until `count` contributions are accepted."""
         while len(self.times) < count:
             time.sleep(0.05)
-            if list(self.folder.glob("bench-*/ledger.sqlite")):
-                with LedgerView(self.run / "ledger.sqlite") as view:
+            for path in self.folder.glob("bench-*/ledger.sqlite"):
+                with suppress(RunDirectoryError), LedgerView(path) as view:  # it is not one yet
                     for number, decision in view.replay(self._last):
                         self._last = number
                         if isinstance(decision, Judged):
