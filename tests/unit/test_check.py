@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from barnraise import __version__
-from barnraise.cli import console, main, units
+from barnraise.cli import console, main
+from barnraise.core import units
 
 RUN = """
 run: {name: tiny}

@@ -70,7 +70,7 @@ def test_a_model_too_large_is_refused_with_both_numbers() -> None:
     resolved = describe({"architecture": "llama"}, 32_000, 2048)
     needed = memory.worker(resolved, batch_size=1, context=2048).total
     memory.require(2**30, 2**30, "a worker")
-    with pytest.raises(ModelError, match=r"2 local workers need about \d\d\d\.\d GiB of memory, but 16\.0 GiB"):
+    with pytest.raises(ModelError, match=r"2 local workers need about \d\d\d GB of memory, but 17\.2 GB"):
         memory.require(2 * needed, 16 * 2**30, "2 local workers")
 
 

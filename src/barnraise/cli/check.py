@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from barnraise.cli import console
-from barnraise.cli.units import bytes_text, count_text, duration_text
 from barnraise.config.document import read
 from barnraise.config.load import build
 from barnraise.config.problems import Problem, as_rows
 from barnraise.core.errors import RunFileError
+from barnraise.core.units import bytes_text, count_text, duration_text
 
 if TYPE_CHECKING:
     from barnraise.plan.estimate import Estimate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from barnraise.cli.units import count_text
+from barnraise.core.units import count_text
 from barnraise.ledger import LedgerView, NodeChanged, Noted
 
 LONGEST = 160

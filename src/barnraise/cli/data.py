@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from barnraise.cli import console
-from barnraise.cli.units import bytes_text
+from barnraise.core.units import bytes_text
 
 data = typer.Typer(help="Make and check datasets.", add_completion=False, no_args_is_help=True)
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from barnraise.cli import console
-from barnraise.cli.units import bytes_text, count_text
+from barnraise.core.units import bytes_text, count_text
 
 MIN_PYTHON = (3, 11)
 MIN_MEMORY = 2 * 10**9

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from barnraise.cli.account import Account
-from barnraise.cli.units import bytes_text, count_text, duration_text
+from barnraise.core.units import bytes_text, count_text, duration_text
 
 
 def facts(account: Account) -> Iterator[tuple[str, str]]:

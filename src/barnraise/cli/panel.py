@@ -12,7 +12,7 @@ from rich.text import Text
 from barnraise.cli import nodes
 from barnraise.cli.chronicle import Happening
 from barnraise.cli.columns import Cell, columns
-from barnraise.cli.units import bytes_text, duration_text
+from barnraise.core.units import bytes_text, duration_text
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 MOST_EVENTS = 5

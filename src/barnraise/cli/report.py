@@ -13,7 +13,7 @@ from barnraise.cli import charts, nodes, sat_summary
 from barnraise.cli.account import Account, pieces
 from barnraise.cli.chronicle import Happening, of_note, printable
 from barnraise.cli.facts import facts
-from barnraise.cli.units import bytes_text, count_text, duration_text
+from barnraise.core.units import bytes_text, count_text, duration_text
 from barnraise.ledger.disk import storage_errors
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from barnraise.cli import console
-from barnraise.cli.units import bytes_text, count_text, duration_text
 from barnraise.config.document import read
 from barnraise.core.errors import OptionError
+from barnraise.core.units import bytes_text, count_text, duration_text
 
 if TYPE_CHECKING:
     from barnraise.emulation.report import Report

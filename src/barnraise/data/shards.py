@@ -25,7 +25,19 @@ from barnraise.core.errors import BarnraiseError, DataError, StorageError
 from barnraise.data.meta import HELD_OUT, MAX_SHARD_BYTES, META, MIB, FileInfo, Format, Meta, Targets, check_name
 from barnraise.data.ranges import Range, RowIndex, ranges
 
-__all__ = ["Dataset", "FileInfo", "Format", "Meta", "Range", "RowIndex", "Targets", "labels", "ranges", "write"]
+__all__ = [
+    "Dataset",
+    "FileInfo",
+    "Format",
+    "Meta",
+    "Range",
+    "RowIndex",
+    "Targets",
+    "labels",
+    "ranges",
+    "row_lengths",
+    "write",
+]
 
 IGNORED = -100  # the label that cross-entropy leaves out
 _MAX_MAPS = 64  # every mapping holds a file descriptor
@@ -160,6 +172,15 @@ def labels(rows: npt.NDArray[np.integer], form: Format) -> npt.NDArray[np.int64]
     if form.pad_id is not None:
         wanted &= ids != form.pad_id
     return np.where(wanted, ids, IGNORED)
+
+
+def row_lengths(rows: npt.NDArray[np.integer], form: Format) -> npt.NDArray[np.int64]:
+    """Tokens of each row before the padding at its end (all of a row that is nothing else): int64 [n]."""
+    if form.pad_id is None:
+        return np.full(len(rows), rows.shape[1])
+    filled = rows != form.pad_id
+    lengths: npt.NDArray[np.int64] = rows.shape[1] - np.argmax(filled[:, ::-1], axis=1)
+    return lengths
 
 
 def check_file(folder: Path, info: FileInfo, *, verify: bool = False) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 
 from barnraise.core.errors import ModelError
+from barnraise.core.units import bytes_text
 from barnraise.models.config import lookup
 
 FLOAT = 4
@@ -100,6 +101,6 @@ def require(needed: int, available: int, who: str) -> None:
     """ModelError when `who` ("4 local workers and the controller") needs more bytes than are available."""
     if needed > available:
         raise ModelError(
-            f"{who} need about {needed / 2**30:.1f} GiB of memory, but {available / 2**30:.1f} GiB are available; "
+            f"{who} need about {bytes_text(needed)} of memory, but {bytes_text(available)} are available; "
             "take a smaller model, batch_size or context, fewer local workers, or a larger machine"
         )

@@ -13,6 +13,7 @@ from pathlib import Path
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile, TextData
 from barnraise.core.errors import InputError, nearest
+from barnraise.core.units import bytes_text
 from barnraise.models import memory
 from barnraise.plan.estimate import Estimate, estimate
 from barnraise.plan.purpose import SERVE, TRAIN, Purpose
@@ -161,7 +162,7 @@ def _disk(plan: Plan, result: Estimate) -> Iterator[Problem]:
     free = shutil.disk_usage(folder).free
     if result.disk_bytes > free:
         text = (
-            f"checkpoints and contributions take about {result.disk_bytes / 2**30:.1f} GiB, but {folder} has "
-            f"{free / 2**30:.1f} GiB free; name another folder, or lower controller.keep_checkpoints"
+            f"checkpoints and contributions take about {bytes_text(result.disk_bytes)}, but {folder} has "
+            f"{bytes_text(free)} free; name another folder, or lower controller.keep_checkpoints"
         )
         yield Problem(("run", "dir"), text)

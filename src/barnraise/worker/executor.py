@@ -6,6 +6,7 @@ held for a copy. A replica is checked against the version's digest after every u
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,13 +19,15 @@ from torch import Tensor
 from barnraise import compression
 from barnraise.core.errors import PayloadError
 from barnraise.core.types import Blob, NodeProfile, Task, Update
-from barnraise.data.shards import Dataset, labels
+from barnraise.data.meta import Format
+from barnraise.data.shards import Dataset, labels, row_lengths
 from barnraise.models.vectors import digest
-from barnraise.training.local import LocalTrainer
+from barnraise.training.local import Batch, LocalTrainer
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.update_path import Payload, UpdatePath
 
 Fetched = Callable[[Blob], bytes]
+Rows = np.ndarray[Any, Any]
 
 
 class Executor:
@@ -81,7 +84,9 @@ class Executor:
                 self.cut.wait(max(0.0, began + (1.0 + self.slowdown) * (self._busy() - busy) - time.monotonic()))
             return not self.cut.is_set()
 
-        steps, loss = self.trainer.run(self._batches(task), task.learning_rate, after_step)
+        steps, loss = self.trainer.run(
+            batches(self._rows(task), task.batch_size, task.seed, self.dataset.meta), task.learning_rate, after_step
+        )
         payload = self.path.send(self.start, self.trainer.flat.vector, leaving=self.leaving.is_set())
         self.payloads[task.id] = self.unmerged[task.id] = payload
         return payload.blob, steps, loss, time.monotonic() - began
@@ -96,12 +101,8 @@ class Executor:
         for payload in self.unmerged.values():
             self.path.codec.decode_add(payload.encoded, self.start, weight=-task.share)
 
-    def _batches(self, task: Task) -> Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
-        rows = np.concatenate([self.dataset.rows(piece.shard, piece.start, piece.stop) for piece in task.rows])
-        order = np.random.default_rng(task.seed).permutation(len(rows))
-        for begin in range(0, len(rows), task.batch_size):
-            batch = rows[order[begin : begin + task.batch_size]]
-            yield batch.astype(np.int64), labels(batch, self.dataset.meta)
+    def _rows(self, task: Task) -> Rows:
+        return np.concatenate([self.dataset.rows(piece.shard, piece.start, piece.stop) for piece in task.rows])
 
     def settle(self, assignment: int, accepted: bool) -> None:
         """The controller has answered (or will not): forget the payload; a refused update goes to the residual."""
@@ -124,6 +125,19 @@ class Executor:
         self.trainer.optimizer.state.clear()  # moments of random rows are worth nothing
         rate = steps * rows.size / (time.monotonic() - began) / (1.0 + self.slowdown)
         return NodeProfile(rate, profile.memory_bytes, profile.cores, profile.device)
+
+
+def batches(rows: Rows, batch_size: int, seed: int, form: Format) -> Iterator[Batch]:
+    """`rows` [n, context] in random batches, each row once. Padding costs time: batches are of rows of like length, and
+    end with their longest."""
+    rng = np.random.default_rng(seed)
+    lengths = row_lengths(rows, form)
+    order = rng.permutation(len(rows))
+    order = order[np.argsort(lengths[order], kind="stable")]
+    for begin in batch_size * rng.permutation(math.ceil(len(rows) / batch_size)):
+        chosen = order[begin : begin + batch_size]
+        batch = rows[chosen, : lengths[chosen].max()]
+        yield batch.astype(np.int64), labels(batch, form)
 
 
 def _snapshot(data: bytes, size: int) -> Tensor:

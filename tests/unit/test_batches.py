@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnraise.data.meta import Format
+from barnraise.data.shards import row_lengths
+from barnraise.worker.executor import batches
+
+CONTEXT = 8
+PADDED = Format(kind="sat", tokenizer="sat", context=CONTEXT, vocab_size=50, pad_id=0)
+WHOLE = Format(kind="text", tokenizer="bytes", context=CONTEXT, vocab_size=50)
+
+
+def padded(lengths: list[int]) -> np.ndarray:
+    """Row i holds its number, i + 1, as often as it is long."""
+    return np.array([[i + 1] * n + [0] * (CONTEXT - n) for i, n in enumerate(lengths)], np.uint16)
+
+
+@given(st.lists(st.integers(1, CONTEXT), min_size=1, max_size=40), st.integers(1, 9), st.integers(0, 2**40))
+def test_each_row_comes_once_and_only_padding_is_cut(lengths: list[int], batch_size: int, seed: int) -> None:
+    rows = padded(lengths)
+    found = []
+    for tokens, wanted in batches(rows, batch_size, seed, PADDED):
+        assert tokens.shape == wanted.shape
+        assert len(tokens) <= batch_size
+        assert (tokens[:, -1] != 0).any()
+        assert ((wanted == -100) == (tokens == 0)).all()
+        found += [(int(row[0]), int((row != 0).sum())) for row in tokens]
+    assert sorted(found) == list(enumerate(lengths, start=1))
+
+
+def test_the_seed_is_the_order() -> None:
+    rows = padded([3] * 32)
+    first, again, other = ([batch[0].tolist() for batch in batches(rows, 4, seed, PADDED)] for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+def test_rows_of_like_length_go_together_in_random_order() -> None:
+    longest = [tokens.shape[1] for tokens, _ in batches(padded([2, 8] * 64), 8, 0, PADDED)]
+    assert sorted(longest) == [2] * 8 + [8] * 8
+    assert longest != sorted(longest)
+
+
+def test_without_padding_nothing_is_cut() -> None:
+    rows = np.zeros((5, CONTEXT), np.uint16)
+    assert row_lengths(rows, WHOLE).tolist() == [CONTEXT] * 5
+    assert [tokens.shape for tokens, _ in batches(rows, 2, 0, WHOLE)].count((2, CONTEXT)) == 2
+
+
+def test_lengths_end_with_the_last_token_that_is_no_padding() -> None:
+    rows = np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1]], np.uint16)
+    assert row_lengths(rows, PADDED).tolist() == [3, 4, 4]
