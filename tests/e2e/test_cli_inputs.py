@@ -35,7 +35,7 @@ BAD_FILES = {
     "impossible mode": (SOUND.replace("batch_size: 4", "outer_optimizer: nesterov"), "in asynchronous mode"),
     "missing data": (SOUND.replace("story.txt", "stori.txt"), "did you mean 'story.txt'?"),
     "empty data": (SOUND.replace("story.txt", "empty.txt"), "hold 0 bytes"),
-    "huge model": (SOUND.replace("hidden_size: 32", "hidden_size: 65536"), "GiB are available; take a smaller model"),
+    "huge model": (SOUND.replace("hidden_size: 32", "hidden_size: 65536"), "GB are available; take a smaller model"),
     "unknown model": (SOUND.replace("gpt2", "gpt_ne0"), "did you mean 'gpt_neo'?"),
     "bad model": (SOUND.replace("num_heads: 2", "num_heads: 3"), "must be a multiple of the 3 attention heads"),
     "bad host": (SOUND + "controller: {host: 192.0.2.1}\n", "not an address of this machine"),
