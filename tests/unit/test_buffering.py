@@ -93,6 +93,31 @@ def test_an_automatic_k_keeps_staleness_within_half_the_bounds(rates: list[float
     assert engine.state.buffer_size == expected
 
 
+def unequal(**changes: Any) -> Engine:
+    """Two nodes that have contributed twice, one 100 times faster, neither to be staler than 3."""
+    engine = run("a", "b", staleness=staleness("fixed", max_staleness=3), **changes)
+    for node in ("a", "b", "a", "b"):
+        hand_in(engine, node)
+        settle(engine)
+        engine.next(node)
+    for name, rate in (("a", 100.0), ("b", 1.0)):
+        engine.state.nodes[name].rate = engine.shadow.nodes[name].rate = rate
+    for _ in range(3):
+        engine.machine.soft.news += 2
+        engine.handle(ev.Tick())
+    return engine
+
+
+def test_a_pinned_k_that_is_too_small_is_said_once() -> None:
+    (said,) = notes(unequal(buffer_size=1), "advice")
+    assert "set controller.buffer_size, which is 1, to 34 or more, or to auto" in said["reason"]  # 101 / (1 * 3)
+
+
+@pytest.mark.parametrize("changes", [{"buffer_size": 34}, {"buffer_size": None}])
+def test_a_k_that_is_large_enough_is_not_spoken_of(changes: dict[str, Any]) -> None:
+    assert not notes(unequal(**changes), "advice")
+
+
 def test_the_rate_of_a_node_survives_an_outage() -> None:
     """Two contributions that come at once after a long silence are no proof of speed."""
     engine = run("a", tokens=10**6)

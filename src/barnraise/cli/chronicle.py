@@ -95,6 +95,7 @@ _REASONED = {
     "continued": "goes on",
     "stopping": "stopping: {reason}",
     "finished": "finished: {reason}",
+    "advice": "advice: {reason}",
     "checkpoint_failed": "a checkpoint failed: {reason}",
     "frame_dropped": "a frame from {node} was dropped: {reason}",
 }

@@ -39,6 +39,24 @@ def size(state: State, soft: Soft, settings: EngineSettings, now: float) -> Step
     if nodes != state.buffer_size:
         why = "automatic" if settings.buffer_size is None else f"controller.buffer_size is {settings.buffer_size}"
         yield Noted(now, "buffer_size", detail={"nodes": nodes, "live": state.num_live, "why": why})
+    yield from _advise(state, soft, settings, now)
+
+
+def _advise(state: State, soft: Soft, settings: EngineSettings, now: float) -> Steps:
+    """Say once, when a pinned K makes versions too fast for somebody's staleness bound, which one would do."""
+    pinned = settings.buffer_size
+    if pinned is None or not settings.asynchronous or soft.advised or state.accepted < 2 * state.num_live:
+        return
+    if soft.news - soft.wanted_at > state.num_live // 2:
+        soft.wanted_at = soft.news
+        enough = math.ceil(_automatic(state, soft, settings) / 2)  # which leaves half of each bound in hand
+        if pinned < enough:
+            soft.advised = True
+            reason = (
+                f"with speeds this far apart slow nodes' work is refused as stale; set controller.buffer_size, "
+                f"which is {pinned}, to {enough} or more, or to auto"
+            )
+            yield Noted(now, "advice", detail={"reason": reason})
 
 
 def _wanted(state: State, soft: Soft, settings: EngineSettings) -> int:

@@ -125,6 +125,7 @@ class Soft:
         self.median_rate = self.total_rate = 0.0  # over the living
         self.rates_at = -1  # news when they were computed
         self.wanted_size, self.wanted_at = 1, -1  # K if enough nodes live, likewise
+        self.advised = False  # that a pinned K is too small
 
 
 def apply(state: State, decision: Decision) -> None:
