@@ -25,6 +25,7 @@ codecs = st.sampled_from(
     [
         ("none", {}),
         ("fp16", {}),
+        ("bf16", {}),
         ("int8", {"block": 8}),
         ("int8", {"block": 64}),
         ("topk", {"ratio": 0.05}),
@@ -50,6 +51,12 @@ def test_fp16_error(x: Tensor) -> None:
     bound = (x.double().abs() * 2.0**-11).clamp(min=max(2.0**-39 * largest, 2.0**-125))
     bound += (x.double().abs() > 3.4e38) * x.double().abs() * 2.0**-11
     assert bool((error <= bound).all())
+
+
+@given(vectors)
+def test_bf16_error(x: Tensor) -> None:
+    error = (round_trip(compression.create("bf16"), x).double() - x.double()).abs()
+    assert bool((error <= (x.double().abs() * 2.0**-8).clamp(min=2.0**-126)).all())
 
 
 @given(vectors, st.sampled_from([8, 64, 256]))

@@ -19,6 +19,7 @@ torch.set_num_threads(1)
 CODECS = [
     ("none", {}),
     ("fp16", {}),
+    ("bf16", {}),
     ("int8", {}),
     ("int8", {"block": 8}),
     ("topk", {"ratio": 0.1}),
@@ -40,6 +41,7 @@ def header(tag: bytes, count: int, size: int, exponent: int = 0) -> bytes:
     [
         ("none", {}, [1.0, -2.5], header(b"f32 ", 0, 2) + struct.pack("<2f", 1.0, -2.5)),
         ("fp16", {}, [1.0, -0.75], header(b"f16 ", 0, 2, -14) + struct.pack("<2e", 16384.0, -12288.0)),
+        ("bf16", {}, [1.0, -1.00390625, 3.4e38], header(b"bf16", 0, 3) + struct.pack("<3H", 0x3F80, 0xBF80, 0x7F7F)),
         (
             "int8",
             {"block": 8},
@@ -155,6 +157,7 @@ def test_values_that_lie() -> None:
     nan, inf = struct.pack("<f", float("nan")), struct.pack("<f", float("-inf"))
     assert "NaN or infinity" in lie(compression.create("none"), 24, nan)
     assert "NaN or infinity" in lie(compression.create("fp16"), 22, struct.pack("<e", float("inf")))
+    assert "NaN or infinity" in lie(compression.create("bf16"), 22, struct.pack("<H", 0xFF80))
     assert "exponent 113" in lie(compression.create("fp16"), 16, struct.pack("<i", 113))
     for scale in (nan, inf, struct.pack("<f", -1.0), struct.pack("<f", 3e36)):
         assert "scale" in lie(compression.create("int8"), 20, scale)
@@ -215,7 +218,7 @@ def test_topk_of_data_that_mislead_the_sample() -> None:
 
 
 def test_names_and_options() -> None:
-    assert compression.names() == ["fp16", "int8", "none", "topk"]
+    assert compression.names() == ["bf16", "fp16", "int8", "none", "topk"]
     with pytest.raises(UnknownNameError, match="did you mean 'topk'"):
         compression.create("topkk")
     with pytest.raises(OptionError, match="did you mean 'ratio'"):

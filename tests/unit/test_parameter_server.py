@@ -19,6 +19,7 @@ SIZE = 1000
 CODECS: list[tuple[str, dict[str, Any]]] = [
     ("none", {}),
     ("fp16", {}),
+    ("bf16", {}),
     ("int8", {}),
     ("topk", {"ratio": 0.1}),
     ("topk", {"ratio": 0.1, "half_values": True}),

@@ -57,6 +57,12 @@ CATALOG = Catalog(
             declares=Traits(lambda _, size: HEADER_BYTES + 2 * size),
         ),
         Entry(
+            "bf16",
+            "barnraise.compression.bf16:BFloat16",
+            "float32's upper half: 2x smaller, with less precision than fp16 and no shared exponent",
+            declares=Traits(lambda _, size: HEADER_BYTES + 2 * size),
+        ),
+        Entry(
             "int8",
             "barnraise.compression.int8:BlockInt8",
             "8-bit integers with one scale a block: 4x smaller",

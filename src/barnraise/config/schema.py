@@ -234,7 +234,7 @@ class Training(Section):
         default=None, description="Momentum of the outer Nesterov optimizers; their own default when not given."
     )
     outer_options: Options = Field(default_factory=dict, description="Further options of the outer optimizer.")
-    compression: Text = Field(default="none", description="Codec of contributions: none, fp16, int8 or topk.")
+    compression: Text = Field(default="none", description="Codec of contributions: none, fp16, bf16, int8 or topk.")
     compression_ratio: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None, description="Share of the elements that top-k keeps; 0.01 when not given."
     )
@@ -242,7 +242,7 @@ class Training(Section):
     error_feedback: bool = Field(default=True, description="Send later what compression left out.")
     error_feedback_decay: Share = Field(default=1.0, description="Share of the residual that survives a round.")
     downlink_compression: Text = Field(
-        default="none", description="Codec of published versions: none, fp16, int8 or topk."
+        default="none", description="Codec of published versions: none, fp16, bf16, int8 or topk."
     )
     downlink_options: Options = Field(default_factory=dict, description="Options of the downlink codec.")
     aggregation_rule: Text | Annotated[list[Text], Field(min_length=1, max_length=8)] = Field(
