@@ -112,6 +112,10 @@ class Cluster:
     def decisions(self, kind: type) -> list[Any]:
         return [decision for _, decision in self.ledger.replay() if type(decision) is kind]
 
+    async def reach(self, version: int) -> None:
+        while self.machine.state.version < version:
+            await asyncio.sleep(0.01)
+
     async def client(self, *, enrolled: bool = True) -> Client:
         keys = Keys.generate()
         if enrolled:
@@ -199,6 +203,7 @@ def test_a_contribution_moves_the_model_once_however_often_it_is_sent(tmp_path: 
         for _ in range(3):
             await client.offer(task, update(-0.25))
             assert (await client.expect(Ack)).accepted
+        await cluster.reach(version=1)  # durable comes before merged
         following = await client.task(have=-1)
         assert following.base == 1
         snapshot = following.updates[0].blob
