@@ -66,6 +66,7 @@ class Evaluator:
 def settings() -> EngineSettings:
     told = WorkerSettings(
         batch_size=1, compression="none", compression_options={}, error_feedback=False, error_feedback_decay=1.0,
+        error_feedback_keep=0.0,
         downlink="none", downlink_options={}, inner_optimizer="sgd", inner_options={}, gradient_clip=None,
         update_clip=None, overlap=True, precision="float32",
     )  # fmt: skip

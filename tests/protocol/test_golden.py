@@ -43,6 +43,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
                 compression_options={"ratio": 0.01, "half_values": False, "block": 256, "note": "x", "none": None},
                 error_feedback=True,
                 error_feedback_decay=1.0,
+                error_feedback_keep=0.0,
                 downlink="fp16",
                 downlink_options={},
                 inner_optimizer="adamw",

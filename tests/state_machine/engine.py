@@ -42,6 +42,7 @@ WORKER_SETTINGS = WorkerSettings(
     compression_options={},
     error_feedback=True,
     error_feedback_decay=1.0,
+    error_feedback_keep=0.0,
     downlink="none",
     downlink_options={},
     inner_optimizer="sgd",

@@ -7,7 +7,7 @@ import pytest
 from barnraise.controller import actions as act
 from barnraise.controller import events as ev
 from barnraise.controller.settings import FLEET_HEARTBEATS
-from barnraise.wire.messages import Ack, Enrolled, Heartbeat, Hello, Pulse, Stop, Welcome, Who
+from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Enrolled, Heartbeat, Hello, Pulse, Stop, Welcome, Who
 
 from ..state_machine.engine import Engine, contribution, engine_settings
 
@@ -16,7 +16,9 @@ def sent(actions: list[act.Action]) -> list[object]:
     return [action.message for action in actions if isinstance(action, act.Send)]
 
 
-def hello(engine: Engine, node: str, session: int, pending: tuple[int, ...] = (), protocol: int = 1) -> list[object]:
+def hello(
+    engine: Engine, node: str, session: int, pending: tuple[int, ...] = (), protocol: int = PROTOCOL_VERSION
+) -> list[object]:
     message = Hello(protocol, session, 1, engine.state.nodes[node].profile, 0, pending)
     return sent(engine.handle(ev.Received(node, message)))
 
@@ -44,9 +46,9 @@ def test_a_stranger_and_another_protocol_are_turned_away() -> None:
     (answer,) = sent(engine.handle(ev.Received("nobody", Heartbeat(0.0))))
     assert isinstance(answer, Stop)
     engine.handle(ev.Admitted("a", "key"))
-    (answer,) = hello(engine, "a", 1, protocol=2)
+    (answer,) = hello(engine, "a", 1, protocol=PROTOCOL_VERSION + 1)
     assert isinstance(answer, Stop)
-    assert "protocol version 2" in answer.reason
+    assert f"protocol version {PROTOCOL_VERSION + 1}" in answer.reason
     assert not engine.state.nodes["a"].live
 
 

@@ -204,15 +204,15 @@ def test_inspection_measures_and_refuses() -> None:
     update = torch.zeros(SIZE)
     update[[3, 70]] = torch.tensor([3.0, -4.0])
     payload = bytes(server.codec.encode(update).payload)
-    assert server.inspect(payload, 0, SIZE) == (5.0, "")
+    assert server.inspect(payload, 0, SIZE, 0) == (5.0, "")
     for bad in (payload[:-1], b"", b"tk32", compression.create("none").encode(update).payload):
-        norm, reason = server.inspect(bad, 0, SIZE)
+        norm, reason = server.inspect(bad, 0, SIZE, 0)
         assert norm == 0.0
         assert reason
-    assert server.inspect(payload, 0, SIZE - 1)[1]
+    assert server.inspect(payload, 0, SIZE - 1, 0)[1]
     spoiled = bytearray(payload)
     spoiled[-4:] = b"\x00\x00\xc0\x7f"  # NaN
-    assert server.inspect(bytes(spoiled), 0, SIZE)[1]
+    assert server.inspect(bytes(spoiled), 0, SIZE, 0)[1]
 
 
 def test_a_leaving_workers_last_contribution_may_be_denser() -> None:
@@ -220,7 +220,7 @@ def test_a_leaving_workers_last_contribution_may_be_denser() -> None:
     server.last = compression.create("fp16")
     start = server.parameters
     payloads = {1: bytes(server.last.encode(vector(1)).payload), 2: bytes(server.codec.encode(vector(2)).payload)}
-    assert [server.inspect(payload, 0, SIZE)[1] for payload in payloads.values()] == ["", ""]
+    assert [server.inspect(payload, 0, SIZE, 0)[1] for payload in payloads.values()] == ["", ""]
     decoded = server.last.decode(payloads[1], SIZE), server.codec.decode(payloads[2], SIZE)
     server.aggregate(1, [slot("a", (1, 1.0), (2, 1.0))], payloads.__getitem__)
     torch.testing.assert_close(server.parameters, start - (decoded[0] + decoded[1]) / 2)

@@ -156,6 +156,18 @@ def test_a_bad_policy_does_not_hide_other_problems() -> None:
             {"training": {"compression": "int8", "compression_options": {"block": 1}}},
             "'block' is 1, but must be at least 8",
         ),
+        (
+            {"training": {"compression": "sparse_loco", "compression_options": {"chunk": 100}}},
+            "option 'chunk' is 100, but must be one of 64, 128",
+        ),
+        (
+            {"training": {"downlink_compression": "dct_topk"}},
+            "training.downlink_compression: is dct_topk; use downlink_compression: sparse_loco, int4 or int8",
+        ),
+        (
+            {"training": {"error_feedback_keep": 1.0, "error_feedback_decay": 0.95}},
+            "training.error_feedback_keep: is 1; set error_feedback_decay: 1.0",
+        ),
         ({"controller": {"max_staleness": 3}}, "controller.min_staleness: is 5, above max_staleness = 3"),
         ({"controller": {"use_zmq": False}}, "controller.use_zmq: is false, but there is no other transport yet"),
         ({"controller": {"heartbeat": 5.0}}, "controller.lease: is 1.2 s, but heartbeats are 5.0 s apart"),
@@ -228,7 +240,7 @@ def test_the_minimum_is_the_rules_own(rule: str | list[str]) -> None:
             {"training": {"compression": "topk", "error_feedback": False}},
             "training.error_feedback: is false with topk",
         ),
-        (None, {"training": {"compression_ratio": 0.1}}, "counts only with topk, but compression is none"),
+        (None, {"training": {"compression_ratio": 0.1}}, "counts only with sparse codecs, but compression is none"),
         (None, {"training": {"trim_ratio": 0.1}}, "counts only with trimmed_mean, but the rule is mean"),
         (None, {"training": {"outer_momentum": 0.5}}, "training.outer_momentum: sgd has no momentum"),
         (None, {"training": {"momentum": 0.5}}, "counts only with sgd, but inner_optimizer is adamw"),

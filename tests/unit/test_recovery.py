@@ -118,7 +118,7 @@ class Run:
         match job := self.queue.pop(0):
             case act.Inspect():
                 number = job.contribution.assignment
-                self.handle(ev.Inspected(job.epoch, number, *self.server.inspect(self.payloads[number], 0, SIZE)))
+                self.handle(ev.Inspected(job.epoch, number, *self.server.inspect(self.payloads[number], 0, SIZE, 0)))
             case act.Aggregate():
                 made = self.server.aggregate(job.version, job.slots, self.ledger.read, job.rate)
                 self.handle(ev.Aggregated(job.epoch, made.version, made.digest, made.delta))

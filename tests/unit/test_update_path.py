@@ -30,6 +30,21 @@ def test_nothing_is_lost_over_rounds_with_error_feedback() -> None:
     torch.testing.assert_close(sent + sender.feedback.residual, meant, rtol=1e-4, atol=1e-4)
 
 
+def test_a_worker_trains_on_with_what_it_keeps() -> None:
+    """With one worker and keep 1, training goes on as if nothing had been left out."""
+    torch.manual_seed(0)
+    sender, published, reached = path(keep=1.0), torch.randn(SIZE), torch.zeros(SIZE)
+    for round_number in range(5):
+        start = published.clone()
+        sender.add_kept(start)
+        if round_number:
+            torch.testing.assert_close(start, reached, rtol=1e-4, atol=1e-4)
+        reached = start + torch.randn(SIZE)
+        payload = sender.send(start, reached)
+        published -= sender.codec.decode(payload.encoded)
+    assert float((published - reached).norm()) > 1.0  # most of it is not sent yet
+
+
 def test_a_refused_update_is_sent_again_with_the_next() -> None:
     sender = path()
     delta = torch.arange(SIZE, dtype=torch.float32)
@@ -60,7 +75,7 @@ def test_a_leaving_worker_flushes_its_residual_and_the_controller_reads_it() -> 
     payloads = {1: usual.data, 2: final.data}
     span = ParameterRange(0, SIZE)
     for version in (1, 2):
-        norm, reason = server.inspect(payloads[version], 0, SIZE)
+        norm, reason = server.inspect(payloads[version], 0, SIZE, 0)
         assert not reason
         assert norm > 0
         server.aggregate(version, [SlotShare("n", span, ((version, 1.0),))], payloads.__getitem__)

@@ -65,6 +65,7 @@ def worker_settings(plan: Plan) -> WorkerSettings:
         compression_options=dict(plan.compression.options),
         error_feedback=training.error_feedback,
         error_feedback_decay=training.error_feedback_decay,
+        error_feedback_keep=training.error_feedback_keep,
         downlink=plan.downlink.name,
         downlink_options=dict(plan.downlink.options),
         inner_optimizer=plan.inner.name,

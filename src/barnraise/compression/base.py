@@ -3,13 +3,14 @@
 A payload is a header of 20 bytes and a body whose layout the codec's docstring gives; everything is little-endian:
 
     offset  bytes  field
-    0       4      tag       which codec wrote it ("f32 ", "f16 ", "int8", "tk32", "tk16")
-    4       4      count     unsigned; elements kept (topk), elements a scale (int8), else 0
+    0       4      tag       which codec wrote it ("f32 ", "f16 ", "int8", "tk32", "tk16" ...)
+    4       4      count     unsigned; elements kept (topk), elements a scale (int8), as the codec's docstring says
     8       8      size      unsigned; elements of the vector
     16      4      exponent  signed; half-precision values are to be multiplied by 2**exponent, else 0
 
 Encoding and decoding are elementwise in numpy, one rounding an operation, so their bits depend neither on the number
-of threads nor on the instruction set.
+of threads nor on the instruction set. Codecs for which decoding is not (`portable` is false) cannot write versions,
+which every replica must decode to the same bits.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ Array: TypeAlias = NDArray[Any]
 Sections: TypeAlias = tuple[Array, ...]
 HEADER = struct.Struct("<4sIQi")
 assert HEADER.size == HEADER_BYTES
+_SPAN = 1 << 16  # fits a processor's cache
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class Codec(ABC):
 
     name: ClassVar[str]
     tag: bytes
+    count_tells_version: ClassVar[bool] = False
 
     def __init__(self, **options: Any) -> None:
         self.options = options
@@ -85,29 +88,36 @@ class Codec(ABC):
         """Bytes of the payload for `size` elements, which is exact for all codecs here."""
         return int(CATALOG.entry(self.name).declares.max_bytes(self.options, size))
 
-    def encode(self, vector: Tensor) -> Encoded:
+    def encode(self, vector: Tensor, version: int = 0) -> Encoded:
         """Encode a 1-D float32 tensor (moved to the CPU if it lies elsewhere), which is left as it is.
 
+        `version` is what the vector is an update of: it chooses the elements that random blocks send.
         PayloadError when an element is not finite; InputError for another shape or type.
         """
         values = float32_array(vector)
         buffer = np.empty(self.max_bytes(values.size), np.uint8)
-        exponent = self.pack(values, buffer[HEADER.size :])
-        HEADER.pack_into(buffer.data, 0, self.tag, self.count(values.size), values.size, exponent)
+        count = self.count(values.size, version)
+        exponent = self.pack(values, buffer[HEADER.size :], count)
+        HEADER.pack_into(buffer.data, 0, self.tag, count, values.size, exponent)
         return Encoded(buffer.data.toreadonly(), values.size)
 
-    def check(self, payload: Payload, size: int) -> None:
-        """PayloadError unless `payload` decodes to `size` finite elements; allocates no vector."""
-        self._opened(payload, size)
+    def check(self, payload: Payload, size: int, version: int | None = None) -> None:
+        """PayloadError unless `payload` decodes to `size` finite elements, and is of `version` where it says of which.
 
-    def decode(self, payload: Payload, size: int | None = None, out: Tensor | None = None) -> Tensor:
+        Allocates no vector.
+        """
+        self._opened(payload, size, version)
+
+    def decode(
+        self, payload: Payload, size: int | None = None, out: Tensor | None = None, version: int | None = None
+    ) -> Tensor:
         """The float32 vector [size], all finite, into `out` when given; PayloadError as for `check`.
 
         `size` is what the receiver expects. It may be left out when `out` is given or for an `Encoded` of our own;
         it is never taken from foreign bytes.
         """
         size = _expected_size(payload, size, out)
-        sections = self._opened(payload, size)
+        sections = self._opened(payload, size, version)
         out = torch.empty(size) if out is None else out
         self.write(sections, _writable(out, size))
         return out
@@ -118,14 +128,15 @@ class Codec(ABC):
         self.add(self._opened(payload, size), _writable(out, size), np.float32(weight))
         return out
 
-    def _opened(self, payload: Payload, size: int) -> Sections:
+    def _opened(self, payload: Payload, size: int, version: int | None = None) -> Sections:
         raw = payload.payload if isinstance(payload, Encoded) else memoryview(payload).cast("B")
         if raw.nbytes != self.max_bytes(size):
             raise PayloadError(
                 f"codec '{self.name}': a payload of {raw.nbytes} bytes, but {size} elements take {self.max_bytes(size)}"
             )
         header = Header(*HEADER.unpack_from(raw))
-        expected = replace(header, tag=self.tag, count=self.count(size), size=size)
+        count = header.count if self.count_tells_version and version is None else self.count(size, version or 0)
+        expected = replace(header, tag=self.tag, count=count, size=size)
         if header != expected:
             raise PayloadError(f"codec '{self.name}': the payload says {header}, but {expected} is expected")
         body = np.frombuffer(raw, np.uint8, offset=HEADER.size)
@@ -133,12 +144,12 @@ class Codec(ABC):
             body = body.copy()
         return self.open(header, body)
 
-    def count(self, size: int) -> int:
-        """The header's count for a vector of `size` elements."""
+    def count(self, size: int, version: int) -> int:
+        """The header's count for a vector of `size` elements that is an update of `version`."""
         return 0
 
     @abstractmethod
-    def pack(self, values: Array, body: Array) -> int:
+    def pack(self, values: Array, body: Array, count: int) -> int:
         """Write `values` (float32) to `body` (bytes), return the header's exponent; PayloadError if not finite."""
 
     @abstractmethod
@@ -177,6 +188,19 @@ class DenseCodec(Codec):
             target += piece
 
 
+class SparseCodec(Codec):
+    """A codec whose sections are (indices, values): distinct indices, and float32 values for them."""
+
+    def write(self, sections: Sections, out: Array) -> None:
+        indices, values = sections
+        out.fill(0)
+        out[indices] = values
+
+    def add(self, sections: Sections, out: Array, weight: np.float32) -> None:
+        indices, values = sections
+        torch.from_numpy(out).scatter_add_(0, torch.from_numpy(indices), torch.from_numpy(weight * values))
+
+
 def float32_array(vector: Tensor) -> Array:
     """A 1-D float32 tensor as a contiguous array, sharing memory where it can."""
     if vector.ndim != 1 or vector.dtype != torch.float32:
@@ -190,9 +214,9 @@ def float32_array(vector: Tensor) -> Array:
 
 def largest_magnitude(values: Array) -> float:
     """max |x|, 0 for an empty vector; PayloadError when an element is not finite."""
-    if not values.size:
-        return 0.0
-    largest = float(np.maximum(values.max(), -values.min()))
+    flat = values.reshape(-1)
+    spans = [flat[start : start + _SPAN] for start in range(0, flat.size, _SPAN)]
+    largest = float(np.max([np.maximum(span.max(), -span.min()) for span in spans], initial=0.0))
     if not np.isfinite(largest):
         raise PayloadError(f"a vector with {int(np.sum(~np.isfinite(values)))} elements that are not finite")
     return largest

@@ -21,7 +21,7 @@ class BFloat16(DenseCodec):
     name = "bf16"
     tag = b"bf16"
 
-    def pack(self, values: Array, body: Array) -> int:
+    def pack(self, values: Array, body: Array, count: int) -> int:
         largest = largest_magnitude(values)
         halves = torch.from_numpy(body.view("<i2")).view(torch.bfloat16)
         for start in range(0, values.size, self.span):

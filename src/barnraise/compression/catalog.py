@@ -18,12 +18,17 @@ class Traits:
     `max_bytes(options, size)`: the largest payload for a vector of `size` elements, header included; what a receiver
     allows before it allocates, and what a cost model counts.
     `lossless`: decoding gives back every bit, so that error feedback has nothing to keep.
-    `sparse`: elements left out decode to zero; coordinate-wise robust rules see disjoint supports and trim to zero.
+    `sparse`: elements left out decode to zero: what error feedback is for.
+    `shared_support`: all workers leave out the same elements; where they do not, coordinate-wise robust rules see one
+    value among zeros and trim it.
+    `portable`: decoding gives the same bits on every machine, as replicas of a version need.
     """
 
     max_bytes: Callable[[Mapping[str, Any], int], int]
     lossless: bool = False
     sparse: bool = False
+    shared_support: bool = False
+    portable: bool = True
 
 
 def kept(ratio: float, size: int) -> int:
@@ -35,9 +40,77 @@ def _topk_bytes(options: Mapping[str, Any], size: int) -> int:
     return HEADER_BYTES + kept(options["ratio"], size) * (6 if options["half_values"] else 8)
 
 
-def _int8_bytes(options: Mapping[str, Any], size: int) -> int:
+def _block_bytes(width: int) -> Callable[[Mapping[str, Any], int], int]:
+    def num_bytes(options: Mapping[str, Any], size: int) -> int:
+        block: int = options["block"]
+        return HEADER_BYTES + -(-size // block) * 4 + -(-size * width // 8)
+
+    return num_bytes
+
+
+def places_bytes(rows: int, chunk: int, kept: int) -> int:
+    """Bytes of the places of `kept` elements in each of `rows` chunks (see `chunks`)."""
+    low = low_bits(chunk, kept)
+    return plane_bytes(rows * bitmap_bits(chunk, kept), 1) + plane_bytes(rows * kept, low)
+
+
+def half_bytes(rows: int, count: int) -> int:
+    """Bytes of `count` values in half precision."""
+    return 2 * count
+
+
+def two_bit_bytes(rows: int, count: int) -> int:
+    """Bytes of `count` values in two bits, and of the pair of magnitudes of each of `rows` chunks."""
+    return 4 * rows + plane_bytes(count, 2)
+
+
+def plane_bytes(count: int, width: int) -> int:
+    """Bytes of `count` integers of `width` bits (see `bits`)."""
+    return width * -(-count // 8)
+
+
+def low_bits(chunk: int, kept: int) -> int:
+    """Bits of a place in a chunk that are written as they are."""
+    return (chunk // kept).bit_length() - 1
+
+
+def bitmap_bits(chunk: int, kept: int) -> int:
+    """Bits of one chunk's bitmap: a one for each place, a zero for each step of its high part."""
+    return kept + (chunk >> low_bits(chunk, kept))
+
+
+def _chunked_bytes(value_bytes: Callable[[int, int], int]) -> Callable[[Mapping[str, Any], int], int]:
+    def num_bytes(options: Mapping[str, Any], size: int) -> int:
+        chunk: int = options.get("chunk", DCT_TILE)
+        rows, count = -(-size // chunk), kept(options["ratio"], chunk)
+        return HEADER_BYTES + value_bytes(rows, rows * count) + places_bytes(rows, chunk, count)
+
+    return num_bytes
+
+
+def _low_rank_bytes(options: Mapping[str, Any], size: int) -> int:
+    side: int = options["side"]
+    rank: int = options["rank"]
+    return HEADER_BYTES + -(-size // (side * side)) * 4 * side * rank
+
+
+def _random_blocks_bytes(options: Mapping[str, Any], size: int) -> int:
     block: int = options["block"]
-    return HEADER_BYTES + -(-size // block) * 4 + size
+    num_blocks = -(-size // block)
+    return HEADER_BYTES + 2 * block * (kept(options["ratio"], num_blocks) if num_blocks else 0)
+
+
+DCT_TILE = 4096
+POWERS = tuple(1 << power for power in range(6, 17))
+_BLOCK = Option("block", int, 256, "Elements that share a scale.", minimum=8, maximum=65536)
+_ROUNDING = Option(
+    "rounding", str, "nearest", "`nearest`, or `stochastic`: right in the mean.", choices=("nearest", "stochastic")
+)
+_CHUNK = Option("chunk", int, 4096, "Elements of which the same share is kept.", choices=POWERS)
+
+
+def _ratio(default: float, what: str = "elements") -> Option:
+    return Option("ratio", float, default, f"Share of the {what} that is kept.", minimum=1e-9, maximum=1.0)
 
 
 CATALOG = Catalog(
@@ -64,20 +137,65 @@ CATALOG = Catalog(
         ),
         Entry(
             "int8",
-            "barnraise.compression.int8:BlockInt8",
+            "barnraise.compression.block_integer:BlockInt8",
             "8-bit integers with one scale a block: 4x smaller",
-            options=(Option("block", int, 256, "Elements that share a scale.", minimum=8, maximum=65536),),
-            declares=Traits(_int8_bytes),
+            options=(_BLOCK, _ROUNDING),
+            declares=Traits(_block_bytes(8)),
+        ),
+        Entry(
+            "int4",
+            "barnraise.compression.block_integer:BlockInt4",
+            "4-bit integers with one scale a block: 7.8x smaller",
+            options=(_BLOCK, _ROUNDING),
+            declares=Traits(_block_bytes(4)),
         ),
         Entry(
             "topk",
             "barnraise.compression.topk:TopK",
             "the largest elements alone: 50x smaller at 1%",
-            options=(
-                Option("ratio", float, 0.01, "Share of the elements that is kept.", minimum=1e-9, maximum=1.0),
-                Option("half_values", bool, False, "Send the kept values in half precision."),
-            ),
+            options=(_ratio(0.01), Option("half_values", bool, False, "Send the kept values in half precision.")),
             declares=Traits(_topk_bytes, sparse=True),
+        ),
+        Entry(
+            "chunked_topk",
+            "barnraise.compression.chunked_topk:ChunkedTopK",
+            "the largest elements of each chunk, in half precision: 85x smaller at 64 of 4096",
+            options=(_ratio(1 / 64), _CHUNK),
+            declares=Traits(_chunked_bytes(half_bytes), sparse=True),
+        ),
+        Entry(
+            "sparse_loco",
+            "barnraise.compression.sparse_loco:SparseLoCo",
+            "the largest elements of each chunk, in two bits: 195x smaller at 64 of 4096",
+            options=(_ratio(1 / 64), _CHUNK),
+            declares=Traits(_chunked_bytes(two_bit_bytes), sparse=True),
+        ),
+        Entry(
+            "dct_topk",
+            "barnraise.compression.dct_topk:DCTTopK",
+            "the largest cosine coefficients of each 4096 elements: 85x smaller at 64",
+            options=(_ratio(1 / 64, "coefficients"),),
+            declares=Traits(_chunked_bytes(half_bytes), sparse=True, shared_support=True, portable=False),
+        ),
+        Entry(
+            "low_rank",
+            "barnraise.compression.low_rank:LowRank",
+            "a low-rank approximation of each side * side elements: 16x smaller at rank 4 of 128",
+            options=(
+                Option("rank", int, 4, "Columns of each factor.", minimum=1, maximum=64),
+                Option("side", int, 128, "Rows and columns of each matrix.", choices=POWERS[:6]),
+            ),
+            declares=Traits(_low_rank_bytes, sparse=True, shared_support=True, portable=False),
+        ),
+        Entry(
+            "random_blocks",
+            "barnraise.compression.random_blocks:RandomBlocks",
+            "blocks that a shared seed chooses, the same for all workers: 128x smaller at 1/64",
+            options=(
+                _ratio(1 / 64, "blocks"),
+                Option("block", int, 64, "Consecutive elements that are kept together.", minimum=1, maximum=65536),
+            ),
+            declares=Traits(_random_blocks_bytes, sparse=True, shared_support=True),
         ),
     ],
 )

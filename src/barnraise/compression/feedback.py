@@ -45,8 +45,8 @@ class ErrorFeedback:
         squares = [np.square(spans[i : i + _SPAN], dtype=np.float64).sum() for i in range(0, spans.size, _SPAN)]
         return math.sqrt(sum(squares))
 
-    def compress(self, vector: Tensor) -> Encoded:
-        """Encode `vector` plus the residual, and keep what was left out.
+    def compress(self, vector: Tensor, version: int = 0) -> Encoded:
+        """Encode `vector`, an update of `version`, plus the residual, and keep what was left out.
 
         PayloadError when that is not finite, InputError when the size has changed; either leaves the residual alone.
         """
@@ -59,7 +59,7 @@ class ErrorFeedback:
                 )
             for start in range(0, total.numel(), _SPAN):
                 total[start : start + _SPAN] += self._residual[start : start + _SPAN] * self.decay
-        encoded = self.codec.encode(total)
+        encoded = self.codec.encode(total, version)
         self._residual = self.codec.decode_add(encoded, total, weight=-1.0)
         return encoded
 

@@ -26,8 +26,10 @@ def shared_exponent(values: Array) -> int:
 def to_half(values: Array, exponent: int, out: Array) -> None:
     """Round values * 2**-exponent to nearest even in half precision, saturating, into `out` (float16)."""
     factor = np.float32(2.0**-exponent)
+    scratch = np.empty(min(_SPAN, values.size), np.float32)
     for start in range(0, values.size, _SPAN):
-        scaled = values[start : start + _SPAN] * factor
+        piece = values[start : start + _SPAN]
+        scaled = np.multiply(piece, factor, out=scratch[: piece.size])
         if exponent == HIGHEST_EXPONENT:
             np.clip(scaled, -LARGEST_HALF, LARGEST_HALF, out=scaled)
         # torch converts with vector instructions, numpy does not
@@ -62,7 +64,7 @@ class Float16(DenseCodec):
     tag = b"f16 "
     span = _SPAN
 
-    def pack(self, values: Array, body: Array) -> int:
+    def pack(self, values: Array, body: Array, count: int) -> int:
         exponent = shared_exponent(values)
         to_half(values, exponent, body.view("<f2"))
         return exponent

@@ -13,7 +13,7 @@ class Float32(DenseCodec):
     name = "none"
     tag = b"f32 "
 
-    def pack(self, values: Array, body: Array) -> int:
+    def pack(self, values: Array, body: Array, count: int) -> int:
         largest_magnitude(values)
         body.view("<f4")[:] = values
         return 0

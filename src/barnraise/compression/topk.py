@@ -12,7 +12,7 @@ import numpy as np
 
 from barnraise.core.errors import InputError, PayloadError
 
-from .base import Array, Codec, Header, Sections, largest_magnitude, require_finite, require_no_exponent
+from .base import Array, Header, Sections, SparseCodec, largest_magnitude, require_finite, require_no_exponent
 from .catalog import kept
 from .fp16 import check_half, from_half, shared_exponent, to_half
 
@@ -21,7 +21,7 @@ _SPAN = 1 << 16
 _SAMPLE = 1 << 16
 
 
-class TopK(Codec):
+class TopK(SparseCodec):
     """Body: k int32 indices, strictly increasing, then k values, float32 ("tk32") or float16 ("tk16", see fp16).
 
     k = round(ratio * size), at least 1; the header's count is k.
@@ -35,14 +35,14 @@ class TopK(Codec):
         self.ratio, self.half_values = ratio, half_values
         self.tag = b"tk16" if half_values else b"tk32"
 
-    def count(self, size: int) -> int:
+    def count(self, size: int, version: int) -> int:
         return kept(self.ratio, size)
 
-    def pack(self, values: Array, body: Array) -> int:
+    def pack(self, values: Array, body: Array, count: int) -> int:
         if values.size > LARGEST_SIZE:
             raise InputError(f"codec 'topk' takes at most {LARGEST_SIZE} elements, got {values.size}; use int8")
         largest_magnitude(values)
-        indices, stored = self._sections(body, self.count(values.size))
+        indices, stored = self._sections(body, count)
         indices[:] = largest_indices(values, indices.size)
         chosen = values[indices]
         if not self.half_values:
@@ -67,16 +67,7 @@ class TopK(Codec):
             require_no_exponent(self.name, header)
             require_finite(stored, "the payload's values")
             values = stored
-        return indices, values
-
-    def write(self, sections: Sections, out: Array) -> None:
-        indices, values = sections
-        out.fill(0)
-        out[indices] = values
-
-    def add(self, sections: Sections, out: Array, weight: np.float32) -> None:
-        indices, values = sections
-        out[indices] += weight * values  # indices are distinct
+        return indices.astype(np.int64), values
 
     def _sections(self, body: Array, count: int) -> tuple[Array, Array]:
         return body[: 4 * count].view("<i4"), body[4 * count :].view("<f2" if self.half_values else "<f4")

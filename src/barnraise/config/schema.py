@@ -234,15 +234,25 @@ class Training(Section):
         default=None, description="Momentum of the outer Nesterov optimizers; their own default when not given."
     )
     outer_options: Options = Field(default_factory=dict, description="Further options of the outer optimizer.")
-    compression: Text = Field(default="none", description="Codec of contributions: none, fp16, bf16, int8 or topk.")
+    compression: Text = Field(
+        default="none",
+        description="Codec of contributions: none, fp16, bf16, int8, int4, topk, chunked_topk, sparse_loco, dct_topk, "
+        "low_rank or random_blocks.",
+    )
     compression_ratio: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        default=None, description="Share of the elements that top-k keeps; 0.01 when not given."
+        default=None, description="Share that a sparse codec keeps; 0.01 when not given for topk, 1/64 for the others."
     )
     compression_options: Options = Field(default_factory=dict, description="Further options of the codec.")
     error_feedback: bool = Field(default=True, description="Send later what compression left out.")
     error_feedback_decay: Share = Field(default=1.0, description="Share of the residual that survives a round.")
+    error_feedback_keep: Share = Field(
+        default=0.0,
+        description="Share of its own residual that a worker trains on with: 1 keeps its progress until it is sent.",
+    )
     downlink_compression: Text = Field(
-        default="none", description="Codec of published versions: none, fp16, bf16, int8 or topk."
+        default="none",
+        description="Codec of published versions: none, fp16, bf16, int8, int4, topk, chunked_topk, sparse_loco or "
+        "random_blocks.",
     )
     downlink_options: Options = Field(default_factory=dict, description="Options of the downlink codec.")
     aggregation_rule: Text | Annotated[list[Text], Field(min_length=1, max_length=8)] = Field(

@@ -64,10 +64,11 @@ class ParameterServer:
         self._lossless = CATALOG.entry(downlink.name).declares.lossless
         self.digest = digest(parameters)
 
-    def inspect(self, payload: Any, start: int, stop: int) -> tuple[float, str]:
-        """L2 norm of the payload's update of parameters [start, stop), and what is wrong with it (empty: nothing)."""
+    def inspect(self, payload: Any, start: int, stop: int, base: int) -> tuple[float, str]:
+        """L2 norm of the payload's update of parameters [start, stop) of version `base`, and what is wrong with it
+        (empty: nothing)."""
         try:
-            update = self._codec_of(payload).decode(payload, size=stop - start)
+            update = self._codec_of(payload).decode(payload, size=stop - start, version=base)
         except PayloadError as error:
             return 0.0, str(error)
         return float(torch.linalg.vector_norm(update, dtype=torch.float64)), ""
@@ -81,7 +82,7 @@ class ParameterServer:
         update = self.outer.step(self.parameters, self._pseudo_gradient(slots, read), rate).neg_()
         if self.residual is not None:
             update += self.residual
-        encoded = self.downlink.encode(update)
+        encoded = self.downlink.encode(update, version)
         if self._lossless:
             self.parameters, self.residual = update.add_(self.parameters), None
         else:

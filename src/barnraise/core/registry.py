@@ -19,7 +19,7 @@ from barnraise.core.errors import OptionError, UnknownNameError, nearest
 
 @dataclass(frozen=True)
 class Option:
-    """One option of an algorithm: its type, default and closed range."""
+    """One option of an algorithm: its type, default, and closed range or list of `choices`."""
 
     name: str
     type: type
@@ -27,6 +27,7 @@ class Option:
     doc: str
     minimum: float | None = None
     maximum: float | None = None
+    choices: tuple[Any, ...] = ()
 
     def check(self, owner: str, value: Any) -> Any:
         """`value` as this option's type; OptionError with value and limit when it is not one or out of range."""
@@ -38,6 +39,9 @@ class Option:
             raise OptionError(
                 f"{owner}: option '{self.name}' is {value!r} ({type(value).__name__}), but must be {self.type.__name__}"
             )
+        if self.choices and value not in self.choices:
+            listed = ", ".join(map(str, self.choices))
+            raise OptionError(f"{owner}: option '{self.name}' is {value}, but must be one of {listed}")
         if isinstance(value, int | float):
             low, high = self.minimum, self.maximum
             inside = (low is None or value >= low) and (high is None or value <= high)

@@ -78,7 +78,8 @@ class RealWork:
     def inspect(self, node: str, contribution: Contribution) -> tuple[float, str]:
         payload = self._executors[node].payloads[contribution.assignment].data
         self._offered[node, contribution.assignment] = payload
-        return self.server.inspect(payload, contribution.parameters.start, contribution.parameters.stop)
+        span = contribution.parameters
+        return self.server.inspect(payload, span.start, span.stop, contribution.base)
 
     def accept(self, node: str, assignment: int) -> None:
         self._accepted[assignment] = self._offered.pop((node, assignment))

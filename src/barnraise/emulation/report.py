@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from barnraise.emulation.simulator import Simulator
+from barnraise.emulation.simulator import Point, Simulator
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,8 @@ class Report:
     `ledger_hash` covers every decision, so equal hashes are equal histories. `acceptance_rate` is accepted over
     accepted and refused, None before the first verdict; staleness is that of accepted contributions. `utilisation` is
     training that entered the model over the time nodes were up. Bytes are those on the nodes' links. Losses are
-    held-out, in nats a token, None where work was only costed. `seconds` is how long the simulation took.
+    held-out, in nats a token, None where work was only costed; `curve` has all evaluations. `seconds` is how long the
+    simulation took.
     """
 
     ledger_hash: str
@@ -37,6 +38,7 @@ class Report:
     virtual_seconds: float
     seconds: float
     events: int
+    curve: tuple[Point, ...]
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -67,4 +69,5 @@ def report(simulator: Simulator, seconds: float, *, losses: tuple[float, float] 
         virtual_seconds=simulator.now,
         seconds=seconds,
         events=simulator.events,
+        curve=tuple(simulator.curve) if losses else (),
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnraise.controller import actions as ca
 from barnraise.controller import events as ce
@@ -25,6 +25,16 @@ from barnraise.wire.messages import Assign
 
 ARRIVALS = 1.0
 """Seconds over which the fleet starts."""
+
+
+class Point(NamedTuple):
+    """An evaluation: virtual seconds, tokens in the model, held-out loss (None: not finite), bytes on all links."""
+
+    seconds: float
+    tokens: int
+    loss: float | None
+    bytes_up: int
+    bytes_down: int
 
 
 class Simulator(Agenda):
@@ -54,6 +64,7 @@ class Simulator(Agenda):
         self.ledger_hash = LedgerHash()
         self.events, self.end = 0, ""
         self.bytes_up = self.bytes_down = self.max_staleness = 0
+        self.curve: list[Point] = []
         self._tick_at, self._decided = math.inf, True
         self._inspector_free = 0.0
         self._expected = 0  # nodes that are to start yet
@@ -170,7 +181,14 @@ class Simulator(Agenda):
                 self.max_staleness = max(self.max_staleness, decision.staleness)
                 if self.faults and not self._timed:
                     self._play_due()
-        elif type(decision) is Noted and decision.kind == "paused" and not self._expected:
+        elif type(decision) is Noted:
+            self._noted(decision)
+
+    def _noted(self, decision: Noted) -> None:
+        if decision.kind == "evaluated":
+            tokens, loss = decision.detail["tokens"], decision.detail["loss"]
+            self.curve.append(Point(decision.time, tokens, loss, self.bytes_up, self.bytes_down))
+        elif decision.kind == "paused" and not self._expected:
             self._stop(decision.detail["reason"])
 
     def _send(self, action: ca.Send) -> None:

@@ -86,7 +86,7 @@ def _options(entry: Entry) -> str:
 def _codec(entry: Entry) -> str:
     size = 1_000_000
     largest = entry.declares.max_bytes(entry.resolve(CODECS.family, {}), size)
-    traits = [name for name in ("lossless", "sparse") if getattr(entry.declares, name)]
+    traits = [name for name in ("lossless", "sparse", "shared_support") if getattr(entry.declares, name)]
     return ", ".join([f"{8 * largest / size:.2f} bits a parameter", *traits])
 
 

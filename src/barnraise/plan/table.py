@@ -41,6 +41,10 @@ class Case:
         return _resolved(self.choices.compression)
 
     @property
+    def downlink(self) -> Choice:
+        return _resolved(self.choices.downlink)
+
+    @property
     def rule(self) -> Aggregation:
         return _resolved(self.choices.aggregation)
 

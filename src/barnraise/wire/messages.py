@@ -23,7 +23,7 @@ import msgspec
 
 from barnraise.core.types import Blob, Contribution, Count, Digest, NodeId, NodeProfile, Seconds, Task, Text
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 HEADER_LIMIT = 1 << 20
 """Largest header in bytes (an Assign with a long chain of deltas is the largest there is)."""
@@ -89,6 +89,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     compression_options: Options
     error_feedback: bool
     error_feedback_decay: Finite
+    error_feedback_keep: Finite
     downlink: Name
     downlink_options: Options
     inner_optimizer: Name

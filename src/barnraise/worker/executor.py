@@ -41,6 +41,7 @@ class Executor:
             codec,
             error_feedback=settings.error_feedback,
             decay=settings.error_feedback_decay,
+            keep=settings.error_feedback_keep,
             update_clip=settings.update_clip,
             last=compression.create(settings.last_compression) if settings.last_compression else None,
         )
@@ -75,6 +76,7 @@ class Executor:
         with self._lock:
             self.start.copy_(self.replica)
         self._add_unmerged(task)
+        self.path.add_kept(self.start)
         self.trainer.load(self.start)
 
         def after_step(step: int) -> bool:
@@ -87,7 +89,8 @@ class Executor:
         steps, loss = self.trainer.run(
             batches(self._rows(task), task.batch_size, task.seed, self.dataset.meta), task.learning_rate, after_step
         )
-        payload = self.path.send(self.start, self.trainer.flat.vector, leaving=self.leaving.is_set())
+        leaving = self.leaving.is_set()
+        payload = self.path.send(self.start, self.trainer.flat.vector, version=task.base, leaving=leaving)
         self.payloads[task.id] = self.unmerged[task.id] = payload
         return payload.blob, steps, loss, time.monotonic() - began
 

@@ -29,7 +29,8 @@ class Payload:
 class UpdatePath:
     """One worker's way from parameters to payloads; holds the error-feedback residual.
 
-    `last` is a denser codec for the contribution after which the worker leaves: what it leaves out is lost.
+    `keep` is the share of the residual that the worker trains on with, so that its own progress does not wait for the
+    wire. `last` is a denser codec for the contribution after which it leaves: what that one leaves out is lost.
     """
 
     def __init__(
@@ -39,21 +40,27 @@ class UpdatePath:
         error_feedback: bool,
         decay: float,
         update_clip: float | None,
+        keep: float = 0.0,
         last: Codec | None = None,
     ) -> None:
-        self.codec, self.update_clip, self.last = codec, update_clip, last
+        self.codec, self.update_clip, self.keep, self.last = codec, update_clip, keep, last
         lossless = CATALOG.entry(codec.name).declares.lossless
         self.feedback = ErrorFeedback(codec, decay) if error_feedback and not lossless else None
 
-    def send(self, start: Tensor, end: Tensor, *, leaving: bool = False) -> Payload:
-        """The pseudo-gradient start - end (float32 [d]) as a payload; `start` is overwritten.
+    def add_kept(self, start: Tensor) -> None:
+        """Subtract from `start` (float32 [d]) what this worker has not transmitted yet, as far as it keeps it."""
+        if self.feedback and self.feedback.residual is not None and self.keep:
+            start.sub_(self.feedback.residual, alpha=self.keep)
+
+    def send(self, start: Tensor, end: Tensor, *, version: int = 0, leaving: bool = False) -> Payload:
+        """The pseudo-gradient start - end (float32 [d]), an update of `version`, as a payload; `start` is overwritten.
 
         `leaving` flushes the residual with it.
         """
         if leaving and self.feedback and self.last:
             self.feedback.codec = self.last
         delta = clip(start.sub_(end), self.update_clip)
-        encoded = self.feedback.compress(delta) if self.feedback else self.codec.encode(delta)
+        encoded = self.feedback.compress(delta, version) if self.feedback else self.codec.encode(delta, version)
         return Payload(Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes), encoded)
 
     def settle(self, payload: Payload, accepted: bool) -> None:

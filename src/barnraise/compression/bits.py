@@ -1,0 +1,24 @@
+"""Small unsigned integers as bit planes: the lowest bits of all of them, then the next higher ones, and so on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .base import Array
+from .catalog import plane_bytes
+
+
+def pack(values: Array, width: int) -> Array:
+    """`values` [n] (integers below 2**width) as bytes [plane_bytes(n, width)]."""
+    planes = [np.packbits((values >> place) & 1, bitorder="little") for place in range(width)]
+    return np.concatenate(planes) if planes else np.empty(0, np.uint8)
+
+
+def unpack(packed: Array, count: int, width: int) -> Array:
+    """The `count` integers of `width` bits (at most 16) in `packed`, uint16 [count]."""
+    values = np.zeros(count, np.uint16)
+    for place, plane in enumerate(packed.reshape(width, plane_bytes(count, 1)) if width else ()):
+        bits = np.unpackbits(plane, count=count, bitorder="little").astype(np.uint16)
+        bits <<= np.uint16(place)
+        values |= bits
+    return values

@@ -1,0 +1,83 @@
+"""Top-k in chunks: the same number of elements from each stretch of the vector, so that no layer starves another."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+
+from .base import Array, Header, Sections, SparseCodec
+from .catalog import half_bytes, kept
+from .chunks import Grid, Places, largest
+from .fp16 import check_half, from_half, shared_exponent, to_half
+
+
+class ChunkedCodec(SparseCodec):
+    """k = round(ratio * chunk) of each chunk. Body: what `pack_values` writes, then the places (see `chunks`).
+
+    The header's count is k. A subclass says how the kept values are written.
+    """
+
+    def __init__(self, ratio: float, chunk: int) -> None:
+        super().__init__(ratio=ratio, chunk=chunk)
+        self.chunk, self.kept = chunk, kept(ratio, chunk)
+
+    def count(self, size: int, version: int) -> int:
+        return self.kept
+
+    def pack(self, values: Array, body: Array, count: int) -> int:
+        grid = Grid(values.size, self.chunk, self.kept)
+        places = np.empty((grid.rows, self.kept), np.int64)
+        chosen = np.empty((grid.rows, self.kept), np.float32)
+        for first, rows in grid.spans(values):
+            found = largest(rows, self.kept)
+            places[first : first + len(rows)] = found
+            chosen[first : first + len(rows)] = np.take_along_axis(rows, found, axis=1)
+        values_end = self.value_bytes(grid)
+        Places(grid).pack(places, body[values_end:])
+        return self.pack_values(chosen, body[:values_end])
+
+    def open(self, header: Header, body: Array) -> Sections:
+        grid = Grid(header.size, self.chunk, self.kept)
+        values_end = self.value_bytes(grid)
+        values = self.open_values(grid, header.exponent, body[:values_end])
+        indices = Places(grid).unpack(body[values_end:])
+        inside = int(np.searchsorted(indices, grid.size))  # a short last row is filled up with places beyond the end
+        return indices[:inside], values[:inside]
+
+    @abstractmethod
+    def value_bytes(self, grid: Grid) -> int:
+        """Bytes of the values of a whole payload."""
+
+    @abstractmethod
+    def pack_values(self, chosen: Array, body: Array) -> int:
+        """Write `chosen` (float32 [rows, k]) to `body`, return the header's exponent."""
+
+    @abstractmethod
+    def open_values(self, grid: Grid, exponent: int, body: Array) -> Array:
+        """The values as float32 [rows * k]; PayloadError for anything that `pack_values` never writes."""
+
+
+class ChunkedTopK(ChunkedCodec):
+    """Values: rows * k float16, to be multiplied by 2**exponent of the header (see `fp16`).
+
+    Error: what is left out of a chunk is no larger than the least kept of it; kept values have fp16's error.
+    """
+
+    name = "chunked_topk"
+    tag = b"ctk "
+
+    def value_bytes(self, grid: Grid) -> int:
+        return half_bytes(grid.rows, grid.count)
+
+    def pack_values(self, chosen: Array, body: Array) -> int:
+        exponent = shared_exponent(chosen)
+        to_half(chosen.reshape(-1), exponent, body.view("<f2"))
+        return exponent
+
+    def open_values(self, grid: Grid, exponent: int, body: Array) -> Array:
+        halves = body.view("<f2")
+        check_half(halves, exponent)
+        values = np.empty(grid.count, np.float32)
+        from_half(halves, exponent, values)
+        return values
