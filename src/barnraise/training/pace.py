@@ -1,0 +1,65 @@
+"""How many local steps each node takes, and at what rate: equations 6 and 7, in the form that uses the node's speed.
+
+A node is described by p_i, its seconds a local step, and c_i, its seconds of communication a round: latency d_i plus
+bytes over bandwidth. The round is as long as the slowest admitted node needs for the reference number of steps, and
+long enough that communication takes at most a fifth of it; "slowest" is the 90th percentile, so that one straggler
+does not stretch everybody's round:
+
+    T = P90_k max(E_ref p_k + c_k, c_k / 0.2)
+    E_i = clip(ceil((T - c_i) / p_i), 1, E_max)                                                          (7)
+    eta_i = eta_0 min(1, (E_ref / E_i)^b) (1 + sigma_i)^-a (batch_i / batch_ref)^g, in [0.1, 1] eta_0    (6)
+
+with sigma_i the node's staleness, a = b = 1/2, and g = 1/2 for Adam, 1 for SGD. The rate never rises with staleness or
+with steps. Read literally, equation 7 takes the largest over the mean of the *same* node's step times, so that the
+node's speed cancels; `literal` does that. All functions are pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+COMMUNICATION_SHARE = 0.2
+ADMITTED = 0.9
+STALENESS_POWER = STEPS_POWER = 0.5
+LOWEST_RATE = 0.1
+
+
+@dataclass(frozen=True)
+class Speed:
+    """One node: seconds a local step (`step`, above 0), and of communication a round (`exchange`)."""
+
+    step: float
+    exchange: float = 0.0
+
+
+def round_seconds(nodes: Sequence[Speed], reference_steps: int) -> float:
+    """T, the length of a round that `nodes` share; 0 when there are none."""
+    if not nodes:
+        return 0.0
+    needs = sorted(
+        max(reference_steps * node.step + node.exchange, node.exchange / COMMUNICATION_SHARE) for node in nodes
+    )
+    return needs[math.ceil(ADMITTED * len(needs)) - 1]
+
+
+def local_steps(node: Speed, round_length: float, most: int) -> int:
+    """E_i: the steps with which `node` fills a round of `round_length` seconds, from 1 to `most`."""
+    wanted = math.ceil((round_length - node.exchange) / node.step - 1e-9)
+    return max(1, min(wanted, most))
+
+
+def literal_steps(step_seconds: Sequence[float], reference_steps: int, most: int) -> int:
+    """E_i by the letter of equation 7: `reference_steps` times the largest over the mean of this node's own times."""
+    if not step_seconds:
+        return min(reference_steps, most)
+    ratio = max(step_seconds) * len(step_seconds) / sum(step_seconds)
+    return max(1, min(math.ceil(reference_steps * ratio - 1e-9), most))
+
+
+def rate_factor(steps: int, reference_steps: int, staleness: float, batch_ratio: float = 1.0, *, adam: bool) -> float:
+    """eta_i / eta_0, from 0.1 to 1, for `steps` local steps at `batch_ratio` times the reference batch."""
+    slowed = min(1.0, (reference_steps / steps) ** STEPS_POWER) * (1.0 + staleness) ** -STALENESS_POWER
+    factor = slowed * batch_ratio ** (0.5 if adam else 1.0)
+    return max(LOWEST_RATE, min(1.0, factor))
