@@ -70,11 +70,11 @@ def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_b
     told = WorkerSettings(
         batch_size=8, compression=codec, compression_options=options, error_feedback=False, error_feedback_decay=1.0,
         downlink="none", downlink_options={}, inner_optimizer="adamw", inner_options={}, gradient_clip=None,
-        update_clip=None, overlap=True, precision="float32",
+        update_clip=None, normalize_steps=0, proximal=0.0, overlap=True, precision="float32",
     )  # fmt: skip
     return EngineSettings(
         run="bench", worker=told, manifest=Blob("0" * 64, 1), num_parameters=num_parameters,
-        rows=shards.RowIndex([10_000]), context=128, tokens=2**52, batch_size=8, local_steps=20, learning_rate=1e-3,
+        rows=shards.RowIndex([10_000]), context=128, tokens=2**52, batch_size=8, local_steps=20, pace="fixed", max_local_steps=100, learning_rate=1e-3,
         rate_multiplier=lambda done, total: 1.0, seed=0, asynchronous=True, participation=True,
         staleness=staleness.create("fixed", max_staleness=10**6), scheduler=matching.create("fifo"),
         buffer_size=CONNECTIONS // 2, minimum_nodes=1, max_update_norm=None, max_payload_bytes=payload_bytes,

@@ -68,11 +68,12 @@ def settings() -> EngineSettings:
         batch_size=1, compression="none", compression_options={}, error_feedback=False, error_feedback_decay=1.0,
         error_feedback_keep=0.0,
         downlink="none", downlink_options={}, inner_optimizer="sgd", inner_options={}, gradient_clip=None,
-        update_clip=None, overlap=True, precision="float32",
+        update_clip=None, normalize_steps=0, proximal=0.0, overlap=True, precision="float32",
     )  # fmt: skip
     return EngineSettings(
         run="test", worker=told, manifest=Blob(hashlib.sha256(b"manifest").hexdigest(), 8), num_parameters=SIZE,
-        rows=shards.RowIndex([64]), context=16, tokens=10**9, batch_size=1, local_steps=2, learning_rate=0.1,
+        rows=shards.RowIndex([64]), context=16, tokens=10**9, batch_size=1, local_steps=2, pace="fixed",
+        max_local_steps=100, learning_rate=0.1,
         rate_multiplier=lambda done, total: 1.0, seed=0, asynchronous=True, participation=True,
         staleness=staleness.create("adaptive"), scheduler=matching.create("fifo"), buffer_size=None, minimum_nodes=1,
         max_update_norm=100.0, max_payload_bytes=CODEC.max_bytes(SIZE), sync_window=60.0, sync_longest_wait=600.0,

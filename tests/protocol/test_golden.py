@@ -50,6 +50,8 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
                 inner_options={"weight_decay": 0.01},
                 gradient_clip=1.0,
                 update_clip=None,
+                normalize_steps=0,
+                proximal=0.0,
                 overlap=True,
                 precision="float32",
             ),

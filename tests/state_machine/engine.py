@@ -49,6 +49,8 @@ WORKER_SETTINGS = WorkerSettings(
     inner_options={},
     gradient_clip=None,
     update_clip=None,
+    normalize_steps=0,
+    proximal=0.0,
     overlap=True,
     precision="float32",
 )
@@ -65,6 +67,8 @@ _SETTINGS = EngineSettings(
     tokens=240,
     batch_size=2,
     local_steps=2,
+    pace="fixed",
+    max_local_steps=100,
     learning_rate=0.1,
     rate_multiplier=lambda done, total: 1.0,
     seed=0,
@@ -181,10 +185,13 @@ class Account:
         assert d.node in self.live
         assert d.base == len(self.made)
         if d.redo:
-            assert d.rows == self.tasks[d.redo].rows
+            assert (d.rows, d.local_steps) == (self.tasks[d.redo].rows, self.tasks[d.redo].local_steps)
             assert d.cursor == self.cursor
         else:
-            count = self.settings.local_steps * self.settings.batch_size
+            most = self.settings.local_steps if self.settings.pace == "fixed" else self.settings.max_local_steps
+            assert 1 <= d.local_steps <= most
+            assert self.settings.pace != "fixed" or d.local_steps == most
+            count = d.local_steps * self.settings.batch_size
             assert d.cursor == self.cursor + count
             assert d.rows == tuple(RowRange(*r) for r in self.settings.rows.ranges(self.cursor, count))
             self.cursor = d.cursor

@@ -25,7 +25,10 @@ MODES: dict[str, dict[str, Any]] = {
     "asynchronous": {"staleness": staleness("adaptive", max_staleness=4, min_staleness=2)},
     "fixed-bound": {"staleness": staleness("fixed", max_staleness=1), "buffer_size": 2},
     "robust": {"minimum_nodes": 3, "buffer_size": 4, "participation": False},
+    "matched": {"pace": "matched", "max_local_steps": 7},
+    "literal": {"pace": "literal", "max_local_steps": 7},
     "synchronous": {"asynchronous": False},
+    "synchronous-matched": {"asynchronous": False, "pace": "matched", "max_local_steps": 7},
     "synchronous-robust": {"asynchronous": False, "minimum_nodes": 3},
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnraise.controller import buffering, dispatch
+from barnraise.controller import buffering, dispatch, pacing
 from barnraise.controller.state import MOST_OPEN, NodeState, Soft, State
 from barnraise.core.types import Blob, Update
 from barnraise.ledger.decisions import Assigned
@@ -136,6 +136,35 @@ def test_the_bound_follows_the_nodes_speed_when_the_task_is_assigned() -> None:
 def test_participation_is_a_share_of_all_work() -> None:
     nodes = {name: NodeState(name, live=True, rate=rate) for name, rate in (("a", 30.0), ("b", 10.0), ("c", 0.0))}
     state = State(nodes=nodes, num_live=3)
-    shares = [dispatch.participation(state, Soft(), node) for node in nodes.values()]
+    shares = [pacing.participation(state, Soft(), node) for node in nodes.values()]
     assert shares == [0.75, 0.25, pytest.approx(1 / 3)]
-    assert dispatch.participation(State(nodes=nodes, num_live=1), Soft(), nodes["a"]) == 1.0
+    assert pacing.participation(State(nodes=nodes, num_live=1), Soft(), nodes["a"]) == 1.0
+
+
+def paced(engine: Engine, **rates: float) -> dict[str, Assigned]:
+    """The first tasks of nodes with these observed rates."""
+    for node, rate in rates.items():
+        engine.hello(node)
+        engine.state.nodes[node].rate = engine.shadow.nodes[node].rate = rate
+    engine.machine.soft.rates_at = engine.machine.soft.paced_at = -1
+    for node in rates:
+        engine.next(node)
+    return {d.node: d for d in assigned(engine)}
+
+
+def test_matched_nodes_get_tasks_of_one_length_in_time() -> None:
+    settings = engine_settings(pace="matched", max_local_steps=100)
+    tasks = paced(Engine(settings), slow=10.0, middle=20.0, fast=4000.0)
+    steps = {node: task.local_steps for node, task in tasks.items()}
+    assert steps == {"slow": settings.local_steps, "middle": 2 * settings.local_steps, "fast": 100}
+    for task in tasks.values():
+        assert sum(piece.stop - piece.start for piece in task.rows) == task.local_steps * settings.batch_size
+        assert task.tokens == task.local_steps * settings.batch_size * settings.context
+    assert tasks["slow"].learning_rate > tasks["middle"].learning_rate > tasks["fast"].learning_rate
+
+
+def test_a_fixed_pace_is_the_same_for_all() -> None:
+    settings = engine_settings(pace="fixed")
+    tasks = paced(Engine(settings), slow=10.0, fast=4000.0)
+    assert {task.local_steps for task in tasks.values()} == {settings.local_steps}
+    assert {task.learning_rate for task in tasks.values()} == {settings.learning_rate}

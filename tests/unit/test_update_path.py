@@ -81,3 +81,9 @@ def test_a_leaving_worker_flushes_its_residual_and_the_controller_reads_it() -> 
         server.aggregate(version, [SlotShare("n", span, ((version, 1.0),))], payloads.__getitem__)
     error = float((server.parameters + first + second).norm() / (first + second).norm())
     assert error < 0.02  # 8 bits, where top-k alone would have left out most of it
+
+
+def test_an_update_is_scaled_to_the_reference_steps() -> None:
+    sender = UpdatePath(compression.create("none"), error_feedback=True, decay=1.0, update_clip=None)
+    sent = sender.codec.decode(sender.send(torch.full((SIZE,), 3.0), torch.zeros(SIZE), scale=0.5).encoded)
+    assert sent.tolist() == [1.5] * SIZE

@@ -187,6 +187,7 @@ def _real(plan: Plan) -> Iterator[tuple[EngineSettings, Work, str]]:
             optimizer=plan.inner.name,
             options=plan.inner.options,
             gradient_clip=run_file.training.gradient_clip,
+            proximal=run_file.training.proximal,
             precision=run_file.training.precision,
         )
         server = ParameterServer(

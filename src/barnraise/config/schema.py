@@ -202,6 +202,20 @@ class Training(Section):
     )
     batch_size: int = Field(default=8, ge=1, le=1 << 20, description="Rows a local step.")
     local_steps: int = Field(default=20, ge=1, le=100_000, description="Inner optimizer steps a task (H).")
+    pace: Literal["fixed", "matched", "literal"] = Field(
+        default="fixed",
+        description="Local steps a node: H for all (fixed), H for the slowest and more for faster ones so that all "
+        "finish together (matched, equation 7 with the node's speed), or equation 7 by the letter (literal).",
+    )
+    max_local_steps: int | None = Field(
+        default=None, ge=1, le=100_000, description="Most local steps a task; 10 times local_steps when not given."
+    )
+    normalize_steps: bool = Field(
+        default=False, description="Scale each contribution to local_steps steps (FedNova), whatever its node's pace."
+    )
+    proximal: float = Field(
+        default=0.0, ge=0, le=1e6, description="Weight of the pull towards a task's start (FedProx's mu)."
+    )
     learning_rate: Positive = Field(default=0.001, description="Peak rate of the inner optimizer.")
     schedule: Literal["constant", "linear", "cosine"] = Field(
         default="constant", description="Learning rate over tokens."

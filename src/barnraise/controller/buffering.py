@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterator
 
 from barnraise.controller.actions import Action, Aggregate, Checkpoint, Evaluate, Finish, Release, Send, SlotShare
-from barnraise.controller.dispatch import median_rate, participation
 from barnraise.controller.events import Aggregated
+from barnraise.controller.pacing import median_rate, participation
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import Soft, State
 from barnraise.core.types import Update

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from statistics import median
 
 from barnraise.controller.actions import Action, Send
+from barnraise.controller.pacing import local_steps, participation, rate_factor, relative_speed
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import MOST_OPEN, NodeState, Soft, State
 from barnraise.core.types import Blob, ParameterRange, RowRange, Task, Update
@@ -84,12 +84,15 @@ def _assign_one(state: State, soft: Soft, settings: EngineSettings, task: int, n
     have = soft.asking.pop(node.id)
     assignment, cursor = state.last_assignment + 1, state.cursor
     if task > 0:
-        rows = state.redo[task].rows
+        lost = state.redo[task]
+        rows, steps = lost.rows, lost.local_steps
     else:
-        count = settings.local_steps * settings.batch_size
+        steps = local_steps(state, soft, settings, node)
+        count = steps * settings.batch_size
         rows = tuple(RowRange(*piece) for piece in settings.rows.ranges(cursor, count))
         cursor += count
-    rate = settings.learning_rate * settings.rate_multiplier(state.tokens, settings.tokens)
+    schedule = settings.rate_multiplier(state.tokens, settings.tokens)
+    rate = settings.learning_rate * schedule * rate_factor(state, soft, settings, node, steps)
     decision = Assigned(
         now,
         assignment,
@@ -98,7 +101,7 @@ def _assign_one(state: State, soft: Soft, settings: EngineSettings, task: int, n
         state.version,
         settings.staleness.bound(relative_speed(state, soft, node)) if settings.asynchronous else 0,
         settings.context * sum(r.stop - r.start for r in rows),
-        settings.local_steps,
+        steps,
         rate,
         rows,
         ParameterRange(0, settings.num_parameters),
@@ -146,36 +149,3 @@ def updates_from(state: State, soft: Soft, settings: EngineSettings, have: int) 
         else:
             return tuple(chain)
     return (Update("snapshot", state.version, Blob(state.digest, snapshot), state.digest),)
-
-
-def relative_speed(state: State, soft: Soft, node: NodeState) -> float:
-    """The node's observed rate over the median of the living (1 while nothing is known)."""
-    middle = median_rate(state, soft)
-    return node.rate / middle if node.rate > 0.0 and middle > 0.0 else 1.0
-
-
-def median_rate(state: State, soft: Soft) -> float:
-    """Of the living nodes' rates; 0 while none is known."""
-    _refresh_rates(state, soft)
-    return soft.median_rate
-
-
-def participation(state: State, soft: Soft, node: NodeState) -> float:
-    """The node's share of the work that the living do: what one of its contributions should weigh.
-
-    Without it n workers that each contribute a whole update from the same base would move the model n times as far as
-    their mean (SparseLoCo divides by all peers for the same reason, not by those that contributed).
-    """
-    _refresh_rates(state, soft)
-    if state.num_live <= 1:
-        return 1.0
-    if node.rate <= 0.0 or soft.total_rate <= 0.0:
-        return 1.0 / state.num_live
-    return min(1.0, node.rate / soft.total_rate)
-
-
-def _refresh_rates(state: State, soft: Soft) -> None:
-    """Median and sum of the living nodes' rates, computed anew after news of a quarter of the living."""
-    if soft.rates_at < 0 or soft.news - soft.rates_at > state.num_live // 4:
-        rates = [other.rate for other in state.nodes.values() if other.live and other.rate > 0]
-        soft.median_rate, soft.total_rate, soft.rates_at = (median(rates) if rates else 0.0), sum(rates), soft.news

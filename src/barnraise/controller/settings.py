@@ -25,6 +25,8 @@ class EngineSettings:
     tokens: int
     batch_size: int
     local_steps: int
+    pace: str  # "fixed", "matched" or "literal": see training.pace
+    max_local_steps: int
     learning_rate: float
     rate_multiplier: Callable[[int, int], float]  # (tokens done, tokens in all) -> share of learning_rate
     seed: int

@@ -23,6 +23,9 @@ MOST_OPEN = 4
 """Assignments a node may have without a verdict (a worker has one running, one waiting, two unanswered), and answers
 remembered for one whose acknowledgement was lost."""
 
+REMEMBERED_TIMES = 8
+"""Step times of a node that the literal pace looks back on."""
+
 
 class Work(msgspec.Struct):
     """An assignment that has no verdict yet, or whose work was lost and waits to be done again."""
@@ -50,6 +53,7 @@ class NodeState(msgspec.Struct):
     rate: float = 0.0  # tokens a second: the profile's claim until work was observed, then EWMA tokens / EWMA seconds
     rate_tokens: float = 0.0
     rate_seconds: float = 0.0
+    step_seconds: list[float] = []  # its newest contributions'
     last_verdict_time: float = 0.0
     open: list[int] = []
     verdicts: dict[int, tuple[bool, str]] = {}
@@ -123,7 +127,9 @@ class Soft:
         self.update_bytes = 0
         self.news = 0  # joins, departures and verdicts so far: each changes a rate or who is alive
         self.median_rate = self.total_rate = 0.0  # over the living
-        self.rates_at = -1  # news when they were computed
+        self.round_seconds = 0.0  # of a round at the fleet's pace; 0 while no rate is known
+        self.usual_staleness = 0.0  # of the median node
+        self.rates_at = self.paced_at = -1  # news when the rates and the round were computed
         self.wanted_size, self.wanted_at = 1, -1  # K if enough nodes live, likewise
         self.advised = False  # that a pinned K is too small
 
@@ -135,7 +141,7 @@ def apply(state: State, decision: Decision) -> None:
 
 def _node_changed(state: State, d: NodeChanged) -> None:
     if d.change == "enrolled":
-        state.nodes[d.node] = NodeState(d.node, key=d.key, open=[], verdicts={})
+        state.nodes[d.node] = NodeState(d.node, key=d.key, step_seconds=[], open=[], verdicts={})
         state.keys[d.key] = d.node
         return
     node = state.nodes[d.node]
@@ -200,6 +206,7 @@ def _observe_rate(node: NodeState, work: Work, time: float) -> None:
     node.last_verdict_time = time
     node.rate_tokens += RATE_SMOOTHING * (work.tokens - node.rate_tokens)
     node.rate_seconds += RATE_SMOOTHING * (elapsed - node.rate_seconds)
+    node.step_seconds = [*node.step_seconds[1 - REMEMBERED_TIMES :], elapsed / max(1, work.local_steps)]
     if node.rate_seconds > 0.0:
         node.rate = node.rate_tokens / node.rate_seconds
 

@@ -30,17 +30,21 @@ class LocalTrainer:
         optimizer: str,
         options: Mapping[str, float],
         gradient_clip: float | None,
+        proximal: float = 0.0,
         precision: str = "float32",
         device: str = "cpu",
     ) -> None:
         self.device, self.module = torch.device(device), module.to(device).train()
         self.flat = FlatParameters(self.module)
         self.optimizer = inner_optimizer(optimizer, self.flat, options)
-        self.gradient_clip, self.precision = gradient_clip, precision
+        self.gradient_clip, self.proximal, self.precision = gradient_clip, proximal, precision
+        self._anchor: Tensor | None = None
 
     def load(self, parameters: Tensor) -> None:
         """Start from `parameters` (float32 [d])."""
         self.flat.vector.copy_(parameters)
+        if self.proximal:
+            self._anchor = self.flat.vector.clone()
 
     def step(self, batch: Batch, learning_rate: float) -> float:
         """One step of the inner optimizer; the batch's mean loss before it, in nats a token."""
@@ -50,6 +54,8 @@ class LocalTrainer:
         with self._autocast():
             loss = batch_loss(self.module, batch, self.device)
         torch.autograd.backward(loss)
+        if self._anchor is not None:  # the gradient of mu / 2 |w - start|^2 (Li et al. 2020, "FedProx", equation 2)
+            self.flat.gradient.add_(self.flat.vector - self._anchor, alpha=self.proximal)
         if self.gradient_clip is not None:
             norm = torch.linalg.vector_norm(self.flat.gradient)
             self.flat.gradient.mul_((self.gradient_clip / (norm + 1e-6)).clamp_(max=1.0))

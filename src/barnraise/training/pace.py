@@ -22,7 +22,6 @@ from dataclasses import dataclass
 
 COMMUNICATION_SHARE = 0.2
 ADMITTED = 0.9
-STALENESS_POWER = STEPS_POWER = 0.5
 LOWEST_RATE = 0.1
 
 
@@ -52,14 +51,15 @@ def local_steps(node: Speed, round_length: float, most: int) -> int:
 
 def literal_steps(step_seconds: Sequence[float], reference_steps: int, most: int) -> int:
     """E_i by the letter of equation 7: `reference_steps` times the largest over the mean of this node's own times."""
-    if not step_seconds:
+    total = sum(step_seconds)
+    if total <= 0.0:
         return min(reference_steps, most)
-    ratio = max(step_seconds) * len(step_seconds) / sum(step_seconds)
+    ratio = max(step_seconds) * len(step_seconds) / total
     return max(1, min(math.ceil(reference_steps * ratio - 1e-9), most))
 
 
 def rate_factor(steps: int, reference_steps: int, staleness: float, batch_ratio: float = 1.0, *, adam: bool) -> float:
     """eta_i / eta_0, from 0.1 to 1, for `steps` local steps at `batch_ratio` times the reference batch."""
-    slowed = min(1.0, (reference_steps / steps) ** STEPS_POWER) * (1.0 + staleness) ** -STALENESS_POWER
-    factor = slowed * batch_ratio ** (0.5 if adam else 1.0)
+    slowed = min(1.0, math.sqrt(reference_steps / steps)) / math.sqrt(1.0 + staleness)
+    factor = slowed * (math.sqrt(batch_ratio) if adam else batch_ratio)
     return max(LOWEST_RATE, min(1.0, factor))

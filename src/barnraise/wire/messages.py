@@ -96,6 +96,8 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     inner_options: Annotated[dict[Name, Finite], msgspec.Meta(max_length=64)]
     gradient_clip: Finite | None
     update_clip: Finite | None
+    normalize_steps: Count  # scale an update to as many local steps (FedNova); 0: leave it
+    proximal: Finite  # weight of the pull towards a task's start (FedProx)
     overlap: bool
     precision: Name
     last_compression: Name = ""  # codec of a leaving worker's last contribution, its residual included; "": none

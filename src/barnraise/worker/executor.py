@@ -36,6 +36,7 @@ class Executor:
     def __init__(self, trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, slowdown: float = 0.0):
         codec = compression.create(settings.compression, **settings.compression_options)
         self.trainer, self.dataset, self.slowdown = trainer, dataset, slowdown
+        self.normalize_steps = settings.normalize_steps
         self.codec = compression.create(settings.downlink, **settings.downlink_options)
         self.path = UpdatePath(
             codec,
@@ -89,8 +90,11 @@ class Executor:
         steps, loss = self.trainer.run(
             batches(self._rows(task), task.batch_size, task.seed, self.dataset.meta), task.learning_rate, after_step
         )
-        leaving = self.leaving.is_set()
-        payload = self.path.send(self.start, self.trainer.flat.vector, version=task.base, leaving=leaving)
+        # Wang et al. 2020, "FedNova", with tau_eff fixed: nodes that take more steps pull no harder for it.
+        scale = self.normalize_steps / steps if self.normalize_steps and steps else 1.0
+        payload = self.path.send(
+            self.start, self.trainer.flat.vector, version=task.base, scale=scale, leaving=self.leaving.is_set()
+        )
         self.payloads[task.id] = self.unmerged[task.id] = payload
         return payload.blob, steps, loss, time.monotonic() - began
 

@@ -269,6 +269,7 @@ class WorkerRuntime:
             optimizer=settings.inner_optimizer,
             options=settings.inner_options,
             gradient_clip=settings.gradient_clip,
+            proximal=settings.proximal,
             precision=settings.precision,
             device=self.options.device,
         )

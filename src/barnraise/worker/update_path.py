@@ -52,14 +52,16 @@ class UpdatePath:
         if self.feedback and self.feedback.residual is not None and self.keep:
             start.sub_(self.feedback.residual, alpha=self.keep)
 
-    def send(self, start: Tensor, end: Tensor, *, version: int = 0, leaving: bool = False) -> Payload:
-        """The pseudo-gradient start - end (float32 [d]), an update of `version`, as a payload; `start` is overwritten.
+    def send(
+        self, start: Tensor, end: Tensor, *, version: int = 0, scale: float = 1.0, leaving: bool = False
+    ) -> Payload:
+        """The pseudo-gradient (start - end) * scale (float32 [d]), an update of `version`, as a payload.
 
-        `leaving` flushes the residual with it.
+        `start` is overwritten. `leaving` flushes the residual with it.
         """
         if leaving and self.feedback and self.last:
             self.feedback.codec = self.last
-        delta = clip(start.sub_(end), self.update_clip)
+        delta = clip(start.sub_(end).mul_(scale), self.update_clip)
         encoded = self.feedback.compress(delta, version) if self.feedback else self.codec.encode(delta, version)
         return Payload(Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes), encoded)
 

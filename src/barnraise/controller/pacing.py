@@ -1,0 +1,78 @@
+"""What is known of the nodes' speeds, and what follows from it: weight in a version, local steps, learning rate."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from barnraise.controller.settings import EngineSettings
+from barnraise.controller.state import NodeState, Soft, State
+from barnraise.training import pace
+
+
+def relative_speed(state: State, soft: Soft, node: NodeState) -> float:
+    """The node's observed rate over the median of the living (1 while nothing is known)."""
+    middle = median_rate(state, soft)
+    return node.rate / middle if node.rate > 0.0 and middle > 0.0 else 1.0
+
+
+def median_rate(state: State, soft: Soft) -> float:
+    """Of the living nodes' rates; 0 while none is known."""
+    _refresh_rates(state, soft)
+    return soft.median_rate
+
+
+def participation(state: State, soft: Soft, node: NodeState) -> float:
+    """The node's share of the work that the living do: what one of its contributions should weigh.
+
+    Without it n workers that each contribute a whole update from the same base would move the model n times as far as
+    their mean (SparseLoCo divides by all peers for the same reason, not by those that contributed).
+    """
+    _refresh_rates(state, soft)
+    if state.num_live <= 1:
+        return 1.0
+    if node.rate <= 0.0 or soft.total_rate <= 0.0:
+        return 1.0 / state.num_live
+    return min(1.0, node.rate / soft.total_rate)
+
+
+def _refresh_rates(state: State, soft: Soft) -> None:
+    """Median and sum of the living nodes' rates, computed anew after news of a quarter of the living."""
+    if soft.rates_at < 0 or soft.news - soft.rates_at > state.num_live // 4:
+        rates = [other.rate for other in state.nodes.values() if other.live and other.rate > 0]
+        soft.median_rate, soft.total_rate, soft.rates_at = (median(rates) if rates else 0.0), sum(rates), soft.news
+        soft.usual_staleness = median(node.last_staleness for node in state.nodes.values() if node.live) if rates else 0
+
+
+def local_steps(state: State, soft: Soft, settings: EngineSettings, node: NodeState) -> int:
+    """How many steps the node's next task takes."""
+    if settings.pace == "literal":
+        return pace.literal_steps(node.step_seconds, settings.local_steps, settings.max_local_steps)
+    if settings.pace == "fixed" or node.rate <= 0.0:
+        return settings.local_steps
+    _refresh_rates(state, soft)
+    if soft.rates_at != soft.paced_at:
+        fleet = [_speed(other, settings) for other in state.nodes.values() if other.live and other.rate > 0.0]
+        soft.round_seconds, soft.paced_at = pace.round_seconds(fleet, settings.local_steps), soft.rates_at
+    return pace.local_steps(_speed(node, settings), soft.round_seconds, settings.max_local_steps)
+
+
+def rate_factor(state: State, soft: Soft, settings: EngineSettings, node: NodeState, steps: int) -> float:
+    """The share of the schedule's learning rate for a task of so many steps on the node.
+
+    What counts is by how much the node's work is staler than the median node's, so that the run file's rate is that of
+    a usual node.
+    """
+    if settings.pace == "fixed":
+        return 1.0
+    _refresh_rates(state, soft)
+    staleness = max(0.0, node.last_staleness - soft.usual_staleness)
+    adam = settings.worker.inner_optimizer == "adamw"
+    return pace.rate_factor(steps, settings.local_steps, staleness, adam=adam)
+
+
+def _speed(node: NodeState, settings: EngineSettings) -> pace.Speed:
+    profile = node.profile
+    exchange = 2 * profile.latency_seconds
+    if profile.up_bytes_per_second:
+        exchange += settings.max_payload_bytes / profile.up_bytes_per_second
+    return pace.Speed(settings.batch_size * settings.context / node.rate, exchange)
