@@ -74,10 +74,12 @@ def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_b
     )  # fmt: skip
     return EngineSettings(
         run="bench", worker=told, manifest=Blob("0" * 64, 1), num_parameters=num_parameters,
-        rows=shards.RowIndex([10_000]), context=128, tokens=2**52, batch_size=8, local_steps=20, pace="fixed", max_local_steps=100, learning_rate=1e-3,
+        rows=shards.RowIndex([10_000]), context=128, tokens=2**52, batch_size=8, local_steps=20, pace="fixed",
+        max_local_steps=100, learning_rate=1e-3,
         rate_multiplier=lambda done, total: 1.0, seed=0, asynchronous=True, participation=True,
         staleness=staleness.create("fixed", max_staleness=10**6), scheduler=matching.create("fifo"),
         buffer_size=CONNECTIONS // 2, minimum_nodes=1, max_update_norm=None, max_payload_bytes=payload_bytes,
+        flush=False,
         sync_window=60.0, sync_longest_wait=600.0, heartbeat=0.25, lease=60.0, checkpoint_seconds=5.0, evaluations=1,
     )  # fmt: skip
 

@@ -80,6 +80,7 @@ _SETTINGS = EngineSettings(
     minimum_nodes=1,
     max_update_norm=None,
     max_payload_bytes=500,
+    flush=False,
     sync_window=2.0,
     sync_longest_wait=8.0,
     heartbeat=1.0,
@@ -143,7 +144,7 @@ class Account:
         self.made: list[VersionMade] = []
         self.gone: set[int] = set()  # pieces that were discarded at the end
         self.live: set[str] = set()
-        self.closed = self.final = False
+        self.closed = self.final = self.flushing = False
         self.cursor = 0
 
     def add(self, d: Decision) -> None:
@@ -160,7 +161,7 @@ class Account:
             assert d.num_nodes == len({self.accepted[i].node for i in self.buffer}) >= self.settings.minimum_nodes
             assert d.tokens == sum(self.accepted[i].tokens for i in self.buffer)
             assert 0 < d.rate <= 1
-            if not self.settings.asynchronous:
+            if not self.settings.asynchronous and not (d.reason == "last" and self.flushing):
                 assert {self.accepted[i].base for i in self.buffer} == {d.version - 1}
             self.versions[d.version], self.buffer, self.closed = d.contributions, [], True
             self.final = d.reason == "last"
@@ -171,6 +172,14 @@ class Account:
             self.closed = False
         elif isinstance(d, NodeChanged):
             (self.live.add if d.change == "joined" else self.live.discard)(d.node)
+        elif isinstance(d, Noted) and d.kind == "flushing":
+            assert self.settings.flush
+            assert not self.flushing
+            assert sum(self.accepted[i].tokens for i in self.accepted) >= self.settings.tokens
+            self.flushing = True
+        elif isinstance(d, Noted) and d.kind == "released":
+            if self.tasks[d.detail["assignment"]].kind == "flush":  # nobody else can do it
+                self.gone.add(d.detail["assignment"])
         elif isinstance(d, Noted) and d.kind == "left_over":
             assert not self.closed
             assert d.detail["contributions"] == len(self.buffer)
@@ -184,7 +193,11 @@ class Account:
         assert d.assignment == len(self.tasks) + 1
         assert d.node in self.live
         assert d.base == len(self.made)
-        if d.redo:
+        assert d.kind == ("flush" if self.flushing else "train")
+        if d.kind == "flush":
+            assert (d.rows, d.local_steps, d.redo, d.cursor) == ((), 0, 0, self.cursor)
+            assert d.node not in {self.tasks[i].node for i in self.verdicts if self.tasks[i].kind == "flush"}
+        elif d.redo:
             assert (d.rows, d.local_steps) == (self.tasks[d.redo].rows, self.tasks[d.redo].local_steps)
             assert d.cursor == self.cursor
         else:
@@ -197,7 +210,7 @@ class Account:
             self.cursor = d.cursor
         assert d.tokens == self.settings.context * sum(r.stop - r.start for r in d.rows)
         assert d.parameters == ParameterRange(0, self.settings.num_parameters)
-        assert self.settings.asynchronous or (d.max_staleness == 0 and not self.closed)
+        assert self.settings.asynchronous or self.flushing or (d.max_staleness == 0 and not self.closed)
         self.tasks[d.assignment] = d
         self.piece[d.assignment] = self.piece[d.redo] if d.redo else d.assignment
 
@@ -205,7 +218,7 @@ class Account:
         task = self.tasks[d.assignment]
         assert d.assignment not in self.verdicts or self.verdicts[d.assignment].verdict == "refused"
         assert d.node == task.node
-        assert (d.verdict == "discarded") == self.final
+        assert (d.verdict == "discarded") == (self.final or (self.flushing and task.kind == "train"))
         self.verdicts[d.assignment] = d
         if d.verdict == "accepted":
             assert self.piece[d.assignment] not in {self.piece[i] for i in self.accepted}
@@ -215,7 +228,7 @@ class Account:
             assert 0 <= d.staleness == d.version - d.base <= task.max_staleness
             self.accepted[d.assignment] = d
             self.buffer.append(d.assignment)
-        elif d.verdict == "discarded":
+        elif d.verdict == "discarded" or task.kind == "flush":
             self.gone.add(self.piece[d.assignment])
 
     def compare(self, state: State) -> None:

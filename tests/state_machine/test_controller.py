@@ -27,6 +27,8 @@ MODES: dict[str, dict[str, Any]] = {
     "robust": {"minimum_nodes": 3, "buffer_size": 4, "participation": False},
     "matched": {"pace": "matched", "max_local_steps": 7},
     "literal": {"pace": "literal", "max_local_steps": 7},
+    "flush": {"flush": True},
+    "synchronous-flush": {"asynchronous": False, "flush": True, "minimum_nodes": 2},
     "synchronous": {"asynchronous": False},
     "synchronous-matched": {"asynchronous": False, "pace": "matched", "max_local_steps": 7},
     "synchronous-robust": {"asynchronous": False, "minimum_nodes": 3},

@@ -87,3 +87,24 @@ def test_an_update_is_scaled_to_the_reference_steps() -> None:
     sender = UpdatePath(compression.create("none"), error_feedback=True, decay=1.0, update_clip=None)
     sent = sender.codec.decode(sender.send(torch.full((SIZE,), 3.0), torch.zeros(SIZE), scale=0.5).encoded)
     assert sent.tolist() == [1.5] * SIZE
+
+
+def test_the_residual_is_handed_in_at_the_end() -> None:
+    torch.manual_seed(0)
+    last = compression.create("int4")
+    sender = path(last=last, keep=1.0)
+    sent = sender.codec.decode(sender.send(torch.randn(SIZE), torch.zeros(SIZE)).encoded)
+    assert sender.feedback is not None
+    left = sender.feedback.residual
+    assert left is not None
+    wanted = left.clone()
+    payload = sender.flush(SIZE)
+    assert float((last.decode(payload.encoded) - wanted).norm()) < 0.15 * float(wanted.norm())
+    assert float(sent.norm()) > 0.0
+    sender.settle(payload, accepted=False)
+    torch.testing.assert_close(sender.feedback.residual, wanted)
+
+
+def test_a_worker_without_a_residual_hands_in_zeros() -> None:
+    sender = UpdatePath(compression.create("none"), error_feedback=True, decay=1.0, update_clip=None)
+    assert not sender.codec.decode(sender.flush(SIZE).encoded).any()

@@ -49,6 +49,7 @@ def engine_settings(
         max_payload_bytes=max(
             payload_bytes(choice, num_parameters) for choice in (plan.compression, plan.last_compression) if choice
         ),
+        flush=plan.last_compression is not None,
         sync_window=controller.sync_window,
         sync_longest_wait=controller.sync_longest_wait,
         heartbeat=controller.heartbeat,

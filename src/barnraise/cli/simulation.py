@@ -190,6 +190,7 @@ def _real(plan: Plan) -> Iterator[tuple[EngineSettings, Work, str]]:
             proximal=run_file.training.proximal,
             precision=run_file.training.precision,
         )
+        last = plan.last_compression
         server = ParameterServer(
             trainer.flat.vector.clone(),
             0,
@@ -197,6 +198,7 @@ def _real(plan: Plan) -> Iterator[tuple[EngineSettings, Work, str]]:
             codec=compression.create(plan.compression.name, **plan.compression.options),
             downlink=compression.create(plan.downlink.name, **plan.downlink.options),
             outer=training.create(plan.outer.name, **plan.outer.options),
+            last=compression.create(last.name, **last.options) if last else None,
         )
         blobs = BlobStore(dataset, blob.digest, manifest)
         blobs.publish(server.parameters, server.digest)

@@ -63,12 +63,13 @@ class ErrorFeedback:
         self._residual = self.codec.decode_add(encoded, total, weight=-1.0)
         return encoded
 
-    def give_back(self, encoded: Encoded) -> None:
-        """Return a refused contribution to the residual. PayloadError when another codec or size made it."""
+    def give_back(self, encoded: Encoded, codec: Codec | None = None) -> None:
+        """Return a refused contribution of `codec` to the residual. PayloadError when another codec or size made it."""
+        codec = codec or self.codec
         if self._residual is None:
-            self._residual = self.codec.decode(encoded)
+            self._residual = codec.decode(encoded)
         else:
-            self.codec.decode_add(encoded, self._residual)
+            codec.decode_add(encoded, self._residual)
 
     def flush(self, codec: Codec | None = None) -> Encoded | None:
         """Encode the residual by itself, undecayed, for a worker that leaves; None when nothing is left over.

@@ -2,7 +2,8 @@
 
 Asynchronous mode closes at K distinct nodes. Synchronous mode closes when no node still works from the newest
 version, or when the rest has kept the faster half waiting for too long. Once the accepted contributions meet the
-token budget (or a stop was asked for) the next close is the last one.
+token budget (or a stop was asked for) the next close is the last one; where error feedback holds residuals, it is the
+one but last, and the last version is made of those.
 """
 
 from __future__ import annotations
@@ -84,23 +85,19 @@ def close(state: State, soft: Soft, settings: EngineSettings, epoch: int, now: f
     """Close the buffer if it is time."""
     if state.closing is not None or state.final:
         return
-    nodes, last = len(state.slots), state.tokens >= settings.tokens or bool(state.stopping)
+    reason = _why(state, soft, settings, now)
+    if not reason:
+        return
+    nodes = len(state.slots)
     if nodes < settings.minimum_nodes or not nodes:
-        if state.stopping and not soft.inspecting:
+        if reason == "last" and (state.stopping or state.flushing is not None) and not soft.inspecting:
             count = sum(len(s.contributions) for slots in state.slots.values() for s in slots.values())
-            yield Noted(now, "left_over", detail={"contributions": count, "reason": state.stopping})
+            why = state.stopping or "too few residuals came for a version"
+            yield Noted(now, "left_over", detail={"contributions": count, "reason": why})
             yield from end(state, soft, epoch, now)
         return
-    if last:
-        reason = "last"
-    elif settings.asynchronous:
-        if nodes < state.buffer_size:
-            return
-        reason = "full"
-    else:
-        reason = _round_over(state, soft, settings, now)
-        if not reason:
-            return
+    if reason == "flush":
+        yield Noted(now, "flushing", detail={"nodes": state.num_live})
     shares = tuple(
         SlotShare(slot.node, slot.parameters, tuple(slot.contributions))
         for slots in state.slots.values()
@@ -117,6 +114,20 @@ def close(state: State, soft: Soft, settings: EngineSettings, epoch: int, now: f
             yield Send(node, Stop(state.stopping or "the run's token budget is met"))
 
 
+def _why(state: State, soft: Soft, settings: EngineSettings, now: float) -> str:
+    """Why the buffer closes now; empty while it does not. After `flush` it holds residuals alone, `last` is next."""
+    if state.stopping:
+        return "last"
+    if state.tokens >= settings.tokens:
+        if state.flushing is None:
+            return "flush" if settings.flush else "last"
+        awaited = soft.inspecting or any(node.live and node.id not in state.flushed for node in state.nodes.values())
+        return "" if awaited and now < state.flushing + settings.flush_patience else "last"
+    if settings.asynchronous:
+        return "full" if len(state.slots) >= state.buffer_size else ""
+    return _round_over(state, soft, settings, now)
+
+
 def _round_over(state: State, soft: Soft, settings: EngineSettings, now: float) -> str:
     """Why the synchronous round is over; empty while it is worth waiting (what has arrived still belongs to it)."""
     if state.current == 0:
@@ -131,7 +142,9 @@ def _round_over(state: State, soft: Soft, settings: EngineSettings, now: float) 
 
 
 def deadline(state: State, soft: Soft, settings: EngineSettings) -> float:
-    """When a synchronous round closes at the latest, in the machine's time."""
+    """When a synchronous round, or the wait for residuals, ends at the latest, in the machine's time."""
+    if state.flushing is not None and not state.final:
+        return state.flushing + settings.flush_patience
     if settings.asynchronous or state.closing is not None or soft.inspecting:
         return math.inf
     if not state.slots or len(state.slots) < settings.minimum_nodes:

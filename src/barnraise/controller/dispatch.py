@@ -21,13 +21,16 @@ from barnraise.wire.messages import Assign
 
 Steps = Iterator[Decision | Action]
 
+ANY_STALENESS = 1 << 31
+"""A residual is worth its place however old it is."""
+
 CHAIN_SLACK = 1024
 """Bytes by which a chain may exceed the snapshot: an uncompressed delta is one payload header larger."""
 
 
 def assign(state: State, soft: Soft, settings: EngineSettings, now: float) -> Steps:
     """Match the nodes that ask with the work there is."""
-    if not soft.asking or state.paused or state.stopping or state.final:
+    if not soft.asking or state.paused or state.stopping or state.flushing is not None or state.final:
         return
     if state.closing is not None and not settings.asynchronous:
         return
@@ -39,6 +42,21 @@ def assign(state: State, soft: Soft, settings: EngineSettings, now: float) -> St
     tasks = _offered(state, soft, settings, len(asking))
     for task, node in settings.scheduler.assign(tasks, [_view(node) for node in asking]):
         yield from _assign_one(state, soft, settings, int(task), state.nodes[node], now)
+
+
+def flush(state: State, soft: Soft, settings: EngineSettings, now: float) -> Steps:
+    """Once the budget is met, ask everybody for what error feedback still holds."""
+    if state.flushing is None or state.final:
+        return
+    for node in [state.nodes[name] for name in soft.seen if name not in state.flushed]:
+        if not any(state.works[number].kind == "flush" for number in node.open):
+            whole = ParameterRange(0, settings.num_parameters)
+            number, base = state.last_assignment + 1, state.version
+            yield Assigned(now, number, node.id, "flush", base, ANY_STALENESS, 0, 0, 0.0, (), whole, state.cursor)
+            task = Task(
+                number, "flush", (), 0, 0, settings.batch_size, 0.0, 0, whole, base, (), ANY_STALENESS, node.merged, 1.0
+            )
+            yield Send(node.id, Assign(task))
 
 
 def _may_start(state: State, soft: Soft, node: NodeState) -> bool:

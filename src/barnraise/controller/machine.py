@@ -100,6 +100,7 @@ class Controller:
         """What follows from any change: the size of the buffer, whether it closes, who gets work."""
         yield from buffering.size(self.state, self.soft, self.settings, now)
         yield from buffering.close(self.state, self.soft, self.settings, self.epoch, now)
+        yield from dispatch.flush(self.state, self.soft, self.settings, now)
         yield from dispatch.assign(self.state, self.soft, self.settings, now)
 
     # Events, one method each
@@ -217,7 +218,7 @@ class Controller:
             return
         version = buffering.arrival_version(self.state, self.settings)
         reason = admission.refuse_offer(offer, work, version, self.settings)
-        if reason or self.state.final:
+        if reason or self._too_late(work):
             yield from self._judge(work, offer, version, 0.0, reason, now)
             yield from self._after(now)
         else:
@@ -228,14 +229,19 @@ class Controller:
         """Whether the node's contribution has arrived already."""
         return assignment in self.soft.inspecting and self.state.works[assignment].node == node
 
+    def _too_late(self, work: Work) -> bool:
+        return self.state.final or (self.state.flushing is not None and work.kind == "train")
+
     def _judge(self, work: Work, offer: Contribution, version: int, norm: float, reason: str, now: float) -> Steps:
         """Put the verdict on the ledger and answer the worker."""
-        if self.state.final:
-            verdict, reason = "discarded", "the run's last version was already closed"
+        if self._too_late(work):
+            verdict, reason = "discarded", "the run's token budget was met before"
         else:
             verdict = "refused" if reason else "accepted"
         staleness = max(0, version - offer.base)
         weight = work.tokens * self.settings.staleness.weight(staleness)
+        if work.kind == "flush":
+            weight = self.state.nodes[work.node].rate or 1.0  # as all that it sent before weighed
         yield Judged(
             now, work.assignment, work.node, verdict, reason, offer.base, version, staleness, work.tokens,  # type: ignore[arg-type]
             offer.steps, offer.loss, norm, offer.seconds, offer.payload.num_bytes, offer.payload.digest,

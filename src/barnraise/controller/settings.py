@@ -38,6 +38,7 @@ class EngineSettings:
     minimum_nodes: int
     max_update_norm: float | None
     max_payload_bytes: int
+    flush: bool  # workers hand in their residuals when the token budget is met
     sync_window: float
     sync_longest_wait: float
     heartbeat: float
@@ -49,11 +50,19 @@ class EngineSettings:
     def snapshot_bytes(self) -> int:
         return 4 * self.num_parameters
 
+    @property
+    def flush_patience(self) -> float:
+        """Seconds that the run's end waits for residuals: enough for a payload at 0.4 Mbit/s."""
+        return FLUSH_SECONDS + self.max_payload_bytes / SLOWEST_LINK
+
     def intervals(self, live: int) -> tuple[float, float]:
         """Heartbeat and lease in seconds for a fleet of `live` nodes: at most FLEET_HEARTBEATS a second in all."""
         stretch = max(1.0, live / (FLEET_HEARTBEATS * self.heartbeat))
         return self.heartbeat * stretch, self.lease * stretch
 
+
+FLUSH_SECONDS = 30.0
+SLOWEST_LINK = 50_000.0  # bytes a second
 
 FLEET_HEARTBEATS = 100.0
 """Heartbeats a second that a controller is willing to hear."""

@@ -105,6 +105,8 @@ class State(msgspec.Struct):
     bytes_down: int = 0
     paused: str = ""
     stopping: str = ""
+    flushing: float | None = None  # since when the budget is met and nothing but residuals is wanted
+    flushed: dict[str, None] = {}  # nodes whose residual has come
     final: bool = False
     finished: str = ""
 
@@ -173,11 +175,14 @@ def _judged(state: State, d: Judged) -> None:
     state.current -= work.base == state.version
     node = state.nodes[d.node]
     node.open.remove(d.assignment)
+    if work.kind == "flush":
+        state.flushed[d.node] = None
     node.verdicts[d.assignment] = (d.verdict == "accepted", d.reason)
     while len(node.verdicts) > MOST_OPEN:
         del node.verdicts[next(iter(node.verdicts))]
-    _observe_rate(node, work, d.time)
-    node.last_staleness = d.staleness
+    if work.kind == "train":
+        _observe_rate(node, work, d.time)
+        node.last_staleness = d.staleness
     if d.verdict == "accepted":
         slots = state.slots.setdefault(d.node, {})
         slot = slots.get(d.parameters)
@@ -195,7 +200,7 @@ def _judged(state: State, d: Judged) -> None:
     elif d.verdict == "refused":
         state.refused += 1
         node.refused += 1
-        state.redo[work.assignment] = work
+        _redo(state, work)
     else:
         state.discarded += 1
 
@@ -246,7 +251,13 @@ def _released(state: State, d: Noted) -> None:
     work = state.works.pop(d.detail["assignment"])
     state.current -= work.base == state.version
     state.nodes[work.node].open.remove(work.assignment)
-    state.redo[work.assignment] = work
+    _redo(state, work)
+
+
+def _redo(state: State, work: Work) -> None:
+    """Rows can be trained on by somebody else; a residual is nobody else's."""
+    if work.kind == "train":
+        state.redo[work.assignment] = work
 
 
 def _reopened(state: State, d: Noted) -> None:
@@ -261,6 +272,10 @@ def _left_over(state: State, d: Noted) -> None:
     state.discarded += d.detail["contributions"]
     state.tokens -= state.buffer_tokens
     state.slots, state.buffer_tokens, state.final = {}, 0, True
+
+
+def _flushing(state: State, d: Noted) -> None:
+    state.flushing = d.time
 
 
 def _evaluated(state: State, d: Noted) -> None:
@@ -288,6 +303,7 @@ _NOTED = {
     "released": _released,
     "reopened": _reopened,
     "left_over": _left_over,
+    "flushing": _flushing,
     "evaluated": _evaluated,
     "checkpointed": _checkpointed,
     "traffic": _traffic,

@@ -18,7 +18,8 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e12)]
 Rate = Annotated[float, msgspec.Meta(ge=0.0, le=1e15)]
 Text = Annotated[str, msgspec.Meta(max_length=2000)]
-TaskKind = Literal["train"]
+TaskKind = Literal["train", "flush"]
+"""`train` on rows, or `flush`: hand in the residual that error feedback holds, as the run ends."""
 
 
 class NodeProfile(msgspec.Struct, frozen=True, gc=False):

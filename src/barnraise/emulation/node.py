@@ -210,7 +210,7 @@ class Node:
     def _start_task(self, action: wa.StartTask) -> None:
         sim, task = self.sim, action.task
         payload, loss = sim.work.train(self.spec.name, task)
-        tokens_a_step = task.tokens / task.local_steps
+        tokens_a_step = task.tokens / max(1, task.local_steps)
         step = tokens_a_step / self.spec.rate * math.exp(sim.rng.gauss(0.0, JITTER))
         if action.ask_at <= task.local_steps:
             sim.at(sim.now + step * action.ask_at, Node.handle, self, self.incarnation, we.Nearly(task.id))
@@ -219,7 +219,7 @@ class Node:
     def _cut_short(self, action: wa.CutShort) -> None:
         """The running task ends with the step in hand. Its payload is that of the whole task all the same."""
         run = self._running
-        if run is not None:
+        if run is not None and run.step > 0.0:
             steps = min(run.steps, int((self.sim.now - run.began) / run.step) + 1)
             self._run(_Run(run.task, run.payload, run.loss, run.began, run.step, steps))
 

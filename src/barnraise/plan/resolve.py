@@ -53,11 +53,11 @@ class Plan:
 
     @property
     def last_compression(self) -> Choice | None:
-        """The codec in which a leaving worker flushes its residual with its last contribution, if it has one."""
+        """The codec in which a worker flushes its residual when it leaves or the run ends, if it has one."""
         sparse = CODECS.entry(self.compression.name).declares.sparse
         if not (sparse and self.run_file.training.error_feedback):
             return None
-        return Choice("int8", CODECS.resolve("int8", {}))
+        return Choice("int4", CODECS.resolve("int4", {}))
 
     @property
     def buffer_size(self) -> int | None:

@@ -72,8 +72,11 @@ class Executor:
         return updates[-1].version
 
     def train(self, task: Task, nearly: Callable[[], None], ask_at: int) -> tuple[Blob, int, float, float]:
-        """Take the task's local steps: (payload, steps, mean loss, seconds)."""
+        """Take the task's local steps, or hand in the residual: (payload, steps, mean loss, seconds)."""
         began, busy = time.monotonic(), self._busy()
+        if task.kind == "flush":
+            payload = self.payloads[task.id] = self.path.flush(len(self.replica))
+            return payload.blob, 0, 0.0, time.monotonic() - began
         with self._lock:
             self.start.copy_(self.replica)
         self._add_unmerged(task)

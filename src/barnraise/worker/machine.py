@@ -207,6 +207,8 @@ class Worker:
 
     def _assign(self, message: Assign, now: float) -> list[Action]:
         task = message.task
+        if task.kind == "flush":
+            return self._flush(task, now)
         known = self.waiting is not None or (self.running is not None and self.running.id == task.id)
         if known or task.id in self.pending or not self.ready or not self.greeted or self.leaving:
             return []
@@ -219,6 +221,21 @@ class Worker:
         self.needs = set(blobs)
         return [Fetch(blob) for blob in blobs.values()]
 
+    def _flush(self, task: Task, now: float) -> list[Action]:
+        """The run ends: what is running goes into the residual, and that is handed in."""
+        running = self.running.id if self.running is not None else -1
+        if task.id == running or task.id in self.pending or not self.ready or not self.greeted or self.leaving:
+            return []
+        self.waiting, self.needs = task, set()
+        void = [number for number, contribution in self.pending.items() if not contribution.steps]
+        for number in void:  # a residual is asked for once more only when the controller does not wait for it any more
+            del self.pending[number]
+        settled: list[Action] = [Settle(number, False) for number in void]
+        if self.running is None:
+            return settled + self._go_on(now)
+        self.dropped.add(running)
+        return [*settled, CutShort()]
+
     def _missing(self, task: Task) -> tuple[Update, ...]:
         """What leads the replica to the task's base."""
         if self.have == task.base:
@@ -227,7 +244,7 @@ class Worker:
 
     def _bring_up_to_date(self, now: float) -> list[Action]:
         task = self.waiting
-        if task is None or self.needs or self.updating:
+        if task is None or self.needs or self.updating or task.kind == "flush":
             return []
         updates = self._missing(task)
         if not updates:
@@ -237,7 +254,8 @@ class Worker:
 
     def _updated(self, event: Updated, now: float) -> list[Action]:
         self.updating, self.have = False, event.version
-        failed = self.waiting is not None and event.version != self.waiting.base
+        task = self.waiting
+        failed = task is not None and task.kind == "train" and event.version != task.base
         return self._give_up_waiting(now) if failed else self._go_on(now)
 
     def _go_on(self, now: float) -> list[Action]:
@@ -255,18 +273,21 @@ class Worker:
         if task is None:
             may_ask = self.welcome.settings.overlap or not self.pending
             return self._ask(now) if may_ask else []
-        if not self._at_hand() or len(self.pending) > 1:
+        if not self._at_hand() or (len(self.pending) > 1 and task.kind == "train"):
             return []
         self.running, self.waiting, self.near = task, None, False
         return [StartTask(task, self._ask_at(task))]
 
     def _at_hand(self) -> bool:
         """Whether the waiting task could start: its rows are here, and the replica is at its base."""
-        return self.waiting is not None and not self.needs and not self.updating and self.have == self.waiting.base
+        task = self.waiting
+        if task is None or self.updating or self.needs:
+            return False
+        return task.kind == "flush" or self.have == task.base
 
     def _ask_at(self, task: Task) -> int:
         assert self.welcome is not None
-        if not self.welcome.settings.overlap:
+        if not self.welcome.settings.overlap or task.kind == "flush":
             return task.local_steps + 1
         if self.step_seconds <= 0.0:
             return max(1, task.local_steps - 1)
@@ -292,7 +313,7 @@ class Worker:
         if task.id in self.dropped:
             self.dropped.discard(task.id)
             return [Settle(task.id, False), *self._go_on(now)]
-        if not event.steps:  # the controller must know that it is not coming
+        if not event.steps and task.kind == "train":  # the controller must know that it is not coming
             return [Settle(task.id, False), *(self._go_on(now) if self.leaving else [self._hello(now)])]
         contribution = Contribution(
             task.id, task.base, task.parameters, event.payload, event.steps, event.loss, event.seconds

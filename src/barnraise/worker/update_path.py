@@ -20,6 +20,7 @@ class Payload:
 
     blob: Blob
     encoded: Encoded
+    codec: Codec
 
     @property
     def data(self) -> memoryview:
@@ -59,16 +60,27 @@ class UpdatePath:
 
         `start` is overwritten. `leaving` flushes the residual with it.
         """
-        if leaving and self.feedback and self.last:
-            self.feedback.codec = self.last
         delta = clip(start.sub_(end).mul_(scale), self.update_clip)
-        encoded = self.feedback.compress(delta, version) if self.feedback else self.codec.encode(delta, version)
-        return Payload(Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes), encoded)
+        if self.feedback is None:
+            return _named(self.codec.encode(delta, version), self.codec)
+        if leaving and self.last:
+            self.feedback.codec = self.last
+        return _named(self.feedback.compress(delta, version), self.feedback.codec)
+
+    def flush(self, size: int) -> Payload:
+        """The residual (float32 [size]; zeros when there is none) as a payload of the last codec."""
+        codec = self.last or self.codec
+        encoded = self.feedback.flush(codec) if self.feedback else None
+        return _named(encoded or codec.encode(torch.zeros(size)), codec)
 
     def settle(self, payload: Payload, accepted: bool) -> None:
         """A refused update goes back to the residual."""
         if self.feedback and not accepted:
-            self.feedback.give_back(payload.encoded)
+            self.feedback.give_back(payload.encoded, payload.codec)
+
+
+def _named(encoded: Encoded, codec: Codec) -> Payload:
+    return Payload(Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes), encoded, codec)
 
 
 def clip(delta: Tensor, limit: float | None) -> Tensor:
