@@ -68,7 +68,8 @@ class NoEvaluation:
 
 def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_bytes: int) -> EngineSettings:
     told = WorkerSettings(
-        batch_size=8, compression=codec, compression_options=options, error_feedback=False, error_feedback_decay=1.0,
+        batch_size=8, compression=codec, compression_options=options, ratios=(), error_feedback=False,
+        error_feedback_decay=1.0, error_feedback_keep=0.0,
         downlink="none", downlink_options={}, inner_optimizer="adamw", inner_options={}, gradient_clip=None,
         update_clip=None, normalize_steps=0, proximal=0.0, overlap=True, precision="float32",
     )  # fmt: skip
@@ -79,6 +80,7 @@ def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_b
         rate_multiplier=lambda done, total: 1.0, seed=0, asynchronous=True, participation=True,
         staleness=staleness.create("fixed", max_staleness=10**6), scheduler=matching.create("fifo"),
         buffer_size=CONNECTIONS // 2, minimum_nodes=1, max_update_norm=None, max_payload_bytes=payload_bytes,
+        tune=False, rungs=(payload_bytes,), last_bytes=0, update_bytes=payload_bytes,
         flush=False,
         sync_window=60.0, sync_longest_wait=600.0, heartbeat=0.25, lease=60.0, checkpoint_seconds=5.0, evaluations=1,
     )  # fmt: skip
@@ -93,7 +95,7 @@ async def control(folder: Path, num_parameters: int, codec: str, options: dict[s
     encoder = compression.create(codec, **options)
     told = settings(num_parameters, codec, options, encoder.max_bytes(num_parameters))
     parameters = ParameterServer(
-        torch.zeros(num_parameters), 0, rule=aggregation.create("mean"), codec=encoder,
+        torch.zeros(num_parameters), 0, rule=aggregation.create("mean"), codecs=[encoder],
         downlink=compression.create("none"), outer=training.create("sgd"),
     )  # fmt: skip
     ledger, checkpoints = Ledger(folder / "ledger.sqlite", run="bench"), Checkpoints(folder / "checkpoints")

@@ -65,8 +65,8 @@ class Evaluator:
 
 def settings() -> EngineSettings:
     told = WorkerSettings(
-        batch_size=1, compression="none", compression_options={}, error_feedback=False, error_feedback_decay=1.0,
-        error_feedback_keep=0.0,
+        batch_size=1, compression="none", compression_options={}, ratios=(), error_feedback=False,
+        error_feedback_decay=1.0, error_feedback_keep=0.0,
         downlink="none", downlink_options={}, inner_optimizer="sgd", inner_options={}, gradient_clip=None,
         update_clip=None, normalize_steps=0, proximal=0.0, overlap=True, precision="float32",
     )  # fmt: skip
@@ -76,7 +76,8 @@ def settings() -> EngineSettings:
         max_local_steps=100, learning_rate=0.1,
         rate_multiplier=lambda done, total: 1.0, seed=0, asynchronous=True, participation=True,
         staleness=staleness.create("adaptive"), scheduler=matching.create("fifo"), buffer_size=None, minimum_nodes=1,
-        max_update_norm=100.0, max_payload_bytes=CODEC.max_bytes(SIZE), flush=False, sync_window=60.0,
+        max_update_norm=100.0, max_payload_bytes=CODEC.max_bytes(SIZE), tune=False, rungs=(CODEC.max_bytes(SIZE),),
+        last_bytes=0, update_bytes=CODEC.max_bytes(SIZE), flush=False, sync_window=60.0,
         sync_longest_wait=600.0,
         heartbeat=0.25, lease=30.0, checkpoint_seconds=60.0, evaluations=5,
     )  # fmt: skip
@@ -90,7 +91,7 @@ class Cluster:
         rows = np.zeros((64, 16), np.uint16)
         shards.write(folder / "data", form, [rows], rows)
         parameters = ParameterServer(
-            torch.zeros(SIZE), 0, rule=aggregation.create("mean"), codec=CODEC,
+            torch.zeros(SIZE), 0, rule=aggregation.create("mean"), codecs=[CODEC],
             downlink=compression.create("none"), outer=training.create("sgd"),
         )  # fmt: skip
         self.ledger, checkpoints = Ledger(folder / "ledger.sqlite", run="test"), Checkpoints(folder / "checkpoints")

@@ -12,7 +12,7 @@ from typing import get_args
 
 import pytest
 
-from barnraise.core.types import Blob, Contribution, NodeProfile, ParameterRange, RowRange, Task, Update
+from barnraise.core.types import Blob, Contribution, LinkReport, NodeProfile, ParameterRange, RowRange, Task, Update
 from barnraise.wire import decode_from_controller, decode_from_worker, encode
 from barnraise.wire import messages as m
 
@@ -26,7 +26,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
         None,
     ),
     (m.Heartbeat(12.25), None),
-    (m.Next(41), None),
+    (m.Next(41, LinkReport(0.05, 125000.0, 1.25e6)), None),
     (m.Offer(Contribution(7, 41, ParameterRange(0, 1000), Blob(A, 4020), 20, 2.5, 3.75)), None),
     (m.Part(7, 262144), b"\x00\x01payload"),
     (m.Fetch(B, 524288, 262144), None),
@@ -41,6 +41,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
                 batch_size=8,
                 compression="topk",
                 compression_options={"ratio": 0.01, "half_values": False, "block": 256, "note": "x", "none": None},
+                ratios=(),
                 error_feedback=True,
                 error_feedback_decay=1.0,
                 error_feedback_keep=0.0,
@@ -72,6 +73,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
                 tokens=2560,
                 local_steps=20,
                 batch_size=8,
+                rung=1,
                 learning_rate=0.001,
                 seed=17,
                 parameters=ParameterRange(0, 1000),

@@ -28,7 +28,7 @@ def snapshot(version: int) -> Update:
 
 def make_task(number: int, base: int, updates: tuple[Update, ...], shard: int = 0, steps: int = 4) -> Task:
     rows = (RowRange(shard, 0, 8),)
-    return Task(number, "train", rows, 24, steps, 2, 0.1, number, ParameterRange(0, 100), base, updates, 5, 0, 1.0)
+    return Task(number, "train", rows, 24, steps, 2, 0, 0.1, number, ParameterRange(0, 100), base, updates, 5, 0, 1.0)
 
 
 class Bench:

@@ -40,6 +40,7 @@ WORKER_SETTINGS = WorkerSettings(
     batch_size=2,
     compression="none",
     compression_options={},
+    ratios=(),
     error_feedback=True,
     error_feedback_decay=1.0,
     error_feedback_keep=0.0,
@@ -80,6 +81,10 @@ _SETTINGS = EngineSettings(
     minimum_nodes=1,
     max_update_norm=None,
     max_payload_bytes=500,
+    tune=False,
+    rungs=(500,),
+    last_bytes=0,
+    update_bytes=500,
     flush=False,
     sync_window=2.0,
     sync_longest_wait=8.0,
@@ -201,9 +206,9 @@ class Account:
             assert (d.rows, d.local_steps) == (self.tasks[d.redo].rows, self.tasks[d.redo].local_steps)
             assert d.cursor == self.cursor
         else:
-            most = self.settings.local_steps if self.settings.pace == "fixed" else self.settings.max_local_steps
-            assert 1 <= d.local_steps <= most
-            assert self.settings.pace != "fixed" or d.local_steps == most
+            alike = self.settings.pace == "fixed" and not self.settings.tune
+            assert 1 <= d.local_steps <= self.settings.max_local_steps
+            assert not alike or d.local_steps == self.settings.local_steps
             count = d.local_steps * self.settings.batch_size
             assert d.cursor == self.cursor + count
             assert d.rows == tuple(RowRange(*r) for r in self.settings.rows.ranges(self.cursor, count))

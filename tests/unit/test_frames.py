@@ -26,9 +26,9 @@ def offer(**fields: Any) -> m.Offer:
 
 
 def task(**fields: Any) -> Task:
-    values = {"id": 1, "kind": "train", "rows": (), "tokens": 1, "local_steps": 1, "batch_size": 1, "seed": 0}
+    values = {"id": 1, "kind": "train", "rows": (), "tokens": 1, "local_steps": 1, "batch_size": 1, "rung": 0}
     values |= {"learning_rate": 0.1, "parameters": ParameterRange(0, 9), "base": 0, "updates": (), "max_staleness": 5}
-    values |= {"merged": 0, "share": 0.0}
+    values |= {"merged": 0, "share": 0.0, "seed": 0}
     return Task(**values | fields)
 
 

@@ -221,9 +221,9 @@ def test_a_ledger_of_another_schema_is_refused(path: Path) -> None:
     Ledger(path).close()
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE meta SET value = 99 WHERE key = 'schema'")
-    with pytest.raises(RunDirectoryError, match="schema 99, this barnraise reads 1"):
+    with pytest.raises(RunDirectoryError, match="schema 99, this barnraise reads 2"):
         Ledger(path)
-    with pytest.raises(RunDirectoryError, match="schema 99, this barnraise reads 1"):
+    with pytest.raises(RunDirectoryError, match="schema 99, this barnraise reads 2"):
         LedgerView(path)
 
 

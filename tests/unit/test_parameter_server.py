@@ -42,7 +42,7 @@ def make_server(
         vector(0, size),
         0,
         rule=aggregation.create(rule, **options),
-        codec=compression.create(codec[0], **codec[1]),
+        codecs=[compression.create(codec[0], **codec[1])],
         downlink=compression.create(downlink[0], **downlink[1]),
         outer=training.create(outer),
     )
@@ -56,7 +56,7 @@ class Uploads:
         self.payloads: dict[int, bytes] = {}
 
     def add(self, number: int, update: Tensor) -> None:
-        self.payloads[number] = bytes(self.server.codec.encode(update).payload)
+        self.payloads[number] = bytes(self.server.codecs[0].encode(update).payload)
 
     def read(self, number: int) -> bytes:
         return self.payloads[number]
@@ -203,7 +203,7 @@ def test_inspection_measures_and_refuses() -> None:
     server = make_server(codec=("topk", {"ratio": 0.1}))
     update = torch.zeros(SIZE)
     update[[3, 70]] = torch.tensor([3.0, -4.0])
-    payload = bytes(server.codec.encode(update).payload)
+    payload = bytes(server.codecs[0].encode(update).payload)
     assert server.inspect(payload, 0, SIZE, 0) == (5.0, "")
     for bad in (payload[:-1], b"", b"tk32", compression.create("none").encode(update).payload):
         norm, reason = server.inspect(bad, 0, SIZE, 0)
@@ -217,10 +217,11 @@ def test_inspection_measures_and_refuses() -> None:
 
 def test_a_leaving_workers_last_contribution_may_be_denser() -> None:
     server = make_server(codec=("topk", {"ratio": 0.1}))
-    server.last = compression.create("fp16")
+    usual, last = server.codecs[0], compression.create("fp16")
+    server.codecs = (usual, last)
     start = server.parameters
-    payloads = {1: bytes(server.last.encode(vector(1)).payload), 2: bytes(server.codec.encode(vector(2)).payload)}
+    payloads = {1: bytes(last.encode(vector(1)).payload), 2: bytes(usual.encode(vector(2)).payload)}
     assert [server.inspect(payload, 0, SIZE, 0)[1] for payload in payloads.values()] == ["", ""]
-    decoded = server.last.decode(payloads[1], SIZE), server.codec.decode(payloads[2], SIZE)
+    decoded = last.decode(payloads[1], SIZE), usual.decode(payloads[2], SIZE)
     server.aggregate(1, [slot("a", (1, 1.0), (2, 1.0))], payloads.__getitem__)
     torch.testing.assert_close(server.parameters, start - (decoded[0] + decoded[1]) / 2)

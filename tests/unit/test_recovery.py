@@ -39,7 +39,7 @@ def make_server() -> ParameterServer:
         vector(0),
         0,
         rule=aggregation.create("trimmed_mean", trim_ratio=0.4),
-        codec=compression.create("topk", ratio=0.1),
+        codecs=[compression.create("topk", ratio=0.1)],
         downlink=compression.create("int8"),
         outer=training.create("delayed_nesterov"),
     )
@@ -67,6 +67,10 @@ class Run:
             num_parameters=SIZE,
             tokens=600,
             max_payload_bytes=10**4,
+            tune=False,
+            rungs=(10**4,),
+            last_bytes=0,
+            update_bytes=10**4,
             minimum_nodes=3,
             buffer_size=3,
             checkpoint_seconds=4.0,
@@ -141,7 +145,7 @@ class Run:
         if not tasks:
             return
         task = tasks.pop(0)
-        payload = self.server.codec.encode(0.1 * vector(task.id)).payload
+        payload = self.server.codecs[0].encode(0.1 * vector(task.id)).payload
         self.payloads[task.id] = bytes(payload)
         self.handle(ev.Received(node, Offer(contribution(task, payload=Blob(digest(task.id), len(payload))))))
 

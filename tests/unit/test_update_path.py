@@ -69,8 +69,8 @@ def test_a_leaving_worker_flushes_its_residual_and_the_controller_reads_it() -> 
     usual = sender.send(first.clone(), torch.zeros(SIZE))
     final = sender.send(second.clone(), torch.zeros(SIZE), leaving=True)
     server = ParameterServer(
-        torch.zeros(SIZE), 0, rule=aggregation.create("mean"), codec=sender.codec,
-        downlink=compression.create("none"), outer=training.create("sgd"), last=last,
+        torch.zeros(SIZE), 0, rule=aggregation.create("mean"), codecs=[sender.codec, last],
+        downlink=compression.create("none"), outer=training.create("sgd"),
     )  # fmt: skip
     payloads = {1: usual.data, 2: final.data}
     span = ParameterRange(0, SIZE)

@@ -46,8 +46,12 @@ def engine_settings(
         buffer_size=plan.buffer_size,
         minimum_nodes=plan.aggregation.minimum_nodes,
         max_update_norm=controller.max_update_norm,
+        tune=training.auto_tune,
+        rungs=tuple(payload_bytes(choice, num_parameters) for choice in plan.contributions),
+        last_bytes=payload_bytes(plan.last_compression, num_parameters) if plan.last_compression else 0,
+        update_bytes=payload_bytes(plan.downlink, num_parameters),
         max_payload_bytes=max(
-            payload_bytes(choice, num_parameters) for choice in (plan.compression, plan.last_compression) if choice
+            payload_bytes(choice, num_parameters) for choice in (*plan.contributions, plan.last_compression) if choice
         ),
         flush=plan.last_compression is not None,
         sync_window=controller.sync_window,
@@ -66,6 +70,7 @@ def worker_settings(plan: Plan) -> WorkerSettings:
         batch_size=training.batch_size,
         compression=plan.compression.name,
         compression_options=dict(plan.compression.options),
+        ratios=plan.ratios,
         error_feedback=training.error_feedback,
         error_feedback_decay=training.error_feedback_decay,
         error_feedback_keep=training.error_feedback_keep,

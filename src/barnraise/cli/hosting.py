@@ -158,15 +158,14 @@ def _parameter_server(plan: Plan) -> ParameterServer:
     import torch
 
     torch.set_num_threads(plan.run_file.controller.threads)
-    last = plan.last_compression
+    codecs = [*plan.contributions, *([plan.last_compression] if plan.last_compression else [])]
     return ParameterServer(
         torch.zeros(1),
         0,
         rule=aggregation.create(plan.aggregation.names, **plan.aggregation.options),
-        codec=compression.create(plan.compression.name, **plan.compression.options),
+        codecs=[compression.create(choice.name, **choice.options) for choice in codecs],
         downlink=compression.create(plan.downlink.name, **plan.downlink.options),
         outer=training.create(plan.outer.name, **plan.outer.options),
-        last=compression.create(last.name, **last.options) if last else None,
     )
 
 

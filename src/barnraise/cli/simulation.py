@@ -25,7 +25,7 @@ from barnraise.emulation.simulator import Simulator
 from barnraise.emulation.work import CostModel, Work
 from barnraise.plan.dataset import vocabulary
 from barnraise.plan.estimate import Estimate, estimate
-from barnraise.plan.resolve import Plan
+from barnraise.plan.resolve import Plan, payload_bytes
 
 NOMINAL_FLOPS = 2e12
 """Floating-point operations a second that a machine of speed 1.0 sustains: a good laptop's GPU."""
@@ -123,7 +123,7 @@ def _costed(plan: Plan, cost: Estimate) -> tuple[EngineSettings, Work, str]:
         rows=RowIndex(shards),
     )
     work = CostModel(
-        payload_bytes=cost.contribution_bytes,
+        payload_bytes=[payload_bytes(choice, cost.parameters) for choice in plan.contributions],
         delta_bytes=cost.version_bytes,
         shard_bytes=[count * row_bytes for count in shards],
         num_parameters=cost.parameters,
@@ -190,15 +190,14 @@ def _real(plan: Plan) -> Iterator[tuple[EngineSettings, Work, str]]:
             proximal=run_file.training.proximal,
             precision=run_file.training.precision,
         )
-        last = plan.last_compression
+        codecs = [*plan.contributions, *([plan.last_compression] if plan.last_compression else [])]
         server = ParameterServer(
             trainer.flat.vector.clone(),
             0,
             rule=aggregation.create(plan.aggregation.names, **plan.aggregation.options),
-            codec=compression.create(plan.compression.name, **plan.compression.options),
+            codecs=[compression.create(choice.name, **choice.options) for choice in codecs],
             downlink=compression.create(plan.downlink.name, **plan.downlink.options),
             outer=training.create(plan.outer.name, **plan.outer.options),
-            last=compression.create(last.name, **last.options) if last else None,
         )
         blobs = BlobStore(dataset, blob.digest, manifest)
         blobs.publish(server.parameters, server.digest)

@@ -101,6 +101,11 @@ class Codec(ABC):
         HEADER.pack_into(buffer.data, 0, self.tag, count, values.size, exponent)
         return Encoded(buffer.data.toreadonly(), values.size)
 
+    def wrote(self, payload: Payload, size: int) -> bool:
+        """Whether `payload`, for a vector of `size` elements, bears this codec's tag and has its size."""
+        raw = payload.payload if isinstance(payload, Encoded) else memoryview(payload).cast("B")
+        return raw.nbytes == self.max_bytes(size) and raw[: len(self.tag)] == self.tag
+
     def check(self, payload: Payload, size: int, version: int | None = None) -> None:
         """PayloadError unless `payload` decodes to `size` finite elements, and is of `version` where it says of which.
 

@@ -257,6 +257,11 @@ class Training(Section):
         default=None, description="Share that a sparse codec keeps; 0.01 when not given for topk, 1/64 for the others."
     )
     compression_options: Options = Field(default_factory=dict, description="Further options of the codec.")
+    auto_tune: bool = Field(
+        default=True,
+        description="Let a node send a larger share (up to 16 times compression_ratio) where its link allows it, and "
+        "take more local steps where its link is slow, so that exchanges hide behind computation.",
+    )
     error_feedback: bool = Field(default=True, description="Send later what compression left out.")
     error_feedback_decay: Share = Field(default=1.0, description="Share of the residual that survives a round.")
     error_feedback_keep: Share = Field(

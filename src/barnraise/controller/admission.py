@@ -19,8 +19,9 @@ def refuse_offer(offer: Contribution, work: Work, version: int, settings: Engine
         return f"base is version {offer.base}, but the task started from {work.base}: fetch the assigned version"
     if offer.parameters != work.parameters:
         return f"updates parameters {offer.parameters}, but {work.parameters} were assigned"
-    if offer.payload.num_bytes > settings.max_payload_bytes:
-        return f"payload of {offer.payload.num_bytes} bytes, but the codec needs at most {settings.max_payload_bytes}"
+    most = settings.last_bytes if work.kind == "flush" else settings.rungs[work.rung]
+    if offer.payload.num_bytes > most and offer.payload.num_bytes != settings.last_bytes:  # of a node that leaves
+        return f"payload of {offer.payload.num_bytes} bytes, but the codec needs at most {most}"
     if offer.steps > work.local_steps:
         return f"claims {offer.steps} steps, but {work.local_steps} were assigned"
     if not math.isfinite(offer.loss):

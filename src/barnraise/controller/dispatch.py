@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from barnraise.controller.actions import Action, Send
-from barnraise.controller.pacing import local_steps, participation, rate_factor, relative_speed
+from barnraise.controller.pacing import local_steps, participation, rate_factor, relative_speed, tuned
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import MOST_OPEN, NodeState, Soft, State
 from barnraise.core.types import Blob, ParameterRange, RowRange, Task, Update
@@ -54,7 +54,21 @@ def flush(state: State, soft: Soft, settings: EngineSettings, now: float) -> Ste
             number, base = state.last_assignment + 1, state.version
             yield Assigned(now, number, node.id, "flush", base, ANY_STALENESS, 0, 0, 0.0, (), whole, state.cursor)
             task = Task(
-                number, "flush", (), 0, 0, settings.batch_size, 0.0, 0, whole, base, (), ANY_STALENESS, node.merged, 1.0
+                number,
+                "flush",
+                (),
+                0,
+                0,
+                settings.batch_size,
+                0,
+                0.0,
+                0,
+                whole,
+                base,
+                (),
+                ANY_STALENESS,
+                node.merged,
+                1.0,
             )
             yield Send(node.id, Assign(task))
 
@@ -105,7 +119,8 @@ def _assign_one(state: State, soft: Soft, settings: EngineSettings, task: int, n
         lost = state.redo[task]
         rows, steps = lost.rows, lost.local_steps
     else:
-        steps = local_steps(state, soft, settings, node)
+        yield from tuned(state, soft, settings, node, now)
+        steps = max(local_steps(state, soft, settings, node), node.least_steps)
         count = steps * settings.batch_size
         rows = tuple(RowRange(*piece) for piece in settings.rows.ranges(cursor, count))
         cursor += count
@@ -124,6 +139,7 @@ def _assign_one(state: State, soft: Soft, settings: EngineSettings, task: int, n
         rows,
         ParameterRange(0, settings.num_parameters),
         cursor,
+        node.rung,
         max(task, 0),
     )
     yield decision
@@ -137,6 +153,7 @@ def _assign_one(state: State, soft: Soft, settings: EngineSettings, task: int, n
                 decision.tokens,
                 decision.local_steps,
                 settings.batch_size,
+                decision.rung,
                 rate,
                 settings.seed + assignment,
                 decision.parameters,

@@ -198,7 +198,7 @@ class Controller:
 
     def _next(self, node: str, message: Next, now: float) -> Steps:
         self.soft.resting.pop(node, None)
-        self.soft.asking[node] = message.have
+        self.soft.asking[node], self.soft.links[node] = message.have, message.link
         yield from dispatch.assign(self.state, self.soft, self.settings, now)
 
     def _leave(self, node: str, message: Leave, now: float) -> Steps:

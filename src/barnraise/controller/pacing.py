@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import asdict
 from statistics import median
 
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import NodeState, Soft, State
+from barnraise.ledger.decisions import Noted
 from barnraise.training import pace
+from barnraise.training.tuning import Measured, Tuned, tune
 
 
 def relative_speed(state: State, soft: Soft, node: NodeState) -> float:
@@ -68,6 +72,22 @@ def rate_factor(state: State, soft: Soft, settings: EngineSettings, node: NodeSt
     staleness = max(0.0, node.last_staleness - soft.usual_staleness)
     adam = settings.worker.inner_optimizer == "adamw"
     return pace.rate_factor(steps, settings.local_steps, staleness, adam=adam)
+
+
+def tuned(state: State, soft: Soft, settings: EngineSettings, node: NodeState, now: float) -> Iterator[Noted]:
+    """Fit the node's payloads and steps to what it last measured of its link; a change is on the ledger."""
+    link = soft.links.get(node.id)
+    if not settings.tune or link is None or node.rate <= 0.0:
+        return
+    measured = Measured(settings.batch_size * settings.context / node.rate, link.round_trip, link.up, link.down)
+    least = max(node.least_steps, settings.local_steps)
+    found = tune(
+        measured, Tuned(node.rung, least), settings.rungs, settings.update_bytes, settings.local_steps,
+        settings.max_local_steps,
+    )  # fmt: skip
+    if found != Tuned(node.rung, least):
+        detail = {"rung": found.rung, "local_steps": found.steps, "bytes": settings.rungs[found.rung]}
+        yield Noted(now, "tuned", node.id, detail | asdict(measured))
 
 
 def _speed(node: NodeState, settings: EngineSettings) -> pace.Speed:

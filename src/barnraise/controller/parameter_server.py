@@ -42,9 +42,9 @@ class Made:
 class ParameterServer:
     """Holds one float32 vector of d parameters and moves it from version to version.
 
-    `rule`, `codec`, `downlink` and `outer` are policies of their families; `last` is the codec of leaving workers' last
-    contributions. Versions are immutable tensors: a snapshot that is being sent keeps its own alive. Not thread-safe:
-    one thread makes versions and reads the state.
+    `rule`, `downlink` and `outer` are policies of their families; `codecs` are those that contributions may be written
+    in, the usual one first. Versions are immutable tensors: a snapshot that is being sent keeps its own alive. Not
+    thread-safe: one thread makes versions and reads the state.
     """
 
     def __init__(
@@ -53,13 +53,12 @@ class ParameterServer:
         version: int,
         *,
         rule: Rule,
-        codec: Codec,
+        codecs: Sequence[Codec],
         downlink: Codec,
         outer: OuterOptimizer,
-        last: Codec | None = None,
     ) -> None:
         self.parameters, self.version = parameters, version
-        self.rule, self.codec, self.downlink, self.outer, self.last = rule, codec, downlink, outer, last
+        self.rule, self.codecs, self.downlink, self.outer = rule, tuple(codecs), downlink, outer
         self.residual: Tensor | None = None
         self._lossless = CATALOG.entry(downlink.name).declares.lossless
         self.digest = digest(parameters)
@@ -68,7 +67,7 @@ class ParameterServer:
         """L2 norm of the payload's update of parameters [start, stop) of version `base`, and what is wrong with it
         (empty: nothing)."""
         try:
-            update = self._codec_of(payload).decode(payload, size=stop - start, version=base)
+            update = self._codec_of(payload, stop - start).decode(payload, size=stop - start, version=base)
         except PayloadError as error:
             return 0.0, str(error)
         return float(torch.linalg.vector_norm(update, dtype=torch.float64)), ""
@@ -114,19 +113,17 @@ class ParameterServer:
         """The weighted mean of one node's updates [size]."""
         if len(slot.contributions) == 1:
             payload = read(slot.contributions[0][0])
-            return self._codec_of(payload).decode(payload, size)
+            return self._codec_of(payload, size).decode(payload, size)
         total = sum(weight for _, weight in slot.contributions)
         mean = torch.zeros(size)
         for assignment, weight in slot.contributions:
             payload = read(assignment)
-            self._codec_of(payload).decode_add(payload, mean, weight / total)
+            self._codec_of(payload, size).decode_add(payload, mean, weight / total)
         return mean
 
-    def _codec_of(self, payload: Any) -> Codec:
-        """Which of the two allowed codecs wrote `payload`; the usual one when neither did, which will refuse it."""
-        if self.last is not None and bytes(memoryview(payload)[: len(self.last.tag)]) == self.last.tag:
-            return self.last
-        return self.codec
+    def _codec_of(self, payload: Any, size: int) -> Codec:
+        """Which of the allowed codecs wrote `payload`; the usual one when none did, which will refuse it."""
+        return next((codec for codec in self.codecs if codec.wrote(payload, size)), self.codecs[0])
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint must hold besides the version number."""

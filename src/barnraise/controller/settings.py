@@ -37,7 +37,11 @@ class EngineSettings:
     buffer_size: int | None  # None: automatic
     minimum_nodes: int
     max_update_norm: float | None
-    max_payload_bytes: int
+    tune: bool  # each node's rung and least local steps follow its link: see training.tuning
+    rungs: tuple[int, ...]  # bytes of a contribution's payload at each, ascending
+    last_bytes: int  # of a residual's payload; 0 without residuals
+    update_bytes: int  # of one version's delta
+    max_payload_bytes: int  # of any payload
     flush: bool  # workers hand in their residuals when the token budget is met
     sync_window: float
     sync_longest_wait: float

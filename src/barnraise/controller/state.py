@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from barnraise.core.types import Contribution, NodeProfile, ParameterRange, RowRange, Update
+from barnraise.core.types import Contribution, LinkReport, NodeProfile, ParameterRange, RowRange, Update
 from barnraise.ledger.decisions import Assigned, Decision, Judged, NodeChanged, Noted, VersionClosed, VersionMade
 from barnraise.matching.base import TaskView
 
@@ -40,6 +40,7 @@ class Work(msgspec.Struct):
     rows: tuple[RowRange, ...]
     parameters: ParameterRange
     time: float
+    rung: int = 0
 
 
 class NodeState(msgspec.Struct):
@@ -55,6 +56,8 @@ class NodeState(msgspec.Struct):
     rate_seconds: float = 0.0
     step_seconds: list[float] = []  # its newest contributions'
     last_verdict_time: float = 0.0
+    rung: int = 0  # as tuned to its link, like the steps its tasks have at least
+    least_steps: int = 0
     open: list[int] = []
     verdicts: dict[int, tuple[bool, str]] = {}
     accepted: int = 0
@@ -120,6 +123,7 @@ class Soft:
         self.awaited_until = math.inf
         self.lease = self.lease_told = 0.0  # seconds of silence allowed, and when the fleet was last told so much
         self.asking: dict[str, int] = {}  # node -> version it has
+        self.links: dict[str, LinkReport] = {}
         self.resting: dict[str, int] = {}  # those that wait for the next round (synchronous mode)
         self.fresh: list[TaskView] = []  # as many as were ever offered at once
         self.inspecting: dict[int, tuple[Contribution, int]] = {}  # -> offer, version at its arrival
@@ -164,7 +168,17 @@ def _assigned(state: State, d: Assigned) -> None:
     state.last_assignment = d.assignment
     state.cursor = d.cursor
     state.works[d.assignment] = Work(
-        d.assignment, d.node, d.kind, d.base, d.max_staleness, d.tokens, d.local_steps, d.rows, d.parameters, d.time
+        d.assignment,
+        d.node,
+        d.kind,
+        d.base,
+        d.max_staleness,
+        d.tokens,
+        d.local_steps,
+        d.rows,
+        d.parameters,
+        d.time,
+        d.rung,
     )
     state.nodes[d.node].open.append(d.assignment)
     state.current += d.base == state.version
@@ -274,6 +288,11 @@ def _left_over(state: State, d: Noted) -> None:
     state.slots, state.buffer_tokens, state.final = {}, 0, True
 
 
+def _tuned(state: State, d: Noted) -> None:
+    node = state.nodes[d.node]
+    node.rung, node.least_steps = d.detail["rung"], d.detail["local_steps"]
+
+
 def _flushing(state: State, d: Noted) -> None:
     state.flushing = d.time
 
@@ -304,6 +323,7 @@ _NOTED = {
     "reopened": _reopened,
     "left_over": _left_over,
     "flushing": _flushing,
+    "tuned": _tuned,
     "evaluated": _evaluated,
     "checkpointed": _checkpointed,
     "traffic": _traffic,

@@ -34,6 +34,14 @@ class NodeProfile(msgspec.Struct, frozen=True, gc=False):
     latency_seconds: Seconds = 0.0
 
 
+class LinkReport(msgspec.Struct, frozen=True, gc=False):
+    """What a worker measured of its link: a claim that bears on its own tasks alone. 0: not measured yet."""
+
+    round_trip: Seconds = 0.0
+    up: Rate = 0.0  # bytes a second
+    down: Rate = 0.0
+
+
 class Blob(msgspec.Struct, frozen=True, gc=False):
     """A run of bytes that a worker may fetch, named by its SHA-256."""
 
@@ -74,6 +82,7 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     tokens: Count  # token positions in `rows`: what is credited, whatever the worker claims
     local_steps: Count
     batch_size: Count
+    rung: Count  # which of `WorkerSettings.ratios` its contribution is compressed at
     learning_rate: float
     seed: Count
     parameters: ParameterRange

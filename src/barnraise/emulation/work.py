@@ -70,7 +70,7 @@ class CostModel:
     def __init__(
         self,
         *,
-        payload_bytes: int,
+        payload_bytes: Sequence[int],
         delta_bytes: int,
         shard_bytes: Sequence[int],
         num_parameters: int,
@@ -94,7 +94,7 @@ class CostModel:
         return updates[-1].version
 
     def train(self, node: str, task: Task) -> tuple[Blob, float]:
-        return Blob(f"b{task.id:063x}", self.payload_bytes), 0.0
+        return Blob(f"b{task.id:063x}", self.payload_bytes[task.rung]), 0.0
 
     def settle(self, node: str, assignment: int, accepted: bool) -> None:
         """Nothing is kept."""

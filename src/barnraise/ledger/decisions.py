@@ -47,6 +47,7 @@ class Assigned(Decision, frozen=True, gc=False):
     rows: tuple[RowRange, ...]
     parameters: ParameterRange
     cursor: int  # rows handed out for the first time, this piece included
+    rung: int = 0  # how densely the contribution is to be compressed
     redo: int = 0  # the assignment whose lost work this repeats, 0 for fresh rows
 
 

@@ -35,6 +35,7 @@ CREATE TABLE assignments (           -- a piece of work went to a node
     rows          TEXT NOT NULL,     -- JSON: [[shard, start, stop], ...]
     parameters    TEXT NOT NULL,     -- JSON: [start, stop] of the flat vector
     cursor        INTEGER NOT NULL,
+    rung          INTEGER NOT NULL,  -- how densely its contribution is compressed, 0 the least
     redo          INTEGER NOT NULL   -- the assignment whose lost work this repeats, or 0
 ) STRICT;
 

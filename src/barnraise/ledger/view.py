@@ -17,7 +17,7 @@ from barnraise.ledger.decisions import AnyDecision, NodeChanged, Noted
 from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.rows import FORMATS, RowFormat
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _TIMES = " UNION ALL ".join(
     f"SELECT epoch, min(time) AS first, max(time) AS last FROM {table} GROUP BY epoch"

@@ -52,6 +52,20 @@ class Plan:
         return self.asynchronous and self.run_file.training.overlap
 
     @property
+    def ratios(self) -> tuple[float, ...]:
+        """The shares that contributions may be compressed at, ascending; empty where there is no choice."""
+        ratio = self.compression.options.get("ratio")
+        if ratio is None or not self.run_file.training.auto_tune:
+            return ()
+        return tuple(ratio * 2**rung for rung in range(RUNGS) if rung == 0 or ratio * 2**rung <= DENSEST)
+
+    @property
+    def contributions(self) -> tuple[Choice, ...]:
+        """The codecs that contributions may be written in, but for the last: one for each of `ratios`, or the one."""
+        name, options = self.compression.name, self.compression.options
+        return tuple(Choice(name, {**options, "ratio": ratio}) for ratio in self.ratios) or (self.compression,)
+
+    @property
     def last_compression(self) -> Choice | None:
         """The codec in which a worker flushes its residual when it leaves or the run ends, if it has one."""
         sparse = CODECS.entry(self.compression.name).declares.sparse
@@ -102,6 +116,11 @@ def examine(
     if problems:
         return None, problems
     return Plan(run_file, purpose, **vars(choices), warnings=tuple(warnings)), []
+
+
+RUNGS = 5
+DENSEST = 0.25
+"""The densest that tuning goes: sparse codecs pay no more beyond."""
 
 
 def payload_bytes(choice: Choice, num_parameters: int) -> int:

@@ -21,7 +21,7 @@ from typing import Annotated
 
 import msgspec
 
-from barnraise.core.types import Blob, Contribution, Count, Digest, NodeId, NodeProfile, Seconds, Task, Text
+from barnraise.core.types import Blob, Contribution, Count, Digest, LinkReport, NodeId, NodeProfile, Seconds, Task, Text
 
 PROTOCOL_VERSION = 2
 
@@ -87,6 +87,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     batch_size: Count
     compression: Name
     compression_options: Options
+    ratios: Annotated[tuple[Finite, ...], msgspec.Meta(max_length=16)]  # what a task's rung chooses from; (): no choice
     error_feedback: bool
     error_feedback_decay: Finite
     error_feedback_keep: Finite
@@ -134,6 +135,7 @@ class Next(Message, frozen=True, tag=True):
     """I will need a task soon, and hold version `have`."""
 
     have: HeldVersion
+    link: LinkReport = LinkReport()
 
 
 class Assign(Message, frozen=True, tag=True):

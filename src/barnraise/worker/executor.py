@@ -34,12 +34,15 @@ class Executor:
     """Runs tasks on `trainer` with rows of `dataset`. `slowdown` s makes every second of work take s + 1."""
 
     def __init__(self, trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, slowdown: float = 0.0):
-        codec = compression.create(settings.compression, **settings.compression_options)
+        self.codecs = [
+            compression.create(settings.compression, **settings.compression_options | given)
+            for given in ([{"ratio": ratio} for ratio in settings.ratios] or [{}])
+        ]
         self.trainer, self.dataset, self.slowdown = trainer, dataset, slowdown
         self.normalize_steps = settings.normalize_steps
         self.codec = compression.create(settings.downlink, **settings.downlink_options)
         self.path = UpdatePath(
-            codec,
+            self.codecs[0],
             error_feedback=settings.error_feedback,
             decay=settings.error_feedback_decay,
             keep=settings.error_feedback_keep,
@@ -94,6 +97,7 @@ class Executor:
             batches(self._rows(task), task.batch_size, task.seed, self.dataset.meta), task.learning_rate, after_step
         )
         # Wang et al. 2020, "FedNova", with tau_eff fixed: nodes that take more steps pull no harder for it.
+        self.path.codec = self.codecs[task.rung]
         scale = self.normalize_steps / steps if self.normalize_steps and steps else 1.0
         payload = self.path.send(
             self.start, self.trainer.flat.vector, version=task.base, scale=scale, leaving=self.leaving.is_set()
@@ -109,7 +113,7 @@ class Executor:
         """
         self.unmerged = {key: payload for key, payload in self.unmerged.items() if key > task.merged}
         for payload in self.unmerged.values():
-            self.path.codec.decode_add(payload.encoded, self.start, weight=-task.share)
+            payload.codec.decode_add(payload.encoded, self.start, weight=-task.share)
 
     def _rows(self, task: Task) -> Rows:
         return np.concatenate([self.dataset.rows(piece.shard, piece.start, piece.stop) for piece in task.rows])

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from barnraise.core.types import Blob, Contribution, NodeProfile, Task, Update
+from barnraise.core.types import Blob, Contribution, LinkReport, NodeProfile, Task, Update
 from barnraise.wire.messages import (
     PROTOCOL_VERSION,
     Ack,
@@ -26,6 +26,7 @@ from barnraise.wire.messages import (
     Welcome,
     Who,
 )
+from barnraise.worker import measure
 from barnraise.worker.actions import (
     Action,
     ApplyUpdates,
@@ -76,6 +77,9 @@ class Worker:
         self.dropped: set[int] = set()  # running work that turned out to be somebody else's by now
         self.pending: dict[int, Contribution] = {}
         self.asked_at = math.inf
+        self.link = LinkReport()
+        self.uploaded_at: dict[int, float] = {}
+        self.fetched_at, self.fetched_bytes = 0.0, 0  # when the newest updates were asked for
         self.lead = 0.05
         self.step_seconds = 0.0
         self.leaving = ""
@@ -142,6 +146,7 @@ class Worker:
 
     def _pulse(self, message: Pulse, now: float) -> list[Action]:
         self.heartbeat, self.lease = message.heartbeat, message.lease
+        self.link = measure.round_trip(self.link, now - message.sent)
         return []
 
     def _who(self, message: Who, now: float) -> list[Action]:
@@ -164,7 +169,8 @@ class Worker:
             elif self.running is not None and self.running.id == assignment:
                 self.dropped.add(assignment)
                 actions.append(CutShort())
-        actions.extend(Upload(contribution) for contribution in self.pending.values())
+        self.uploaded_at = {}
+        actions.extend(self._upload(contribution, now) for contribution in self.pending.values())
         return actions + self._go_on(now)
 
     def _stop(self, message: Stop, now: float) -> list[Action]:
@@ -181,6 +187,9 @@ class Worker:
         if event.digest == self.welcome.manifest.digest:
             return [] if self.ready else [Prepare(self.welcome.manifest, self.welcome.settings)]
         self.needs.discard(event.digest)
+        if not self.needs and self.fetched_bytes:
+            self.link = measure.downloaded(self.link, self.fetched_bytes, now - self.fetched_at)
+            self.fetched_bytes = 0
         return self._bring_up_to_date(now)
 
     def _fetch_failed(self, event: FetchFailed, now: float) -> list[Action]:
@@ -219,6 +228,7 @@ class Worker:
                 return self._quit(f"a task names token shard {piece.shard}, but there are {len(self.shards)}", True)
             blobs[self.shards[piece.shard].digest] = self.shards[piece.shard]
         self.needs = set(blobs)
+        self.fetched_at, self.fetched_bytes = now, sum(update.blob.num_bytes for update in self._missing(task))
         return [Fetch(blob) for blob in blobs.values()]
 
     def _flush(self, task: Task, now: float) -> list[Action]:
@@ -298,7 +308,7 @@ class Worker:
         if self.asked_at < math.inf or self.waiting is not None or self.updating or self.leaving:
             return []
         self.asked_at = now
-        return [self._send(Next(self.have), now)]
+        return [self._send(Next(self.have, self.link), now)]
 
     def _nearly(self, event: Nearly, now: float) -> list[Action]:
         self.near = self.running is not None and self.running.id == event.assignment
@@ -319,12 +329,20 @@ class Worker:
             task.id, task.base, task.parameters, event.payload, event.steps, event.loss, event.seconds
         )
         self.pending[task.id] = contribution
-        upload: list[Action] = [Upload(contribution)] if self.greeted else []  # else the Welcome will bring it about
+        upload = [self._upload(contribution, now)] if self.greeted else []  # else the Welcome will bring it about
         return upload + self._go_on(now)
 
+    def _upload(self, contribution: Contribution, now: float) -> Action:
+        self.uploaded_at[contribution.assignment] = now
+        return Upload(contribution)
+
     def _ack(self, message: Ack, now: float) -> list[Action]:
-        if self.pending.pop(message.assignment, None) is None:
+        contribution = self.pending.pop(message.assignment, None)
+        if contribution is None:
             return []
+        began = self.uploaded_at.pop(message.assignment, None)
+        if began is not None:
+            self.link = measure.uploaded(self.link, contribution.payload.num_bytes, now - began)
         return [Settle(message.assignment, message.accepted), *self._go_on(now)]
 
     def _leave_requested(self, event: LeaveRequested, now: float) -> list[Action]:

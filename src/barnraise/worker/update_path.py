@@ -63,8 +63,7 @@ class UpdatePath:
         delta = clip(start.sub_(end).mul_(scale), self.update_clip)
         if self.feedback is None:
             return _named(self.codec.encode(delta, version), self.codec)
-        if leaving and self.last:
-            self.feedback.codec = self.last
+        self.feedback.codec = self.last if leaving and self.last else self.codec
         return _named(self.feedback.compress(delta, version), self.feedback.codec)
 
     def flush(self, size: int) -> Payload:

@@ -1,0 +1,107 @@
+"""What a node sends and how often: exchanges hide behind computation where they can, and the choice goes back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnraise.controller import events as ev
+from barnraise.core.types import LinkReport
+from barnraise.ledger.decisions import Assigned, Noted
+from barnraise.training.tuning import CLIMB_SHARE, SHARE, Measured, Tuned, tune
+from barnraise.wire.messages import Next
+from barnraise.worker import measure
+
+from ..state_machine.engine import Engine, engine_settings
+
+RUNGS = (10_000, 20_000, 40_000, 80_000, 160_000)
+FIRST = Tuned(0, 20)
+
+
+def test_nothing_changes_while_nothing_is_known() -> None:
+    assert tune(Measured(0.1, 0.05, 0.0, 0.0), Tuned(2, 30), RUNGS, 10_000, 20, 200) == Tuned(2, 30)
+
+
+def test_a_fast_link_carries_the_densest_payload() -> None:
+    assert tune(Measured(0.1, 0.05, 1e6, 1e6), FIRST, RUNGS, 10_000, 20, 200) == Tuned(4, 20)
+
+
+def test_a_slow_link_gets_the_smallest_and_longer_tasks() -> None:
+    # 10,050 ms up at the least, in tasks of 2 s: H must be 126 for it to be four fifths of a task
+    assert tune(Measured(0.1, 0.05, 1e3, 1e6), Tuned(3, 20), RUNGS, 10_000, 20, 200) == Tuned(0, 126)
+    assert tune(Measured(0.1, 0.05, 1e2, 1e6), Tuned(3, 20), RUNGS, 10_000, 20, 200) == Tuned(0, 200)
+
+
+def test_a_slow_way_down_makes_longer_tasks_too() -> None:
+    assert tune(Measured(0.1, 0.0, 1e6, 1e3), FIRST, RUNGS, 8_000, 20, 200) == Tuned(4, 100)
+
+
+def test_the_choice_goes_back_when_the_link_does() -> None:
+    slow, fast = Measured(0.1, 0.05, 1e3, 1e6), Measured(0.1, 0.05, 1e6, 1e6)
+    down = tune(slow, Tuned(4, 20), RUNGS, 10_000, 20, 200)
+    assert tune(fast, down, RUNGS, 10_000, 20, 200) == Tuned(4, 20)
+
+
+def test_a_link_that_wavers_does_not_make_the_choice_waver() -> None:
+    now, seen = Tuned(2, 20), set()
+    for up in (30_000, 36_000, 31_000, 38_000) * 3:  # 40,000 bytes fit into 1.6 s, 80,000 do not into 1 s
+        now = tune(Measured(0.1, 0.0, up, 1e6), now, RUNGS, 10_000, 20, 200)
+        seen.add(now)
+    assert seen == {Tuned(2, 20)}
+
+
+@given(
+    st.floats(1e-3, 10), st.floats(0, 2), st.floats(1, 1e9), st.floats(0, 1e9), st.integers(0, 4), st.integers(1, 200)
+)
+def test_the_choice_is_within_bounds_and_hides_what_it_can(
+    step: float, round_trip: float, up: float, down: float, rung: int, least: int
+) -> None:
+    found = tune(Measured(step, round_trip, up, down), Tuned(rung, 20), RUNGS, 10_000, least, 10 * least)
+    assert 0 <= found.rung < len(RUNGS)
+    assert least <= found.steps <= 10 * least
+    seconds = round_trip + RUNGS[found.rung] / up
+    if found.rung:
+        assert seconds <= (CLIMB_SHARE if found.rung > rung else SHARE) * least * step
+    elif found.steps < 10 * least:
+        assert seconds <= SHARE * found.steps * step * (1 + 1e-6)
+
+
+def test_a_changed_choice_is_on_the_ledger_and_in_the_task() -> None:
+    settings = engine_settings(tune=True, rungs=(100, 200, 400), max_payload_bytes=400, max_local_steps=50)
+    engine = Engine(settings)
+    engine.hello("a")
+    step = settings.batch_size * settings.context / 100.0  # the profile's 100 tokens a second
+    fast = LinkReport(0.0, 1e9, 1e9)
+    engine.handle(ev.Received("a", Next(0, fast)))
+    (note,) = [d for d in engine.journal if isinstance(d, Noted) and d.kind == "tuned"]
+    assert (note.node, note.detail["rung"], note.detail["bytes"]) == ("a", 2, 400)
+    assert engine.held["a"][1].rung == 2
+    assert [d.rung for d in engine.journal if isinstance(d, Assigned)] == [2]
+    engine.crash()
+    assert engine.state.nodes["a"].rung == 2
+    engine.hello("a", working=(1,), pending=())
+    slow = LinkReport(0.0, 100 / (5 * settings.local_steps * step), 1e9)
+    engine.handle(ev.Received("a", Next(0, slow)))
+    task = engine.held["a"][2]
+    assert (task.rung, task.local_steps) == (0, min(50, -(-5 * settings.local_steps * 5 // 4)))
+
+
+def test_a_transfer_longer_than_a_round_trip_tells_the_rate() -> None:
+    link = measure.round_trip(LinkReport(), 0.1)
+    link = measure.uploaded(link, 100_000, 1.1)
+    assert link.up == pytest.approx(100_000)
+    assert measure.uploaded(link, 100_000, 2.1).up == pytest.approx(75_000)  # half way to 50,000
+
+
+def test_a_transfer_within_a_round_trip_is_a_lower_bound() -> None:
+    link = measure.uploaded(LinkReport(round_trip=0.1, up=1e6), 1000, 0.12)
+    assert link.up == 1e6
+    assert measure.uploaded(LinkReport(round_trip=0.1), 1000, 0.12).up == pytest.approx(50_000)
+
+
+def test_round_trips_follow_the_shortest() -> None:
+    link = LinkReport()
+    for seconds in (0.3, 0.1, 0.9, -1.0):
+        link = measure.round_trip(link, seconds)
+    assert link.round_trip == pytest.approx(0.18)
