@@ -9,7 +9,7 @@ import pytest
 from barnraise.config import load
 from barnraise.core.errors import InputError, OptionError, RunFileError, UnknownNameError
 from barnraise.plan import resolve
-from barnraise.plan.links import emulated, link_of
+from barnraise.plan.links import link_of, live_link
 from barnraise.transport.link import BrownOuts, Link, Way
 from barnraise.transport.presets import LINKS, MBIT, REGIONS, SUMMARIES, described, link, parse
 
@@ -128,8 +128,8 @@ def test_run_file_figures_count_instead_of_the_profile() -> None:
     network = {"profile": "cellular", "rate_mbps": 3, "delay_ms": 7, "jitter_ms": 0, "loss": 0, "duplication": 0.1}
     run = load({**RUN, "network": network})
     assert link_of(run, 0).up == Way(3 * MBIT, 0.007, 0.0, 0.0, 0.1)
-    assert emulated(link_of(run, 0))
-    assert not emulated(link_of(load(RUN), 0))
+    assert live_link(run, 0) == link_of(run, 0)
+    assert live_link(load(RUN), 0) is None
 
 
 def test_worker_link_counts_instead_of_the_network() -> None:

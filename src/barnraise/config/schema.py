@@ -272,7 +272,7 @@ class Network(Section):
     profile: Text = Field(
         default="none",
         description="A preset: none, good, dsl, cellular, satellite, degraded, brownout, straggler or ten-regions; or "
-        "figures as in `10mbit/50ms` (rate, or up and down; delay one way, jitter; loss in %), or both: `satellite/1%`.",
+        "figures as in `10mbit/50ms` (rate, or up and down; delay one way, jitter; loss in %) or both: `good/1%`.",
     )
     rate_mbps: Annotated[float, Field(ge=0.001, le=100_000)] | None = Field(default=None, description="Rate in Mbit/s.")
     delay_ms: Milliseconds | None = Field(default=None, description="Delay one way, in ms.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from barnraise.config.document import Document
 from barnraise.config.problems import Problem
 from barnraise.config.schema import Network, RunFile, Worker
 from barnraise.core.errors import InputError
@@ -31,9 +32,18 @@ def link_of(run_file: RunFile, index: int, worker: Worker | None = None) -> Link
     return _with_small(replace(found, brown_outs=dark or found.brown_outs), network)
 
 
-def emulated(found: Link) -> bool:
-    """Whether there is anything to emulate in a live run."""
-    return found != LINKS["none"]
+def live_link(run_file: RunFile, index: int, worker: Worker | None = None) -> Link | None:
+    """The same for a live run: None where there is nothing to emulate."""
+    found = link_of(run_file, index, worker)
+    return None if found == LINKS["none"] else found
+
+
+def with_network(document: Document, text: str | None) -> Document:
+    """`document` with a network of that profile, and no other figures, where `text` (--network) is given."""
+    if text is None:
+        return document
+    parse(text)  # its message is better than one that names a key nobody wrote
+    return replace(document, content={**document.content, "network": {"profile": text}})
 
 
 def link_problems(run_file: RunFile) -> Iterator[Problem]:
