@@ -99,33 +99,36 @@ class Link:
 
 
 class Outages:
-    """The brown-outs of one link, on its own clock."""
+    """The brown-outs of one link, on its own clock. Work is done in bright time, which stands still while it is dark.
+
+    >>> outages = Outages(BrownOuts(10.0, 2.0), random.Random(0))
+    >>> outages.first = 8.0
+    >>> outages.bright(7.0), outages.bright(9.0), outages.at(outages.bright(7.0) + 3.0)
+    (7.0, 8.0, 12.0)
+    """
 
     def __init__(self, brown_outs: BrownOuts, rng: random.Random) -> None:
-        self.every, self.bright = brown_outs.every, brown_outs.every - brown_outs.lasting
-        self.first = rng.uniform(0.0, self.bright)  # the first begins here
+        self.every, self.lasting = brown_outs.every, brown_outs.lasting
+        self.first = rng.uniform(0.0, self.every - self.lasting)  # the first begins here
+
+    def bright(self, now: float) -> float:
+        """Bright seconds until `now`."""
+        over, into = divmod(now - self.first, self.every)
+        return now - (over * self.lasting + min(into, self.lasting)) if over >= 0 else now
+
+    def at(self, bright: float) -> float:
+        """When there have been so many bright seconds."""
+        if bright <= self.first:
+            return bright
+        return bright + math.ceil((bright - self.first) / (self.every - self.lasting)) * self.lasting
 
     def end(self, start: float, work: float) -> float:
-        """When `work` seconds of sending are done that begin at `start` and rest while it is dark.
-
-        >>> dark = Outages(BrownOuts(10.0, 2.0), random.Random(0))
-        >>> dark.first = 8.0
-        >>> dark.end(1.0, 3.0), dark.end(7.0, 3.0), dark.end(9.0, 1.0)
-        (4.0, 12.0, 11.0)
-        """
-        cycle = self.first - self.bright  # a bright time began
-        done = (start - cycle) % self.every
-        began = start - done
-        if done > self.bright:
-            began, done = began + self.every, 0.0
-        cycles, rest = divmod(done + work, self.bright)
-        if rest == 0.0 and cycles:
-            cycles, rest = cycles - 1, self.bright
-        return began + cycles * self.every + rest
+        """When `work` seconds of sending are done that begin at `start` and rest while it is dark."""
+        return self.at(self.bright(start) + work)
 
     def dark(self, now: float) -> bool:
         """Whether nothing passes at `now`."""
-        return (now - self.first + self.bright) % self.every > self.bright
+        return now >= self.first and (now - self.first) % self.every < self.lasting
 
 
 class LinkState:
