@@ -65,7 +65,7 @@ class LabWorkers(LocalWorkers):
         self.invite = ""
         self.reports: deque[Report] = deque()
         self.first = Report()
-        self.stopping = False
+        self.stopping = self.broken = False
         self._processes: set[asyncio.Task[None]] = set()
 
     async def warm_up(self) -> None:
@@ -127,6 +127,7 @@ class LabWorkers(LocalWorkers):
         while (report := await self._report()) is not None:
             self._take(report)
         if not self.stopping:
+            self.broken = True
             self.note(f"the link emulator ended: {log_tail(self.run.logs / 'links.log')}")
             self.server.post(StopRequested("the link emulator ended"))
 

@@ -15,6 +15,7 @@ from barnraise.cli.serving import invite
 from barnraise.cli.session import work
 from barnraise.cli.view import make_view
 from barnraise.config.document import Document
+from barnraise.core.errors import RunFailedError
 from barnraise.emulation import namespaces
 from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan
@@ -75,3 +76,5 @@ async def _lab(run: RunDirectory, plan: Plan, backend: str, json: bool, prepared
         finally:
             await lab.stop()
     conclude(host, finish, json=json)
+    if lab.broken:
+        raise RunFailedError(f"the link emulator ended before the run did: see {run.logs / 'links.log'}")

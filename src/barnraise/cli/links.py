@@ -34,8 +34,9 @@ class LinkUse:
 
 
 def use_table(uses: Sequence[LinkUse]) -> list[Text]:
-    """The live view's lines, the busiest links first."""
-    shown = sorted(uses, key=lambda use: -(use.up + use.down))[:MOST_SHOWN]
+    """The live view's lines: all links, or the busiest of many."""
+    least = sorted((use.up + use.down for use in uses), reverse=True)[:MOST_SHOWN][-1]
+    shown = [use for use in uses if use.up + use.down >= least][:MOST_SHOWN]
     rows: list[list[Cell]] = [["link", "Mbit/s up", "of", "", "down", "of", ""]]
     for use in shown:
         rows.append([use.name, *_way(use.up, use.up_rate), *_way(use.down, use.down_rate)])

@@ -195,7 +195,8 @@ class Worker(Section):
         default=None, description="Seconds one way on the simulated link, instead of network.profile's."
     )
     link: Text | None = Field(
-        default=None, description="This worker's link instead of network.profile: a preset, or figures as there."
+        default=None,
+        description="This worker's link instead of that of the network section: a preset, or figures as there.",
     )
 
 

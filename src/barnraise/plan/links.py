@@ -15,21 +15,21 @@ from barnraise.transport.presets import LINKS, MBIT, parse
 
 def link_of(run_file: RunFile, index: int, worker: Worker | None = None) -> Link:
     """The link of the run's worker number `index`; InputError when the run file's words for it cannot be read."""
+    if worker is not None and worker.link is not None:
+        return parse(worker.link, index)
     network = run_file.network
-    profile = worker.link if worker is not None and worker.link is not None else network.profile
-    found = parse(profile, index)
     rate = None if network.rate_mbps is None else network.rate_mbps * MBIT
     dark = BrownOuts(network.brownout_every, network.brownout_seconds or 0.0) if network.brownout_every else None
-    if worker is None or worker.link is None:  # the figures belong to the profile
-        found = found.changed(
-            up=rate,
-            down=rate,
-            delay=_seconds(network.delay_ms),
-            jitter=_seconds(network.jitter_ms),
-            loss=network.loss,
-            duplication=network.duplication,
-        )
-    return _with_small(replace(found, brown_outs=dark or found.brown_outs), network)
+    found = parse(network.profile, index).changed(
+        up=rate,
+        down=rate,
+        delay=_seconds(network.delay_ms),
+        jitter=_seconds(network.jitter_ms),
+        loss=network.loss,
+        duplication=network.duplication,
+        brown_outs=dark,
+    )
+    return _with_small(found, network)
 
 
 def live_link(run_file: RunFile, index: int, worker: Worker | None = None) -> Link | None:
