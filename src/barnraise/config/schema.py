@@ -196,7 +196,7 @@ class Worker(Section):
     )
     link: Text | None = Field(
         default=None,
-        description="This worker's link instead of that of the network section: a preset, or figures as there.",
+        description="This worker's link instead of the network section's: a preset, or figures as there.",
     )
 
 
