@@ -144,6 +144,7 @@ def test_worker_link_counts_instead_of_the_network() -> None:
     [
         ({"network": {"profile": "celular"}}, "did you mean 'cellular'"),
         ({"workers": [{"name": "a", "link": "10 mbit"}]}, "workers\\[0\\].link"),
+        ({"network": {"controller_link": "10mbt"}}, "network.controller_link"),
         ({"network": {"brownout_every": 10}}, "brownout_seconds"),
         ({"network": {"brownout_every": 10, "brownout_seconds": 9.5}}, "at most 90% of brownout_every"),
         ({"network": {"loss": 0.7}}, "from 0 to 0.5"),

@@ -22,7 +22,7 @@ from barnraise.core.errors import InputError, RunFailedError
 from barnraise.emulation import namespaces
 from barnraise.emulation.tun_hub import Order, Port, Report
 from barnraise.ledger import RunDirectory
-from barnraise.plan.links import live_link
+from barnraise.plan.links import controller_link, live_link
 from barnraise.plan.resolve import Plan
 from barnraise.transport.link import Link
 from barnraise.transport.presets import described
@@ -53,7 +53,7 @@ class LabWorkers(LocalWorkers):
             raise InputError(f"a lab has {MOST_WORKERS} workers at most, not {len(everybody)}: take fewer (--workers)")
         names = [HOST, *(worker.name for worker in everybody)]
         self.namespaces = dict(zip(names, (f"lab-{run_file.run.name}-{name}" for name in names), strict=True))
-        self.links: dict[str, Link | None] = {HOST: None}
+        self.links: dict[str, Link | None] = {HOST: controller_link(run_file)}
         self.links |= {worker.name: live_link(run_file, at, worker) for at, worker in enumerate(everybody)}
         self.order = Order(
             [Port(self.namespaces[name], namespaces.address(at), self.links[name]) for at, name in enumerate(names)],

@@ -292,6 +292,9 @@ class Network(Section):
     )
     small_jitter_ms: Milliseconds | None = Field(default=None, description="The same of jitter.")
     small_loss: Loss | None = Field(default=None, description="The same of loss.")
+    controller_link: Text | None = Field(
+        default=None, description="In a lab, the controller's own link: a preset, or figures; without limit by default."
+    )
 
 
 class Fault(Section):

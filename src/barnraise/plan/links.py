@@ -32,6 +32,12 @@ def link_of(run_file: RunFile, index: int, worker: Worker | None = None) -> Link
     return _with_small(found, network)
 
 
+def controller_link(run_file: RunFile) -> Link | None:
+    """The controller's own link in a lab; None when nothing is in its way."""
+    text = run_file.network.controller_link
+    return parse(text) if text is not None else None
+
+
 def live_link(run_file: RunFile, index: int, worker: Worker | None = None) -> Link | None:
     """The same for a live run: None where there is nothing to emulate."""
     found = link_of(run_file, index, worker)
@@ -53,6 +59,7 @@ def link_problems(run_file: RunFile) -> Iterator[Problem]:
     workers = [(("workers", at, "link"), worker) for at, worker in enumerate(run_file.workers)]
     for path, text in [
         (("network", "profile"), network.profile),
+        *([(("network", "controller_link"), network.controller_link)] if network.controller_link else []),
         *((path, worker.link) for path, worker in [*workers, *joining] if worker is not None and worker.link),
     ]:
         try:
