@@ -191,7 +191,8 @@ class Node:
             sim.soon(Node.handle, self, self.incarnation, we.Fetched(blob.digest))
             return
         sim.bytes_up += MESSAGE_BYTES
-        asked = self._up.small(sim.now, MESSAGE_BYTES)
+        seconds = self._up_seconds
+        asked = self._up.small(sim.now, MESSAGE_BYTES) if seconds is None else sim.now + seconds
         if not sim.work.fetch(self.spec.name, blob):
             failed = asked + self.spec.link.down.delay
             sim.at(failed, Node.handle, self, self.incarnation, we.FetchFailed(blob.digest))

@@ -183,7 +183,11 @@ class LinkState:
         arrival = self.free + way.delay
         if way.jitter:
             arrival += self._rng.uniform(0.0, way.jitter)
-        self._last_bulk = arrival = max(arrival, self._last_bulk, self._last_small)
+        if arrival < self._last_bulk:
+            arrival = self._last_bulk
+        if arrival < self._last_small:
+            arrival = self._last_small
+        self._last_bulk = arrival
         return arrival
 
     def small(self, now: float, num_bytes: int) -> float:
