@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import socket
 import subprocess
@@ -10,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from barnraise.emulation import namespaces
 
 SOUND = """
 run: {name: tiny, dir: runs}
@@ -100,6 +103,25 @@ def test_train_refuses_what_check_refuses(folder: Path) -> None:
     assert_refused(refused, "there is no other transport yet")
     assert barnraise(folder, "train", "run.yaml").stderr == refused.stderr
     assert not (folder / "runs").exists()
+
+
+@pytest.mark.parametrize("command", ["train", "simulate", "lab"])
+def test_a_link_that_nobody_knows(folder: Path, command: str) -> None:
+    if command == "lab" and (lack := namespaces.missing()):
+        pytest.skip(f"no lab here: {lack}")
+    refused = barnraise(folder, command, "run.yaml", "--network", "celular")
+    assert_refused(refused, "unknown link preset 'celular'; did you mean 'cellular'?")
+    refused = barnraise(folder, command, "run.yaml", "--network", "10mbit/50")
+    assert_refused(refused, "figures as in 10mbit/50ms")
+    assert not (folder / "runs").exists()
+
+
+def test_a_lab_without_ns3(folder: Path) -> None:
+    if lack := namespaces.missing():
+        pytest.skip(f"no lab here: {lack}")
+    if importlib.util.find_spec("ns") is not None:
+        pytest.skip("ns-3 is installed")
+    assert_refused(barnraise(folder, "lab", "run.yaml", "--ns3"), "pip install ns3")
 
 
 def test_init_keeps_what_is_there(folder: Path) -> None:

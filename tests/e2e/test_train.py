@@ -78,6 +78,17 @@ def test_a_killed_controller_resumes(barnraise, run_file, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+def test_train_over_slow_links(barnraise, run_file) -> None:
+    training = {"tokens": 40_000, "batch_size": 4, "local_steps": 5, "learning_rate": 0.003, "compression": "topk"}
+    process = barnraise("train", str(run_file(training=training)), "--network", "cellular/1%", "--json")
+    assert process.wait() == 0, process.text()
+    result = process.json()
+    assert result["final_loss"] < result["first_loss"]
+    assert "profile: cellular/1%" in (Path(result["run_dir"]) / "run.yaml").read_text()
+    once_in_versions(Path(result["run_dir"]))
+
+
+@pytest.mark.slow
 def test_sigint_leaves_a_usable_model(barnraise, run_file) -> None:
     process = barnraise("train", str(run_file(training={"tokens": 50_000_000, "local_steps": 5})), "--json")
     run_dir = Path(process.wait_for(lambda text: (m := re.search(r"run directory (\S+)", text)) and m[1]))

@@ -52,6 +52,7 @@ def test_serve_on_one_machine_join_on_another(barnraise, run_file, namespaces, t
     elsewhere.mkdir()
     join = barnraise(
         "join", invite, "--name", "guest", "--threads", "1", "--home", str(elsewhere / "home"),
+        "--network", "50mbit/5ms",
         cwd=elsewhere, prefix=["ip", "netns", "exec", guest],
     )  # fmt: skip
     assert serve.wait() == 0, serve.text() + join.text()

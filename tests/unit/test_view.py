@@ -13,6 +13,7 @@ from rich.console import Console
 from barnraise.cli import nodes, panel
 from barnraise.cli.chronicle import Chronicle, Happening, of_note, plain, printable
 from barnraise.cli.columns import columns
+from barnraise.cli.links import LinkUse, total_table, use_line, use_table
 from barnraise.cli.nodes import NodeRow
 from barnraise.controller.state import Soft, State, apply
 from barnraise.core.types import NodeProfile, ParameterRange, RowRange
@@ -240,3 +241,26 @@ def test_chronicle_reads_on_from_where_it_stopped(tmp_path: Path) -> None:
         assert chronicle.read() == []
         ledger.commit([NodeChanged(2.0, "a", "left", "left")], {})
         assert [item.kind for item in chronicle.read()] == ["left"]
+
+
+def test_links_are_shown_with_their_share_of_the_rate() -> None:
+    uses = [LinkUse("fast", 125_000.0, 1_200_000.0, 1_250_000.0, 1_250_000.0), LinkUse("free", 1e6, 0.0, None, None)]
+    head, fast, free = (str(line).split() for line in use_table(uses))
+    assert head == ["link", "Mbit/s", "up", "of", "down", "of"]
+    assert fast == ["fast", "1.00", "10", "10%", "9.60", "10", "96%"]
+    assert free == ["free", "8.00", "any", "0.00", "any"]
+    assert use_line(uses).endswith("fast 1.0/9.6  free 8.0/0.0")
+    assert use_line([]) == ""
+
+
+def test_of_many_links_the_busiest_are_shown() -> None:
+    uses = [LinkUse(f"n{number}", float(number * 125_000), 0.0, None, None) for number in range(20)]
+    assert [str(line).split()[0] for line in use_table(uses)[1:]] == [f"n{number}" for number in range(12, 20)]
+
+
+def test_totals_of_links() -> None:
+    way = {"bytes": 1_500_000, "packets": 1000, "dropped": 3, "lost": 0}
+    content = {"links": [{"name": "one", "link": "10 Mbit/s, 50 ms one way", "up": way, "down": way}]}
+    _, row = (str(line) for line in total_table(content))
+    assert row.split()[0] == "one"
+    assert row.count("1.5 MB") == 2
