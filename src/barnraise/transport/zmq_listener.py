@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import zmq
 
 from barnraise.core.errors import AddressError
-from barnraise.transport.base import BATCH_BYTES, BATCH_MESSAGES, Address, Listener, Peer, Received, parse
+from barnraise.transport.base import BATCH_BYTES, BATCH_MESSAGES, Address, Listener, Peer, Received, bind_error, parse
 from barnraise.transport.identity import Keys
 from barnraise.transport.loop_socket import LoopSocket, contents
 from barnraise.transport.zap import DOMAIN, Doorkeeper
@@ -49,7 +49,7 @@ class ZmqListener(Listener):
             self._socket.socket.bind(endpoint(host, address.port))
         except zmq.ZMQError as error:
             await self.close()
-            raise AddressError(_why_not(address, error)) from None
+            raise AddressError(bind_error(address, error, "controller.port")) from None
         bound = self._socket.socket.getsockopt_string(zmq.LAST_ENDPOINT)
         return str(Address("zmq", address.host, int(bound.rpartition(":")[2])))
 
@@ -153,19 +153,3 @@ def _proven_key(frame: zmq.Frame) -> str:
 def _is_given(route: bytes) -> bool:
     """Whether libzmq made this routing id up: 5 bytes, the first 0, which no client of libzmq can choose."""
     return len(route) == 5 and route[0] == 0
-
-
-def _why_not(address: Address, error: zmq.ZMQError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return (
-            f"port {address.port} on {address.host} is taken: end the process that holds it "
-            f"(ss -ltnp 'sport = :{address.port}' shows it), or set controller.port to another one (0 takes a free one)"
-        )
-    if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
-        return (
-            f"{address.host} is not an address of this machine: set controller.host to one that `ip addr` shows, "
-            "127.0.0.1 for this machine alone, or 0.0.0.0 for all of its networks"
-        )
-    if error.errno == errno.EACCES:
-        return f"port {address.port} needs privileges: set controller.port to 1024 or more, or to 0 for a free one"
-    return f"cannot listen on {address.host}, port {address.port}: {error.strerror}"
