@@ -51,7 +51,9 @@ def join(
 
     async def work() -> Outcome:
         runtime = WorkerRuntime(
-            options, on_connected=lambda node: console.note(f"joined run {ticket.run} as '{node}'; Ctrl-C leaves")
+            options,
+            on_connected=lambda node: console.note(f"joined run {ticket.run} as '{node}'; Ctrl-C leaves"),
+            say=console.note,
         )
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, runtime.leave, f"asked to leave ({number.name})")

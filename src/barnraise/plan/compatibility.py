@@ -108,13 +108,19 @@ def _staleness_order(case: Case) -> Found:
 
 
 @_row(
-    "use_zmq: false",
-    "ZMQ is the only transport between machines so far",
-    "leave use_zmq out",
+    "http_port that is controller.port, or with use_zmq: false",
+    "each transport has a port of its own, and without ZMQ there is one transport, on controller.port",
+    "choose another http_port, or leave it out",
 )
-def _transport(case: Case) -> Found:
-    if not case.controller.use_zmq:
-        yield ("controller", "use_zmq"), "is false, but there is no other transport yet"
+def _ports(case: Case) -> Found:
+    controller = case.controller
+    if controller.http_port is not None and not controller.use_zmq:
+        yield (
+            ("controller", "http_port"),
+            f"is {controller.http_port}, but with use_zmq: false HTTP has controller.port",
+        )
+    elif controller.http_port and controller.http_port == controller.port:
+        yield ("controller", "http_port"), f"is {controller.http_port}, which is controller.port too"
 
 
 @_row(
