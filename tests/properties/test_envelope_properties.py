@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from barnraise.core.errors import WireError
 from barnraise.transport import Keys, marshalling
 from barnraise.transport.envelope import (
+    BATCH,
     CONTENT_LIMIT,
     ENVELOPE_LIMIT,
     PULL,
     PUSH,
     Answerer,
     Asker,
+    Pace,
     pack,
     packed_bytes,
     split,
@@ -56,6 +58,18 @@ def test_a_truncated_batch_is_refused_or_shorter(batch: list[list[bytes]], cut: 
     content = pack(batch)
     with contextlib.suppress(WireError):
         assert len(unpack(content[: len(content) - 1 - cut % len(content)])) < len(batch)
+
+
+def test_batches_are_as_large_as_the_link_is_fast() -> None:
+    pace = Pace()
+    for _ in range(10):
+        pace.note(pace.num_bytes, 0.1)
+    assert pace.num_bytes == BATCH
+    pace.note(100, 5.0)
+    assert pace.num_bytes == BATCH, "a heartbeat says nothing about the rate"
+    for _ in range(30):
+        pace.note(BATCH, 5.0)
+    assert pace.num_bytes == 1
 
 
 def test_a_message_that_is_too_large_is_refused_before_it_is_sealed() -> None:

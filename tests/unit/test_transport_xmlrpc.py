@@ -138,6 +138,18 @@ def test_a_replayed_or_altered_request_is_refused_and_a_repeated_one_is_not_carr
     run(test())
 
 
+def test_a_sealed_batch_that_lies_ends_its_session() -> None:
+    async def test() -> None:
+        async with listening() as (listener, uri):
+            for content in (b"\xff" * 50, b"\x00", b"\x01\xff\xff\xff\xff"):
+                hand = await asyncio.to_thread(Hand, uri, Keys.generate())
+                with pytest.raises(xmlrpc.client.Fault, match="batch of"):
+                    await asyncio.to_thread(hand.exchange, hand.push.seal(content))
+                assert not listener._sessions
+
+    run(test())
+
+
 def test_a_handshake_alone_is_nobody() -> None:
     """It may be a replay: it displaces no session, brings no message, and is forgotten when many more come."""
 

@@ -31,7 +31,10 @@ TAKEN, AGAIN = b"\x01", b"\x00"
 """Replies to a push: it was taken, or there was no room and it is to be pushed again."""
 
 BATCH = 1 << 20
-"""Bytes after which a batch takes no further message."""
+"""Largest batch of several messages in bytes; one message may be larger."""
+
+WANTED = struct.Struct(">I")
+"""What a pull holds: how many bytes a batch of several messages may have."""
 
 MAX_FRAMES = 3
 """Frames a message is read with: two are right, and the third shows that there were too many."""
@@ -57,6 +60,21 @@ def pack(messages: Sequence[Sequence[Buffer]]) -> bytes:
         pieces += [_LENGTH.pack(num_bytes(frame)) for frame in frames]
         pieces += frames
     return b"".join(pieces)
+
+
+class Pace:
+    """How large a batch may be so that it takes about SECONDS: on a slow link one message, so that heartbeats get
+    through in between; on a fast one many, so that few round trips are needed."""
+
+    SECONDS = 0.25
+
+    def __init__(self) -> None:
+        self.num_bytes = 1 << 17
+
+    def note(self, num_bytes: int, seconds: float) -> None:
+        """A batch took so long. Small ones say nothing."""
+        if 2 * num_bytes >= self.num_bytes:
+            self.num_bytes = min(BATCH, 2 * self.num_bytes) if seconds < self.SECONDS else max(1, self.num_bytes // 2)
 
 
 def packed_bytes(frames: Sequence[Buffer]) -> int:

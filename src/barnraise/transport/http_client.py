@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import ipaddress
+import time
 import urllib.request
 from urllib.parse import unquote, urlsplit
 
@@ -51,6 +52,7 @@ class HttpClient:
                 self._headers.append(("Proxy-Authorization", f"Basic {base64.b64encode(login).decode()}"))
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._written = False  # something of the present request
+        self.body_seconds = 0.0  # from the head of the last answer to its end
 
     @property
     def where(self) -> str:
@@ -96,16 +98,18 @@ class HttpClient:
         writer.write(b"".join(piece or b"" for piece in data))
         await writer.drain()
         answer = bytearray()
-        status = 0
+        status, began = 0, time.monotonic()
         while not isinstance(event := await self._event(reader), h11.EndOfMessage):
             if isinstance(event, h11.ConnectionClosed):
                 raise EOFError
             if isinstance(event, h11.Response):
                 status = event.status_code
+                began = time.monotonic()
             elif isinstance(event, h11.Data):
                 answer += event.data
                 if len(answer) > limit:
                     raise HttpError(f"{self.where} answers with more than {limit} bytes", status)
+        self.body_seconds = time.monotonic() - began
         if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
             self._http.start_next_cycle()
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Sequence
 
@@ -11,13 +12,14 @@ from barnraise.transport import marshalling
 from barnraise.transport.base import BATCH_BYTES, BATCH_MESSAGES, Connection, Signal, parse
 from barnraise.transport.envelope import (
     AGAIN,
-    BATCH,
     CONTENT_LIMIT,
     ENVELOPE_LIMIT,
     PULL,
     PUSH,
     SESSION_BYTES,
+    WANTED,
     Asker,
+    Pace,
     pack,
     packed_bytes,
     unpack,
@@ -106,13 +108,13 @@ class XmlRpcConnection(Connection):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _push(self, client: HttpClient, session: bytes, ciphers: Ciphers) -> None:
-        asker = Asker(session, PUSH, ciphers)
+        asker, pace = Asker(session, PUSH, ciphers), Pace()
         while not self._leaving or self._outbox:
             if not self._outbox:
                 await self._filled.wait()
                 continue
-            batch = self._take_batch()
-            content = pack(batch)
+            batch = self._take_batch(pace.num_bytes)
+            content, began = pack(batch), time.monotonic()
             try:
                 while asker.open(await _ask(client, asker.seal(content))) == AGAIN:
                     pass
@@ -121,12 +123,13 @@ class XmlRpcConnection(Connection):
                     self._outbox.extendleft(reversed(batch))
                     self._num_raw += sum(len(frames) > 1 for frames in batch)
                 raise
+            pace.note(len(content), time.monotonic() - began)
         await _ask(client, asker.seal(b""))  # goodbye
 
-    def _take_batch(self) -> list[list[Buffer]]:
+    def _take_batch(self, limit: int) -> list[list[Buffer]]:
         batch: list[list[Buffer]] = []
         size = 0
-        while self._outbox and (not batch or size + packed_bytes(self._outbox[0]) <= BATCH):
+        while self._outbox and (not batch or size + packed_bytes(self._outbox[0]) <= limit):
             frames = self._outbox.popleft()
             self._num_raw -= len(frames) > 1
             size += packed_bytes(frames)
@@ -135,11 +138,13 @@ class XmlRpcConnection(Connection):
         return batch
 
     async def _pull(self, client: HttpClient, session: bytes, ciphers: Ciphers) -> None:
-        asker = Asker(session, PULL, ciphers)
+        asker, pace = Asker(session, PULL, ciphers), Pace()
         while True:
             while self._inbox_bytes > PULL_AHEAD:
                 await self._read.wait()
-            batch = unpack(asker.open(await _ask(client, asker.seal(b""))))
+            content = asker.open(await _ask(client, asker.seal(WANTED.pack(pace.num_bytes))))
+            pace.note(len(content), client.body_seconds)
+            batch = unpack(content)
             for frames in batch:
                 self._inbox.append(frames)
                 self._inbox_bytes += sum(map(num_bytes, frames))

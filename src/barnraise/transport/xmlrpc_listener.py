@@ -30,6 +30,7 @@ from barnraise.transport.envelope import (
     PUSH,
     SESSION_BYTES,
     TAKEN,
+    WANTED,
     Answerer,
     pack,
     packed_bytes,
@@ -209,6 +210,7 @@ class XmlRpcListener(Listener):
 
     async def _pull(self, session: Session, content: bytes) -> bytes:
         """The messages at hand, after a while of waiting for some. An empty batch when none came."""
+        wanted = min(BATCH, WANTED.unpack(content)[0]) if len(content) == WANTED.size else BATCH
         mailbox = session.mailbox
         if not mailbox and session.peer.route in self._sessions:
             with contextlib.suppress(TimeoutError):
@@ -216,7 +218,7 @@ class XmlRpcListener(Listener):
                     await mailbox.filled.wait()
         batch: list[list[Buffer]] = []
         size = 0
-        while mailbox and (not batch or size + packed_bytes(mailbox.first()) <= BATCH):
+        while mailbox and (not batch or size + packed_bytes(mailbox.first()) <= wanted):
             batch.append(mailbox.take())
             size += packed_bytes(batch[-1])
         return pack(batch)
