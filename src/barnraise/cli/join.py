@@ -26,7 +26,8 @@ def join(
 ) -> None:
     """Work for the run that an invite is for, until it is over or you press Ctrl-C.
 
-    Needs nothing but the invite: model, data and settings come from the controller. Only dials out, over one port.
+    Needs nothing but the invite: model, data and settings come from the controller. Only dials out, over one port:
+    ZMQ, or HTTP where ZMQ does not get through and the controller offers it.
     On SIGINT or SIGTERM it hands in what it has and leaves. Started again, it takes part as the same node.
     """
     from barnraise.transport import Invite, Keys
