@@ -319,17 +319,18 @@ def test_a_script_with_a_request_socket_contributes(tmp_path: Path) -> None:
         port = int(cluster.uri.rpartition(":")[2])
         invite = Invite.create("127.0.0.1", port, "test", cluster.keys.public, now=now, lifetime=100.0)
         cluster.book.add(invite)
+        loop = asyncio.get_running_loop()
 
         def script() -> list[float]:
             with SimpleClient(invite.uri, invite.server_key, Keys.generate()) as client:
                 assert client.enrol(invite, "script") == "script"
                 assert client.hello(NodeProfile(100.0)).run == "test"
-                for _ in range(2):
+                for version in (1, 2):
                     task = client.next()
                     ack = client.offer(task, update(-0.25), steps=2, loss=1.0, seconds=0.1)
                     assert (ack.accepted, ack.assignment) == (True, task.id)
-                    while client.next().base <= task.base:  # durable comes before merged
-                        pass
+                    merged = cluster.reach(version)  # durable comes before merged
+                    asyncio.run_coroutine_threadsafe(merged, loop).result(20)
                 task = client.next()
                 model = client.fetch(task.updates[-1].blob, limit=1 << 20)
                 assert not client.offer(task, b"poison", steps=2, loss=1.0, seconds=0.1).accepted
@@ -338,6 +339,28 @@ def test_a_script_with_a_request_socket_contributes(tmp_path: Path) -> None:
 
         assert await asyncio.to_thread(script) == [0.5] * SIZE
         assert [judged.verdict for judged in cluster.decisions(Judged)] == ["accepted", "accepted", "refused"]
+
+    run(tmp_path, scenario)
+
+
+def test_a_script_that_the_controller_forgot_offers_again_and_counts_once(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        keys = Keys.generate()
+        cluster.server.post(Admitted("script", keys.public))
+        while keys.public not in cluster.machine.state.keys:
+            await asyncio.sleep(0.01)
+        loop = asyncio.get_running_loop()
+
+        def script() -> None:
+            with SimpleClient(cluster.uri, cluster.keys.public, keys) as client:
+                client.hello(NodeProfile(100.0))
+                task = client.next()
+                loop.call_soon_threadsafe(cluster.server.peers.clear)
+                assert client.offer(task, update(-0.25), steps=2, loss=1.0, seconds=0.1).accepted
+                assert client.offer(task, update(-0.25), steps=2, loss=1.0, seconds=0.1).accepted
+
+        await asyncio.to_thread(script)
+        assert len(cluster.decisions(Judged)) == 1
 
     run(tmp_path, scenario)
 

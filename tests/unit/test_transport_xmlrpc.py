@@ -395,6 +395,7 @@ def test_hostile_bytes_are_refused_without_growth() -> None:
             tracemalloc.stop()
             assert grown < 1 << 20
             assert not listener._sessions
+            assert len(listener.dropped) < 6
             async with connected(uri) as connection:
                 await connection.send([b"hello"])
                 received = await listener.receive()

@@ -7,6 +7,7 @@ it can hold that is bounded by time limits on head, body and answer, so that slo
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
@@ -15,7 +16,7 @@ import h11
 from barnraise.core.errors import WireError
 
 MAX_CONNECTIONS = 2304
-"""Open TCP connections; further ones are closed at once."""
+"""Open TCP connections, or half of the files this process may open if that is less; further ones are closed at once."""
 
 HEAD_BYTES = 8192
 """Request line and headers."""
@@ -29,7 +30,7 @@ IDLE_SECONDS = 75.0
 BODY_SECONDS = 120.0
 """For a body, and for an answer to be taken: 1.4 MB at 0.1 Mbit/s."""
 
-READ_BYTES = 1 << 18
+READ_BYTES = 1 << 16
 
 Answer = Callable[[str, bytes], Awaitable[bytes]]
 """The XML document for a POST of `body` to a path."""
@@ -50,6 +51,8 @@ class HttpServer:
         self.body_limit, self.answer = body_limit, answer
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._max_connections = MAX_CONNECTIONS if files == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, files // 2)
 
     async def start(self, host: str, port: int) -> int:
         """Listen; the port that was taken. Raises OSError."""
@@ -60,7 +63,7 @@ class HttpServer:
         task = asyncio.current_task()
         assert task is not None
         try:
-            if len(self._tasks) >= MAX_CONNECTIONS:
+            if len(self._tasks) >= self._max_connections:
                 return
             self._tasks.add(task)
             await _Client(self, reader, writer).serve()

@@ -65,6 +65,14 @@ HANDSHAKES_A_SECOND = 200
 INBOX_MESSAGES, INBOX_BYTES = 1024, BATCH_BYTES
 
 
+_DROPPED = {
+    marshalling.REFUSED: "revoked key",
+    marshalling.OTHER_KEY: "handshake for another key",
+    marshalling.BUSY: "too many connections",
+    marshalling.NOT_NEXT: "not the next request, or altered",
+}
+
+
 class Session:
     """One client that shook hands: its proven key, its two channels, and what waits for it."""
 
@@ -127,7 +135,7 @@ class XmlRpcListener(Listener):
                 raise WireError(f"there is no {method!a} at this address")
             return marshalling.write_response(await self._exchange(session, argument))
         except marshalling.Fault as fault:
-            self._drop(str(fault))
+            self._drop(_DROPPED[fault.code])
             return marshalling.write_fault(fault.code, str(fault))
         except WireError as error:
             self._drop("malformed request")
