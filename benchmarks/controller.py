@@ -86,7 +86,9 @@ def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_b
     )  # fmt: skip
 
 
-async def control(folder: Path, num_parameters: int, codec: str, options: dict[str, Any], pipe: Any) -> None:
+async def control(
+    folder: Path, num_parameters: int, codec: str, options: dict[str, Any], pipe: Any, uri: str = "zmq://127.0.0.1:0"
+) -> None:
     """The controller's process: listen, admit the load's keys, run until told to stop."""
     torch.set_num_threads(1)
     form = Format(kind="text", tokenizer="bytes", context=128, vocab_size=258)
@@ -108,7 +110,7 @@ async def control(folder: Path, num_parameters: int, codec: str, options: dict[s
             parameters, blobs, NoEvaluation(), ledger, checkpoints, report=report, failed=failed
         ),
     )  # fmt: skip
-    uri = await server.bind("zmq://127.0.0.1:0")
+    uri = await server.bind(uri)
     workers = [Keys.generate() for _ in range(CONNECTIONS)]
     for index, pair in enumerate(workers):
         server.post(Admitted(f"n{index}", pair.public))
@@ -118,8 +120,8 @@ async def control(folder: Path, num_parameters: int, codec: str, options: dict[s
     ledger.close()
 
 
-def controller_process(folder: str, num_parameters: int, codec: str, options: dict[str, Any], pipe: Any) -> None:
-    asyncio.run(control(Path(folder), num_parameters, codec, options, pipe))
+def controller_process(folder: str, num_parameters: int, codec: str, options: dict[str, Any], *more: Any) -> None:
+    asyncio.run(control(Path(folder), num_parameters, codec, options, *more))
 
 
 async def client(uri: str, server_key: str, keys: Keys, payload: memoryview, count: list[int], limit: int) -> None:

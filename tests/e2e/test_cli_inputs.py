@@ -98,9 +98,9 @@ def test_a_port_that_is_taken(folder: Path, taken_port: int) -> None:
 
 
 def test_train_refuses_what_check_refuses(folder: Path) -> None:
-    (folder / "run.yaml").write_text(SOUND + "controller: {use_zmq: false}\n")
+    (folder / "run.yaml").write_text(SOUND + "controller: {lease: 0.1}\n")
     refused = barnraise(folder, "check", "run.yaml")
-    assert_refused(refused, "there is no other transport yet")
+    assert_refused(refused, "heartbeats are 0.4 s apart")
     assert barnraise(folder, "train", "run.yaml").stderr == refused.stderr
     assert not (folder / "runs").exists()
 

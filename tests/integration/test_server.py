@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pytest
 import torch
 
 from barnraise import aggregation, compression, matching, staleness, training, transport
@@ -23,6 +24,7 @@ from barnraise.controller.machine import Controller
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.controller.server import Server
 from barnraise.controller.settings import EngineSettings
+from barnraise.core.errors import InviteError
 from barnraise.core.types import Blob, Contribution, NodeProfile
 from barnraise.data import shards
 from barnraise.data.meta import Format
@@ -30,6 +32,7 @@ from barnraise.ledger import Checkpoints, Ledger
 from barnraise.ledger.decisions import Judged, Noted
 from barnraise.models.vectors import digest
 from barnraise.transport import Invite, Keys, TokenBook, proof
+from barnraise.transport.simple import SimpleClient
 from barnraise.wire.blobs import parts
 from barnraise.wire.frames import decode_from_controller, encode
 from barnraise.wire.messages import (
@@ -308,5 +311,76 @@ def test_invites_let_in_once_and_only_with_the_right_proof(tmp_path: Path) -> No
         assert "taken" in (await enrol(bob, invite, "ann")).reason
         assert "used up" in (await enrol(bob, invite, "bob")).reason
         await ann.hello()
+
+    run(tmp_path, scenario)
+
+
+def test_a_script_with_a_request_socket_contributes(tmp_path: Path) -> None:
+    """Enrolled by invite, over questions and answers alone: hello, next, fetch, offer, twice, and goodbye."""
+
+    async def scenario(cluster: Cluster) -> None:
+        now = time.time()
+        port = int(cluster.uri.rpartition(":")[2])
+        invite = Invite.create("127.0.0.1", port, "test", cluster.keys.public, now=now, lifetime=100.0)
+        cluster.book.add(invite)
+        loop = asyncio.get_running_loop()
+
+        def script() -> list[float]:
+            with SimpleClient(invite.uri, invite.server_key, Keys.generate()) as client:
+                assert client.enrol(invite, "script") == "script"
+                assert client.hello(NodeProfile(100.0)).run == "test"
+                for version in (1, 2):
+                    task = client.next()
+                    ack = client.offer(task, update(-0.25), steps=2, loss=1.0, seconds=0.1)
+                    assert (ack.accepted, ack.assignment) == (True, task.id)
+                    merged = cluster.reach(version)  # durable comes before merged
+                    asyncio.run_coroutine_threadsafe(merged, loop).result(20)
+                task = client.next()
+                model = client.fetch(task.updates[-1].blob, limit=1 << 20)
+                assert not client.offer(task, b"poison", steps=2, loss=1.0, seconds=0.1).accepted
+                client.leave("done")
+                return np.frombuffer(model, np.float32).tolist()
+
+        assert await asyncio.to_thread(script) == [0.5] * SIZE
+        assert [judged.verdict for judged in cluster.decisions(Judged)] == ["accepted", "accepted", "refused"]
+
+    run(tmp_path, scenario)
+
+
+def test_a_script_that_the_controller_forgot_offers_again_and_counts_once(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        keys = Keys.generate()
+        cluster.server.post(Admitted("script", keys.public))
+        while keys.public not in cluster.machine.state.keys:
+            await asyncio.sleep(0.01)
+        loop = asyncio.get_running_loop()
+
+        def script() -> None:
+            with SimpleClient(cluster.uri, cluster.keys.public, keys) as client:
+                client.hello(NodeProfile(100.0))
+                task = client.next()
+                loop.call_soon_threadsafe(cluster.server.peers.clear)
+                assert client.offer(task, update(-0.25), steps=2, loss=1.0, seconds=0.1).accepted
+                assert client.offer(task, update(-0.25), steps=2, loss=1.0, seconds=0.1).accepted
+
+        await asyncio.to_thread(script)
+        assert len(cluster.decisions(Judged)) == 1
+
+    run(tmp_path, scenario)
+
+
+def test_a_script_that_is_not_let_in_is_told_why(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        port = int(cluster.uri.rpartition(":")[2])
+        forged = Invite.create("127.0.0.1", port, "test", cluster.keys.public, now=time.time(), lifetime=100.0)
+
+        def script() -> None:
+            with (
+                SimpleClient(forged.uri, forged.server_key, Keys.generate()) as client,
+                pytest.raises(InviteError, match="not issued by this run"),
+            ):
+                client.enrol(forged, "script")
+
+        await asyncio.to_thread(script)
 
     run(tmp_path, scenario)

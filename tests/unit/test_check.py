@@ -95,12 +95,12 @@ def test_a_missing_file_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_this_machine_lacks_comes_with_what_cannot_work(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "run.yaml").write_text(RUN.replace("story.txt", "gone.txt") + "controller: {use_zmq: false}\n")
+    (folder / "run.yaml").write_text(RUN.replace("story.txt", "gone.txt") + "controller: {lease: 0.1}\n")
     assert run("check", "run.yaml") == 2
     err = capsys.readouterr().err
     assert "has 2 problems" in err
     assert "data.files[0]" in err
-    assert "controller.use_zmq" in err
+    assert "controller.lease" in err
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -169,7 +169,14 @@ def test_a_bad_policy_does_not_hide_other_problems() -> None:
             "training.error_feedback_keep: is 1; set error_feedback_decay: 1.0",
         ),
         ({"controller": {"max_staleness": 3}}, "controller.min_staleness: is 5, above max_staleness = 3"),
-        ({"controller": {"use_zmq": False}}, "controller.use_zmq: is false, but there is no other transport yet"),
+        (
+            {"controller": {"use_zmq": False, "http_port": 0}},
+            "controller.http_port: is 0, but with use_zmq: false HTTP has controller.port",
+        ),
+        (
+            {"controller": {"port": 7001, "http_port": 7001}},
+            "controller.http_port: is 7001, which is controller.port too; choose another http_port",
+        ),
         ({"controller": {"heartbeat": 5.0}}, "controller.lease: is 1.2 s, but heartbeats are 5.0 s apart"),
         ({"training": {"tokens": 100}}, "training.tokens: is 100, but one task takes 20480"),
         ({"model": {}}, "model: has neither architecture nor path"),
@@ -279,9 +286,9 @@ def test_mixing_first_makes_topk_safe_to_trim() -> None:
 
 
 def test_the_message_has_the_documents_lines() -> None:
-    document = parse("model: {}\ndata:\n  {kind: text, files: [a]}\ncontroller:\n  use_zmq: false\n", "my.yaml")
+    document = parse("model: {}\ndata:\n  {kind: text, files: [a]}\ncontroller:\n  lease: 0.1\n", "my.yaml")
     with pytest.raises(
-        RunFileError, match=r"(?s)my\.yaml has 2 problems:\n  line 1: model: .*\n  line 5: controller\.use_zmq"
+        RunFileError, match=r"(?s)my\.yaml has 2 problems:\n  line 1: model: .*\n  line 5: controller\.lease"
     ):
         resolve(load(document.content), document=document)
 

@@ -19,7 +19,7 @@ from barnraise.wire.messages import CHUNK_BYTES
 
 SERVER = Keys.generate()
 PATIENCE = 60.0
-URIS = {"zmq": "zmq://127.0.0.1:0", "inproc": "inproc://controller"}
+URIS = {"zmq": "zmq://127.0.0.1:0", "inproc": "inproc://controller", "xmlrpc": "xmlrpc://127.0.0.1:0"}
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -29,7 +29,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(in_time())
 
 
-@pytest.fixture(params=["zmq", "inproc"])
+@pytest.fixture(params=["zmq", "inproc", "xmlrpc"])
 def scheme(request: pytest.FixtureRequest) -> str:
     return request.param
 

@@ -187,9 +187,12 @@ def _blob(content: bytes) -> Blob:
 
 
 def address(run: RunDirectory, plan: Plan) -> str:
-    """Where the controller listens: on the recorded port when the run has run before."""
+    """Where the controller listens: on the recorded port when the run has run before. Two addresses have a space
+    between."""
     controller = plan.run_file.controller
-    return recorded_uri(run) or f"zmq://{controller.host}:{controller.port}"
+    first = f"{'zmq' if controller.use_zmq else 'xmlrpc'}://{controller.host}:{controller.port}"
+    second = "" if controller.http_port is None else f" xmlrpc://{controller.host}:{controller.http_port}"
+    return recorded_uri(run) or first + second
 
 
 def record_address(run: RunDirectory, uri: str, mode: str) -> None:

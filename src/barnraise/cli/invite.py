@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -18,27 +17,15 @@ def invite(
     host: Annotated[str, typer.Option(help="The address workers shall dial instead of the one listened on.")] = "",
 ) -> None:
     """Make another invite to a run. A controller that runs now accepts it at once."""
-    from urllib.parse import urlsplit
-
     from barnraise.core.errors import RunDirectoryError
     from barnraise.ledger import RunDirectory
-    from barnraise.transport import Invite, Keys
+    from barnraise.transport import Keys
 
     run = RunDirectory.open(run_dir)
-    from barnraise.cli.invites import add_invite, recorded_uri
+    from barnraise.cli.invites import new_invite, recorded_uri
 
     uri = recorded_uri(run)
     if not uri:
         raise RunDirectoryError(f"{run.path} has never listened: start it with `barnraise serve RUN.yaml`")
-    parts = urlsplit(uri)
-    made = Invite.create(
-        host or parts.hostname or "",
-        parts.port or 0,
-        run.path.name,
-        Keys.load(run.keys / "controller.json").public,
-        now=time.time(),
-        lifetime=hours * 3600.0,
-        uses=uses,
-    )
-    add_invite(run, made)
-    console.say(str(made))
+    key = Keys.load(run.keys / "controller.json").public
+    console.say(str(new_invite(run, uri, key, uses=uses, hours=hours, host=host)))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -26,10 +28,24 @@ def open_book(run: RunDirectory) -> Iterator[TokenBook]:
             run.write_key("invites.json", after)
 
 
-def add_invite(run: RunDirectory, invite: Invite) -> None:
-    """Let `invite` be accepted, from now on."""
+def new_invite(run: RunDirectory, uri: str, server_key: str, *, uses: int, hours: float, host: str = "") -> Invite:
+    """An invite to the run that listens at `uri` (two addresses have a space between), in its book from now on. `host`
+    is the name that workers shall dial instead."""
+    first, *others = (urlsplit(one) for one in uri.split())
+    invite = Invite.create(
+        host or first.hostname or "",
+        first.port or 0,
+        run.path.name,
+        server_key,
+        now=time.time(),
+        lifetime=hours * 3600.0,
+        uses=uses,
+        scheme=first.scheme,
+        http_port=others[0].port or 0 if others else 0,
+    )
     with open_book(run) as book:
         book.add(invite)
+    return invite
 
 
 def recorded_uri(run: RunDirectory) -> str:

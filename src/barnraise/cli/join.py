@@ -37,7 +37,8 @@ def join(
 ) -> None:
     """Work for the run that an invite is for, until it is over or you press Ctrl-C.
 
-    Needs nothing but the invite: model, data and settings come from the controller. Only dials out, over one port.
+    Needs nothing but the invite: model, data and settings come from the controller. Only dials out, over one port:
+    ZMQ, or HTTP where ZMQ does not get through and the controller offers it.
     On SIGINT or SIGTERM it hands in what it has and leaves. Started again, it takes part as the same node.
     """
     from barnraise.transport import Invite, Keys
@@ -66,7 +67,9 @@ def join(
 
     async def work() -> Outcome:
         runtime = WorkerRuntime(
-            options, on_connected=lambda node: console.note(f"joined run {ticket.run} as '{node}'; Ctrl-C leaves")
+            options,
+            on_connected=lambda node: console.note(f"joined run {ticket.run} as '{node}'; Ctrl-C leaves"),
+            say=console.note,
         )
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, runtime.leave, f"asked to leave ({number.name})")

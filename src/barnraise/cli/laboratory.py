@@ -10,8 +10,8 @@ from typing import Any
 from barnraise.cli import console
 from barnraise.cli.embedded import conclude
 from barnraise.cli.hosting import open_host, prepare
+from barnraise.cli.invites import new_invite
 from barnraise.cli.lab_workers import LabWorkers
-from barnraise.cli.serving import invite
 from barnraise.cli.session import work
 from barnraise.cli.view import make_view
 from barnraise.config.document import Document
@@ -62,7 +62,8 @@ async def _lab(run: RunDirectory, plan: Plan, backend: str, json: bool, prepared
                 lab.skip_faults(host.machine.state.tokens / host.machine.settings.tokens)
 
             def listening(uri: str) -> None:
-                lab.invite = str(invite(host, uri, 2 * len(lab.links), INVITE_HOURS))
+                key, uses = host.server.enrolment.keys.public, 2 * len(lab.links)
+                lab.invite = str(new_invite(run, uri, key, uses=uses, hours=INVITE_HOURS))
 
             if host.machine.state.finished:
                 host.ledger.close()

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from barnraise.cli import console
 from barnraise.cli.embedded import conclude
-from barnraise.cli.hosting import Host, open_host, prepare
-from barnraise.cli.invites import add_invite
+from barnraise.cli.hosting import open_host, prepare
+from barnraise.cli.invites import new_invite
 from barnraise.cli.session import work
 from barnraise.cli.view import make_view
 from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan
-from barnraise.transport import Invite
 
 
 async def serve_new(plan: Plan, *, uses: int, hours: float, json: bool) -> None:
@@ -36,30 +33,15 @@ async def serve_run(run: RunDirectory, plan: Plan, *, json: bool, uses: int = 0,
     view = make_view()
 
     def listening(uri: str) -> None:
-        view.note(f"listening on {uri}; should this be interrupted, go on with: barnraise resume {run.path}")
+        where = uri.replace(" ", " and ")
+        view.note(f"listening on {where}; should this be interrupted, go on with: barnraise resume {run.path}")
         if uses:
             view.note("workers join with:")
-            view.note(f"barnraise join '{invite(host, uri, uses, hours)}'")
+            key = host.server.enrolment.keys.public
+            view.note(f"barnraise join '{new_invite(run, uri, key, uses=uses, hours=hours)}'")
 
     try:
         finish = await work(host, view, None, "serve", listening)
     finally:
         view.close()
     conclude(host, finish, json=json)
-
-
-def invite(host: Host, uri: str, uses: int, hours: float) -> Invite:
-    """A new invite to the run that listens at `uri`, written into its book."""
-    enrolment = host.server.enrolment
-    parts = urlsplit(uri)
-    made = Invite.create(
-        parts.hostname or "",
-        parts.port or 0,
-        host.run.path.name,
-        enrolment.keys.public,
-        now=time.time(),
-        lifetime=hours * 3600.0,
-        uses=uses,
-    )
-    add_invite(host.run, made)
-    return made

@@ -42,7 +42,7 @@ async def work(
     listening(uri)
     _stop_on_signals(host, view)
     if local is not None:
-        local.start(server, uri)
+        local.start(server, uri.split()[0])
     watching = asyncio.ensure_future(_watch(host, view, local))
     try:
         finish = await server.run(host.first)

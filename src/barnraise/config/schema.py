@@ -133,7 +133,14 @@ class Controller(Section):
 
     host: Text = Field(default="127.0.0.1", description="Address to listen on; workers must be able to dial it.")
     port: int = Field(default=0, ge=0, le=65535, description="TCP port; 0 takes a free one.")
-    use_zmq: bool = Field(default=True, description="Carry messages over ZMQ with CURVE; the only transport so far.")
+    use_zmq: bool = Field(
+        default=True, description="Carry messages over ZMQ with CURVE; false is XML-RPC over HTTP alone, on `port`."
+    )
+    http_port: Annotated[int, Field(ge=0, le=65535)] | None = Field(
+        default=None,
+        description="Listen on this TCP port too, with XML-RPC over HTTP, for workers whose network lets no ZMQ out; "
+        "0 takes a free one, null is off.",
+    )
     use_async_training: bool = Field(default=True, description="Bounded staleness; false is synchronous mode.")
     max_staleness: int = Field(
         default=50, ge=0, le=1_000_000, description="Largest staleness of a node of median speed."

@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 
-from barnraise import transport
 from barnraise.controller import actions as act
 from barnraise.controller import events as ev
 from barnraise.controller.enrolment import Enrolment
@@ -27,6 +26,7 @@ from barnraise.core.errors import StorageError, WireError
 from barnraise.ledger import Ledger
 from barnraise.ledger.decisions import Judged, NodeChanged, VersionClosed
 from barnraise.transport.base import Peer
+from barnraise.transport.several import listener_for
 from barnraise.wire.blobs import Reassembler, Upload
 from barnraise.wire.frames import decode_from_worker, encode, num_bytes
 from barnraise.wire.messages import Assign, Chunk, Enrol, Enrolled, Fetch, Gone, Hello, Message, Offer, Part, Stop, Who
@@ -72,10 +72,10 @@ class Server:
         self._traffic_at = 0.0
 
     async def bind(self, uri: str) -> str:
-        """Listen; the address with the port taken. Raises AddressError."""
+        """Listen at one address, or at two with a space between; the same with the ports taken. Raises AddressError."""
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
-        self.listener = transport.create(uri.split(":")[0]).listener()
+        self.listener = listener_for(uri)
         return await self.listener.bind(uri, self.enrolment.keys)
 
     async def run(self, first: list[act.Action]) -> act.Finish:

@@ -6,18 +6,18 @@ error, or a warning where the run works but probably not as meant. The table is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
-from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
+from barnraise.plan import compression_rows
 from barnraise.plan.choices import mode
 from barnraise.plan.purpose import SERVE, TRAIN
-from barnraise.plan.table import Case, Found, Row, Unresolved
+from barnraise.plan.table import Case, Found, Row, Unresolved, adding_to, rule_name, rule_text
 from barnraise.training.catalog import CATALOG as OUTER
 
 ROWS: list[Row] = []
+_row = adding_to(ROWS)
 
 
 def judge(case: Case) -> tuple[list[Problem], list[Problem]]:
@@ -31,16 +31,6 @@ def judge(case: Case) -> tuple[list[Problem], list[Problem]]:
             continue
         (warnings if row.warning else errors).extend(found)
     return errors, warnings
-
-
-def _row(
-    what: str, why: str, instead: str, warning: bool = False
-) -> Callable[[Callable[[Case], Found]], Callable[[Case], Found]]:
-    def add(find: Callable[[Case], Found]) -> Callable[[Case], Found]:
-        ROWS.append(Row(what, why, instead, find, warning))
-        return find
-
-    return add
 
 
 @_row(
@@ -66,7 +56,7 @@ def _too_few_workers(case: Case) -> Found:
     if case.num_nodes is not None and case.num_nodes < rule.minimum_nodes:
         has = f"{case.num_nodes} node{'s' if case.num_nodes != 1 else ''}"
         path = ("training", "aggregation_rule")
-        yield path, f"{_rule_text(case)} needs {rule.limit}, here {rule.minimum_nodes} nodes, but the run has {has}"
+        yield path, f"{rule_text(case)} needs {rule.limit}, here {rule.minimum_nodes} nodes, but the run has {has}"
 
 
 @_row(
@@ -77,7 +67,7 @@ def _too_few_workers(case: Case) -> Found:
 def _small_buffer(case: Case) -> Found:
     size, rule = case.controller.buffer_size, case.rule
     if size != "auto" and size < rule.minimum_nodes:
-        text = f"is {size}, but {_rule_text(case)} needs {rule.limit}, here {rule.minimum_nodes} contributions"
+        text = f"is {size}, but {rule_text(case)} needs {rule.limit}, here {rule.minimum_nodes} contributions"
         yield ("controller", "buffer_size"), text
 
 
@@ -90,7 +80,7 @@ def _undefended(case: Case) -> Found:
     if case.training.aggregation_f and "f" not in _rule_options(case):
         yield (
             ("training", "aggregation_f"),
-            f"is {case.training.aggregation_f}, but {_rule_text(case)} has no such bound",
+            f"is {case.training.aggregation_f}, but {rule_text(case)} has no such bound",
         )
 
 
@@ -108,13 +98,19 @@ def _staleness_order(case: Case) -> Found:
 
 
 @_row(
-    "use_zmq: false",
-    "ZMQ is the only transport between machines so far",
-    "leave use_zmq out",
+    "http_port that is controller.port, or with use_zmq: false",
+    "each transport has a port of its own, and without ZMQ there is one transport, on controller.port",
+    "choose another http_port, or leave it out",
 )
-def _transport(case: Case) -> Found:
-    if not case.controller.use_zmq:
-        yield ("controller", "use_zmq"), "is false, but there is no other transport yet"
+def _ports(case: Case) -> Found:
+    controller = case.controller
+    if controller.http_port is not None and not controller.use_zmq:
+        yield (
+            ("controller", "http_port"),
+            f"is {controller.http_port}, but with use_zmq: false HTTP has controller.port",
+        )
+    elif controller.http_port and controller.http_port == controller.port:
+        yield ("controller", "http_port"), f"is {controller.http_port}, which is controller.port too"
 
 
 @_row(
@@ -254,7 +250,7 @@ def _fault_pause(case: Case) -> Found:
     for index, fault in sorted(enumerate(case.run_file.faults), key=lambda item: item[1].at):
         living += (fault.join is not None) - (fault.kill is not None)
         if living < need:
-            yield ("faults", index), f"leaves {living} workers, but {_rule_text(case)} needs {need}"
+            yield ("faults", index), f"leaves {living} workers, but {rule_text(case)} needs {need}"
             return
 
 
@@ -267,66 +263,7 @@ def _fault_pause(case: Case) -> Found:
 def _unknown_nodes(case: Case) -> Found:
     rule = case.rule
     if case.purpose is SERVE and rule.minimum_nodes > 1:
-        yield ("training", "aggregation_rule"), f"{_rule_text(case)} pauses below {rule.minimum_nodes} live nodes"
-
-
-@_row(
-    "sparse contributions under a rule that trims each coordinate",
-    "each worker sends other coordinates, so what one sends is an extreme there, and is trimmed",
-    "use compression: random_blocks, where all send the same, or put nnm in front, as in "
-    "`aggregation_rule: [nnm, trimmed_mean]`, or use multi_krum or a dense codec",
-    warning=True,
-)
-def _sparse_trimming(case: Case) -> Found:
-    codec = CODECS.entry(case.compression.name).declares
-    if codec.sparse and not codec.shared_support and case.rule.coordinatewise:
-        text = f"{_rule_text(case)} trims most of what {case.compression.name} sends"
-        yield ("training", "aggregation_rule"), text
-
-
-@_row(
-    "sparse contributions with outer Nesterov momentum",
-    "momentum amplifies what error feedback sends late, and training stalls",
-    "use outer_optimizer: sgd, or a dense codec",
-    warning=True,
-)
-def _sparse_momentum(case: Case) -> Found:
-    codec = CODECS.entry(case.compression.name).declares
-    if codec.sparse and "nesterov" in case.outer.name:
-        yield ("training", "outer_optimizer"), f"{case.outer.name} on {case.compression.name} stalls"
-
-
-@_row(
-    "a sparse codec without error feedback",
-    "what it leaves out is lost for good",
-    "leave error_feedback on",
-    warning=True,
-)
-def _sparse_forgetting(case: Case) -> Found:
-    codec = CODECS.entry(case.compression.name).declares
-    if codec.sparse and not case.training.error_feedback:
-        yield ("training", "error_feedback"), f"is false with {case.compression.name}"
-
-
-@_row(
-    "versions written in a codec that decodes differently on different machines",
-    "every replica must get the same bits, or it fetches a snapshot each time",
-    "use downlink_compression: sparse_loco, int4 or int8",
-)
-def _downlink_bits(case: Case) -> Found:
-    if not CODECS.entry(case.downlink.name).declares.portable:
-        yield ("training", "downlink_compression"), f"is {case.downlink.name}"
-
-
-@_row(
-    "progress kept from a residual that decays, or is not there",
-    "what a worker keeps must be what it sends later",
-    "set error_feedback_decay: 1.0 and error_feedback: true, or error_feedback_keep: 0",
-)
-def _kept_decay(case: Case) -> Found:
-    training = case.training
-    if training.error_feedback_keep and (training.error_feedback_decay < 1.0 or not training.error_feedback):
-        yield ("training", "error_feedback_keep"), f"is {training.error_feedback_keep:g}"
+        yield ("training", "aggregation_rule"), f"{rule_text(case)} pauses below {rule.minimum_nodes} live nodes"
 
 
 @_row(
@@ -343,7 +280,7 @@ def _unused(case: Case) -> Found:
             f"counts only with sparse codecs, but compression is {case.compression.name}",
         )
     if training.trim_ratio is not None and "trim_ratio" not in _rule_options(case):
-        yield ("training", "trim_ratio"), f"counts only with trimmed_mean, but the rule is {_rule_name(case)}"
+        yield ("training", "trim_ratio"), f"counts only with trimmed_mean, but the rule is {rule_name(case)}"
     if training.outer_momentum is not None and "momentum" not in case.outer.options:
         yield ("training", "outer_momentum"), f"{case.outer.name} has no momentum"
     if training.momentum and training.inner_optimizer != "sgd":
@@ -382,14 +319,8 @@ def task_tokens(run_file: RunFile) -> int:
     return training.local_steps * training.batch_size * run_file.data.context
 
 
-def _rule_name(case: Case) -> str:
-    return "+".join(case.rule.names)
-
-
-def _rule_text(case: Case) -> str:
-    f = case.rule.options.get("f")
-    return f"{_rule_name(case)}{f' with f={f}' if f is not None else ''}"
-
-
 def _rule_options(case: Case) -> AbstractSet[str]:
     return case.rule.known_options
+
+
+ROWS += compression_rows.ROWS

@@ -109,7 +109,13 @@ def _run_folder(run_file: RunFile) -> Iterator[Problem]:
 
 
 def _address(run_file: RunFile) -> Iterator[Problem]:
-    host, port = run_file.controller.host, run_file.controller.port
+    controller = run_file.controller
+    yield from _listenable(controller.host, controller.port, "port")
+    if controller.http_port:
+        yield from _listenable(controller.host, controller.http_port, "http_port")
+
+
+def _listenable(host: str, port: int, key: str) -> Iterator[Problem]:
     try:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = infos[0]
@@ -120,15 +126,15 @@ def _address(run_file: RunFile) -> Iterator[Problem]:
     except (socket.gaierror, UnicodeError):
         yield Problem(("controller", "host"), f"'{host}' is no address or host name that this machine knows")
     except OSError as error:
-        yield _unbindable(host, port, error)
+        yield _unbindable(host, port, key, error)
 
 
-def _unbindable(host: str, port: int, error: OSError) -> Problem:
+def _unbindable(host: str, port: int, key: str, error: OSError) -> Problem:
     if error.errno == errno.EADDRINUSE:
         text = f"{port} is taken by another program on {host}; choose another port, or 0 for a free one"
-        return Problem(("controller", "port"), text)
+        return Problem(("controller", key), text)
     if error.errno == errno.EACCES:
-        return Problem(("controller", "port"), f"{port} needs more rights; choose a port from 1024 on, or 0")
+        return Problem(("controller", key), f"{port} needs more rights; choose a port from 1024 on, or 0")
     if error.errno == errno.EADDRNOTAVAIL:
         text = f"'{host}' is not an address of this machine; use 127.0.0.1, 0.0.0.0 or one of its own"
         return Problem(("controller", "host"), text)

@@ -64,6 +64,31 @@ class Row:
     warning: bool
 
 
+def adding_to(rows: list[Row]) -> Callable[..., Callable[[Callable[[Case], Found]], Callable[[Case], Found]]]:
+    """A decorator for `rows`: the function below it finds the case that the decorator's arguments describe."""
+
+    def row(
+        what: str, why: str, instead: str, warning: bool = False
+    ) -> Callable[[Callable[[Case], Found]], Callable[[Case], Found]]:
+        def add(find: Callable[[Case], Found]) -> Callable[[Case], Found]:
+            rows.append(Row(what, why, instead, find, warning))
+            return find
+
+        return add
+
+    return row
+
+
+def rule_name(case: Case) -> str:
+    return "+".join(case.rule.names)
+
+
+def rule_text(case: Case) -> str:
+    """The aggregation rule with its f, as a message names it."""
+    f = case.rule.options.get("f")
+    return f"{rule_name(case)}{f' with f={f}' if f is not None else ''}"
+
+
 def _resolved(choice: T | None) -> T:
     if choice is None:
         raise Unresolved

@@ -8,14 +8,18 @@ Everything here runs on one asyncio event loop and none of it is safe to call fr
 from __future__ import annotations
 
 import asyncio
+import errno
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from barnraise.core.errors import AddressError
 from barnraise.transport.identity import Keys
 from barnraise.wire.frames import Buffer
+
+if TYPE_CHECKING:
+    from zmq import ZMQError
 
 BATCH_MESSAGES = 256
 BATCH_BYTES = 8 << 20
@@ -192,3 +196,20 @@ def parse(uri: str) -> Address:
     if not scheme or not host or (port is None and scheme != "inproc"):
         raise AddressError(f"address {uri!r} lacks a scheme, host or port; write it as scheme://host:port")
     return Address(scheme, host, port or 0)
+
+
+def bind_error(address: Address, error: OSError | ZMQError, key: str) -> str:
+    """Why `address` cannot be listened on, and what to do; `key` of the run file names its port."""
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"port {address.port} on {address.host} is taken: end the process that holds it "
+            f"(ss -ltnp 'sport = :{address.port}' shows it), or set {key} to another one (0 takes a free one)"
+        )
+    if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
+        return (
+            f"{address.host} is not an address of this machine: set controller.host to one that `ip addr` shows, "
+            "127.0.0.1 for this machine alone, or 0.0.0.0 for all of its networks"
+        )
+    if error.errno == errno.EACCES:
+        return f"port {address.port} needs privileges: set {key} to 1024 or more, or to 0 for a free one"
+    return f"cannot listen on {address.host}, port {address.port}: {error.strerror}"

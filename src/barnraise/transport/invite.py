@@ -28,8 +28,10 @@ from zmq.utils import z85
 from barnraise.core.errors import CorruptionError, InviteError
 
 SECRET_BYTES = 32
-_FORMAT = 1
+_FORMAT, _FORMAT_HTTP = 1, 2
 _FIXED = struct.Struct(">B32s32s8sQI")  # format, server key, secret, token, expiry (Unix seconds), uses; then the role
+_HTTP = struct.Struct(">BH")  # of format 2, before the role: the index of the scheme of `port`, and the HTTP port
+_SCHEMES = ("zmq", "xmlrpc")
 _CHECK_BYTES = 6
 _LINE = re.compile(r"(barnraise://(\[[^\]\s]+\]|[^:/#\s\[\]]+):(\d{1,5})/([^/#\s]*))#([A-Za-z0-9_-]+)")
 _COPY = "ask the host for a new one (barnraise invite RUN_DIR) or copy the whole line again"
@@ -48,10 +50,22 @@ class Invite:
     expires: int  # Unix seconds
     uses: int = 1
     role: str = "worker"
+    scheme: str = "zmq"  # what listens on `port`
+    http_port: int = 0  # where XML-RPC over HTTP is to be had as well; 0: nowhere
 
     @classmethod
     def create(
-        cls, host: str, port: int, run: str, server_key: str, *, now: float, lifetime: float, uses: int = 1
+        cls,
+        host: str,
+        port: int,
+        run: str,
+        server_key: str,
+        *,
+        now: float,
+        lifetime: float,
+        uses: int = 1,
+        scheme: str = "zmq",
+        http_port: int = 0,
     ) -> Invite:
         """A new invite with a fresh secret, good for `uses` machines and `lifetime` seconds."""
         if uses < 1 or lifetime <= 0:
@@ -59,17 +73,33 @@ class Invite:
                 f"an invite for {uses} machines and {lifetime:g} seconds lets nobody in: both must be > 0"
             )
         secret, token = secrets.token_bytes(SECRET_BYTES), secrets.token_hex(8)
-        return cls(host, port, run, server_key, token, secret, int(now + lifetime), min(uses, 2**32 - 1))
+        return cls(
+            host,
+            port,
+            run,
+            server_key,
+            token,
+            secret,
+            int(now + lifetime),
+            min(uses, 2**32 - 1),
+            scheme=scheme,
+            http_port=http_port,
+        )
 
     @property
     def uri(self) -> str:
-        """Where a connection dials."""
-        return f"zmq://{_bracketed(self.host)}:{self.port}"
+        """Where a connection dials: one address, or two with a space between, the better one first."""
+        first = f"{self.scheme}://{_bracketed(self.host)}:{self.port}"
+        return f"{first} xmlrpc://{_bracketed(self.host)}:{self.http_port}" if self.http_port else first
 
     def __str__(self) -> str:
         start = f"barnraise://{_bracketed(self.host)}:{self.port}/{self.run}"
         server_key, token = z85.decode(self.server_key), bytes.fromhex(self.token)
-        body = _FIXED.pack(_FORMAT, server_key, self.secret, token, self.expires, self.uses) + self.role.encode()
+        http = _HTTP.pack(_SCHEMES.index(self.scheme), self.http_port)
+        old = http == _HTTP.pack(0, 0)  # what every version can read
+        version = _FORMAT if old else _FORMAT_HTTP
+        body = _FIXED.pack(version, server_key, self.secret, token, self.expires, self.uses)
+        body += (b"" if old else http) + self.role.encode()
         line = f"{start}#{_code(start, body)}"
         assert _LINE.fullmatch(line), line
         return line
@@ -87,13 +117,17 @@ class Invite:
         if len(body) < _FIXED.size or code != _code(start, body):
             raise InviteError(f"the invite is incomplete or altered ({len(line)} characters, wrong checksum); {_COPY}")
         version, server_key, secret, token, expires, uses = _FIXED.unpack_from(body)
-        if version != _FORMAT:
+        rest, scheme, http_port = body[_FIXED.size :], 0, 0
+        if version == _FORMAT_HTTP and len(rest) >= _HTTP.size:
+            (scheme, http_port), rest = _HTTP.unpack_from(rest), rest[_HTTP.size :]
+        if version not in (_FORMAT, _FORMAT_HTTP) or scheme >= len(_SCHEMES):
             raise InviteError(
-                f"the invite has format {version}, but only {_FORMAT} is understood: install the barnraise version "
-                "of the controller"
+                f"the invite has format {version}, but only {_FORMAT} and {_FORMAT_HTTP} are understood: install the "
+                "barnraise version of the controller"
             )
-        key, role = z85.encode(server_key).decode(), body[_FIXED.size :].decode("utf-8", "replace")
-        invite = cls(host.strip("[]"), int(port), run, key, token.hex(), secret, expires, uses, role)
+        key, role = z85.encode(server_key).decode(), rest.decode("utf-8", "replace")
+        name, known = host.strip("[]"), _SCHEMES[scheme]
+        invite = cls(name, int(port), run, key, token.hex(), secret, expires, uses, role, known, http_port)
         if now >= expires:
             raise InviteError(
                 f"the invite expired at {_time(expires)} and this machine's clock says {_time(now)}: "

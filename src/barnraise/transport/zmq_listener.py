@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 from collections import deque
 from collections.abc import Sequence
@@ -10,7 +11,8 @@ from collections.abc import Sequence
 import zmq
 
 from barnraise.core.errors import AddressError
-from barnraise.transport.base import BATCH_BYTES, BATCH_MESSAGES, Address, Listener, Peer, Received, parse
+from barnraise.transport.answering import Answers
+from barnraise.transport.base import BATCH_BYTES, BATCH_MESSAGES, Address, Listener, Peer, Received, bind_error, parse
 from barnraise.transport.identity import Keys
 from barnraise.transport.loop_socket import LoopSocket, contents
 from barnraise.transport.zap import DOMAIN, Doorkeeper
@@ -36,6 +38,7 @@ class ZmqListener(Listener):
         self._context: Context | None = None
         self._socket: LoopSocket | None = None
         self._doorkeeper: Doorkeeper | None = None
+        self._answers = Answers(self._reply)
         self._late: dict[Peer, deque[Buffer]] = {}
         self._retry: asyncio.TimerHandle | None = None
 
@@ -49,7 +52,7 @@ class ZmqListener(Listener):
             self._socket.socket.bind(endpoint(host, address.port))
         except zmq.ZMQError as error:
             await self.close()
-            raise AddressError(_why_not(address, error)) from None
+            raise AddressError(bind_error(address, error, "controller.port")) from None
         bound = self._socket.socket.getsockopt_string(zmq.LAST_ENDPOINT)
         return str(Address("zmq", address.host, int(bound.rpartition(":")[2])))
 
@@ -67,7 +70,7 @@ class ZmqListener(Listener):
         batch: list[Received] = []
         size = 0
         for _ in range(limit):
-            frames = socket.try_receive(max_frames=4)  # route, header, raw, and one that is too many
+            frames = socket.try_receive(max_frames=5)  # route, a REQ's delimiter, header, raw, and one too many
             if frames is None:
                 return batch, True
             received = self._admit(frames)
@@ -86,12 +89,16 @@ class ZmqListener(Listener):
         elif peer.key in self.revoked:
             self._drop("revoked key")
         else:
-            return Received(peer, contents(body))
+            if not len(body[0]) and len(body) > 1 and _property(body[0], "Socket-Type") == "REQ":
+                body = self._answers.question(peer, body[1:])
+            return Received(peer, contents(body[:3])) if body else None
         return None
 
     def send(self, peer: Peer, frames: Sequence[Buffer]) -> bool:
         if self._socket is None or self._socket.closed or peer.key in self.revoked:
             return False
+        if peer in self._answers:
+            return self._answers.put(peer, frames)
         try:
             if peer not in self._late and self._socket.try_send([peer.route, *frames]):
                 return True
@@ -100,6 +107,12 @@ class ZmqListener(Listener):
                 raise
             return False
         return self._send_later(peer, frames)
+
+    def _reply(self, peer: Peer, frames: Sequence[Buffer]) -> None:
+        """Answer a REQ; what cannot be delivered at once is lost, as with any connection that breaks."""
+        if self._socket is not None and not self._socket.closed and peer.key not in self.revoked:
+            with contextlib.suppress(zmq.ZMQError):
+                self._socket.try_send([peer.route, b"", *frames])
 
     def _send_later(self, peer: Peer, frames: Sequence[Buffer]) -> bool:
         late = self._late.get(peer, deque())
@@ -134,6 +147,7 @@ class ZmqListener(Listener):
         if self._retry is not None:
             self._retry.cancel()
         self._late.clear()
+        self._answers.close()
         if self._socket is not None:
             self._socket.close(linger)
         if self._doorkeeper is not None:
@@ -144,8 +158,13 @@ class ZmqListener(Listener):
 
 def _proven_key(frame: zmq.Frame) -> str:
     """The public key that the sender proved in its handshake, as the ZAP handler passed it on."""
+    return _property(frame, "User-Id")
+
+
+def _property(frame: zmq.Frame, name: str) -> str:
+    """What libzmq knows of the connection that a frame came by; empty when nothing."""
     try:
-        return str(frame.get("User-Id"))
+        return str(frame.get(name))
     except zmq.ZMQError:
         return ""
 
@@ -153,19 +172,3 @@ def _proven_key(frame: zmq.Frame) -> str:
 def _is_given(route: bytes) -> bool:
     """Whether libzmq made this routing id up: 5 bytes, the first 0, which no client of libzmq can choose."""
     return len(route) == 5 and route[0] == 0
-
-
-def _why_not(address: Address, error: zmq.ZMQError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return (
-            f"port {address.port} on {address.host} is taken: end the process that holds it "
-            f"(ss -ltnp 'sport = :{address.port}' shows it), or set controller.port to another one (0 takes a free one)"
-        )
-    if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
-        return (
-            f"{address.host} is not an address of this machine: set controller.host to one that `ip addr` shows, "
-            "127.0.0.1 for this machine alone, or 0.0.0.0 for all of its networks"
-        )
-    if error.errno == errno.EACCES:
-        return f"port {address.port} needs privileges: set controller.port to 1024 or more, or to 0 for a free one"
-    return f"cannot listen on {address.host}, port {address.port}: {error.strerror}"

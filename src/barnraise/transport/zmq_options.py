@@ -67,9 +67,11 @@ def new_router(context: Context, keys: Keys, domain: bytes, *, ipv6: bool) -> zm
     return socket
 
 
-def new_dealer(context: Context, keys: Keys, server_key: str, *, ipv6: bool) -> zmq.Socket[bytes]:
-    """A worker's socket, all limits set, not connected yet."""
-    socket = _new_socket(context, zmq.DEALER, _BOTH | _CONNECTION | {zmq.IPV6: int(ipv6)})
+def new_dealer(
+    context: Context, keys: Keys, server_key: str, *, ipv6: bool, kind: int = zmq.DEALER
+) -> zmq.Socket[bytes]:
+    """A worker's socket, all limits set, not connected yet. `kind` is REQ for a client that asks and waits."""
+    socket = _new_socket(context, kind, _BOTH | _CONNECTION | {zmq.IPV6: int(ipv6)})
     socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret.encode())
     socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.public.encode())
     socket.setsockopt(zmq.CURVE_SERVERKEY, server_key.encode())

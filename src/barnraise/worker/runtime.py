@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from barnraise import transport
 from barnraise.core.errors import InviteError, WireError
 from barnraise.core.types import Blob, Contribution
 from barnraise.data.meta import Meta
 from barnraise.transport import Invite, Keys, proof
+from barnraise.transport.fallback import connection_for
 from barnraise.transport.link import Link
 from barnraise.transport.shaped import ShapedConnection
 from barnraise.wire.blobs import parts
@@ -42,6 +42,7 @@ ENROL_INTERVAL = 2.0
 class WorkerOptions:
     """Where the controller is, who this worker is, and what it works with.
 
+    `uri` is one address, or two with a space between, the second for a network that does not let the first through.
     With an `invite` the worker enrols first; without one its key is on the ledger already (a local worker).
     `slowdown` s makes each second of training take s + 1, and `link` is emulated (trials). `cache` holds token shards
     between runs.
@@ -70,8 +71,14 @@ class Outcome:
 class WorkerRuntime:
     """Runs one worker until the run is over, it is asked to leave, or it is told to go."""
 
-    def __init__(self, options: WorkerOptions, *, on_connected: Callable[[str], None] = lambda node: None) -> None:
-        self.options, self.on_connected = options, on_connected
+    def __init__(
+        self,
+        options: WorkerOptions,
+        *,
+        on_connected: Callable[[str], None] = lambda node: None,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.options, self.on_connected, self.say = options, on_connected, say
         self.machine = Worker(secrets.randbits(53), machine_profile(options.device))
         self.fetcher = Fetcher()
         self.executor: Any = None  # worker.executor.Executor, once the model is known: it imports torch
@@ -91,7 +98,7 @@ class WorkerRuntime:
     async def run(self) -> Outcome:
         """Work. Raises InviteError when the controller lets this machine in no more, AddressError, and bugs."""
         self._loop = asyncio.get_running_loop()
-        self.connection = transport.create(self.options.uri.split(":")[0]).connection()
+        self.connection = connection_for(self.options.uri, self.say)
         if self.options.link is not None:
             self.connection = ShapedConnection(self.connection, self.options.link, seed=self.options.name)
         await self.connection.open(self.options.uri, self.options.server_key, self.options.keys)

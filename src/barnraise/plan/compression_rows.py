@@ -1,0 +1,68 @@
+"""The compatibility table's rows about what contributions and versions are compressed with."""
+
+from __future__ import annotations
+
+from barnraise.compression.catalog import CATALOG as CODECS
+from barnraise.plan.table import Case, Found, Row, adding_to, rule_text
+
+ROWS: list[Row] = []
+_row = adding_to(ROWS)
+
+
+@_row(
+    "sparse contributions under a rule that trims each coordinate",
+    "each worker sends other coordinates, so what one sends is an extreme there, and is trimmed",
+    "use compression: random_blocks, where all send the same, or put nnm in front, as in "
+    "`aggregation_rule: [nnm, trimmed_mean]`, or use multi_krum or a dense codec",
+    warning=True,
+)
+def _sparse_trimming(case: Case) -> Found:
+    codec = CODECS.entry(case.compression.name).declares
+    if codec.sparse and not codec.shared_support and case.rule.coordinatewise:
+        text = f"{rule_text(case)} trims most of what {case.compression.name} sends"
+        yield ("training", "aggregation_rule"), text
+
+
+@_row(
+    "sparse contributions with outer Nesterov momentum",
+    "momentum amplifies what error feedback sends late, and training stalls",
+    "use outer_optimizer: sgd, or a dense codec",
+    warning=True,
+)
+def _sparse_momentum(case: Case) -> Found:
+    codec = CODECS.entry(case.compression.name).declares
+    if codec.sparse and "nesterov" in case.outer.name:
+        yield ("training", "outer_optimizer"), f"{case.outer.name} on {case.compression.name} stalls"
+
+
+@_row(
+    "a sparse codec without error feedback",
+    "what it leaves out is lost for good",
+    "leave error_feedback on",
+    warning=True,
+)
+def _sparse_forgetting(case: Case) -> Found:
+    codec = CODECS.entry(case.compression.name).declares
+    if codec.sparse and not case.training.error_feedback:
+        yield ("training", "error_feedback"), f"is false with {case.compression.name}"
+
+
+@_row(
+    "versions written in a codec that decodes differently on different machines",
+    "every replica must get the same bits, or it fetches a snapshot each time",
+    "use downlink_compression: sparse_loco, int4 or int8",
+)
+def _downlink_bits(case: Case) -> Found:
+    if not CODECS.entry(case.downlink.name).declares.portable:
+        yield ("training", "downlink_compression"), f"is {case.downlink.name}"
+
+
+@_row(
+    "progress kept from a residual that decays, or is not there",
+    "what a worker keeps must be what it sends later",
+    "set error_feedback_decay: 1.0 and error_feedback: true, or error_feedback_keep: 0",
+)
+def _kept_decay(case: Case) -> Found:
+    training = case.training
+    if training.error_feedback_keep and (training.error_feedback_decay < 1.0 or not training.error_feedback):
+        yield ("training", "error_feedback_keep"), f"is {training.error_feedback_keep:g}"

@@ -1,0 +1,87 @@
+"""The ROUTER's manners towards a REQ socket, which asks one question and then waits for exactly one answer.
+
+A question is an empty delimiter and then either nothing (one empty frame: "what is there for me?") or a message. An
+answer is the next message that waits for the asker, whatever it is about, or one empty frame when there is none:
+
+    [message]               answered with the next message, or with nothing after REPLY_SECONDS
+    [message, raw frame]    answered at once
+    [message, empty frame]  answered at once, for a message that needs no answer
+    [empty frame]           answered as a message is, without being one
+
+So messages keep their order, none is skipped, and an asker that does not come back has a mailbox with an end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import zmq
+
+from barnraise.transport.base import Peer
+from barnraise.transport.mailbox import Mailbox
+from barnraise.wire.frames import Buffer
+
+REPLY_SECONDS = 0.25
+"""How long a question waits for an answer before there is none."""
+
+MAX_ASKERS = 1024
+"""Askers that are remembered; the one that was silent for longest makes room for a new one."""
+
+
+class _Asker:
+    """One REQ socket: what waits for it, and until when its open question does."""
+
+    def __init__(self) -> None:
+        self.mailbox = Mailbox()
+        self.waiting: asyncio.TimerHandle | None = None
+
+
+class Answers:
+    """All REQ sockets of a listener. `reply` sends one answer."""
+
+    def __init__(self, reply: Callable[[Peer, Sequence[Buffer]], None]) -> None:
+        self._reply = reply
+        self._askers: dict[Peer, _Asker] = {}  # the one that was silent for longest first
+
+    def __contains__(self, peer: Peer) -> bool:
+        return peer in self._askers
+
+    def question(self, peer: Peer, frames: list[zmq.Frame]) -> list[zmq.Frame]:
+        """Note a question (without its delimiter); the message in it, empty when it has none."""
+        asker = self._askers.pop(peer, None) or _Asker()
+        if len(self._askers) >= MAX_ASKERS:
+            self._forget(next(iter(self._askers)))
+        self._askers[peer] = asker
+        at_once = len(frames) > 1 or len(asker.mailbox) > 0
+        if asker.waiting is not None:
+            asker.waiting.cancel()
+        seconds = 0.0 if at_once else REPLY_SECONDS
+        asker.waiting = asyncio.get_running_loop().call_later(seconds, self._answer, peer)
+        return frames if len(frames[-1]) else frames[:-1]
+
+    def put(self, peer: Peer, frames: Sequence[Buffer]) -> bool:
+        """A message for an asker: the answer, if a question is open. False when its mailbox is full."""
+        asker = self._askers[peer]
+        if not asker.mailbox.put(frames):
+            return False
+        if asker.waiting is not None:
+            self._answer(peer)
+        return True
+
+    def _answer(self, peer: Peer) -> None:
+        asker = self._askers[peer]
+        if asker.waiting is not None:
+            asker.waiting.cancel()
+            asker.waiting = None
+        self._reply(peer, asker.mailbox.take() if len(asker.mailbox) else [b""])
+
+    def _forget(self, peer: Peer) -> None:
+        asker = self._askers.pop(peer)
+        if asker.waiting is not None:
+            asker.waiting.cancel()
+
+    def close(self) -> None:
+        """Forget everybody."""
+        for peer in list(self._askers):
+            self._forget(peer)

@@ -1,0 +1,75 @@
+"""Several listeners that look like one: the same controller, reached over ZMQ and over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from barnraise.transport import create
+from barnraise.transport.base import BATCH_MESSAGES, Listener, Peer, Received, parse
+from barnraise.transport.identity import Keys
+from barnraise.wire.frames import Buffer
+
+
+def listener_for(uri: str) -> Listener:
+    """The listener for one address, or for several with spaces between. Bind it to the same `uri`."""
+    listeners = [create(parse(one).scheme).listener() for one in uri.split()]
+    return Several(listeners) if len(listeners) > 1 else listeners[0]
+
+
+class Several(Listener):
+    """Listeners side by side. A peer's route begins with the number of its listener."""
+
+    def __init__(self, listeners: Sequence[Listener]) -> None:
+        super().__init__()
+        self._listeners = list(listeners)
+        for listener in self._listeners:
+            listener.revoked, listener.dropped = self.revoked, self.dropped
+        self._reading: dict[asyncio.Task[list[Received]], int] = {}
+        self._read: deque[Received] = deque()
+        self._closed = False
+
+    async def bind(self, uri: str, keys: Keys) -> str:
+        """Listen at all addresses in `uri`, which have spaces between, or at none of them."""
+        try:
+            bound = [await listener.bind(one, keys) for listener, one in zip(self._listeners, uri.split(), strict=True)]
+        except BaseException:
+            await self.close()
+            raise
+        return " ".join(bound)
+
+    async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[Received]:
+        """What the first of them has; the others are read ahead by one batch at the most."""
+        while not self._read and not self._closed:
+            for index in set(range(len(self._listeners))) - set(self._reading.values()):
+                task = asyncio.ensure_future(self._listeners[index].receive_many(limit))
+                self._reading[task] = index
+            done, _ = await asyncio.wait(self._reading, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                index = self._reading.pop(task)
+                self._read += [
+                    Received(Peer(bytes([index]) + peer.route, peer.key), frames) for peer, frames in task.result()
+                ]
+        if self._closed:
+            return []
+        batch: list[Received] = []
+        while self._read and len(batch) < limit:
+            received = self._read.popleft()
+            if received.peer.key not in self.revoked:
+                batch.append(received)
+        return batch or await self.receive_many(limit)
+
+    def send(self, peer: Peer, frames: Sequence[Buffer]) -> bool:
+        return self._listeners[peer.route[0]].send(Peer(peer.route[1:], peer.key), frames)
+
+    def revoke(self, key: str) -> None:
+        for listener in self._listeners:
+            listener.revoke(key)
+
+    async def close(self, linger: float = 0.0) -> None:
+        self._closed = True
+        await asyncio.gather(*(listener.close(linger) for listener in self._listeners))
+        for task in self._reading:
+            task.cancel()
+        await asyncio.gather(*self._reading, return_exceptions=True)

@@ -1,0 +1,201 @@
+"""A worker's connection for scripts: one question, one answer, no event loop. Speaks to any ZMQ controller.
+
+    client = SimpleClient(invite.uri, invite.server_key, Keys.generate())
+    client.enrol(invite, "my-script")
+    welcome = client.hello(NodeProfile(100.0))
+    task = client.next()
+    model = client.fetch(task.updates[0].blob, limit=1 << 30)
+    ack = client.offer(task, payload, steps=task.local_steps, loss=1.0, seconds=0.5)
+    client.leave("done")
+
+The messages, keys and promises are those of every worker: an offer is acknowledged once it is durable, and counts once
+however often it is made. A socket that got no answer in time is thrown away and dialled anew. One thread only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from typing import TypeVar
+
+import zmq
+
+from barnraise.core.errors import AddressError, InviteError, RunFailedError, WireError
+from barnraise.core.types import Blob, Contribution, NodeProfile, Task
+from barnraise.transport.base import parse
+from barnraise.transport.identity import Keys
+from barnraise.transport.invite import Invite, proof
+from barnraise.transport.zmq_options import endpoint, new_context, new_dealer
+from barnraise.wire.blobs import Download, parts
+from barnraise.wire.frames import Buffer, decode_from_controller, encode
+from barnraise.wire.messages import (
+    PROTOCOL_VERSION,
+    Ack,
+    Assign,
+    Chunk,
+    Enrol,
+    Enrolled,
+    Fetch,
+    FromController,
+    Gone,
+    Heartbeat,
+    Hello,
+    Leave,
+    Message,
+    Next,
+    Offer,
+    Part,
+    Pulse,
+    Stop,
+    Welcome,
+    Who,
+)
+
+HEARTBEAT_SECONDS = 0.3
+"""A client that only waits says that often that it lives."""
+
+Answer = tuple[FromController, memoryview | None]
+M = TypeVar("M", bound=Message)
+
+
+class SimpleClient:
+    """A REQ socket and the few messages a worker needs. `seconds` is how long any one answer is waited for."""
+
+    def __init__(self, uri: str, server_key: str, keys: Keys, *, seconds: float = 15.0) -> None:
+        self.address = parse(uri.split()[0])
+        if self.address.scheme != "zmq":
+            raise AddressError(f"a simple client speaks ZMQ, but the controller's address is {self.address}")
+        self.server_key, self.keys, self.seconds = server_key, keys, seconds
+        self.welcome: Welcome | None = None
+        self._profile = NodeProfile()
+        self._session, self._greeting = secrets.randbits(53), 0
+        self._unread: list[Answer] = []
+        self._spoke = 0.0
+        self._context = new_context(1)
+        self._socket = self._dial()
+
+    def _dial(self) -> zmq.Socket[bytes]:
+        ipv6 = ":" in self.address.host
+        socket = new_dealer(self._context, self.keys, self.server_key, ipv6=ipv6, kind=zmq.REQ)
+        socket.connect(endpoint(self.address.host, self.address.port))
+        return socket
+
+    def __enter__(self) -> SimpleClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close(linger=0)
+        self._context.term()
+
+    # One question, one answer
+
+    def ask(self, message: Message | None = None, raw: Buffer | None = None, *, wait: bool = True) -> Answer | None:
+        """Send a message (or none), and take the answer: the next message for this client, None when there is none yet.
+
+        AddressError when the controller does not answer in time; the next call dials anew.
+        """
+        frames: list[Buffer] = encode(message, raw) if message is not None else [b""]
+        self._socket.send_multipart(frames if wait or raw is not None else [*frames, b""])
+        if message is not None:
+            self._spoke = time.monotonic()
+        if not self._socket.poll(round(self.seconds * 1000)):
+            self._socket.close(linger=0)
+            self._socket = self._dial()
+            why = f"no answer from {self.address} within {self.seconds:g} s"
+            raise AddressError(f"{why}: check that the controller runs there")
+        answer = self._socket.recv_multipart()
+        return None if answer == [b""] else decode_from_controller(answer)
+
+    def _tell(self, message: Message, raw: Buffer | None = None) -> None:
+        """Send what needs no answer; one that comes all the same is kept."""
+        answer = self.ask(message, raw, wait=False)
+        if answer is not None:
+            self._unread.append(answer)
+
+    def expect(self, kind: type[M], *others: type[Message]) -> tuple[M | Message, memoryview | None]:
+        """The next message of one of these kinds; RunFailedError when the controller says Stop instead."""
+        deadline = time.monotonic() + self.seconds
+        while time.monotonic() < deadline:
+            for index, answer in enumerate(self._unread):
+                if isinstance(answer[0], (kind, *others)):
+                    return self._unread.pop(index)
+                if isinstance(answer[0], Stop):
+                    raise RunFailedError(answer[0].reason)
+            silent = time.monotonic() - self._spoke > HEARTBEAT_SECONDS and self.welcome is not None
+            found = self.ask(Heartbeat(time.monotonic()) if silent else None)
+            if found is not None and not isinstance(found[0], Pulse):
+                self._unread.append(found)
+        raise AddressError(f"no {kind.__name__} from the controller within {self.seconds:g} s")
+
+    # What a worker says
+
+    def enrol(self, invite: Invite, name: str) -> str:
+        """Become a node of the run, as which the key is known from now on. InviteError when that is refused."""
+        nonce = secrets.token_hex(32)
+        mark = proof(invite.secret, self.server_key, self.keys.public, name, nonce)
+        self._tell(Enrol(PROTOCOL_VERSION, invite.token, name, nonce, mark))
+        answer, _ = self.expect(Enrolled, Stop)
+        if isinstance(answer, Stop):
+            raise InviteError(answer.reason)
+        assert isinstance(answer, Enrolled)
+        return answer.node
+
+    def hello(self, profile: NodeProfile, *, have: int = -1, pending: tuple[int, ...] = ()) -> Welcome:
+        """Say who is here, holding version `have` and contributions without an answer (`pending`)."""
+        self._profile, self._greeting = profile, self._greeting + 1
+        self._tell(Hello(PROTOCOL_VERSION, self._session, self._greeting, profile, have, pending))
+        answer, _ = self.expect(Welcome)
+        assert isinstance(answer, Welcome)
+        self.welcome = answer
+        return answer
+
+    def next(self, have: int = -1) -> Task:
+        """A task, waited for as long as `seconds`."""
+        self._tell(Next(have))
+        answer, _ = self.expect(Assign)
+        assert isinstance(answer, Assign)
+        return answer.task
+
+    def fetch(self, blob: Blob, *, limit: int) -> bytes:
+        """The bytes of a blob of at most `limit` bytes, hashed. WireError when it is too large or no longer kept."""
+        download = Download(blob, limit=limit, window=1)
+        while not download.complete:
+            ((offset, size),) = download.requests(time.monotonic())
+            self._tell(Fetch(blob.digest, offset, size))
+            answer, raw = self.expect(Chunk, Gone)
+            if isinstance(answer, Gone):
+                raise WireError(f"blob {blob.digest[:16]}... is no longer kept: ask for a newer task")
+            assert isinstance(answer, Chunk)
+            assert raw is not None
+            if answer.digest == blob.digest:
+                download.add(answer.offset, raw, time.monotonic())
+        return bytes(download.payload)
+
+    def offer(self, task: Task, payload: Buffer, *, steps: int, loss: float, seconds: float) -> Ack:
+        """Hand in the work on `task`; its verdict, which is durable. Made again after a lost connection."""
+        blob = Blob(hashlib.sha256(payload).hexdigest(), len(payload))
+        offered = Contribution(task.id, task.base, task.parameters, blob, steps, loss, seconds)
+        for attempt in range(3):
+            try:
+                if attempt:
+                    self.hello(self._profile, have=task.base, pending=(task.id,))
+                if not any(isinstance(message, Ack) for message, _ in self._unread):
+                    self._tell(Offer(offered))
+                    for offset, piece in parts(payload):
+                        self._tell(Part(task.id, offset), piece)
+                answer, _ = self.expect(Ack, Who)
+                if isinstance(answer, Ack) and answer.assignment == task.id:
+                    return answer
+            except AddressError:
+                if attempt == 2:
+                    raise
+        raise AddressError(f"the work on task {task.id} was offered three times, and has no answer")
+
+    def leave(self, reason: str = "") -> None:
+        """Say goodbye."""
+        self._tell(Leave(reason))

@@ -1,0 +1,299 @@
+"""The controller's end of XML-RPC over HTTP: sessions by handshake, a bounded inbox, a mailbox for each session."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections import deque
+from collections.abc import Sequence
+
+from barnraise.core.errors import AddressError, WireError
+from barnraise.transport import marshalling
+from barnraise.transport.base import (
+    BATCH_BYTES,
+    BATCH_MESSAGES,
+    Address,
+    Listener,
+    Peer,
+    Received,
+    Signal,
+    bind_error,
+    parse,
+)
+from barnraise.transport.envelope import (
+    AGAIN,
+    BATCH,
+    CONTENT_LIMIT,
+    ENVELOPE_LIMIT,
+    PULL,
+    PUSH,
+    SESSION_BYTES,
+    TAKEN,
+    WANTED,
+    Answerer,
+    pack,
+    packed_bytes,
+    split,
+    unpack,
+)
+from barnraise.transport.http_server import HttpServer
+from barnraise.transport.identity import Keys
+from barnraise.transport.mailbox import Mailbox
+from barnraise.transport.noise import Ciphers, Responder
+from barnraise.transport.zmq_options import numeric
+from barnraise.wire.frames import Buffer, num_bytes
+
+POLL_SECONDS = 20.0
+"""How long a request for messages waits for one: less than any proxy's patience."""
+
+ROOM_SECONDS = 20.0
+"""How long a batch waits for the controller to have room for it, before its sender is asked to send it again."""
+
+IDLE_SECONDS = 90.0
+"""Silence after which a session is given up."""
+
+PROVING_SECONDS = 15.0
+"""The same for a session whose client has not shown yet that it lives."""
+
+MAX_SESSIONS, SESSIONS_A_KEY = 1024, 4
+
+MAX_UNPROVEN = 256
+"""Sessions whose client has not shown yet that it lives; the oldest make room for new ones."""
+
+HANDSHAKES_A_SECOND = 200
+INBOX_MESSAGES, INBOX_BYTES = 1024, BATCH_BYTES
+
+
+_DROPPED = {
+    marshalling.REFUSED: "revoked key",
+    marshalling.OTHER_KEY: "handshake for another key",
+    marshalling.BUSY: "too many connections",
+    marshalling.NOT_NEXT: "not the next request, or altered",
+}
+
+
+class Session:
+    """One client that shook hands: its proven key, its two channels, and what waits for it."""
+
+    def __init__(self, peer: Peer, ciphers: Ciphers) -> None:
+        self.peer = peer
+        self.channels = {channel: Answerer(peer.route, channel, ciphers) for channel in (PUSH, PULL)}
+        self.locks = {channel: asyncio.Lock() for channel in (PUSH, PULL)}
+        self.mailbox = Mailbox()
+        self.heard = asyncio.get_running_loop().time()
+
+
+class XmlRpcListener(Listener):
+    """An HTTP server whose requests end in one inbox."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sessions: dict[bytes, Session] = {}
+        self._unproven: dict[bytes, Session] = {}  # some of the above, in the order of their coming
+        self._inbox: deque[Received] = deque()
+        self._inbox_bytes = 0
+        self._arrived, self._room = Signal(), Signal()
+        self._closed = False
+        self._second, self._handshakes = 0, 0
+        self._server = HttpServer(self._body_limit, self._answer)
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    async def bind(self, uri: str, keys: Keys) -> str:
+        address = parse(uri)
+        self._keys, self._loop = keys, asyncio.get_running_loop()
+        try:
+            port = await self._server.start(await numeric(address), address.port)
+        except OSError as error:
+            raise AddressError(bind_error(address, error, "controller.http_port")) from None
+        self._sweep()
+        return str(Address("xmlrpc", address.host, port))
+
+    # Requests
+
+    def _body_limit(self, path: str) -> int:
+        """A stranger may send little; whoever knows a session's name, one envelope."""
+        if path == marshalling.PATH:
+            return marshalling.HANDSHAKE_BYTES
+        return marshalling.limit(ENVELOPE_LIMIT) if self._session_of(path) is not None else 0
+
+    def _session_of(self, path: str) -> Session | None:
+        name = path.removeprefix(marshalling.PATH + "/")
+        try:
+            return self._sessions.get(bytes.fromhex(name)) if len(name) == 2 * SESSION_BYTES else None
+        except ValueError:
+            return None
+
+    async def _answer(self, path: str, body: bytes) -> bytes:
+        """The XML-RPC response to a call."""
+        try:
+            method, argument = marshalling.read_call(body)
+            if path == marshalling.PATH and method == marshalling.OPEN:
+                return marshalling.write_response(self._open(argument))
+            session = self._session_of(path)
+            if session is None or method != marshalling.EXCHANGE:
+                raise WireError(f"there is no {method!a} at this address")
+            return marshalling.write_response(await self._exchange(session, argument))
+        except marshalling.Fault as fault:
+            self._drop(_DROPPED[fault.code])
+            return marshalling.write_fault(fault.code, str(fault))
+        except WireError as error:
+            self._drop("malformed request")
+            return marshalling.write_fault(0, str(error))
+
+    def _open(self, message: bytes) -> bytes:
+        second = int(self._loop.time())
+        self._handshakes = self._handshakes + 1 if second == self._second else 1
+        self._second = second
+        if self._handshakes > HANDSHAKES_A_SECOND:
+            raise marshalling.Fault(marshalling.BUSY, "too many connections: try again later")
+        responder = Responder(self._keys)
+        try:
+            key, _ = responder.accept(message)
+        except WireError as error:
+            raise marshalling.Fault(marshalling.OTHER_KEY, str(error)) from None
+        if key in self.revoked:
+            raise marshalling.Fault(marshalling.REFUSED, "revoked key")
+        route = secrets.token_bytes(SESSION_BYTES)
+        reply, ciphers = responder.reply(route)
+        if len(self._unproven) >= MAX_UNPROVEN:
+            self._end(next(iter(self._unproven.values())))
+        self._sessions[route] = self._unproven[route] = Session(Peer(route, key), ciphers)
+        return reply
+
+    async def _exchange(self, session: Session, envelope: bytes) -> bytes:
+        """Carry out a request, or repeat the answer to the last one."""
+        _, channel, _ = split(envelope)
+        async with session.locks[channel]:
+            answerer = session.channels[channel]
+            try:
+                content = answerer.open(envelope)
+            except WireError as error:
+                raise marshalling.Fault(marshalling.NOT_NEXT, str(error)) from None
+            if session.peer.key in self.revoked:
+                self._end(session)
+                raise marshalling.Fault(marshalling.REFUSED, "revoked key")
+            session.heard = self._loop.time()
+            try:
+                self._prove(session)
+                if content is not None:
+                    answerer.seal(await (self._push if channel == PUSH else self._pull)(session, content))
+            except BaseException:
+                self._end(session)  # this request will never have a reply
+                raise
+            session.heard = self._loop.time()
+            return answerer.last_reply
+
+    def _prove(self, session: Session) -> None:
+        """The first sealed request has come: now, and not before, the session displaces older ones of its key."""
+        if self._unproven.pop(session.peer.route, None) is None:
+            return
+        same = [
+            one
+            for one in self._sessions.values()
+            if one.peer.key == session.peer.key and one.peer.route not in self._unproven
+        ]
+        for old in same[:-SESSIONS_A_KEY]:
+            self._end(old)
+        if len(self._sessions) - len(self._unproven) > MAX_SESSIONS:
+            raise marshalling.Fault(marshalling.BUSY, "too many connections: try again later")
+
+    async def _push(self, session: Session, content: bytes) -> bytes:
+        """Take a batch as soon as there is room; an empty one is a goodbye."""
+        messages = unpack(content)
+        if not messages:
+            self._end(session)
+            return TAKEN
+        try:
+            async with asyncio.timeout(ROOM_SECONDS):
+                while len(self._inbox) >= INBOX_MESSAGES or self._inbox_bytes >= INBOX_BYTES:
+                    await self._room.wait()
+        except TimeoutError:
+            return AGAIN
+        for frames in messages:
+            self._inbox.append(Received(session.peer, frames))
+            self._inbox_bytes += sum(map(num_bytes, frames))
+        self._arrived.wake()
+        return TAKEN
+
+    async def _pull(self, session: Session, content: bytes) -> bytes:
+        """The messages at hand, after a while of waiting for some. An empty batch when none came."""
+        wanted = min(BATCH, WANTED.unpack(content)[0]) if len(content) == WANTED.size else BATCH
+        mailbox = session.mailbox
+        if not mailbox and session.peer.route in self._sessions:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await mailbox.filled.wait()
+        batch: list[list[Buffer]] = []
+        size = 0
+        while mailbox and (not batch or size + packed_bytes(mailbox.first()) <= wanted):
+            batch.append(mailbox.take())
+            size += packed_bytes(batch[-1])
+        return pack(batch)
+
+    # Sessions that end
+
+    def _end(self, session: Session) -> None:
+        self._sessions.pop(session.peer.route, None)
+        self._unproven.pop(session.peer.route, None)
+        session.mailbox.filled.wake()
+
+    def _sweep(self) -> None:
+        """End sessions that nobody uses."""
+        now = self._loop.time()
+        for session in list(self._sessions.values()):
+            limit = PROVING_SECONDS if session.peer.route in self._unproven else IDLE_SECONDS
+            if now - session.heard > limit:
+                self._end(session)
+        self._sweeper = self._loop.call_later(5.0, self._sweep)
+
+    def revoke(self, key: str) -> None:
+        super().revoke(key)
+        for session in [one for one in self._sessions.values() if one.peer.key == key]:
+            self._end(session)
+
+    # The listener's contract
+
+    async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[Received]:
+        await asyncio.sleep(0)  # others get their turn even if there is always something to read
+        while not self._closed:
+            batch: list[Received] = []
+            size = 0
+            while self._inbox and len(batch) < limit and size < BATCH_BYTES:
+                received = self._inbox.popleft()
+                length = sum(map(num_bytes, received.frames))
+                self._inbox_bytes -= length
+                if received.peer.key in self.revoked:
+                    self._drop("revoked key")
+                    continue
+                batch.append(received)
+                size += length
+            self._room.wake()
+            if batch:
+                return batch
+            await self._arrived.wait()
+        return []
+
+    def send(self, peer: Peer, frames: Sequence[Buffer]) -> bool:
+        session = self._sessions.get(peer.route)
+        if session is None or session.peer != peer or peer.key in self.revoked:
+            return False
+        if packed_bytes(frames) > CONTENT_LIMIT or not session.mailbox.put(frames):
+            self._drop("queue of a slow peer is full")
+            return False
+        return True
+
+    async def close(self, linger: float = 0.0) -> None:
+        if not self._closed and linger:
+            until = self._loop.time() + linger
+            while any(session.mailbox for session in self._sessions.values()) and self._loop.time() < until:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)  # for what has just been sealed to reach the socket
+        self._closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for session in list(self._sessions.values()):
+            self._end(session)
+        self._arrived.wake()
+        self._room.wake()
+        await self._server.close()
