@@ -34,7 +34,7 @@ from barnraise.controller.machine import Controller
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.controller.server import Server
 from barnraise.controller.settings import EngineSettings
-from barnraise.core.types import Blob, Contribution, NodeProfile
+from barnraise.core.types import Blob, Contribution, NodeProfile, ParameterRange
 from barnraise.data import shards
 from barnraise.data.meta import Format
 from barnraise.ledger import Checkpoints, Ledger
@@ -71,7 +71,8 @@ def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_b
         batch_size=8, compression=codec, compression_options=options, ratios=(), error_feedback=False,
         error_feedback_decay=1.0, error_feedback_keep=0.0,
         downlink="none", downlink_options={}, inner_optimizer="adamw", inner_options={}, gradient_clip=None,
-        update_clip=None, normalize_steps=0, proximal=0.0, overlap=True, precision="float32",
+        update_clip=None, fragments=1,
+        merge_lerp=0.0, normalize_steps=0, proximal=0.0, overlap=True, precision="float32",
     )  # fmt: skip
     return EngineSettings(
         run="bench", worker=told, manifest=Blob("0" * 64, 1), num_parameters=num_parameters,
@@ -80,6 +81,7 @@ def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_b
         rate_multiplier=lambda done, total: 1.0, seed=0, asynchronous=True, participation=True,
         staleness=staleness.create("fixed", max_staleness=10**6), scheduler=matching.create("fifo"),
         buffer_size=CONNECTIONS // 2, minimum_nodes=1, max_update_norm=None, max_payload_bytes=payload_bytes,
+        fragments=(ParameterRange(0, num_parameters),),
         tune=False, rungs=(payload_bytes,), last_bytes=0, update_bytes=payload_bytes,
         flush=False,
         sync_window=60.0, sync_longest_wait=600.0, heartbeat=0.25, lease=60.0, checkpoint_seconds=5.0, evaluations=1,

@@ -25,7 +25,7 @@ from barnraise.controller.parameter_server import ParameterServer
 from barnraise.controller.server import Server
 from barnraise.controller.settings import EngineSettings
 from barnraise.core.errors import InviteError
-from barnraise.core.types import Blob, Contribution, NodeProfile
+from barnraise.core.types import Blob, Contribution, NodeProfile, ParameterRange
 from barnraise.data import shards
 from barnraise.data.meta import Format
 from barnraise.ledger import Checkpoints, Ledger
@@ -71,7 +71,8 @@ def settings() -> EngineSettings:
         batch_size=1, compression="none", compression_options={}, ratios=(), error_feedback=False,
         error_feedback_decay=1.0, error_feedback_keep=0.0,
         downlink="none", downlink_options={}, inner_optimizer="sgd", inner_options={}, gradient_clip=None,
-        update_clip=None, normalize_steps=0, proximal=0.0, overlap=True, precision="float32",
+        update_clip=None, fragments=1,
+        merge_lerp=0.0, normalize_steps=0, proximal=0.0, overlap=True, precision="float32",
     )  # fmt: skip
     return EngineSettings(
         run="test", worker=told, manifest=Blob(hashlib.sha256(b"manifest").hexdigest(), 8), num_parameters=SIZE,
@@ -79,7 +80,8 @@ def settings() -> EngineSettings:
         max_local_steps=100, learning_rate=0.1,
         rate_multiplier=lambda done, total: 1.0, seed=0, asynchronous=True, participation=True,
         staleness=staleness.create("adaptive"), scheduler=matching.create("fifo"), buffer_size=None, minimum_nodes=1,
-        max_update_norm=100.0, max_payload_bytes=CODEC.max_bytes(SIZE), tune=False, rungs=(CODEC.max_bytes(SIZE),),
+        max_update_norm=100.0, max_payload_bytes=CODEC.max_bytes(SIZE), 
+        fragments=(ParameterRange(0, SIZE),), tune=False, rungs=(CODEC.max_bytes(SIZE),),
         last_bytes=0, update_bytes=CODEC.max_bytes(SIZE), flush=False, sync_window=60.0,
         sync_longest_wait=600.0,
         heartbeat=0.25, lease=30.0, checkpoint_seconds=60.0, evaluations=5,

@@ -50,6 +50,8 @@ WORKER_SETTINGS = WorkerSettings(
     inner_options={},
     gradient_clip=None,
     update_clip=None,
+    fragments=1,
+    merge_lerp=0.0,
     normalize_steps=0,
     proximal=0.0,
     overlap=True,
@@ -81,6 +83,7 @@ _SETTINGS = EngineSettings(
     minimum_nodes=1,
     max_update_norm=None,
     max_payload_bytes=500,
+    fragments=(ParameterRange(0, 100),),
     tune=False,
     rungs=(500,),
     last_bytes=0,
@@ -214,7 +217,8 @@ class Account:
             assert d.rows == tuple(RowRange(*r) for r in self.settings.rows.ranges(self.cursor, count))
             self.cursor = d.cursor
         assert d.tokens == self.settings.context * sum(r.stop - r.start for r in d.rows)
-        assert d.parameters == ParameterRange(0, self.settings.num_parameters)
+        whole = ParameterRange(0, self.settings.num_parameters)
+        assert d.parameters in ((whole,) if d.kind == "flush" else self.settings.fragments)
         assert self.settings.asynchronous or self.flushing or (d.max_staleness == 0 and not self.closed)
         self.tasks[d.assignment] = d
         self.piece[d.assignment] = self.piece[d.redo] if d.redo else d.assignment

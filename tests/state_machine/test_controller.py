@@ -28,6 +28,7 @@ MODES: dict[str, dict[str, Any]] = {
     "matched": {"pace": "matched", "max_local_steps": 7},
     "literal": {"pace": "literal", "max_local_steps": 7},
     "flush": {"flush": True},
+    "fragments": {"fragments": (ParameterRange(0, 40), ParameterRange(40, 100)), "flush": True, "buffer_size": 3},
     "tuned": {"tune": True, "rungs": (420, 500), "max_local_steps": 9},
     "synchronous-flush": {"asynchronous": False, "flush": True, "minimum_nodes": 2},
     "synchronous": {"asynchronous": False},

@@ -225,3 +225,48 @@ def test_a_leaving_workers_last_contribution_may_be_denser() -> None:
     decoded = last.decode(payloads[1], SIZE), usual.decode(payloads[2], SIZE)
     server.aggregate(1, [slot("a", (1, 1.0), (2, 1.0))], payloads.__getitem__)
     torch.testing.assert_close(server.parameters, start - (decoded[0] + decoded[1]) / 2)
+
+
+@pytest.mark.parametrize("downlink", [("none", {}), ("int8", {}), ("topk", {"ratio": 0.1})], ids=str)
+def test_a_fragment_moves_alone_and_replicas_follow_by_its_delta(downlink: tuple[str, dict[str, Any]]) -> None:
+    server, codec = make_server(downlink=downlink), compression.create(downlink[0], **downlink[1])
+    uploads, replica = Uploads(server), server.parameters.clone()
+    for version in range(1, 7):
+        span = (0, 400) if version % 2 else (400, SIZE)
+        uploads.add(version, 0.1 * vector(version, span[1] - span[0]))
+        before = server.parameters
+        made = server.aggregate(version, [slot("a", (version, 1.0), span=span)], uploads.read)
+        assert made.parameters == ParameterRange(*span)
+        changed = server.parameters != before
+        assert bool(changed[span[0] : span[1]].any())
+        assert int(changed.sum()) == int(changed[span[0] : span[1]].sum())
+        replica[span[0] : span[1]] += codec.decode(bytes(made.delta_bytes), size=span[1] - span[0])
+        assert torch.equal(replica, server.parameters)
+
+
+def test_fragments_of_one_version_move_by_their_own_shares() -> None:
+    server = make_server()
+    uploads, start = Uploads(server), server.parameters
+    for number, size in ((1, 400), (2, 600)):
+        uploads.add(number, torch.ones(size))
+    slots = [slot("b", (2, 1.0), span=(400, SIZE)), slot("a", (1, 1.0), span=(0, 400))]
+    made = server.aggregate(1, slots, uploads.read, 0.5, (1.0, 0.5))
+    assert made.parameters is None  # together they are all
+    moved = start - server.parameters
+    torch.testing.assert_close(moved[:400], torch.full((400,), 0.5))
+    torch.testing.assert_close(moved[400:], torch.full((600,), 0.25))
+
+
+def test_momentum_of_a_fragment_rests_while_others_move() -> None:
+    alone, turns = make_server(size=400, outer="nesterov"), make_server(outer="nesterov")
+    turns.parameters[:400] = alone.parameters
+    for version in range(1, 4):
+        update = vector(version, 400)
+        single, several = Uploads(alone), Uploads(turns)
+        single.add(1, update)
+        alone.aggregate(version, [slot("a", (1, 1.0), span=(0, 400))], single.read)
+        several.add(1, update)
+        several.add(2, vector(version, 600))
+        turns.aggregate(2 * version - 1, [slot("a", (1, 1.0), span=(0, 400))], several.read)
+        turns.aggregate(2 * version, [slot("a", (2, 1.0), span=(400, SIZE))], several.read)
+        assert torch.equal(turns.parameters[:400], alone.parameters)

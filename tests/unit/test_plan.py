@@ -168,6 +168,14 @@ def test_a_bad_policy_does_not_hide_other_problems() -> None:
             {"training": {"error_feedback_keep": 1.0, "error_feedback_decay": 0.95}},
             "training.error_feedback_keep: is 1; set error_feedback_decay: 1.0",
         ),
+        (
+            {"training": {"fragments": 4}},
+            "training.fragments: is 4, but error_feedback_keep 0; set error_feedback: true",
+        ),
+        (
+            {"training": {"fragments": 4, "error_feedback_keep": 1.0, "outer_optimizer": "adam"}},
+            "training.outer_optimizer: is adam with 4 fragments; use outer_optimizer: sgd",
+        ),
         ({"controller": {"max_staleness": 3}}, "controller.min_staleness: is 5, above max_staleness = 3"),
         (
             {"controller": {"use_zmq": False, "http_port": 0}},

@@ -20,7 +20,7 @@ from barnraise.controller.machine import Controller
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.controller.recovery import Replayed, replay, restore
 from barnraise.core.errors import CorruptionError
-from barnraise.core.types import Blob, NodeProfile, Task
+from barnraise.core.types import Blob, NodeProfile, ParameterRange, Task
 from barnraise.ledger import Checkpoints, Ledger
 from barnraise.ledger.decisions import Judged, Noted
 from barnraise.wire.messages import PROTOCOL_VERSION, Assign, Hello, Next, Offer
@@ -67,6 +67,7 @@ class Run:
             num_parameters=SIZE,
             tokens=600,
             max_payload_bytes=10**4,
+            fragments=(ParameterRange(0, SIZE),),
             tune=False,
             rungs=(10**4,),
             last_bytes=0,

@@ -108,3 +108,38 @@ def test_the_residual_is_handed_in_at_the_end() -> None:
 def test_a_worker_without_a_residual_hands_in_zeros() -> None:
     sender = UpdatePath(compression.create("none"), error_feedback=True, decay=1.0, update_clip=None)
     assert not sender.codec.decode(sender.flush(SIZE).encoded).any()
+
+
+def test_fragments_take_turns_and_nothing_is_lost() -> None:
+    """With one worker and a lossless codec, exchanging a third at a time trains exactly as exchanging all."""
+    torch.manual_seed(0)
+    spans = [slice(0, 100), slice(100, 180), slice(180, SIZE)]
+    sender = UpdatePath(
+        compression.create("none"), error_feedback=True, decay=1.0, update_clip=None, keep=1.0, fragments=True
+    )
+    published, reached = torch.randn(SIZE), torch.zeros(SIZE)
+    for turn in range(7):
+        start, span = published.clone(), spans[turn % 3]
+        sender.add_kept(start)
+        if turn:
+            torch.testing.assert_close(start, reached, rtol=1e-5, atol=1e-5)
+        reached = start + torch.randn(SIZE)
+        payload = sender.send(start, reached, span=span)
+        assert payload.encoded.size == span.stop - span.start
+        published[span] -= payload.codec.decode(payload.encoded)
+        torch.testing.assert_close(published[span], reached[span], rtol=1e-5, atol=1e-5)
+    published -= sender.codec.decode(sender.flush(SIZE).encoded)
+    torch.testing.assert_close(published, reached, rtol=1e-5, atol=1e-5)
+
+
+def test_a_refused_fragment_goes_back_to_its_place() -> None:
+    sender = UpdatePath(
+        compression.create("none"), error_feedback=True, decay=1.0, update_clip=None, keep=1.0, fragments=True
+    )
+    delta = torch.arange(SIZE, dtype=torch.float32)
+    payload = sender.send(delta.clone(), torch.zeros(SIZE), span=slice(40, 80))
+    assert sender.feedback is not None
+    assert sender.feedback.residual is not None
+    assert not sender.feedback.residual[40:80].any()
+    sender.settle(payload, accepted=False)
+    torch.testing.assert_close(sender.feedback.residual, delta)

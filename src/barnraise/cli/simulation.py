@@ -27,7 +27,7 @@ from barnraise.emulation.work import CostModel, Work
 from barnraise.plan.dataset import vocabulary
 from barnraise.plan.estimate import Estimate, estimate
 from barnraise.plan.links import link_of
-from barnraise.plan.resolve import Plan, payload_bytes
+from barnraise.plan.resolve import Plan
 
 NOMINAL_FLOPS = 2e12
 """Floating-point operations a second that a machine of speed 1.0 sustains: a good laptop's GPU."""
@@ -125,8 +125,8 @@ def _costed(plan: Plan, cost: Estimate) -> tuple[EngineSettings, Work, str]:
         rows=RowIndex(shards),
     )
     work = CostModel(
-        payload_bytes=[payload_bytes(choice, cost.parameters) for choice in plan.contributions],
-        delta_bytes=cost.version_bytes,
+        payload_bytes=settings.rungs,
+        delta_bytes=settings.update_bytes,
         shard_bytes=[count * row_bytes for count in shards],
         num_parameters=cost.parameters,
         threads=plan.run_file.controller.threads,

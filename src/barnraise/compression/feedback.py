@@ -16,6 +16,7 @@ from barnraise.core.errors import InputError
 from .base import Codec, Encoded
 
 _SPAN = 1 << 16
+WHOLE = slice(None)
 
 
 class ErrorFeedback:
@@ -45,8 +46,8 @@ class ErrorFeedback:
         squares = [np.square(spans[i : i + _SPAN], dtype=np.float64).sum() for i in range(0, spans.size, _SPAN)]
         return math.sqrt(sum(squares))
 
-    def compress(self, vector: Tensor, version: int = 0) -> Encoded:
-        """Encode `vector`, an update of `version`, plus the residual, and keep what was left out.
+    def compress(self, vector: Tensor, version: int = 0, span: slice = WHOLE) -> Encoded:
+        """Encode the part `span` of `vector`, an update of `version`, plus the residual, and keep what was left out.
 
         PayloadError when that is not finite, InputError when the size has changed; either leaves the residual alone.
         """
@@ -59,17 +60,18 @@ class ErrorFeedback:
                 )
             for start in range(0, total.numel(), _SPAN):
                 total[start : start + _SPAN] += self._residual[start : start + _SPAN] * self.decay
-        encoded = self.codec.encode(total, version)
-        self._residual = self.codec.decode_add(encoded, total, weight=-1.0)
+        encoded = self.codec.encode(total[span], version)
+        self.codec.decode_add(encoded, total[span], weight=-1.0)
+        self._residual = total
         return encoded
 
-    def give_back(self, encoded: Encoded, codec: Codec | None = None) -> None:
+    def give_back(self, encoded: Encoded, codec: Codec | None = None, span: slice = WHOLE) -> None:
         """Return a refused contribution of `codec` to the residual. PayloadError when another codec or size made it."""
         codec = codec or self.codec
         if self._residual is None:
             self._residual = codec.decode(encoded)
         else:
-            codec.decode_add(encoded, self._residual)
+            codec.decode_add(encoded, self._residual[span])
 
     def flush(self, codec: Codec | None = None) -> Encoded | None:
         """Encode the residual by itself, undecayed, for a worker that leaves; None when nothing is left over.

@@ -215,6 +215,19 @@ class Training(Section):
     )
     batch_size: int = Field(default=8, ge=1, le=1 << 20, description="Rows a local step.")
     local_steps: int = Field(default=20, ge=1, le=100_000, description="Inner optimizer steps a task (H).")
+    fragments: int = Field(
+        default=1,
+        ge=1,
+        le=1024,
+        description="Ranges of the parameters that take turns: each task hands in one of them (Streaming DiLoCo), so "
+        "that bytes flow evenly. Needs error_feedback_keep: 1.",
+    )
+    merge_lerp: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Share of its own last parameters that a worker mixes into the start of its next task.",
+    )
     pace: Literal["fixed", "matched", "literal"] = Field(
         default="fixed",
         description="Local steps a node: H for all (fixed), H for the slowest and more for faster ones so that all "

@@ -55,6 +55,7 @@ class Aggregate(Action, frozen=True, gc=False):
     version: int
     slots: tuple[SlotShare, ...]
     rate: float  # the outer optimizer's rate is multiplied by it
+    scales: tuple[float, ...] = ()  # and each range's aggregate by its own, in order
 
 
 class Evaluate(Action, frozen=True, gc=False):

@@ -16,7 +16,7 @@ from barnraise.controller.events import Aggregated
 from barnraise.controller.pacing import median_rate, participation
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import Soft, State
-from barnraise.core.types import Update
+from barnraise.core.types import ParameterRange, Update
 from barnraise.ledger.decisions import Decision, Noted, VersionClosed, VersionMade
 from barnraise.wire.messages import Stop
 
@@ -104,14 +104,26 @@ def close(state: State, soft: Soft, settings: EngineSettings, epoch: int, now: f
         for slot in slots.values()
     )
     contributions = tuple(assignment for share in shares for assignment, _ in share.contributions)
-    rate = 1.0
-    if settings.asynchronous and settings.participation:
-        rate = min(1.0, sum(participation(state, soft, state.nodes[node]) for node in state.slots))
-    yield VersionClosed(now, state.version + 1, contributions, nodes, state.buffer_tokens, reason, rate)
-    yield Aggregate(epoch, state.version + 1, shares, rate)
+    rate, scales = _rates(state, soft, settings, shares)
+    yield VersionClosed(now, state.version + 1, contributions, nodes, state.buffer_tokens, reason, rate, scales)
+    yield Aggregate(epoch, state.version + 1, shares, rate, scales)
     if state.final:
         for node in list(soft.seen):
             yield Send(node, Stop(state.stopping or "the run's token budget is met"))
+
+
+def _rates(
+    state: State, soft: Soft, settings: EngineSettings, shares: tuple[SlotShare, ...]
+) -> tuple[float, tuple[float, ...]]:
+    """How far the version moves, and what of that each range of the parameters does when there are several."""
+    if not (settings.asynchronous and settings.participation):
+        return 1.0, ()
+    parts: dict[ParameterRange, float] = {}
+    for slot in shares:
+        parts[slot.parameters] = parts.get(slot.parameters, 0.0) + participation(state, soft, state.nodes[slot.node])
+    rates = [min(1.0, parts[span]) for span in sorted(parts, key=lambda span: (span.start, span.stop))]
+    rate = max(rates)
+    return rate, tuple(each / rate for each in rates) if len(rates) > 1 else ()
 
 
 def _why(state: State, soft: Soft, settings: EngineSettings, now: float) -> str:
@@ -162,7 +174,7 @@ def arrival_version(state: State, settings: EngineSettings) -> int:
 def made(state: State, soft: Soft, settings: EngineSettings, epoch: int, event: Aggregated, now: float) -> Steps:
     """A version exists: publish it, measure it and make it durable when due."""
     yield VersionMade(now, event.version, event.digest, event.delta.num_bytes)
-    soft.updates[event.version] = Update("delta", event.version, event.delta, event.digest)
+    soft.updates[event.version] = Update("delta", event.version, event.delta, event.digest, event.parameters)
     soft.update_bytes += event.delta.num_bytes
     stale = set()
     while len(soft.updates) > 1 and (soft.update_bytes > settings.snapshot_bytes or len(soft.updates) > LONGEST_CHAIN):

@@ -137,7 +137,7 @@ def _assign_one(state: State, soft: Soft, settings: EngineSettings, task: int, n
         steps,
         rate,
         rows,
-        ParameterRange(0, settings.num_parameters),
+        fragment(state, settings, node),
         cursor,
         node.rung,
         max(task, 0),
@@ -165,6 +165,12 @@ def _assign_one(state: State, soft: Soft, settings: EngineSettings, task: int, n
             )
         ),
     )
+
+
+def fragment(state: State, settings: EngineSettings, node: NodeState) -> ParameterRange:
+    """The parameters of the node's next contribution: its own turns in asynchronous mode, the round's for all else."""
+    turn = node.turns if settings.asynchronous else state.version
+    return settings.fragments[turn % len(settings.fragments)]
 
 
 def updates_from(state: State, soft: Soft, settings: EngineSettings, have: int) -> tuple[Update, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from barnraise.core.types import Blob
+from barnraise.core.types import Blob, ParameterRange
 from barnraise.wire.messages import Message
 
 
@@ -58,6 +58,7 @@ class Aggregated(Event, frozen=True, gc=False):
     version: int
     digest: str
     delta: Blob
+    parameters: ParameterRange | None = None  # what the delta changes; None: all
 
 
 class Evaluated(Event, frozen=True, gc=False):

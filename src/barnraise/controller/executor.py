@@ -58,11 +58,11 @@ class Executor:
 
     def aggregate(self, action: Aggregate) -> None:
         def work() -> Event:
-            made = self.server.aggregate(action.version, action.slots, self.ledger.read, action.rate)
+            made = self.server.aggregate(action.version, action.slots, self.ledger.read, action.rate, action.scales)
             self.blobs.add_delta(made.delta.digest, made.delta_bytes)
             self.blobs.publish(self.server.parameters, made.digest)
             self._versions = {made.version: (self.server.parameters, made.digest)}
-            return Aggregated(action.epoch, made.version, made.digest, made.delta)
+            return Aggregated(action.epoch, made.version, made.digest, made.delta, made.parameters)
 
         self._run("version", work)
 

@@ -88,7 +88,7 @@ class Controller:
             shares = tuple(
                 SlotShare(slot.node, slot.parameters, tuple(slot.contributions)) for slot in state.closing_slots
             )
-            yield Aggregate(self.epoch, state.closing.version, shares, state.closing.rate)
+            yield Aggregate(self.epoch, state.closing.version, shares, state.closing.rate, state.closing.scales)
         elif state.final:
             yield from buffering.end(state, self.soft, self.epoch, now)
         elif not state.evaluations:

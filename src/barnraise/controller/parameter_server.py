@@ -37,6 +37,7 @@ class Made:
     digest: str
     delta: Blob
     delta_bytes: memoryview
+    parameters: ParameterRange | None  # what the delta changes; None: all
 
 
 class ParameterServer:
@@ -72,36 +73,56 @@ class ParameterServer:
             return 0.0, str(error)
         return float(torch.linalg.vector_norm(update, dtype=torch.float64)), ""
 
-    def aggregate(self, version: int, slots: Sequence[SlotShare], read: ReadPayload, rate: float = 1.0) -> Made:
+    def aggregate(
+        self,
+        version: int,
+        slots: Sequence[SlotShare],
+        read: ReadPayload,
+        rate: float = 1.0,
+        scales: Sequence[float] = (),
+    ) -> Made:
         """Make `version` from the slots, in their order; `read` gives a contribution's payload.
 
-        `rate` multiplies the outer optimizer's learning rate.
+        `rate` multiplies the outer optimizer's learning rate, and each of `scales` the aggregate of one of the ranges
+        that the slots are of, in order. What lies outside the ranges stays as it is.
         """
         assert version == self.version + 1
-        update = self.outer.step(self.parameters, self._pseudo_gradient(slots, read), rate).neg_()
+        ranges = sorted({slot.parameters for slot in slots}, key=lambda r: (r.start, r.stop))
+        span = slice(ranges[0].start, max(part.stop for part in ranges))
+        before, gradient = self.parameters[span], self._pseudo_gradient(ranges, slots, read, scales)
+        update = self.outer.step(before, gradient, rate, span, len(self.parameters)).neg_()
+        whole = len(update) == len(self.parameters)
         if self.residual is not None:
-            update += self.residual
+            update += self.residual[span]
         encoded = self.downlink.encode(update, version)
-        if self._lossless:
-            self.parameters, self.residual = update.add_(self.parameters), None
-        else:
-            decoded = self.downlink.decode(encoded)
-            self.residual = update.sub_(decoded)
-            self.parameters = decoded.add_(self.parameters)
-        self.version = version
+        decoded = update if self._lossless else self.downlink.decode(encoded)
+        if not self._lossless:
+            if self.residual is None:
+                self.residual = torch.zeros_like(self.parameters)
+            self.residual[span] = update.sub_(decoded)
+        moved = decoded.add_(before)
+        if not whole:
+            moved, part = self.parameters.clone(), moved
+            moved[span] = part
+        self.parameters, self.version = moved, version
         self.digest = digest(self.parameters)
         delta = Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes)
-        return Made(version, self.digest, delta, encoded.payload)
+        changed = None if whole else ParameterRange(span.start, span.stop)
+        return Made(version, self.digest, delta, encoded.payload, changed)
 
-    def _pseudo_gradient(self, slots: Sequence[SlotShare], read: ReadPayload) -> Tensor:
-        """The aggregation rule over the slots of each range of the parameters; zero where nobody contributed."""
-        ranges = sorted({slot.parameters for slot in slots}, key=lambda r: (r.start, r.stop))
-        if ranges == [ParameterRange(0, len(self.parameters))]:
+    def _pseudo_gradient(
+        self, ranges: Sequence[ParameterRange], slots: Sequence[SlotShare], read: ReadPayload, scales: Sequence[float]
+    ) -> Tensor:
+        """The aggregation rule over the slots of each range, from the first range's start to the last one's stop."""
+        if len(ranges) == 1:
             return self._combined(slots, read)
-        gradient = torch.zeros_like(self.parameters)
-        for span in ranges:
-            members = [slot for slot in slots if slot.parameters == span]
-            gradient[span.start : span.stop] = self._combined(members, read)
+        first = ranges[0].start
+        gradient = torch.zeros(max(part.stop for part in ranges) - first)
+        for index, part in enumerate(ranges):
+            combined = self._combined([slot for slot in slots if slot.parameters == part], read)
+            if scales:
+                combined = combined * scales[index]
+            gradient[part.start - first : part.stop - first] = combined
         return gradient
 
     def _combined(self, slots: Sequence[SlotShare], read: ReadPayload) -> Tensor:

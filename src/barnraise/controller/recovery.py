@@ -23,7 +23,7 @@ class Replayed:
 
     state: State = field(default_factory=State)
     slots: dict[int, tuple[SlotShare, ...]] = field(default_factory=dict)
-    rates: dict[int, float] = field(default_factory=dict)
+    rates: dict[int, tuple[float, tuple[float, ...]]] = field(default_factory=dict)
     digests: dict[int, str] = field(default_factory=dict)
     time: float = 0.0
 
@@ -48,7 +48,7 @@ def replay(ledger: Ledger) -> Replayed:
         apply(found.state, decision)
         found.time = decision.time
         if isinstance(decision, VersionClosed):
-            found.rates[decision.version] = decision.rate
+            found.rates[decision.version] = decision.rate, decision.scales
             found.slots[decision.version] = tuple(
                 SlotShare(slot.node, slot.parameters, tuple(slot.contributions)) for slot in found.state.closing_slots
             )
@@ -82,7 +82,7 @@ def restore(
     _check(server, found, version)
     made = []
     for later in range(version + 1, found.state.version + 1):
-        made.append(server.aggregate(later, found.slots[later], ledger.read, found.rates[later]))
+        made.append(server.aggregate(later, found.slots[later], ledger.read, *found.rates[later]))
         _check(server, found, later)
     return made
 

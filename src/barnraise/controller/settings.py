@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from barnraise.core.types import Blob
+from barnraise.core.types import Blob, ParameterRange
 from barnraise.data.ranges import RowIndex
 from barnraise.matching.base import Scheduler
 from barnraise.staleness.base import StalenessPolicy
@@ -37,6 +37,7 @@ class EngineSettings:
     buffer_size: int | None  # None: automatic
     minimum_nodes: int
     max_update_norm: float | None
+    fragments: tuple[ParameterRange, ...]  # what takes turns to be exchanged; all parameters, in order
     tune: bool  # each node's rung and least local steps follow its link: see training.tuning
     rungs: tuple[int, ...]  # bytes of a contribution's payload at each, ascending
     last_bytes: int  # of a residual's payload; 0 without residuals

@@ -54,6 +54,7 @@ class NodeState(msgspec.Struct):
     rate: float = 0.0  # tokens a second: the profile's claim until work was observed, then EWMA tokens / EWMA seconds
     rate_tokens: float = 0.0
     rate_seconds: float = 0.0
+    turns: int = 0  # training tasks so far
     step_seconds: list[float] = []  # its newest contributions'
     last_verdict_time: float = 0.0
     rung: int = 0  # as tuned to its link, like the steps its tasks have at least
@@ -181,6 +182,7 @@ def _assigned(state: State, d: Assigned) -> None:
         d.rung,
     )
     state.nodes[d.node].open.append(d.assignment)
+    state.nodes[d.node].turns += d.kind == "train"
     state.current += d.base == state.version
 
 

@@ -71,6 +71,7 @@ class Update(msgspec.Struct, frozen=True, gc=False):
     version: Count
     blob: Blob
     parameters_digest: Digest  # of the parameters after it was applied: every replica checks it
+    parameters: ParameterRange | None = None  # what a delta changes; None: all
 
 
 class Task(msgspec.Struct, frozen=True, gc=False):

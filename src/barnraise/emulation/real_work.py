@@ -14,7 +14,7 @@ from barnraise.controller.actions import Aggregate
 from barnraise.controller.blobs import BlobStore
 from barnraise.controller.evaluator import Evaluator
 from barnraise.controller.parameter_server import ParameterServer
-from barnraise.core.types import Blob, Contribution, Task, Update
+from barnraise.core.types import Blob, Contribution, ParameterRange, Task, Update
 from barnraise.data.shards import Dataset
 from barnraise.emulation.work import ControllerCosts
 from barnraise.training.local import LocalTrainer, inner_optimizer
@@ -87,14 +87,16 @@ class RealWork:
     def discard(self, node: str, assignment: int) -> None:
         self._offered.pop((node, assignment), None)
 
-    def aggregate(self, action: Aggregate) -> tuple[str, Blob]:
-        made = self.server.aggregate(action.version, action.slots, self._accepted.__getitem__, action.rate)
+    def aggregate(self, action: Aggregate) -> tuple[str, Blob, ParameterRange | None]:
+        made = self.server.aggregate(
+            action.version, action.slots, self._accepted.__getitem__, action.rate, action.scales
+        )
         for slot in action.slots:
             for assignment, _ in slot.contributions:
                 del self._accepted[assignment]
         self.blobs.add_delta(made.delta.digest, made.delta_bytes)
         self.blobs.publish(self.server.parameters, made.digest)
-        return made.digest, made.delta
+        return made.digest, made.delta, made.parameters
 
     def hold(self, node: str, updates: tuple[Update, ...]) -> None:
         self.blobs.hold(node, [update.blob.digest for update in updates])

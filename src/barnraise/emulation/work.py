@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from barnraise.controller.actions import Aggregate
-from barnraise.core.types import Blob, Contribution, Task, Update
+from barnraise.core.types import Blob, Contribution, ParameterRange, Task, Update
 
 DENSE_BYTES_PER_SECOND = 2e9
 """Float32 bytes of decoded updates that one thread of a controller measures, or adds up, in a second."""
@@ -45,8 +45,8 @@ class Work(Protocol):
     def discard(self, node: str, assignment: int) -> None:
         """The controller will not use what the node sent."""
 
-    def aggregate(self, action: Aggregate) -> tuple[str, Blob]:
-        """Make a version: its digest and delta."""
+    def aggregate(self, action: Aggregate) -> tuple[str, Blob, ParameterRange | None]:
+        """Make a version: its digest, its delta, and which parameters that changes (None: all)."""
 
     def hold(self, node: str, updates: tuple[Update, ...]) -> None:
         """The node's newest task names these."""
@@ -108,8 +108,8 @@ class CostModel:
     def discard(self, node: str, assignment: int) -> None:
         """Nothing is kept."""
 
-    def aggregate(self, action: Aggregate) -> tuple[str, Blob]:
-        return f"e{action.version:063x}", Blob(f"d{action.version:063x}", self.delta_bytes)
+    def aggregate(self, action: Aggregate) -> tuple[str, Blob, ParameterRange | None]:
+        return f"e{action.version:063x}", Blob(f"d{action.version:063x}", self.delta_bytes), None
 
     def hold(self, node: str, updates: tuple[Update, ...]) -> None:
         """Nothing is kept."""

@@ -83,6 +83,7 @@ class VersionClosed(Decision, frozen=True, gc=False):
     tokens: int
     reason: str
     rate: float = 1.0  # share of the aggregate that the outer optimizer steps along
+    scales: tuple[float, ...] = ()  # of several ranges of the parameters, in order: what of that each gets
 
 
 class VersionMade(Decision, frozen=True, gc=False):

@@ -74,6 +74,7 @@ CREATE TABLE versions (              -- a buffer closed; the made_ half is fille
     tokens        INTEGER NOT NULL,
     reason        TEXT NOT NULL,
     rate          REAL NOT NULL,     -- multiplies the outer optimizer's learning rate
+    scales        TEXT NOT NULL,     -- JSON: what each of several ranges of the parameters gets of that
     made_id       INTEGER,
     made_epoch    INTEGER,
     made_time     REAL,

@@ -58,6 +58,30 @@ def _downlink_bits(case: Case) -> Found:
 
 
 @_row(
+    "fragments without all of a worker's own progress",
+    "what is not its turn to be exchanged waits in the residual, and is trained on only when it is kept",
+    "set error_feedback: true and error_feedback_keep: 1.0, or fragments: 1",
+)
+def _fragments_kept(case: Case) -> Found:
+    training = case.training
+    if training.fragments > 1 and not (training.error_feedback and training.error_feedback_keep == 1.0):
+        yield (
+            ("training", "fragments"),
+            f"is {training.fragments}, but error_feedback_keep {training.error_feedback_keep:g}",
+        )
+
+
+@_row(
+    "fragments with an outer optimizer that counts versions",
+    "each version moves one fragment alone, so its count is wrong for all of them",
+    "use outer_optimizer: sgd, or nesterov in synchronous mode, or fragments: 1",
+)
+def _fragments_outer(case: Case) -> Found:
+    if case.training.fragments > 1 and case.outer.name not in ("sgd", "nesterov"):
+        yield ("training", "outer_optimizer"), f"is {case.outer.name} with {case.training.fragments} fragments"
+
+
+@_row(
     "progress kept from a residual that decays, or is not there",
     "what a worker keeps must be what it sends later",
     "set error_feedback_decay: 1.0 and error_feedback: true, or error_feedback_keep: 0",

@@ -67,8 +67,8 @@ class Plan:
     @property
     def last_compression(self) -> Choice | None:
         """The codec in which a worker flushes its residual when it leaves or the run ends, if it has one."""
-        sparse = CODECS.entry(self.compression.name).declares.sparse
-        if not (sparse and self.run_file.training.error_feedback):
+        left_out = CODECS.entry(self.compression.name).declares.sparse or self.run_file.training.fragments > 1
+        if not (left_out and self.run_file.training.error_feedback):
             return None
         return Choice("int4", CODECS.resolve("int4", {}))
 

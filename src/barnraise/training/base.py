@@ -32,16 +32,24 @@ class OuterOptimizer(ABC):
         self.steps = 0
         self.moments: dict[str, Tensor] = {}
 
-    def step(self, parameters: Tensor, pseudo_gradient: Tensor, rate: float = 1.0) -> Tensor:
+    def step(
+        self, parameters: Tensor, pseudo_gradient: Tensor, rate: float = 1.0, span: slice | None = None, size: int = 0
+    ) -> Tensor:
         """The update [d], new memory, for one version; called once a version, in the order of versions.
 
         `parameters` and `pseudo_gradient` [d] are left as they are. `rate` multiplies the learning rate (a schedule).
+        Where they are the part `span` of a vector of `size`, only that part of the moments takes the step.
         """
         assert parameters.shape == pseudo_gradient.shape
         if not self.moments:
-            self.moments = {name: torch.zeros_like(pseudo_gradient) for name in self.moment_names}
+            self.moments = {name: torch.zeros(size or len(pseudo_gradient)) for name in self.moment_names}
         self.steps += 1
-        return self.update(parameters, pseudo_gradient, self.learning_rate * rate)
+        whole = self.moments
+        if span is not None:
+            self.moments = {name: moment[span] for name, moment in whole.items()}
+        update = self.update(parameters, pseudo_gradient, self.learning_rate * rate)
+        self.moments = whole
+        return update
 
     @abstractmethod
     def update(self, parameters: Tensor, pseudo_gradient: Tensor, learning_rate: float) -> Tensor:

@@ -97,6 +97,8 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     inner_options: Annotated[dict[Name, Finite], msgspec.Meta(max_length=64)]
     gradient_clip: Finite | None
     update_clip: Finite | None
+    fragments: Count  # ranges of the parameters that take turns to be exchanged
+    merge_lerp: Finite  # share of where it arrived at that a worker keeps when it starts a task from a newer version
     normalize_steps: Count  # scale an update to as many local steps (FedNova); 0: leave it
     proximal: Finite  # weight of the pull towards a task's start (FedProx)
     overlap: bool

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from barnraise import compression
 from barnraise.core.errors import PayloadError
-from barnraise.core.types import Blob, NodeProfile, Task, Update
+from barnraise.core.types import Blob, NodeProfile, ParameterRange, Task, Update
 from barnraise.data.meta import Format
 from barnraise.data.shards import Dataset, labels, row_lengths
 from barnraise.models.vectors import digest
@@ -39,13 +39,15 @@ class Executor:
             for given in ([{"ratio": ratio} for ratio in settings.ratios] or [{}])
         ]
         self.trainer, self.dataset, self.slowdown = trainer, dataset, slowdown
-        self.normalize_steps = settings.normalize_steps
+        self.normalize_steps, self.merge_lerp = settings.normalize_steps, settings.merge_lerp
+        self.arrived: Tensor | None = None  # where the last task led, if that is to be mixed into the next
         self.codec = compression.create(settings.downlink, **settings.downlink_options)
         self.path = UpdatePath(
             self.codecs[0],
             error_feedback=settings.error_feedback,
             decay=settings.error_feedback_decay,
             keep=settings.error_feedback_keep,
+            fragments=settings.fragments > 1,
             update_clip=settings.update_clip,
             last=compression.create(settings.last_compression) if settings.last_compression else None,
         )
@@ -67,7 +69,8 @@ class Executor:
                     if update.kind == "snapshot":
                         self.replica.copy_(_snapshot(data, len(self.replica)))
                     else:
-                        self.replica += self.codec.decode(data, size=len(self.replica))
+                        part = self.replica[_span(update.parameters)]
+                        part += self.codec.decode(data, size=len(part))
                 except PayloadError:
                     return -1
                 if digest(self.replica) != update.parameters_digest:
@@ -84,6 +87,8 @@ class Executor:
             self.start.copy_(self.replica)
         self._add_unmerged(task)
         self.path.add_kept(self.start)
+        if self.arrived is not None:
+            self.start.lerp_(self.arrived, self.merge_lerp)
         self.trainer.load(self.start)
 
         def after_step(step: int) -> bool:
@@ -97,10 +102,17 @@ class Executor:
             batches(self._rows(task), task.batch_size, task.seed, self.dataset.meta), task.learning_rate, after_step
         )
         # Wang et al. 2020, "FedNova", with tau_eff fixed: nodes that take more steps pull no harder for it.
+        if self.merge_lerp:
+            self.arrived = self.trainer.flat.vector.cpu().clone()
         self.path.codec = self.codecs[task.rung]
         scale = self.normalize_steps / steps if self.normalize_steps and steps else 1.0
         payload = self.path.send(
-            self.start, self.trainer.flat.vector, version=task.base, scale=scale, leaving=self.leaving.is_set()
+            self.start,
+            self.trainer.flat.vector,
+            version=task.base,
+            span=_span(task.parameters),
+            scale=scale,
+            leaving=self.leaving.is_set(),
         )
         self.payloads[task.id] = self.unmerged[task.id] = payload
         return payload.blob, steps, loss, time.monotonic() - began
@@ -113,7 +125,7 @@ class Executor:
         """
         self.unmerged = {key: payload for key, payload in self.unmerged.items() if key > task.merged}
         for payload in self.unmerged.values():
-            payload.codec.decode_add(payload.encoded, self.start, weight=-task.share)
+            payload.codec.decode_add(payload.encoded, self.start[payload.span], weight=-task.share)
 
     def _rows(self, task: Task) -> Rows:
         return np.concatenate([self.dataset.rows(piece.shard, piece.start, piece.stop) for piece in task.rows])
@@ -152,6 +164,10 @@ def batches(rows: Rows, batch_size: int, seed: int, form: Format) -> Iterator[Ba
         chosen = order[begin : begin + batch_size]
         batch = rows[chosen, : lengths[chosen].max()]
         yield batch.astype(np.int64), labels(batch, form)
+
+
+def _span(parameters: ParameterRange | None) -> slice:
+    return slice(None) if parameters is None else slice(parameters.start, parameters.stop)
 
 
 def _snapshot(data: bytes, size: int) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from barnraise.compression.base import Codec, Encoded
 from barnraise.compression.catalog import CATALOG
-from barnraise.compression.feedback import ErrorFeedback
+from barnraise.compression.feedback import WHOLE, ErrorFeedback
 from barnraise.core.types import Blob
 
 
@@ -21,6 +21,7 @@ class Payload:
     blob: Blob
     encoded: Encoded
     codec: Codec
+    span: slice  # of the parameters, what it is an update of
 
     @property
     def data(self) -> memoryview:
@@ -30,6 +31,7 @@ class Payload:
 class UpdatePath:
     """One worker's way from parameters to payloads; holds the error-feedback residual.
 
+    With `fragments` a contribution is of a part of the parameters, and the residual holds the others' progress.
     `keep` is the share of the residual that the worker trains on with, so that its own progress does not wait for the
     wire. `last` is a denser codec for the contribution after which it leaves: what that one leaves out is lost.
     """
@@ -42,11 +44,12 @@ class UpdatePath:
         decay: float,
         update_clip: float | None,
         keep: float = 0.0,
+        fragments: bool = False,
         last: Codec | None = None,
     ) -> None:
         self.codec, self.update_clip, self.keep, self.last = codec, update_clip, keep, last
         lossless = CATALOG.entry(codec.name).declares.lossless
-        self.feedback = ErrorFeedback(codec, decay) if error_feedback and not lossless else None
+        self.feedback = ErrorFeedback(codec, decay) if error_feedback and (fragments or not lossless) else None
 
     def add_kept(self, start: Tensor) -> None:
         """Subtract from `start` (float32 [d]) what this worker has not transmitted yet, as far as it keeps it."""
@@ -54,17 +57,24 @@ class UpdatePath:
             start.sub_(self.feedback.residual, alpha=self.keep)
 
     def send(
-        self, start: Tensor, end: Tensor, *, version: int = 0, scale: float = 1.0, leaving: bool = False
+        self,
+        start: Tensor,
+        end: Tensor,
+        *,
+        version: int = 0,
+        span: slice = WHOLE,
+        scale: float = 1.0,
+        leaving: bool = False,
     ) -> Payload:
-        """The pseudo-gradient (start - end) * scale (float32 [d]), an update of `version`, as a payload.
+        """The part `span` of the pseudo-gradient (start - end) * scale (float32 [d]), an update of `version`.
 
-        `start` is overwritten. `leaving` flushes the residual with it.
+        `start` is overwritten. What is outside `span` goes to the residual; `leaving` flushes what is inside.
         """
         delta = clip(start.sub_(end).mul_(scale), self.update_clip)
         if self.feedback is None:
-            return _named(self.codec.encode(delta, version), self.codec)
+            return _named(self.codec.encode(delta[span], version), self.codec, span)
         self.feedback.codec = self.last if leaving and self.last else self.codec
-        return _named(self.feedback.compress(delta, version), self.feedback.codec)
+        return _named(self.feedback.compress(delta, version, span), self.feedback.codec, span)
 
     def flush(self, size: int) -> Payload:
         """The residual (float32 [size]; zeros when there is none) as a payload of the last codec."""
@@ -75,11 +85,11 @@ class UpdatePath:
     def settle(self, payload: Payload, accepted: bool) -> None:
         """A refused update goes back to the residual."""
         if self.feedback and not accepted:
-            self.feedback.give_back(payload.encoded, payload.codec)
+            self.feedback.give_back(payload.encoded, payload.codec, payload.span)
 
 
-def _named(encoded: Encoded, codec: Codec) -> Payload:
-    return Payload(Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes), encoded, codec)
+def _named(encoded: Encoded, codec: Codec, span: slice = WHOLE) -> Payload:
+    return Payload(Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes), encoded, codec, span)
 
 
 def clip(delta: Tensor, limit: float | None) -> Tensor:
