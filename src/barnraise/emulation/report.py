@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ class Report:
     accepted and refused, None before the first verdict; staleness is that of accepted contributions. `utilisation` is
     training that entered the model over the time nodes were up. Bytes are those on the nodes' links. Losses are
     held-out, in nats a token, None where work was only costed; `curve` has all evaluations. `seconds` is how long the
-    simulation took.
+    simulation took, `first_task_seconds` the virtual time at which the first node had its model and was given work.
     """
 
     ledger_hash: str
@@ -38,6 +39,7 @@ class Report:
     virtual_seconds: float
     seconds: float
     events: int
+    first_task_seconds: float | None
     curve: tuple[Point, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -69,5 +71,6 @@ def report(simulator: Simulator, seconds: float, *, losses: tuple[float, float] 
         virtual_seconds=simulator.now,
         seconds=seconds,
         events=simulator.events,
+        first_task_seconds=simulator.first_task if simulator.first_task < math.inf else None,
         curve=tuple(simulator.curve) if losses else (),
     )

@@ -65,6 +65,7 @@ class Simulator(Agenda):
         self.events, self.end = 0, ""
         self.bytes_up = self.bytes_down = self.max_staleness = 0
         self.curve: list[Point] = []
+        self.first_task = math.inf
         self._tick_at, self._decided = math.inf, True
         self._inspector_free = 0.0
         self._expected = 0  # nodes that are to start yet
@@ -195,6 +196,7 @@ class Simulator(Agenda):
         message = action.message
         self.bytes_down += MESSAGE_BYTES
         if type(message) is Assign:
+            self.first_task = min(self.first_task, self.now)
             self.work.hold(action.node, message.task.updates)
         self.nodes[action.node].receive(message)
 
