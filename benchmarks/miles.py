@@ -1,6 +1,6 @@
 """What several machines behind slow links are worth: time, tokens and bytes to the loss that a lone one reaches.
 
-    python benchmarks/miles.py                         the headline: lone, 4 and 8 workers (tens of minutes on two cores)
+    python benchmarks/miles.py                         the headline: lone, 4 and 8 workers (half an hour, one core)
     python benchmarks/miles.py --sides lone,sync_h5    some sides alone; --list names them all
     python benchmarks/miles.py --tokens 8 --seeds 3    million tokens of the lone worker, seeds
 
@@ -162,9 +162,8 @@ def main() -> None:
         f"{options.tokens:g}M tokens of a lone worker, {options.excess:g} times that for several; "
         f"{options.rate:,.0f} tokens/s each, {options.mbit:g} Mbit/s, {options.delay_ms:g} ms one way"
     )
-    print(
-        f"{'side':<26}{'lr':>7}{'seed':>5}{'loss':>8}{'seconds':>9}{'busy':>7}{'MB up':>9}{'MB down':>9}  to lone's loss"
-    )
+    columns = f"{'loss':>8}{'seconds':>9}{'busy':>7}{'MB up':>9}{'MB down':>9}"
+    print(f"{'side':<26}{'lr':>7}{'seed':>5}{columns}  to lone's loss")
     pictures: dict[str, Report] = {}
     targets: dict[int, tuple[float, float]] = {}
     for name in names:
