@@ -9,7 +9,7 @@ import numpy as np
 from .base import Array, Header, Sections, SparseCodec
 from .catalog import half_bytes, kept
 from .chunks import Grid, Places, largest
-from .fp16 import check_half, from_half, shared_exponent, to_half
+from .fp16 import read_half, shared_exponent, to_half
 
 
 class ChunkedCodec(SparseCodec):
@@ -76,8 +76,4 @@ class ChunkedTopK(ChunkedCodec):
         return exponent
 
     def open_values(self, grid: Grid, exponent: int, body: Array) -> Array:
-        halves = body.view("<f2")
-        check_half(halves, exponent)
-        values = np.empty(grid.count, np.float32)
-        from_half(halves, exponent, values)
-        return values
+        return read_half(body.view("<f2"), exponent)

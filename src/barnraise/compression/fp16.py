@@ -54,6 +54,14 @@ def check_half(halves: Array, exponent: int) -> None:
             raise PayloadError("the payload's half-precision values hold NaN or infinity")
 
 
+def read_half(halves: Array, exponent: int) -> Array:
+    """`halves` * 2**exponent as float32; PayloadError as for `check_half`."""
+    check_half(halves, exponent)
+    values = np.empty(halves.size, np.float32)
+    from_half(halves, exponent, values)
+    return values
+
+
 class Float16(DenseCodec):
     """Body: `size` float16, to be multiplied by 2**exponent of the header.
 

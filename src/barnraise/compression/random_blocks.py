@@ -13,7 +13,7 @@ import numpy as np
 
 from .base import Array, Header, Sections, SparseCodec, largest_magnitude
 from .catalog import kept
-from .fp16 import check_half, from_half, shared_exponent, to_half
+from .fp16 import read_half, shared_exponent, to_half
 
 
 class RandomBlocks(SparseCodec):
@@ -44,10 +44,7 @@ class RandomBlocks(SparseCodec):
         return exponent
 
     def open(self, header: Header, body: Array) -> Sections:
-        halves = body.view("<f2")
-        check_half(halves, header.exponent)
-        values = np.empty(halves.size, np.float32)
-        from_half(halves, header.exponent, values)
+        values = read_half(body.view("<f2"), header.exponent)
         indices = self._indices(header.size, header.count)
         inside = int(np.searchsorted(indices, header.size))
         return indices[:inside], values[:inside]

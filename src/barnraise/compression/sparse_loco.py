@@ -16,7 +16,7 @@ from .base import Array
 from .catalog import two_bit_bytes
 from .chunked_topk import ChunkedCodec
 from .chunks import Grid
-from .fp16 import check_half, from_half, shared_exponent, to_half
+from .fp16 import read_half, shared_exponent, to_half
 
 _LLOYD_STEPS = 2
 _NEGATIVE, _LARGE = np.uint8(2), np.uint8(1)
@@ -48,11 +48,7 @@ class SparseLoCo(ChunkedCodec):
         return exponent
 
     def open_values(self, grid: Grid, exponent: int, body: Array) -> Array:
-        halves = body[: 4 * grid.rows].view("<f2")
-        check_half(halves, exponent)
-        pairs = np.empty(halves.size, np.float32)
-        from_half(halves, exponent, pairs)
-        table = pairs.reshape(-1, 2)
+        table = read_half(body[: 4 * grid.rows].view("<f2"), exponent).reshape(-1, 2)
         if (table[:, 0] < 0).any() or (table[:, 0] > table[:, 1]).any():
             raise PayloadError("codec 'sparse_loco': a chunk's magnitudes are not 0 <= low <= high")
         codes = bits.unpack(body[4 * grid.rows :], grid.count, 2).reshape(grid.rows, grid.kept)

@@ -14,7 +14,7 @@ from barnraise.core.errors import InputError, PayloadError
 
 from .base import Array, Header, Sections, SparseCodec, largest_magnitude, require_finite, require_no_exponent
 from .catalog import kept
-from .fp16 import check_half, from_half, shared_exponent, to_half
+from .fp16 import read_half, shared_exponent, to_half
 
 LARGEST_SIZE = (1 << 31) - 1  # indices are int32
 _SPAN = 1 << 16
@@ -60,9 +60,7 @@ class TopK(SparseCodec):
             if not (indices[1:] > indices[:-1]).all():
                 raise PayloadError("codec 'topk': the indices are not strictly increasing")
         if self.half_values:
-            check_half(stored, header.exponent)
-            values = np.empty(stored.size, np.float32)
-            from_half(stored, header.exponent, values)
+            values = read_half(stored, header.exponent)
         else:
             require_no_exponent(self.name, header)
             require_finite(stored, "the payload's values")
