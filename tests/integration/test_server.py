@@ -164,7 +164,9 @@ class Client:
 
     async def task(self, have: int = -1) -> Any:
         await self.send(Next(have))
-        return (await self.expect(Assign)).task
+        answer = await self.expect(Assign)
+        message, self.inlined = answer if isinstance(answer, tuple) else (answer, b"")
+        return message.task
 
     async def offer(self, task: Any, content: bytes, **changes: Any) -> None:
         blob = Blob(hashlib.sha256(content).hexdigest(), len(content))
@@ -216,6 +218,7 @@ def test_a_contribution_moves_the_model_once_however_often_it_is_sent(tmp_path: 
         following = await client.task(have=-1)
         assert following.base == 1
         snapshot = following.updates[0].blob
+        assert bytes(client.inlined) == np.full(SIZE, 0.25, np.float32).tobytes()  # small enough to come along
         await client.send(Fetch(snapshot.digest, 0, snapshot.num_bytes))
         _, raw = await client.expect(Chunk)
         assert np.frombuffer(raw, np.float32).tolist() == [0.25] * SIZE

@@ -27,8 +27,8 @@ from barnraise.ledger import Ledger
 from barnraise.ledger.decisions import Judged, NodeChanged, VersionClosed
 from barnraise.transport.base import Peer
 from barnraise.transport.several import listener_for
-from barnraise.wire.blobs import Reassembler, Upload
-from barnraise.wire.frames import decode_from_worker, encode, num_bytes
+from barnraise.wire.blobs import Reassembler, Upload, inlined
+from barnraise.wire.frames import Buffer, decode_from_worker, encode, num_bytes
 from barnraise.wire.messages import Assign, Chunk, Enrol, Enrolled, Fetch, Gone, Hello, Message, Offer, Part, Stop, Who
 
 UPLOAD_MEMORY = 1 << 30
@@ -232,13 +232,22 @@ class Server:
 
     def _tell(self, node: str, message: Message) -> None:
         peer = self.peers.get(node)
-        if peer is not None:
+        if peer is not None and not (isinstance(message, Assign) and self._transmit_inlined(peer, message)):
             self._transmit(peer, message)
 
-    def _transmit(self, peer: Peer, message: Message, raw: memoryview | None = None) -> None:
+    def _transmit_inlined(self, peer: Peer, message: Assign) -> bool:
+        """Send the task with its updates; False when they are too large, or the peer's queue has no room for them."""
+        blobs = inlined(message.task.updates)
+        pieces = [self.executor.blobs.read(blob.digest, 0, blob.num_bytes) for blob in blobs]
+        whole = b"".join(piece for piece in pieces if piece is not None)
+        return 0 < len(whole) == sum(blob.num_bytes for blob in blobs) and self._transmit(peer, message, whole)
+
+    def _transmit(self, peer: Peer, message: Message, raw: Buffer | None = None) -> bool:
         frames = encode(message, raw)
-        if self.listener.send(peer, frames):
+        sent = self.listener.send(peer, frames)
+        if sent:
             self.bytes_down += sum(map(num_bytes, frames))
+        return sent
 
     # Actions, one method each
 

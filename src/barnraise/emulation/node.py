@@ -16,7 +16,8 @@ from barnraise.core.types import Blob, NodeProfile, Task
 from barnraise.emulation.agenda import Call
 from barnraise.emulation.fleet import Machine
 from barnraise.emulation.work import Work
-from barnraise.wire.messages import Hello, Message, Offer
+from barnraise.wire.blobs import inlined
+from barnraise.wire.messages import Assign, Hello, Message, Offer
 from barnraise.worker import actions as wa
 from barnraise.worker import events as we
 from barnraise.worker.machine import Worker
@@ -66,6 +67,7 @@ class Node:
         "_down",
         "_down_seconds",
         "_greeting",
+        "_inlined",
         "_running",
         "_tick_at",
         "_up",
@@ -90,6 +92,7 @@ class Node:
         self._tick_at = math.inf
         self._cached = 0  # bit i: shard i is on the disk
         self._greeting = 0
+        self._inlined: set[str] = set()
         self._running: _Run | None = None
 
     @property
@@ -150,11 +153,24 @@ class Node:
         if not self.up:
             return
         event = we.Received(message)
+        if type(message) is Assign and (blobs := inlined(message.task.updates)):
+            self._receive_inlined(blobs, event)
+            return
         if (seconds := self._down_seconds) is not None:
             self.sim.at(self.sim.now + seconds, Node.handle, self, self.incarnation, event)
             return
         for arrival in self._down.send(self.sim.now, MESSAGE_BYTES, small=True):
             self.sim.at(arrival, Node.handle, self, self.incarnation, event)
+
+    def _receive_inlined(self, blobs: tuple[Blob, ...], event: we.Event) -> None:
+        """A task and its updates in one message."""
+        size = sum(blob.num_bytes for blob in blobs)
+        for blob in blobs:
+            self.sim.work.fetch(self.spec.name, blob)
+        self._inlined = {blob.digest for blob in blobs}
+        self.sim.bytes_down += size
+        arrival = self._down.bulk(self.sim.now, MESSAGE_BYTES + size)
+        self.sim.at(arrival, Node.handle, self, self.incarnation, event)
 
     def _send(self, action: wa.Send) -> None:
         sim, message = self.sim, action.message
@@ -187,7 +203,7 @@ class Node:
     def _fetch(self, action: wa.Fetch) -> None:
         sim, blob, down = self.sim, action.blob, self._down
         bit = sim.shard_bits.get(blob.digest, 0)
-        if bit & self._cached:
+        if bit & self._cached or blob.digest in self._inlined:
             sim.soon(Node.handle, self, self.incarnation, we.Fetched(blob.digest))
             return
         sim.bytes_up += MESSAGE_BYTES

@@ -7,12 +7,12 @@ Digests are SHA-256, computed piece by piece as bytes arrive, so that no call ta
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 
 from barnraise.core.errors import WireError
-from barnraise.core.types import Blob, Contribution
+from barnraise.core.types import Blob, Contribution, Update
 from barnraise.wire.frames import Buffer
-from barnraise.wire.messages import CHUNK_BYTES, FRAME_LIMIT
+from barnraise.wire.messages import CHUNK_BYTES, FRAME_LIMIT, INLINE_BYTES
 
 
 def parts(payload: Buffer, chunk: int = CHUNK_BYTES) -> Iterator[tuple[int, memoryview]]:
@@ -26,6 +26,12 @@ def parts(payload: Buffer, chunk: int = CHUNK_BYTES) -> Iterator[tuple[int, memo
     view = memoryview(payload).cast("B")
     for offset in range(0, len(view), chunk):
         yield offset, view[offset : offset + chunk]
+
+
+def inlined(updates: Sequence[Update]) -> tuple[Blob, ...]:
+    """The blobs of `updates` that travel with their `Assign`, each once, in order: all of them, or none."""
+    blobs = tuple({update.blob.digest: update.blob for update in updates}.values())
+    return blobs if sum(blob.num_bytes for blob in blobs) <= INLINE_BYTES else ()
 
 
 class Upload:

@@ -1,7 +1,8 @@
 """Every message between worker and controller. A worker dials out over one connection; each message is one header.
 
 A header is MessagePack of one of the structs below (a tagged union); `Part` and `Chunk` are followed by one frame of
-raw bytes. The protocol version is exchanged in `Enrol` and `Hello`, before anything else is believed.
+raw bytes, and an `Assign` may be. The protocol version is exchanged in `Enrol` and `Hello`, before anything else is
+believed.
 
     worker -> controller                     controller -> worker
     Enrol     let me in, here is my proof    Enrolled   you are node N
@@ -33,6 +34,9 @@ WORKER_HEADER_LIMIT = 1 << 14
 
 CHUNK_BYTES = 1 << 18
 """Raw bytes a frame normally carries: small enough that a heartbeat never waits long behind one."""
+
+INLINE_BYTES = CHUNK_BYTES
+"""Updates of so many bytes in all travel with their `Assign`."""
 
 FRAME_LIMIT = 1 << 20
 """Largest raw frame in bytes that is ever accepted."""
@@ -141,7 +145,11 @@ class Next(Message, frozen=True, tag=True):
 
 
 class Assign(Message, frozen=True, tag=True):
-    """Here is a task; fetch its updates and rows, then start."""
+    """Here is a task; fetch its updates and rows, then start.
+
+    Updates of INLINE_BYTES at most in all come along as its raw frame, one after the other: on a slow link that saves
+    the round trip of asking for them.
+    """
 
     task: Task
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from barnraise.core.errors import WireError
@@ -22,15 +23,27 @@ class Fetcher:
         self.limit = 64 << 20
         self._downloads: dict[str, Download] = {}
         self._held: dict[str, Buffer] = {}
+        self._inlined: dict[str, Buffer] = {}  # what came with the newest task
         self._on_disk: set[str] = set()
 
     def start(self, blob: Blob) -> bool:
         """Begin to fetch `blob`; True when it is at hand already."""
+        if blob.digest in self._inlined:
+            self._held[blob.digest] = self._inlined.pop(blob.digest)
         if blob.digest in self._held or self._cached(blob):
             return True
         if blob.digest not in self._downloads:
             self._downloads[blob.digest] = Download(blob, limit=self.limit)
         return self._downloads[blob.digest].complete and self._complete(blob.digest)
+
+    def inline(self, blobs: Sequence[Blob], data: Buffer) -> None:
+        """Bytes of `blobs`, one after the other, came with a task; what does not hash to its name is not used."""
+        self._inlined, view, start = {}, memoryview(data).cast("B"), 0
+        for blob in blobs:
+            piece = view[start : start + blob.num_bytes]
+            start += blob.num_bytes
+            if hashlib.sha256(piece).hexdigest() == blob.digest:
+                self._inlined[blob.digest] = piece
 
     def take(self, blob: Blob) -> Buffer:
         """The bytes of a blob that is at hand; they are not kept."""

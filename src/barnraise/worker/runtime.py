@@ -24,10 +24,10 @@ from barnraise.transport import Invite, Keys, proof
 from barnraise.transport.fallback import connection_for
 from barnraise.transport.link import Link
 from barnraise.transport.shaped import ShapedConnection
-from barnraise.wire.blobs import parts
+from barnraise.wire.blobs import inlined, parts
 from barnraise.wire.frames import Buffer, decode_from_controller, encode
 from barnraise.wire.manifest import Manifest
-from barnraise.wire.messages import PROTOCOL_VERSION, Chunk, Enrol, Enrolled, Gone, Message, Offer, Part, Stop
+from barnraise.wire.messages import PROTOCOL_VERSION, Assign, Chunk, Enrol, Enrolled, Gone, Message, Offer, Part, Stop
 from barnraise.worker import actions as act
 from barnraise.worker import events as ev
 from barnraise.worker.fetching import Fetcher
@@ -206,6 +206,8 @@ class WorkerRuntime:
             if self.fetcher.gone(message):
                 self.inbox.put_nowait(ev.FetchFailed(message.digest))
         else:
+            if isinstance(message, Assign) and raw is not None:
+                self.fetcher.inline(inlined(message.task.updates), raw)
             self.inbox.put_nowait(ev.Received(message))
 
     async def _write(self) -> None:
@@ -290,7 +292,8 @@ class WorkerRuntime:
         return Executor(trainer, dataset, settings, self.options.slowdown)
 
     def _apply_updates(self, action: act.ApplyUpdates) -> None:
-        data = {update.blob.digest: bytes(self.fetcher.take(update.blob)) for update in action.updates}
+        blobs = {update.blob.digest: update.blob for update in action.updates}  # equal deltas are one blob
+        data = {digest: bytes(self.fetcher.take(blob)) for digest, blob in blobs.items()}
 
         def apply() -> ev.Event:
             return ev.Updated(self.executor.update(action.updates, lambda blob: data[blob.digest]))
