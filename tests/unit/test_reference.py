@@ -16,12 +16,12 @@ from barnraise.config.keys import at, json_schema, sections
 from barnraise.config.schema import SatData
 from barnraise.core.registry import Catalog
 from barnraise.data.sat import SatOptions
-from barnraise.emulation.fleet import LINKS
 from barnraise.matching.catalog import CATALOG as SCHEDULERS
 from barnraise.plan.compatibility import ROWS
 from barnraise.plan.reference import configuration_page, schema_text
 from barnraise.staleness.base import WEIGHTINGS
 from barnraise.training.catalog import CATALOG as OUTER
+from barnraise.transport.presets import LINKS
 
 DOCS = Path(__file__).parents[2] / "docs"
 CATALOGS = [CODECS, RULES, SCHEDULERS, OUTER]
@@ -67,7 +67,7 @@ def test_every_conflict_is_documented() -> None:
     ],
 )
 def test_a_keys_description_lists_all_names(path: tuple[str, str], names: list[str]) -> None:
-    described = set(re.findall(r"\w+", at(path)["description"]))
+    described = set(re.findall(r"[\w-]+", at(path)["description"]))
     assert set(names) <= described
 
 

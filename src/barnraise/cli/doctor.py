@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import platform
 import resource
@@ -64,6 +65,7 @@ def examine() -> Iterator[Finding]:
     yield from _machine()
     yield _loopback()
     yield _namespaces()
+    yield _ns3()
 
 
 def _package(name: str, remedy: str, detail: Callable[[Any], str], distribution: str = "") -> Finding:
@@ -134,15 +136,19 @@ def _loopback() -> Finding:
 
 
 def _namespaces() -> Finding:
-    """Only tests of two machines in one need them."""
-    missing = [name for name in ("ip", "unshare") if not shutil.which(name)]
-    if missing:
-        remedy = "only for tests between network namespaces: install iproute2 and util-linux"
-        return Finding("network namespaces", False, f"no {' and no '.join(missing)}", remedy, required=False)
-    if os.geteuid() != 0:
-        remedy = "only for tests between network namespaces: run them as root"
-        return Finding("network namespaces", False, "not root", remedy, required=False)
-    return Finding("network namespaces", True, "root, ip and unshare", required=False)
+    """Only a lab, and tests of two machines in one, need them."""
+    from barnraise.emulation import namespaces
+
+    lack, _, remedy = namespaces.missing().partition(": ")
+    if lack:
+        return Finding("network lab", False, lack, f"only for `barnraise lab`: {remedy}", required=False)
+    return Finding("network lab", True, f"root, ip and {namespaces.TUN}", required=False)
+
+
+def _ns3() -> Finding:
+    there = importlib.util.find_spec("ns") is not None
+    found = metadata.version("ns3") if there else "not installed"
+    return Finding("ns-3", there, found, "only for `barnraise lab --ns3`: pip install ns3", required=False)
 
 
 def _line(finding: Finding) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from barnraise.cli import console
@@ -12,6 +13,7 @@ from barnraise.cli.session import work
 from barnraise.cli.view import make_view
 from barnraise.controller.actions import Finish
 from barnraise.ledger import RunDirectory
+from barnraise.plan.links import live_link
 from barnraise.plan.resolve import Plan
 
 
@@ -29,7 +31,7 @@ async def resume_training(run: RunDirectory, plan: Plan, *, json: bool) -> None:
 
 
 async def _train(run: RunDirectory, plan: Plan, json: bool, prepared: Callable[[], None]) -> None:
-    local = LocalWorkers(run, plan.run_file.workers, plan.run_file.faults)
+    local = LocalWorkers(run, plan.run_file.workers, plan.run_file.faults, partial(live_link, plan.run_file))
     await local.warm_up()
     try:
         prepared()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import msgspec
 from barnraise import aggregation, compression, training
 from barnraise.cli.engine_settings import engine_settings
 from barnraise.cli.invites import open_book, recorded_uri
+from barnraise.cli.links import LinkUse
 from barnraise.config.load import dump
 from barnraise.config.schema import TextData
 from barnraise.controller.actions import Action
@@ -94,7 +95,7 @@ def make_dataset(plan: Plan, folder: Path) -> None:
 
 @dataclass
 class Host:
-    """A controller, ready to run. `first` are its machine's first actions."""
+    """A controller, ready to run. `first` are its machine's first actions; `links` tells what a lab's links carry."""
 
     run: RunDirectory
     plan: Plan
@@ -103,6 +104,7 @@ class Host:
     ledger: Ledger
     resumed: bool
     num_parameters: int
+    links: Callable[[], Sequence[LinkUse]] = tuple
 
     @property
     def machine(self) -> Controller:
@@ -197,7 +199,7 @@ def record_address(run: RunDirectory, uri: str, mode: str) -> None:
 
 
 def recorded_mode(run: RunDirectory) -> str:
-    """`train` or `serve`: how the run was started."""
+    """`train`, `serve` or `lab`: how the run was started."""
     path = run.path / "address.json"
     if not path.exists():
         raise RunDirectoryError(f"{run.path} was never started: start it again with `barnraise train RUN.yaml`")

@@ -22,6 +22,17 @@ def join(
     name: Annotated[str, typer.Option(help="This machine's name in the run; the host name by default.")] = "",
     device: Annotated[str, typer.Option(help="A torch device: cpu, cuda, cuda:1.")] = "cpu",
     threads: Annotated[int, typer.Option(help="Compute threads; all cores by default (0).", min=0)] = 0,
+    network: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LINK",
+            help="For trials: emulate such a link, a preset (cellular, satellite ...) or 10mbit/50ms.",
+            show_default=False,
+        ),
+    ] = None,
+    slowdown: Annotated[
+        float, typer.Option(help="For trials: idle for so many seconds after each second of training.", min=0.0)
+    ] = 0.0,
     home: Annotated[Path | None, typer.Option(help="Where keys and fetched data are kept.", show_default=False)] = None,
 ) -> None:
     """Work for the run that an invite is for, until it is over or you press Ctrl-C.
@@ -30,12 +41,14 @@ def join(
     On SIGINT or SIGTERM it hands in what it has and leaves. Started again, it takes part as the same node.
     """
     from barnraise.transport import Invite, Keys
+    from barnraise.transport.presets import index_of, parse
     from barnraise.worker.runtime import Outcome, WorkerOptions, WorkerRuntime
 
     ticket = Invite.parse(invite, time.time())
     node = name or re.sub(r"[^A-Za-z0-9_.-]+", "-", platform.node()).strip("-_.")[:64] or "worker"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", node):
         raise InputError(f"--name {name!r} cannot name a node: use up to 64 letters, digits, '_', '.' and '-'")
+    link = parse(network, index_of(node)) if network else None
     folder = (home or _default_home()) / ticket.run / node
     _check_device(device)
     options = WorkerOptions(
@@ -47,6 +60,8 @@ def join(
         invite=ticket,
         device=device,
         threads=threads or os.cpu_count() or 1,
+        slowdown=slowdown,
+        link=link,
     )
 
     async def work() -> Outcome:

@@ -16,17 +16,25 @@ from barnraise.controller.events import Admitted, Lost
 from barnraise.controller.server import Server
 from barnraise.ledger import RunDirectory
 from barnraise.transport import Keys
+from barnraise.transport.link import Link
 from barnraise.worker.nursery import Order
 
 
 class LocalWorkers:
-    """Starts, kills and watches the local workers of one run. `throttled_by` is the fastest one's speed."""
+    """Starts, kills and watches the local workers of one run. `link_of` gives each worker its link, None for none."""
 
-    def __init__(self, run: RunDirectory, workers: Sequence[Worker], faults: Sequence[Fault]) -> None:
-        self.run, self.workers = run, list(workers)
+    def __init__(
+        self,
+        run: RunDirectory,
+        workers: Sequence[Worker],
+        faults: Sequence[Fault],
+        link_of: Callable[[int, Worker], Link | None],
+    ) -> None:
+        self.run, self.workers, self.link_of = run, list(workers), link_of
         self.faults = sorted(faults, key=lambda fault: fault.at)
         self.fastest = max(worker.speed for worker in workers)
         self.pids: dict[str, int] = {}
+        self._started = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def warm_up(self) -> None:
@@ -62,7 +70,9 @@ class LocalWorkers:
             device=worker.device,
             threads=worker.threads,
             slowdown=max(0.0, self.fastest / worker.speed - 1.0),
+            link=self.link_of(self._started, worker),
         )
+        self._started += 1
         assert self.nursery.stdin is not None
         self.nursery.stdin.write(msgspec.json.encode(order) + b"\n")
 

@@ -24,6 +24,7 @@ COMMANDS = {
     "status": ("barnraise.cli.status", "Show how a run stands."),
     "resume": ("barnraise.cli.resume", "Go on with a run that was stopped or killed."),
     "export": ("barnraise.cli.export", "Write a run's model in Hugging Face format."),
+    "lab": ("barnraise.cli.lab", "Train over emulated wide-area links between network namespaces of this machine."),
     "simulate": ("barnraise.cli.simulate", "Run the same engine under virtual time, with any number of nodes."),
     "data": ("barnraise.cli.data", "Make and check datasets."),
     "init": ("barnraise.cli.init", "Write a commented run file to start from."),

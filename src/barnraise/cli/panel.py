@@ -12,6 +12,7 @@ from rich.text import Text
 from barnraise.cli import nodes
 from barnraise.cli.chronicle import Happening
 from barnraise.cli.columns import Cell, columns
+from barnraise.cli.links import LinkUse, use_table
 from barnraise.core.units import bytes_text, duration_text
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -44,6 +45,7 @@ class Moment:
     standing: str  # "", or why it does not train: starting, paused, finishing
     rows: Sequence[nodes.NodeRow]
     happenings: Sequence[Happening]
+    links: Sequence[LinkUse] = ()
 
     @property
     def progress(self) -> float:
@@ -52,9 +54,11 @@ class Moment:
 
 def draw(moment: Moment, *, width: int = 100, height: int = 40) -> Group:
     """The picture, for a terminal of that size: in about `height` lines at most."""
-    room = max(3, height - CHROME - min(MOST_EVENTS, len(moment.happenings)))
+    uses = [Text(), *use_table(moment.links)] if moment.links else []
+    room = max(3, height - CHROME - len(uses) - min(MOST_EVENTS, len(moment.happenings)))
     parts = [_heading(moment), _progress(moment, width), Text(), *_figures(moment), Text()]
     parts += nodes.table(moment.rows, most=room) if moment.rows else []
+    parts += uses
     if moment.happenings:
         parts += [Text(), *told(moment.happenings[-MOST_EVENTS:])]
     return Group(*parts)

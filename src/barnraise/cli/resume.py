@@ -27,8 +27,12 @@ def resume(
         from barnraise.plan.resolve import resolve as resolve_plan
 
         mode = recorded_mode(run)
-        plan = resolve_plan(load(run.run_file), purpose=Purpose(mode))
-        if mode == "train":
+        plan = resolve_plan(load(run.run_file), purpose=Purpose.SERVE if mode == "serve" else Purpose.TRAIN)
+        if mode == "lab":
+            from barnraise.cli.laboratory import resume_lab
+
+            asyncio.run(resume_lab(run, plan, json=json))
+        elif mode == "train":
             from barnraise.cli.embedded import resume_training
 
             asyncio.run(resume_training(run, plan, json=json))

@@ -51,6 +51,10 @@ def simulate(
             show_default=False,
         ),
     ] = None,
+    network: Annotated[
+        str | None,
+        typer.Option(metavar="LINK", help="A preset or 10mbit/50ms, instead of the run file's.", show_default=False),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
     """Run the same engine under virtual time, with any number of nodes.
@@ -65,8 +69,9 @@ def simulate(
     document = read(run_file)  # before the imports: a file that cannot be read needs none of them
     from barnraise.cli.simulation import Trial
     from barnraise.cli.simulation import simulate as play
+    from barnraise.plan.links import with_network
 
-    plan, count = _plan(document, nodes, seed, real)
+    plan, count = _plan(with_network(document, network), nodes, seed, real)
     for warning in plan.warnings:
         console.warn(str(warning))
     trial = Trial(count, hours, plan.run_file.run.seed, real, churn, tokens_per_second)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 
 from barnraise.cli.engine_settings import engine_settings
@@ -19,12 +20,13 @@ from barnraise.controller.machine import Controller
 from barnraise.controller.settings import EngineSettings
 from barnraise.core.types import Blob
 from barnraise.data.ranges import RowIndex
-from barnraise.emulation.fleet import Fault, Link, Machine, link, lognormal_fleet
+from barnraise.emulation.fleet import Fault, Machine, lognormal_fleet
 from barnraise.emulation.report import Report, report
 from barnraise.emulation.simulator import Simulator
 from barnraise.emulation.work import CostModel, Work
 from barnraise.plan.dataset import vocabulary
 from barnraise.plan.estimate import Estimate, estimate
+from barnraise.plan.links import link_of
 from barnraise.plan.resolve import Plan
 
 NOMINAL_FLOPS = 2e12
@@ -88,16 +90,15 @@ def make_fleet(plan: Plan, nodes: int, rate: float, seed: int) -> list[Machine]:
     """The run file's workers when there are as many; else machines of random speeds, the first with their names."""
     workers = plan.run_file.workers
     if len(workers) == nodes:
-        return [_machine(plan, worker, rate) for worker in workers]
+        return [_machine(plan, worker, rate, index) for index, worker in enumerate(workers)]
     names = [worker.name for worker in workers]
     rng = random.Random(f"fleet {seed}")
-    return lognormal_fleet(nodes, rate, link(plan.run_file.network.profile), rng, names=names)
+    return lognormal_fleet(nodes, rate, cache(partial(link_of, plan.run_file)), rng, names=names)
 
 
-def _machine(plan: Plan, worker: Worker, rate: float) -> Machine:
-    preset = link(plan.run_file.network.profile)
-    band, latency = worker.bandwidth_bytes_per_second, worker.latency_seconds
-    connection = Link(band or preset.up, band or preset.down, preset.latency if latency is None else latency)
+def _machine(plan: Plan, worker: Worker, rate: float, index: int) -> Machine:
+    band = worker.bandwidth_bytes_per_second
+    connection = link_of(plan.run_file, index, worker).changed(up=band, down=band, delay=worker.latency_seconds)
     if worker.flops_per_second is not None:
         rate = rate * worker.flops_per_second / NOMINAL_FLOPS
     else:
@@ -106,7 +107,8 @@ def _machine(plan: Plan, worker: Worker, rate: float) -> Machine:
 
 
 def _fault(plan: Plan, at: float, kill: str | None, join: Worker | None, rate: float) -> Fault:
-    return Fault(at, kill or "", _machine(plan, join, rate) if join else None)
+    newest = len(plan.run_file.workers)
+    return Fault(at, kill or "", _machine(plan, join, rate, newest) if join else None)
 
 
 def _costed(plan: Plan, cost: Estimate) -> tuple[EngineSettings, Work, str]:

@@ -8,6 +8,7 @@ from barnraise.cli import console, nodes, sat_summary
 from barnraise.cli.account import Account, read
 from barnraise.cli.chronicle import printable
 from barnraise.cli.facts import facts
+from barnraise.cli.links import recorded, total_table
 from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan
 
@@ -28,7 +29,9 @@ def summarise(run: RunDirectory, plan: Plan, *, json: bool) -> None:
     account = read(run)
     write_report(account, scores)
     if json:
-        console.emit_json(account.as_json() | ({"sat": sat_summary.as_json(scores)} if scores else {}))
+        links = recorded(run)
+        extra = ({"links": links} if links else {}) | ({"sat": sat_summary.as_json(scores)} if scores else {})
+        console.emit_json(account.as_json() | extra)
     else:
         show(account, scores)
 
@@ -47,6 +50,10 @@ def show(account: Account, scores: SatScores | None) -> None:
     for line in nodes.table(nodes.recorded(account.nodes, running=False, finished=bool(account.finished))):
         screen.print(Text("  ").append_text(line))
     console.say()
+    if links := recorded(account.run):
+        for line in total_table(links):
+            screen.print(Text("  ").append_text(line))
+        console.say()
     if scores is not None:
         for text in sat_summary.lines(scores):
             console.say(f"  {text}".rstrip())

@@ -14,6 +14,14 @@ from barnraise.config.document import read
 
 def train(
     run_file: Annotated[Path, typer.Argument(metavar="RUN.yaml", help="The run file.", show_default=False)],
+    network: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LINK",
+            help="Emulate such links: a preset (cellular, satellite ...) or 10mbit/50ms. Instead of the run file's.",
+            show_default=False,
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
     """Train with a controller and local workers on this machine.
@@ -21,10 +29,11 @@ def train(
     Prints how to resume first, a live view while it works, and a summary with the place of the exported model.
     """
     document = read(run_file)
+    from barnraise.plan.links import with_network
     from barnraise.plan.purpose import TRAIN
     from barnraise.plan.verify import verify
 
-    plan, _ = verify(document, purpose=TRAIN)
+    plan, _ = verify(with_network(document, network), purpose=TRAIN)
     for warning in plan.warnings:
         console.warn(str(warning))
     from barnraise.cli.embedded import train_new

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from barnraise.cli import console
 from barnraise.cli.chronicle import Chronicle, Happening, of_note, printable
 from barnraise.cli.hosting import Host
+from barnraise.cli.links import use_line
 from barnraise.cli.nodes import living
 from barnraise.cli.panel import MOST_EVENTS, Moment, draw, line
 from barnraise.ledger import LedgerView
@@ -73,6 +74,7 @@ class Observer:
             standing=_standing(host),
             rows=living(state, host.machine.soft, now, self._chronicle.dismissed if self._chronicle else ()),
             happenings=tuple(self._recent),
+            links=host.links(),
         )
 
     def close(self) -> None:
@@ -102,7 +104,10 @@ class PlainView:
         self._tell(of_note(self._observer.news(host)))
         if time.monotonic() - self._last >= self._interval:
             self._last = time.monotonic()
-            console.note(line(self._observer.moment(host)))
+            moment = self._observer.moment(host)
+            console.note(line(moment))
+            if links := use_line(moment.links):
+                console.note(links)
 
     def close(self) -> None:
         self._observer.close()

@@ -28,6 +28,8 @@ def _words(text: str) -> dict[str, Any]:
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Milliseconds = Annotated[float, Field(ge=0, le=60_000)]
+Loss = Annotated[float, Field(ge=0, le=0.5)]
 Decay = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, BeforeValidator(_whole)]
 Bytes = Annotated[int, Field(ge=1, le=MAX_COUNT), BeforeValidator(_whole)]
@@ -172,8 +174,8 @@ class Controller(Section):
 
 
 class Worker(Section):
-    """One local worker. What describes a machine (memory, operations, link) is for simulation and matching; a live
-    worker measures its own."""
+    """One local worker. What describes a machine (memory, operations, bandwidth, latency) is for simulation and
+    matching; a live worker measures its own."""
 
     name: Name = Field(description="The node's name in the run.")
     speed: Positive = Field(
@@ -191,6 +193,9 @@ class Worker(Section):
     )
     latency_seconds: NotNegative | None = Field(
         default=None, description="Seconds one way on the simulated link, instead of network.profile's."
+    )
+    link: Text | None = Field(
+        default=None, description="This worker's link instead of network.profile: a preset, or figures as there."
     )
 
 
@@ -270,11 +275,32 @@ class Training(Section):
 
 
 class Network(Section):
-    """Emulated links, for trials."""
+    """Emulated links, for trials: of simulated nodes, of `train`'s local workers, of `lab`'s namespaces.
+
+    Each worker has a link of its own to the controller. The figures count instead of the profile's, both ways."""
 
     profile: Text = Field(
-        default="none", description="A link preset for simulation: none, good, dsl, cellular or satellite."
+        default="none",
+        description="A preset: none, good, dsl, cellular, satellite, degraded, brownout, straggler or ten-regions; or "
+        "figures as in `10mbit/50ms` (rate, or up and down; delay one way, jitter; loss in %) or both: `good/1%`.",
     )
+    rate_mbps: Annotated[float, Field(ge=0.001, le=100_000)] | None = Field(default=None, description="Rate in Mbit/s.")
+    delay_ms: Milliseconds | None = Field(default=None, description="Delay one way, in ms.")
+    jitter_ms: Milliseconds | None = Field(
+        default=None, description="Each packet or message takes up to this much longer, in ms."
+    )
+    loss: Loss | None = Field(default=None, description="Probability that a packet is lost.")
+    duplication: Loss | None = Field(
+        default=None, description="Probability that a small message (in a lab: a packet) arrives twice."
+    )
+    brownout_every: Positive | None = Field(default=None, description="Seconds from one brown-out to the next.")
+    brownout_seconds: Positive | None = Field(default=None, description="Seconds for which nothing passes.")
+    small_delay_ms: Milliseconds | None = Field(
+        default=None,
+        description="Delay of small messages (heartbeats, requests, answers) where it is another one; not in a lab.",
+    )
+    small_jitter_ms: Milliseconds | None = Field(default=None, description="The same of jitter.")
+    small_loss: Loss | None = Field(default=None, description="The same of loss.")
 
 
 class Fault(Section):

@@ -2,44 +2,17 @@
 
 Speeds are lognormal (sigma 1.0 by default) and clipped to 0.1 to 100 times the median. Up and down times of churning
 nodes are lognormal, fitted to preemptible GPUs: up median 0.54 h (sigma 1.46), down median 0.49 h (sigma 1.28). Not
-covered: the controller's own link, packets lost, links whose rate varies.
+covered: the controller's own link, links whose rate varies.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from barnraise.core.errors import OptionError, nearest
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """One node's connection: bytes a second each way, and seconds one way."""
-
-    up: float
-    down: float
-    latency: float
-
-
-LINKS = {
-    "none": Link(1.25e9, 1.25e9, 0.0001),
-    "good": Link(12.5e6, 12.5e6, 0.010),
-    "dsl": Link(1.25e6, 6.25e6, 0.020),
-    "cellular": Link(1.25e6, 3.75e6, 0.050),
-    "satellite": Link(0.625e6, 6.25e6, 0.300),
-}
-
-
-def link(profile: str) -> Link:
-    """The link preset called `profile`."""
-    if profile not in LINKS:
-        close = nearest(profile, LINKS)
-        hint = f"; did you mean '{close}'?" if close else ""
-        raise OptionError(f"network.profile '{profile}' is unknown{hint} (known: {', '.join(LINKS)})")
-    return LINKS[profile]
+from barnraise.transport.link import Link
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +35,20 @@ class Fault:
 
 
 def lognormal_fleet(
-    count: int, rate: float, connection: Link, rng: random.Random, *, sigma: float = 1.0, names: Sequence[str] = ()
+    count: int,
+    rate: float,
+    link_of: Callable[[int], Link],
+    rng: random.Random,
+    *,
+    sigma: float = 1.0,
+    names: Sequence[str] = (),
 ) -> list[Machine]:
     """`count` machines around `rate` tokens a second; the first have `names`, the others numbers."""
     machines = []
     for index in range(count):
         factor = min(100.0, max(0.1, math.exp(rng.gauss(0.0, sigma))))
         name = names[index] if index < len(names) else f"node-{index:05d}"
-        machines.append(Machine(name, rate * factor, connection))
+        machines.append(Machine(name, rate * factor, link_of(index)))
     return machines
 
 

@@ -1,7 +1,7 @@
 """One simulated worker: its process, which may die and start again, and its machine and link.
 
-A payload and what is fetched take their turn on the link, each way for itself; a small message passes them by, as the
-frames of a real connection are cut small enough for that. Token shards stay on the node's disk.
+Its link is that of `transport.link`: payloads and what is fetched are bulk, each way for itself, all else is small.
+Token shards stay on the node's disk.
 """
 
 from __future__ import annotations
@@ -63,16 +63,17 @@ class Node:
 
     __slots__ = (
         "_cached",
-        "_down_free",
+        "_down",
+        "_down_seconds",
         "_greeting",
         "_running",
         "_tick_at",
-        "_up_free",
+        "_up",
+        "_up_seconds",
         "_up_since",
         "busy_seconds",
         "incarnation",
         "machine",
-        "message_seconds",
         "sim",
         "spec",
         "up_seconds",
@@ -81,9 +82,11 @@ class Node:
     def __init__(self, spec: Machine, sim: World) -> None:
         self.spec, self.sim, self.machine = spec, sim, Worker(0)
         self.incarnation = 0
-        self.message_seconds = spec.link.latency + MESSAGE_BYTES / spec.link.up
-        self.busy_seconds = self.up_seconds = 0.0
-        self._up_since = self._up_free = self._down_free = 0.0
+        self._up, self._down = spec.link.states(sim.rng)
+        # A steady link treats all small messages alike, and those of one node are far apart.
+        self._up_seconds = self._up.lone(MESSAGE_BYTES) if self._up.steady else None
+        self._down_seconds = self._down.lone(MESSAGE_BYTES) if self._down.steady else None
+        self.busy_seconds = self.up_seconds = self._up_since = 0.0
         self._tick_at = math.inf
         self._cached = 0  # bit i: shard i is on the disk
         self._greeting = 0
@@ -101,7 +104,9 @@ class Node:
         """A new process."""
         now = self.sim.now
         self.incarnation += 1
-        self._up_since = self._up_free = self._down_free = now
+        self._up_since = now
+        self._up.reset(now)
+        self._down.reset(now)
         self._tick_at, self._running = math.inf, None
         self.machine = Worker(self.sim.rng.getrandbits(53), NodeProfile())
         self._carry_out(self.machine.start(now))
@@ -144,17 +149,24 @@ class Node:
         """The controller sends a message."""
         if not self.up:
             return
-        link = self.spec.link
-        arrival = self.sim.now + link.latency + MESSAGE_BYTES / link.down
-        self.sim.at(arrival, Node.handle, self, self.incarnation, we.Received(message))
+        event = we.Received(message)
+        if (seconds := self._down_seconds) is not None:
+            self.sim.at(self.sim.now + seconds, Node.handle, self, self.incarnation, event)
+            return
+        for arrival in self._down.send(self.sim.now, MESSAGE_BYTES, small=True):
+            self.sim.at(arrival, Node.handle, self, self.incarnation, event)
 
     def _send(self, action: wa.Send) -> None:
         sim, message = self.sim, action.message
         if type(message) is Hello:  # the controller forgets half an upload; it comes again
-            self._greeting, self._up_free = message.greeting, sim.now
+            self._greeting, self._up.free = message.greeting, sim.now
         sim.bytes_up += MESSAGE_BYTES
         event = ce.Received(self.spec.name, message)
-        sim.at(sim.now + self.message_seconds, Node._arrive, self, self.incarnation, event)
+        if (seconds := self._up_seconds) is not None:
+            sim.at(sim.now + seconds, Node._arrive, self, self.incarnation, event)
+            return
+        for arrival in self._up.send(sim.now, MESSAGE_BYTES, small=True):
+            sim.at(arrival, Node._arrive, self, self.incarnation, event)
 
     def _arrive(self, incarnation: int, event: ce.Event) -> None:
         if incarnation == self.incarnation:
@@ -163,10 +175,9 @@ class Node:
     def _upload(self, action: wa.Upload) -> None:
         sim, contribution = self.sim, action.contribution
         size = MESSAGE_BYTES + contribution.payload.num_bytes
-        self._up_free = max(sim.now, self._up_free) + size / self.spec.link.up
         sim.bytes_up += size
         event = (self._greeting, ce.Received(self.spec.name, Offer(contribution)))
-        sim.at(self._up_free + self.spec.link.latency, Node._uploaded, self, self.incarnation, event)
+        sim.at(self._up.bulk(sim.now, size), Node._uploaded, self, self.incarnation, event)
 
     def _uploaded(self, incarnation: int, upload: tuple[int, ce.Event]) -> None:
         greeting, event = upload
@@ -174,19 +185,20 @@ class Node:
             self._arrive(incarnation, event)
 
     def _fetch(self, action: wa.Fetch) -> None:
-        sim, blob, link = self.sim, action.blob, self.spec.link
+        sim, blob, down = self.sim, action.blob, self._down
         bit = sim.shard_bits.get(blob.digest, 0)
         if bit & self._cached:
             sim.soon(Node.handle, self, self.incarnation, we.Fetched(blob.digest))
             return
         sim.bytes_up += MESSAGE_BYTES
-        asked = sim.now + self.message_seconds
+        asked = self._up.small(sim.now, MESSAGE_BYTES)
         if not sim.work.fetch(self.spec.name, blob):
-            sim.at(asked + link.latency, Node.handle, self, self.incarnation, we.FetchFailed(blob.digest))
+            failed = asked + self.spec.link.down.delay
+            sim.at(failed, Node.handle, self, self.incarnation, we.FetchFailed(blob.digest))
             return
-        self._down_free = max(asked, self._down_free) + blob.num_bytes / link.down
         sim.bytes_down += blob.num_bytes
-        sim.at(self._down_free + link.latency, Node._fetched, self, self.incarnation, (bit, blob))
+        arrival = down.bulk(asked, blob.num_bytes)
+        sim.at(arrival, Node._fetched, self, self.incarnation, (bit, blob))
 
     def _fetched(self, incarnation: int, fetched: tuple[int, Blob]) -> None:
         if incarnation == self.incarnation:
@@ -199,7 +211,8 @@ class Node:
     def _prepare(self, action: wa.Prepare) -> None:
         sim, spec, link = self.sim, self.spec, self.spec.link
         sim.work.start(spec.name)
-        profile = NodeProfile(spec.rate, spec.memory_bytes, 1, "simulated", link.up, link.down, link.latency)
+        rates = link.throughput(link.up), link.throughput(link.down)
+        profile = NodeProfile(spec.rate, spec.memory_bytes, 1, "simulated", *rates, link.up.delay)
         event = we.Prepared(sim.work.shards(), profile)
         sim.at(sim.now + PREPARE_SECONDS, Node.handle, self, self.incarnation, event)
 

@@ -11,11 +11,11 @@ from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config.keys import Key, aliases_of, json_schema, sections
 from barnraise.config.template import flow, presets
 from barnraise.core.registry import Catalog, Entry
-from barnraise.emulation.fleet import LINKS
 from barnraise.matching.catalog import CATALOG as SCHEDULERS
 from barnraise.plan.compatibility import ROWS
 from barnraise.staleness.catalog import CATALOG as STALENESS
 from barnraise.training.catalog import CATALOG as OUTER
+from barnraise.transport.presets import LINKS, MBIT, REGIONS, SUMMARIES, TEN_REGIONS
 
 HEAD = """\
 # Configuration
@@ -102,12 +102,19 @@ def _outer(entry: Entry) -> str:
 
 
 def _links() -> str:
-    rows = [
-        (f"`{name}`", f"{8 * link.up / 1e6:g}", f"{8 * link.down / 1e6:g}", f"{1000 * link.latency:g}")
-        for name, link in LINKS.items()
-    ]
-    table = _table(("name", "Mbit/s up", "Mbit/s down", "ms one way"), rows)
-    return f"### Link presets\n\nFor `network.profile`.\n\n{table}"
+    """The presets; each also as its figures are under the model (see `transport/link.py`)."""
+    rows = []
+    for name, link in LINKS.items():
+        up, down = link.up, link.down
+        figures = [f"{up.rate / MBIT:g}", f"{down.rate / MBIT:g}", f"{1000 * up.delay:g}", f"{1000 * up.jitter:g}"]
+        figures += [f"{100 * up.loss:g}", f"{link.throughput(up) / MBIT:.3g}"]
+        rows.append((f"`{name}`", SUMMARIES[name], *(figures if name != TEN_REGIONS else ["see below"] + 5 * [""])))
+    head = ("name", "what", "Mbit/s up", "down", "ms one way", "jitter, ms", "loss, %", "a stream's Mbit/s up")
+    regions = ", ".join(f"{name} ({ms} ms, {mbit} Mbit/s)" for name, ms, mbit in REGIONS)
+    return (
+        "### Link presets\n\nFor `network.profile`, a worker's `link` and `--network`; used as in [wan.md](wan.md).\n\n"
+        f"{_table(head, rows)}\nThe regions of `{TEN_REGIONS}`, there and back, in the order of the nodes: {regions}.\n"
+    )
 
 
 def _conflicts() -> str:

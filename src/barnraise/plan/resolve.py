@@ -12,11 +12,10 @@ from barnraise.config.document import Document
 from barnraise.config.load import located
 from barnraise.config.problems import Problem, refusal
 from barnraise.config.schema import RunFile
-from barnraise.core.errors import UnknownNameError
-from barnraise.emulation.fleet import LINKS
 from barnraise.plan.choices import Aggregation, Choice, choose
 from barnraise.plan.compatibility import judge, task_tokens
 from barnraise.plan.dataset import data_problems
+from barnraise.plan.links import link_problems
 from barnraise.plan.purpose import SERVE, TRAIN, Purpose
 from barnraise.plan.table import Case
 from barnraise.training.schedule import Schedule
@@ -92,10 +91,7 @@ def examine(
     problems: list[Problem] = []
     purpose = purpose or (TRAIN if run_file.workers else SERVE)
     nodes = len(run_file.workers) if purpose is TRAIN and run_file.workers else nodes
-    if run_file.network.profile not in LINKS:
-        unknown = UnknownNameError("link preset", run_file.network.profile, LINKS)
-        problems.append(Problem(("network", "profile"), str(unknown)))
-    problems += data_problems(run_file)
+    problems += [*link_problems(run_file), *data_problems(run_file)]
     choices = choose(run_file, problems)
     errors, warnings = judge(Case(run_file, choices, purpose, nodes))
     problems += errors

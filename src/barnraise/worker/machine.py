@@ -207,6 +207,8 @@ class Worker:
 
     def _assign(self, message: Assign, now: float) -> list[Action]:
         task = message.task
+        if self.greeted and self.waiting is not None and self.waiting.id != task.id:
+            return [self._hello(now)]  # one too many (a Next came twice): the controller learns what is held
         known = self.waiting is not None or (self.running is not None and self.running.id == task.id)
         if known or task.id in self.pending or not self.ready or not self.greeted or self.leaving:
             return []

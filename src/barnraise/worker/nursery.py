@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from barnraise.transport import Keys
+from barnraise.transport.link import Link
 from barnraise.worker.imports import import_all
 from barnraise.worker.runtime import WorkerOptions, WorkerRuntime
 
@@ -38,6 +39,7 @@ class Order(msgspec.Struct, frozen=True):
     device: str
     threads: int
     slowdown: float
+    link: Link | None = None
 
 
 def work(order: Order) -> int:
@@ -51,6 +53,7 @@ def work(order: Order) -> int:
         device=order.device,
         threads=order.threads,
         slowdown=order.slowdown,
+        link=order.link,
     )
 
     async def run() -> bool:

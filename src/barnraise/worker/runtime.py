@@ -22,6 +22,8 @@ from barnraise.core.errors import InviteError, WireError
 from barnraise.core.types import Blob, Contribution
 from barnraise.data.meta import Meta
 from barnraise.transport import Invite, Keys, proof
+from barnraise.transport.link import Link
+from barnraise.transport.shaped import ShapedConnection
 from barnraise.wire.blobs import parts
 from barnraise.wire.frames import Buffer, decode_from_controller, encode
 from barnraise.wire.manifest import Manifest
@@ -41,7 +43,8 @@ class WorkerOptions:
     """Where the controller is, who this worker is, and what it works with.
 
     With an `invite` the worker enrols first; without one its key is on the ledger already (a local worker).
-    `slowdown` s makes each second of training take s + 1 (trials). `cache` holds token shards between runs.
+    `slowdown` s makes each second of training take s + 1, and `link` is emulated (trials). `cache` holds token shards
+    between runs.
     """
 
     uri: str
@@ -53,6 +56,7 @@ class WorkerOptions:
     device: str = "cpu"
     threads: int = 1
     slowdown: float = 0.0
+    link: Link | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,8 @@ class WorkerRuntime:
         """Work. Raises InviteError when the controller lets this machine in no more, AddressError, and bugs."""
         self._loop = asyncio.get_running_loop()
         self.connection = transport.create(self.options.uri.split(":")[0]).connection()
+        if self.options.link is not None:
+            self.connection = ShapedConnection(self.connection, self.options.link, seed=self.options.name)
         await self.connection.open(self.options.uri, self.options.server_key, self.options.keys)
         try:
             if self.options.invite is not None:

@@ -1,0 +1,227 @@
+"""A wide-area network in one process: network namespaces whose packets pass through here, each on its own link.
+
+Run as `python -m barnraise.emulation.tun_hub` by `lab`, as root. The first line of its standard input is a JSON
+`Order`; each line of its standard output is a JSON report: {"ready": true}, then twice a second the counters. When its
+standard input ends, it kills what still runs in the namespaces, deletes them and ends: nothing outlives a lab that
+crashed. Signals of the terminal are for the lab.
+
+A packet passes the sender's lane up and the receiver's lane down; a port without a link passes at once. Times are exact
+to the millisecond of epoll. Queues hold a round trip of the link's rate, 256 KiB at least, and drop what comes on top.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import os
+import random
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from barnraise.core.errors import BarnraiseError
+from barnraise.emulation import namespaces
+from barnraise.emulation.lane import Lane
+from barnraise.transport.link import Link, Outages
+
+REPORT_SECONDS = 0.5
+BURST = 64
+"""Packets read from one namespace before the others have their turn."""
+
+LARGEST = 2048
+"""Bytes read of a packet; the MTU is 1500."""
+
+
+class Port(msgspec.Struct, frozen=True):
+    """A namespace to be made: its name and address, and its link (none: nothing is in the way)."""
+
+    namespace: str
+    address: str
+    link: Link | None = None
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What the hub is to be."""
+
+    ports: list[Port]
+    seed: int = 0
+
+
+class Counters(msgspec.Struct):
+    """Of one direction of one port. Bytes are those of IP packets, headers included, that entered the lane; `dropped`
+    ones found its queue full and are not among them, `lost` ones are."""
+
+    bytes: int = 0
+    packets: int = 0
+    dropped: int = 0
+    lost: int = 0
+
+
+class Report(msgspec.Struct):
+    """What the hub says. `ports` are (up, down) in the order of the order's."""
+
+    ready: bool = False
+    error: str = ""
+    seconds: float = 0.0
+    ports: list[tuple[Counters, Counters]] = []
+
+
+Event = tuple[float, int, bool, int, bytes]
+"""When, a number, whether it still has the lane down before it, to which port, the packet."""
+
+
+class Hub:
+    """Moves packets between the ports. `descriptors` are their TUN devices."""
+
+    def __init__(self, order: Order, descriptors: list[int], now: Callable[[], float] = time.monotonic) -> None:
+        self.descriptors, self.now = descriptors, now
+        self._began = now()
+        self._ports = {socket.inet_aton(port.address): index for index, port in enumerate(order.ports)}
+        self._lanes = [_lanes(port, random.Random(f"{order.seed} {port.namespace}")) for port in order.ports]
+        self._free = [(Counters(), Counters()) for _ in order.ports]  # of ports without a link
+        self._events: list[Event] = []
+        self._count = 0
+
+    def wait(self) -> float:
+        """Seconds until something is due."""
+        return max(0.0, self._events[0][0] - self._clock()) if self._events else REPORT_SECONDS
+
+    def _clock(self) -> float:
+        return self.now() - self._began
+
+    def take(self, port: int) -> None:
+        """Read what the namespace sends."""
+        descriptor, lanes = self.descriptors[port], self._lanes[port]
+        for _ in range(BURST):
+            try:
+                packet = os.read(descriptor, LARGEST)
+            except BlockingIOError:
+                return
+            target = self._ports.get(packet[16:20]) if packet[0] >> 4 == 4 else None
+            if target is None:
+                continue  # multicast, IPv6: there is nobody
+            now = self._clock()
+            if lanes is None:
+                _count(self._free[port][0], packet)
+                self._arrive(now, target, packet)
+            elif (out := lanes[0].send(now, len(packet))) >= 0.0:
+                self._plan(out, True, target, packet)
+                if lanes[0].twice():
+                    self._plan(out, True, target, packet)
+
+    def _plan(self, at: float, before: bool, target: int, packet: bytes) -> None:
+        self._count += 1
+        heapq.heappush(self._events, (at, self._count, before, target, packet))
+
+    def _arrive(self, now: float, target: int, packet: bytes) -> None:
+        """The packet is in the middle of the network."""
+        lanes = self._lanes[target]
+        if lanes is None:
+            _count(self._free[target][1], packet)
+            self._deliver(target, packet)
+        elif (out := lanes[1].send(now, len(packet))) >= 0.0:
+            self._plan(out, False, target, packet)
+            if lanes[1].twice():
+                self._plan(out, False, target, packet)
+
+    def _deliver(self, target: int, packet: bytes) -> None:
+        with contextlib.suppress(OSError):  # the device is down or its queue is full: so are real ones at times
+            os.write(self.descriptors[target], packet)
+
+    def move(self) -> None:
+        """Do what is due."""
+        events, now = self._events, self._clock()
+        while events and events[0][0] <= now:
+            at, _, before, target, packet = heapq.heappop(events)
+            if before:
+                self._arrive(at, target, packet)
+            else:
+                self._deliver(target, packet)
+
+    def report(self) -> Report:
+        """The counters so far."""
+        ports = [_counters(lanes) if lanes else free for lanes, free in zip(self._lanes, self._free, strict=True)]
+        return Report(ready=True, seconds=self._clock(), ports=ports)
+
+
+def _lanes(port: Port, rng: random.Random) -> tuple[Lane, Lane] | None:
+    link = port.link
+    if link is None:
+        return None
+    dark = Outages(link.brown_outs, rng) if link.brown_outs else None
+    return Lane(link.up, link.round_trip, dark, rng), Lane(link.down, link.round_trip, dark, rng)
+
+
+def _counters(lanes: tuple[Lane, Lane]) -> tuple[Counters, Counters]:
+    up, down = (Counters(lane.num_bytes, lane.packets, lane.dropped, lane.lost) for lane in lanes)
+    return up, down
+
+
+def _count(counters: Counters, packet: bytes) -> None:
+    counters.bytes += len(packet)
+    counters.packets += 1
+
+
+def run(order: Order, say: Callable[[Report], None]) -> None:
+    """Make the namespaces and move packets until standard input ends."""
+    descriptors = [namespaces.make(port.namespace, port.address) for port in order.ports]
+    hub = Hub(order, descriptors)
+    poll = select.epoll()
+    poll.register(0, select.EPOLLIN | select.EPOLLHUP)
+    ports = {descriptor: index for index, descriptor in enumerate(descriptors)}
+    for descriptor in descriptors:
+        poll.register(descriptor, select.EPOLLIN)
+    say(Report(ready=True))
+    told = time.monotonic()
+    while True:
+        for descriptor, _ in poll.poll(min(hub.wait(), REPORT_SECONDS)):
+            if descriptor != 0:
+                hub.take(ports[descriptor])
+            elif not os.read(0, 4096):
+                say(hub.report())
+                return
+        hub.move()
+        if time.monotonic() - told >= REPORT_SECONDS:
+            told = time.monotonic()
+            say(hub.report())
+
+
+def serve(emulate: Callable[[Order, Callable[[Report], None]], None]) -> None:
+    """Be an emulator process: read the order, `emulate` it, leave nothing behind."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    line = b""
+    while not line.endswith(b"\n"):
+        piece = os.read(0, 1 << 16)
+        if not piece:
+            return
+        line += piece
+    order = msgspec.json.decode(line, type=Order)
+    os.set_blocking(1, False)
+    names = [port.namespace for port in order.ports]
+    try:
+        namespaces.refuse_stale(names)
+        try:
+            emulate(order, _say)
+        finally:
+            namespaces.remove(names)
+    except (BarnraiseError, OSError) as error:
+        _say(Report(error=str(error)))
+
+
+def _say(report: Report) -> None:
+    with contextlib.suppress(BlockingIOError, BrokenPipeError):  # the next report says it all
+        os.write(1, msgspec.json.encode(report) + b"\n")
+
+
+def main() -> None:
+    """The packet emulator."""
+    serve(run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""The links that a run file asks for, one a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from barnraise.config.document import Document
+from barnraise.config.problems import Problem
+from barnraise.config.schema import Network, RunFile, Worker
+from barnraise.core.errors import InputError
+from barnraise.transport.link import BrownOuts, Link
+from barnraise.transport.presets import LINKS, MBIT, parse
+
+
+def link_of(run_file: RunFile, index: int, worker: Worker | None = None) -> Link:
+    """The link of the run's worker number `index`; InputError when the run file's words for it cannot be read."""
+    network = run_file.network
+    profile = worker.link if worker is not None and worker.link is not None else network.profile
+    found = parse(profile, index)
+    rate = None if network.rate_mbps is None else network.rate_mbps * MBIT
+    dark = BrownOuts(network.brownout_every, network.brownout_seconds or 0.0) if network.brownout_every else None
+    if worker is None or worker.link is None:  # the figures belong to the profile
+        found = found.changed(
+            up=rate,
+            down=rate,
+            delay=_seconds(network.delay_ms),
+            jitter=_seconds(network.jitter_ms),
+            loss=network.loss,
+            duplication=network.duplication,
+        )
+    return _with_small(replace(found, brown_outs=dark or found.brown_outs), network)
+
+
+def live_link(run_file: RunFile, index: int, worker: Worker | None = None) -> Link | None:
+    """The same for a live run: None where there is nothing to emulate."""
+    found = link_of(run_file, index, worker)
+    return None if found == LINKS["none"] else found
+
+
+def with_network(document: Document, text: str | None) -> Document:
+    """`document` with a network of that profile, and no other figures, where `text` (--network) is given."""
+    if text is None:
+        return document
+    parse(text)  # its message is better than one that names a key nobody wrote
+    return replace(document, content={**document.content, "network": {"profile": text}})
+
+
+def link_problems(run_file: RunFile) -> Iterator[Problem]:
+    """What is wrong with the links of a run file."""
+    network = run_file.network
+    joining = [(("faults", at, "join", "link"), fault.join) for at, fault in enumerate(run_file.faults)]
+    workers = [(("workers", at, "link"), worker) for at, worker in enumerate(run_file.workers)]
+    for path, text in [
+        (("network", "profile"), network.profile),
+        *((path, worker.link) for path, worker in [*workers, *joining] if worker is not None and worker.link),
+    ]:
+        try:
+            parse(text)
+        except InputError as error:
+            yield Problem(path, str(error))
+    every, lasting = network.brownout_every, network.brownout_seconds
+    if (every is None) != (lasting is None):
+        given, missing = (
+            ("brownout_every", "brownout_seconds") if lasting is None else ("brownout_seconds", "brownout_every")
+        )
+        yield Problem(("network", given), f"says half of a brown-out: give {missing} too")
+    elif every is not None and lasting is not None and lasting > MOST_DARK * every:
+        limit = f"{MOST_DARK:.0%} of brownout_every ({every:g} s)"
+        yield Problem(("network", "brownout_seconds"), f"is {lasting:g}, but at most {limit} may be dark")
+
+
+MOST_DARK = 0.9
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
+def _with_small(found: Link, network: Network) -> Link:
+    figures = {
+        "delay": _seconds(network.small_delay_ms),
+        "jitter": _seconds(network.small_jitter_ms),
+        "loss": network.small_loss,
+    }
+    other = {name: value for name, value in figures.items() if value is not None}
+    if not other:
+        return found
+    return replace(found, small_up=replace(found.up, **other), small_down=replace(found.down, **other))
