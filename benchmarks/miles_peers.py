@@ -17,12 +17,14 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
+import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import psutil
@@ -221,9 +223,10 @@ def main() -> None:
             print(f"{peer.name:<16} {peer.what}")
         return
     if lack := namespaces.missing():
-        raise SystemExit(refuse(f"this cannot be measured here: {lack}"))
+        refuse(f"this cannot be measured here: {lack}")
     if not options.python.exists():
-        raise SystemExit(refuse(f"{options.python} is not there: `make bench-miles` sets it up"))
+        refuse(f"{options.python} is not there: `make bench-miles` sets it up")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that namespaces and processes go
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
     logging.disable_progress_bar()
@@ -244,9 +247,9 @@ def main() -> None:
     print("tokens of all; loss held out at the end; CPU: share of all cores busy, whatever else runs on them included.")
 
 
-def refuse(why: str) -> int:
-    print(f"error: {why}")
-    return 2
+def refuse(why: str) -> NoReturn:
+    print(f"error: {why}", file=sys.stderr)
+    raise SystemExit(2)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ import json
 import os
 import sys
 import time
+import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,11 +42,16 @@ class Job:
         return len(self.addresses)
 
 
-def read_arguments() -> tuple[Job, int]:
-    """The job and this worker's rank, from the command line."""
+def run(train: Callable[[Job, int], None]) -> None:
+    """Train with the job and the rank of the command line. After an error nothing is waited for: not even threads."""
     path, rank = sys.argv[1:]
     os.environ["GLOO_SOCKET_IFNAME"] = DEVICE  # gloo would otherwise look the host's name up
-    return Job(**json.loads(Path(path).read_text())), int(rank)
+    try:
+        train(Job(**json.loads(Path(path).read_text())), int(rank))
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
 
 
 def say(event: str, **more: Any) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import torch.distributed as dist
-from common import Worker, read_arguments
+from common import Job, Worker, run
 from torch.nn.parallel import DistributedDataParallel
 
 
-def main() -> None:
-    job, rank = read_arguments()
+def train(job: Job, rank: int) -> None:
     worker = Worker(job, rank)
     dist.init_process_group("gloo", f"tcp://{job.addresses[0]}:29500", rank=rank, world_size=job.workers)
     module = DistributedDataParallel(worker.model)
@@ -24,4 +23,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(train)

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import torch
 import torch.distributed as dist
-from common import Worker, read_arguments
+from common import Job, Worker, run
 
 
-def main() -> None:
-    job, rank = read_arguments()
+def train(job: Job, rank: int) -> None:
     worker = Worker(job, rank)
     dist.init_process_group("gloo", f"tcp://{job.addresses[0]}:29500", rank=rank, world_size=job.workers)
     inner = worker.adamw()
@@ -33,4 +32,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(train)

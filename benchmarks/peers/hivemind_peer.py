@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import hivemind
-from common import Job, Worker, read_arguments, say
+from common import Job, Worker, run, say
 from hivemind.compression import Float16Compression, Uniform8BitQuantization
+from hivemind.utils import get_dht_time
 
 CODECS = {"float16": Float16Compression, "uniform8": Uniform8BitQuantization}
 MATCHMAKING_SECONDS = 5.0
@@ -29,8 +30,7 @@ LONGEST_EXCHANGE = 300.0
 PORT = 29520
 
 
-def main() -> None:
-    job, rank = read_arguments()
+def train(job: Job, rank: int) -> None:
     worker = Worker(job, rank)
     dht = start_dht(job, rank)
     optimizer = make_optimizer(job, worker, dht)
@@ -94,7 +94,7 @@ def make_optimizer(job: Job, worker: Worker, dht: hivemind.DHT) -> hivemind.Opti
 
 def wait_for_all(job: Job, dht: hivemind.DHT, rank: int) -> None:
     """Until every worker is ready to train."""
-    while not dht.store("ready", subkey=rank, value=True, expiration_time=hivemind.get_dht_time() + 600):
+    while not dht.store("ready", subkey=rank, value=True, expiration_time=get_dht_time() + 600):
         time.sleep(0.5)
     while True:
         found = dht.get("ready", latest=True)
@@ -104,4 +104,4 @@ def wait_for_all(job: Job, dht: hivemind.DHT, rank: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(train)

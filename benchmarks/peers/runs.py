@@ -150,7 +150,7 @@ def _process(namespace: str, command: list[str], output: Path) -> Iterator[subpr
     with output.open("wb") as file:
         process = subprocess.Popen(
             ["ip", "netns", "exec", namespace, *command],
-            stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True, cwd=output.parent,
+            stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True,
             env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1"},
         )  # fmt: skip
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import torch
-from common import Worker, read_arguments
+from common import Job, Worker, run
 from torch.distributed import TCPStore
 from torchft import Manager, ProcessGroupGloo
 from torchft.coordination import LighthouseServer
@@ -20,8 +20,7 @@ PATIENCE = timedelta(minutes=10)
 """For everything: its default of 60 s would end an exchange over a slow link."""
 
 
-def main() -> None:
-    job, rank = read_arguments()
+def train(job: Job, rank: int) -> None:
     worker = Worker(job, rank)
     own = job.addresses[rank]
     lighthouse = None
@@ -60,7 +59,7 @@ def main() -> None:
             steps += 1
             if steps % job.local_steps == 0:
                 if manager.current_step() == rounds:
-                    raise SystemExit("torchft discarded an exchange: see its messages above")
+                    raise RuntimeError("torchft discarded an exchange: see its messages above")
                 rounds = manager.current_step()
                 worker.exchanged()
     worker.finish()
@@ -68,4 +67,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(train)
