@@ -69,15 +69,21 @@ PEERS = [
         "the same with parameters in 8 bits",
     ),
 ]  # fmt: skip
-BARNRAISE = "barnraise"
+BARNRAISE: dict[str, dict[str, Any]] = {
+    "barnraise": {"training": {"compression": "int4", "downlink_compression": "int4"}},
+    "barnraise-sparse": {
+        "training": {"compression": "sparse_loco", "error_feedback_keep": 1.0, "downlink_compression": "sparse_loco"}
+    },
+}
+"""What is barnraise's own choice in its run file. `--run-file` replaces the first one's."""
 
-DEFAULT_RUN = {"training": {"compression": "sparse_loco", "error_feedback_keep": 1.0, "downlink_compression": "int4"}}
-"""What `--run-file` replaces: the keys that are barnraise's own choice."""
+ALL = [*BARNRAISE, *(peer.name for peer in PEERS)]
 
 
-def run_file(options: argparse.Namespace, folder: Path, seed: int) -> dict[str, Any]:
-    """barnraise's run file: the choices of `--run-file`, and what all peers have in common."""
-    chosen = yaml.safe_load(options.run_file.read_text()) if options.run_file else DEFAULT_RUN
+def run_file(name: str, options: argparse.Namespace, folder: Path, seed: int) -> dict[str, Any]:
+    """barnraise's run file: its own choices, and what all peers have in common."""
+    replaced = options.run_file is not None and name == next(iter(BARNRAISE))
+    chosen = yaml.safe_load(options.run_file.read_text()) if replaced else BARNRAISE[name]
     likely = min(options.tokens, options.speed * options.workers * options.seconds)
     common: dict[str, dict[str, Any]] = {
         "run": {"name": "peers", "seed": seed, "dir": str(folder / "runs")},
@@ -133,8 +139,8 @@ def measure(bench: Bench, name: str, network: str, seed: int) -> Result:
     options, trial = bench.options, bench.trial(name, network, seed)
     try:
         with networks(options, network) as spaces:
-            if name == BARNRAISE:
-                return run_barnraise(trial, spaces, run_file(options, trial.folder, seed))
+            if name in BARNRAISE:
+                return run_barnraise(name, trial, spaces, run_file(name, options, trial.folder, seed))
             result, snapshots = run_peer(next(peer for peer in PEERS if peer.name == name), trial, spaces)
         result.curve = [(seconds, tokens, bench.loss(path)) for seconds, tokens, path in snapshots]
         return result
@@ -180,8 +186,7 @@ def line(loopback: Result, link: Result) -> str:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    names = [BARNRAISE, *(peer.name for peer in PEERS)]
-    add("--peer", action="append", choices=names, help="which to run; all when not given")
+    add("--peer", action="append", choices=ALL, help="which to run; all when not given")
     add("--list", action="store_true", help="say what the peers are, and end")
     add("--workers", type=int, default=4)
     add("--rate-mbit", type=float, default=10.0, help="of each worker's link, each way")
@@ -197,7 +202,11 @@ def parse() -> argparse.Namespace:
     add("--local-steps", type=int, default=30, help="H, of the peers that take local steps")
     add("--learning-rate", type=float, default=1e-3)
     add("--snapshots", type=int, default=8, help="points of the loss curve")
-    add("--run-file", type=Path, help="sections of a barnraise run file to use instead of the default choices")
+    add(
+        "--run-file",
+        type=Path,
+        help="a barnraise run file whose choices `barnraise` takes; what all peers share is set",
+    )
     add("--python", type=Path, default=ROOT / ".venv-bench/bin/python", help="of the peers' environment")
     add("--results", type=Path, help="append every run as a line of JSON to this file")
     add("--keep", type=Path, help="keep models, outputs and snapshots in this new folder")
@@ -208,7 +217,7 @@ def runs(bench: Bench) -> Iterator[tuple[Result, Result]]:
     """Each peer over loopback, then over the link."""
     options = bench.options
     for seed in range(options.seeds):
-        for name in options.peer or [BARNRAISE, *(peer.name for peer in PEERS)]:
+        for name in options.peer or ALL:
             loopback, link = (measure(bench, name, network, seed) for network in ("loopback", "link"))
             if options.results:
                 with options.results.open("a") as file:
@@ -219,6 +228,8 @@ def runs(bench: Bench) -> Iterator[tuple[Result, Result]]:
 def main() -> None:
     options = parse()
     if options.list:
+        for name, choices in BARNRAISE.items():
+            print(f"{name:<16} {choices}")
         for peer in PEERS:
             print(f"{peer.name:<16} {peer.what}")
         return

@@ -8,6 +8,7 @@ import threading
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -95,7 +96,7 @@ def _bytes(pid: int) -> tuple[int, int] | None:
     return None
 
 
-def events(path: Path) -> list[dict[str, object]]:
+def events(path: Path) -> list[dict[str, Any]]:
     """The lines of JSON in a worker's output; a line that is being written is left out."""
     if not path.is_file():
         return []

@@ -78,7 +78,8 @@ def run_peer(peer: Peer, trial: Trial, namespaces: list[str]) -> tuple[Result, l
             return [[event for event in events(output) if event["event"] == kind] for output in outputs]
 
         _wait(lambda: all(found("start")), READY_SECONDS, processes, outputs)
-        start = max(told[0]["time"] for told in found("start"))
+        starts = [told[0]["time"] for told in found("start")]
+        start = max(starts)
         _wait(lambda: all(found("done")), start + trial.seconds - time.monotonic(), processes, outputs, strict=False)
         progress = found("progress")
         snapshots = [
@@ -87,10 +88,10 @@ def run_peer(peer: Peer, trial: Trial, namespaces: list[str]) -> tuple[Result, l
         ]
         time.sleep(1.0)  # for the last sample
         ends = [[(event["time"], event["tokens"]) for event in told] for told in progress]
-    return _result(peer.name, trial, counters, start, ends), snapshots
+    return _result(peer.name, trial, counters, starts, ends), snapshots
 
 
-def run_barnraise(trial: Trial, namespaces: list[str], run_file: dict[str, Any]) -> Result:
+def run_barnraise(name: str, trial: Trial, namespaces: list[str], run_file: dict[str, Any]) -> Result:
     """barnraise itself: `serve` in the host's namespace, `join` in the workers'."""
     folder = trial.folder
     path = folder / "barnraise.yaml"
@@ -110,7 +111,8 @@ def run_barnraise(trial: Trial, namespaces: list[str], run_file: dict[str, Any])
             processes.append(stack.enter_context(_process(namespaces[rank + 1], command, output)))
             counters.pids[rank + 1] = processes[-1].pid
         _wait(lambda: all(map(events, outputs)), READY_SECONDS, processes, outputs)
-        start = max(float(str(events(output)[0]["time"])) for output in outputs)
+        starts = {f"w{rank}": float(events(output)[0]["time"]) for rank, output in enumerate(outputs)}
+        start = max(starts.values())
         ledger = next((folder / "runs").glob("*/ledger.sqlite"))
         offset, known = float("inf"), 0  # from the controller's clock to this machine's
         pieces: list[Piece] = []
@@ -125,21 +127,22 @@ def run_barnraise(trial: Trial, namespaces: list[str], run_file: dict[str, Any])
         with LedgerView(ledger) as view:
             curve = [(point.seconds + offset - start, point.tokens, point.loss) for point in view.losses()]
     ends: list[list[tuple[float, int]]] = []
-    for node in sorted({piece.node for piece in pieces}):
+    for node in starts:
         own = sorted((piece.stop or 0.0, piece.tokens) for piece in pieces if piece.node == node)
         ends.append([(stop + offset, sum(tokens for _, tokens in own[: at + 1])) for at, (stop, _) in enumerate(own)])
-    result = _result("barnraise", trial, counters, start, ends)
+    result = _result(name, trial, counters, list(starts.values()), ends)
     result.curve = curve
     return result
 
 
 def _result(name: str, trial: Trial, counters: Counters, start: float, ends: list[list[tuple[float, int]]]) -> Result:
-    """Each worker's rate is that until its own last exchange: what it has begun since belongs to no one yet."""
-    lasts = [told[-1] for told in ends if told]
-    stop = max((time for time, _ in lasts), default=start)
+    """Each worker's rate is that from its start until its last exchange: what it began since belongs to no one yet."""
+    lasts = [(began, *told[-1]) for began, told in zip(starts, ends, strict=True) if told]
+    start = max(starts)
+    stop = max((time for _, time, _ in lasts), default=start)
     return summarise(
-        counters, start, stop, workers=trial.workers, tokens=sum(tokens for _, tokens in lasts), speed=trial.speed,
-        rate=sum(tokens / (time - start) for time, tokens in lasts),
+        counters, start, stop, workers=trial.workers, tokens=sum(tokens for _, _, tokens in lasts), speed=trial.speed,
+        rate=sum(tokens / (time - began) for began, time, tokens in lasts),
         peer=name, network=trial.network, seed=trial.seed,
     )  # fmt: skip
 
