@@ -135,7 +135,9 @@ def run_barnraise(name: str, trial: Trial, namespaces: list[str], run_file: dict
     return result
 
 
-def _result(name: str, trial: Trial, counters: Counters, start: float, ends: list[list[tuple[float, int]]]) -> Result:
+def _result(
+    name: str, trial: Trial, counters: Counters, starts: list[float], ends: list[list[tuple[float, int]]]
+) -> Result:
     """Each worker's rate is that from its start until its last exchange: what it began since belongs to no one yet."""
     lasts = [(began, *told[-1]) for began, told in zip(starts, ends, strict=True) if told]
     start = max(starts)
