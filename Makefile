@@ -70,10 +70,11 @@ $(VENV)/.dev: $(VENV)/.runtime
 	$(PIP_INSTALL) --no-build-isolation --editable '.[dev]'
 	@touch $@
 
-# The peers' own environment: what they pin is no business of barnraise's. Some of them come without wheels.
+# The peers' own environment: what they pin is no business of barnraise's. Some of what they need comes without wheels.
+BENCH_INSTALL = $(subst constraints.txt,constraints-bench.txt,$(PIP_INSTALL))
 $(BENCH_VENV)/.bench: BIN := $(BENCH_VENV)/bin
-$(BENCH_VENV)/.bench: pyproject.toml constraints.txt scripts/make-venv
+$(BENCH_VENV)/.bench: pyproject.toml constraints-bench.txt scripts/make-venv
 	@sh scripts/make-venv $(BENCH_VENV)
-	$(PIP_INSTALL) hatchling editables setuptools
-	$(PIP_INSTALL) $(TORCH_INDEX) --no-build-isolation --editable '.[bench]'
+	$(BENCH_INSTALL) hatchling editables setuptools
+	$(BENCH_INSTALL) $(TORCH_INDEX) --no-build-isolation --editable '.[bench]'
 	@touch $@

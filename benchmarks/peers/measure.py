@@ -36,7 +36,8 @@ class Result:
     joining: int  # bytes down, all workers
     busy: float  # share of the machine's cores
     curve: list[tuple[float, int, float]] = field(default_factory=list)  # seconds, tokens of all, held-out loss
-    note: str = ""
+    failed: int = 0  # messages of the peer that an exchange failed, all workers
+    note: str = ""  # why it could not be run
 
     def per_million(self, num_bytes: int) -> float:
         """MB of one worker for a million tokens of all."""

@@ -34,6 +34,7 @@ class Peer:
     script: str
     options: dict[str, Any]
     what: str
+    trouble: str = ""  # a pattern: lines of its output that match mean that an exchange failed
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,11 @@ def run_peer(peer: Peer, trial: Trial, namespaces: list[str]) -> tuple[Result, l
         ]
         time.sleep(1.0)  # for the last sample
         ends = [[(event["time"], event["tokens"]) for event in told] for told in progress]
-    return _result(peer.name, trial, counters, starts, ends), snapshots
+    result = _result(peer.name, trial, counters, starts, ends)
+    if peer.trouble:
+        said = [line for output in outputs for line in output.read_text("utf-8", "replace").splitlines()]
+        result.failed = sum(re.search(peer.trouble, line) is not None for line in said)
+    return result, snapshots
 
 
 def run_barnraise(name: str, trial: Trial, namespaces: list[str], run_file: dict[str, Any]) -> Result:

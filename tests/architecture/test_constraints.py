@@ -22,11 +22,11 @@ INSTALLED = [
         *(text for name, extra in EXTRAS.items() if name != "bench" for text in extra),
     ]
 ]
-DECLARED = [*INSTALLED, *map(Requirement, EXTRAS["bench"])]  # the peers live in an environment of their own
+PEERS = [Requirement(text) for text in EXTRAS["bench"]]  # in an environment of their own, with pins of its own
 
 
-def pins() -> dict[str, Version]:
-    lines = [line.partition("#")[0].strip() for line in (ROOT / "constraints.txt").read_text().splitlines()]
+def pins(file: str = "constraints.txt") -> dict[str, Version]:
+    lines = [line.partition("#")[0].strip() for line in (ROOT / file).read_text().splitlines()]
     pairs = [line.split("==") for line in lines if line]
     return {canonicalize_name(name): Version(version) for name, version in pairs}
 
@@ -46,9 +46,16 @@ def needed(requirements: list[Requirement]) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("requirement", DECLARED, ids=str)
+@pytest.mark.parametrize("requirement", INSTALLED, ids=str)
 def test_pin_is_in_range(requirement: Requirement) -> None:
     assert requirement.specifier.contains(pins()[canonicalize_name(requirement.name)], prereleases=True)
+
+
+@pytest.mark.parametrize("requirement", [*map(Requirement, PROJECT["project"]["dependencies"]), *PEERS], ids=str)
+def test_pin_of_the_peers_environment_is_in_range(requirement: Requirement) -> None:
+    pin = pins("constraints-bench.txt").get(canonicalize_name(requirement.name))
+    assert pin is not None
+    assert requirement.specifier.contains(pin, prereleases=True)
 
 
 def test_everything_needed_is_pinned() -> None:
