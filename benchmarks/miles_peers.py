@@ -60,15 +60,18 @@ PEERS = [
     Peer("torchft", "torchft_diloco.py", {}, "torchft's DiLoCo, float32, outer Nesterov 0.7/0.9"),
     Peer(
         "hivemind-sync", "hivemind_peer.py", {"mode": "sync", "compression": "float16", "accumulate": 4},
-        "hivemind's Optimizer, float16 gradients averaged each 4 batches of every worker", HIVEMIND_TROUBLE,
+        "hivemind's Optimizer, float16 gradients averaged each 4 batches of every worker",
+        HIVEMIND_TROUBLE,
     ),
     Peer(
         "hivemind-local", "hivemind_peer.py", {"mode": "local", "compression": "float16"},
-        "hivemind's Optimizer, local updates, float16 parameters averaged in the background each H batches", HIVEMIND_TROUBLE,
+        "hivemind's Optimizer, local updates, float16 parameters averaged in the background each H batches",
+        HIVEMIND_TROUBLE,
     ),
     Peer(
         "hivemind-local8", "hivemind_peer.py", {"mode": "local", "compression": "uniform8"},
-        "the same with parameters in 8 bits", HIVEMIND_TROUBLE,
+        "the same with parameters in 8 bits",
+        HIVEMIND_TROUBLE,
     ),
 ]  # fmt: skip
 BARNRAISE: dict[str, dict[str, Any]] = {
@@ -255,9 +258,7 @@ def main() -> None:
         for loopback, link in runs(Bench(folder.absolute(), options)):
             print(line(loopback, link), flush=True)
             if loopback.failed or link.failed:
-                print(
-                    f"{'':16} exchanges that it says failed: {loopback.failed} on loopback, {link.failed} over the link"
-                )
+                print(f"{'':16} failed exchanges, it says: {loopback.failed} on loopback, {link.failed} over the link")
     print(
         "tokens/s of all workers; training: share of the time not blocked; MB of one worker, in all and for a million"
     )
