@@ -27,6 +27,9 @@ or over the internet; here are few, and the default of 15 s would be half of an 
 LONGEST_EXCHANGE = 300.0
 """The default of 60 s gives up over a slow link."""
 
+LONGEST_SILENCE = 60.0
+"""Between two chunks of an exchange; the default, the matchmaking time, cuts exchanges over a slow link short."""
+
 PORT = 29520
 
 
@@ -86,6 +89,7 @@ def make_optimizer(job: Job, worker: Worker, dht: hivemind.DHT) -> hivemind.Opti
         use_local_updates=local,
         matchmaking_time=MATCHMAKING_SECONDS,
         averaging_timeout=LONGEST_EXCHANGE,
+        next_chunk_timeout=LONGEST_SILENCE,
         averager_opts={"target_group_size": job.workers},
         verbose=True,
         **averaging,
