@@ -5,9 +5,10 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo install test check lint types layers format bench docs clean
+.PHONY: help demo install test check lint types layers format bench bench-miles docs clean
 
 VENV := .venv
+BENCH_VENV := .venv-bench
 BIN := $(VENV)/bin
 export PYTHON
 
@@ -16,7 +17,7 @@ PIP_INSTALL = $(BIN)/python -m pip --disable-pip-version-check install --constra
 NUM_TEST_PROCESSES ?= 2
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.runtime  ## set up, then train a SAT solver by imitation on four unequal workers (a minute or a few)
 	$(BIN)/barnraise train examples/sat-neo.yaml
@@ -43,15 +44,18 @@ format: install  ## let ruff fix and format the code
 	$(BIN)/ruff format .
 
 bench: install  ## run every benchmark, each prints its comparison
-	@set -e; for script in $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)); do \
+	@set -e; for script in $(filter-out benchmarks/_% benchmarks/miles_%,$(wildcard benchmarks/*.py)); do \
 		echo "== $$script"; $(BIN)/python $$script; \
 	done
+
+bench-miles: install $(BENCH_VENV)/.bench  ## as root: barnraise beside DDP, DiLoCo, torchft and hivemind over slow links
+	$(BIN)/python benchmarks/miles_peers.py
 
 docs: install  ## write the generated pages under docs/ anew
 	$(BIN)/python -m barnraise.cli.reference
 
 clean:  ## remove what the other targets made, except runs/
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The two stamps make a second call instant; a change of what is installed makes them stale. The build backend goes in
@@ -64,4 +68,13 @@ $(VENV)/.runtime: pyproject.toml constraints.txt scripts/make-venv
 
 $(VENV)/.dev: $(VENV)/.runtime
 	$(PIP_INSTALL) --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+# The peers' own environment: what they pin is no business of barnraise's. Some of what they need comes without wheels.
+BENCH_INSTALL = $(subst constraints.txt,constraints-bench.txt,$(PIP_INSTALL))
+$(BENCH_VENV)/.bench: BIN := $(BENCH_VENV)/bin
+$(BENCH_VENV)/.bench: pyproject.toml constraints-bench.txt scripts/make-venv
+	@sh scripts/make-venv $(BENCH_VENV)
+	$(BENCH_INSTALL) hatchling editables setuptools
+	$(BENCH_INSTALL) $(TORCH_INDEX) --no-build-isolation --editable '.[bench]'
 	@touch $@

@@ -13,18 +13,20 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-DECLARED = [
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+INSTALLED = [
     Requirement(text)
     for text in [
         *PROJECT["build-system"]["requires"],
         *PROJECT["project"]["dependencies"],
-        *(text for extra in PROJECT["project"]["optional-dependencies"].values() for text in extra),
+        *(text for name, extra in EXTRAS.items() if name != "bench" for text in extra),
     ]
 ]
+PEERS = [Requirement(text) for text in EXTRAS["bench"]]  # in an environment of their own, with pins of its own
 
 
-def pins() -> dict[str, Version]:
-    lines = [line.partition("#")[0].strip() for line in (ROOT / "constraints.txt").read_text().splitlines()]
+def pins(file: str = "constraints.txt") -> dict[str, Version]:
+    lines = [line.partition("#")[0].strip() for line in (ROOT / file).read_text().splitlines()]
     pairs = [line.split("==") for line in lines if line]
     return {canonicalize_name(name): Version(version) for name, version in pairs}
 
@@ -44,12 +46,19 @@ def needed(requirements: list[Requirement]) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("requirement", DECLARED, ids=str)
+@pytest.mark.parametrize("requirement", INSTALLED, ids=str)
 def test_pin_is_in_range(requirement: Requirement) -> None:
     assert requirement.specifier.contains(pins()[canonicalize_name(requirement.name)], prereleases=True)
 
 
+@pytest.mark.parametrize("requirement", [*map(Requirement, PROJECT["project"]["dependencies"]), *PEERS], ids=str)
+def test_pin_of_the_peers_environment_is_in_range(requirement: Requirement) -> None:
+    pin = pins("constraints-bench.txt").get(canonicalize_name(requirement.name))
+    assert pin is not None
+    assert requirement.specifier.contains(pin, prereleases=True)
+
+
 def test_everything_needed_is_pinned() -> None:
-    names = needed(DECLARED)
+    names = needed(INSTALLED)
     assert "sympy" in names, "torch's own needs are followed"
     assert names <= pins().keys()

@@ -1,0 +1,201 @@
+"""One run of one peer in namespaces that are there: its processes, from start to end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from peers.measure import Counters, Result, events, summarise
+
+from barnraise.core.errors import RunDirectoryError
+from barnraise.emulation.namespaces import address
+from barnraise.ledger.view import LedgerView, Piece
+
+FOLDER = Path(__file__).parent
+READY_SECONDS = 240.0
+"""For all workers to import, to find each other and to take their first step."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """What is run in each worker's namespace, and with which options of its own."""
+
+    name: str
+    script: str
+    options: dict[str, Any]
+    what: str
+    trouble: str = ""  # a pattern: lines of its output that match mean that an exchange failed
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What all peers have in common. `tokens` are of all workers together."""
+
+    folder: Path  # model/ and rows.npy
+    python: Path  # of the peers' environment
+    workers: int
+    tokens: int
+    seconds: float
+    speed: float
+    batch: int
+    local_steps: int
+    learning_rate: float
+    seed: int
+    snapshots: int
+    network: str
+
+
+def run_peer(peer: Peer, trial: Trial, namespaces: list[str]) -> tuple[Result, list[tuple[float, int, Path]]]:
+    """Run it until its tokens or its seconds are over: the result, and its snapshots (seconds, tokens, file)."""
+    folder = trial.folder
+    addresses = [address(at) for at in range(1, trial.workers + 1)]
+    job = {
+        "folder": str(folder), "addresses": addresses, "tokens": trial.tokens // trial.workers,
+        "seconds": trial.seconds, "speed": trial.speed,
+        "batch": trial.batch, "local_steps": trial.local_steps, "learning_rate": trial.learning_rate,
+        "seed": trial.seed, "snapshots": trial.snapshots, "options": peer.options,
+    }  # fmt: skip
+    (folder / "job.json").write_text(json.dumps(job))
+    outputs = [folder / f"worker{rank}.out" for rank in range(trial.workers)]
+    with contextlib.ExitStack() as stack:
+        counters = stack.enter_context(Counters({}))
+        processes = []
+        for rank, output in enumerate(outputs):
+            command = [str(trial.python), str(FOLDER / peer.script), str(folder / "job.json"), str(rank)]
+            processes.append(stack.enter_context(_process(namespaces[rank + 1], command, output)))
+            counters.pids[rank + 1] = processes[-1].pid
+
+        def found(kind: str) -> list[list[dict[str, Any]]]:
+            return [[event for event in events(output) if event["event"] == kind] for output in outputs]
+
+        _wait(lambda: all(found("start")), READY_SECONDS, processes, outputs)
+        starts = [told[0]["time"] for told in found("start")]
+        start = max(starts)
+        _wait(lambda: all(found("done")), start + trial.seconds - time.monotonic(), processes, outputs, strict=False)
+        progress = found("progress")
+        snapshots = [
+            (event["time"] - start, event["tokens"] * trial.workers, folder / event["file"])
+            for event in found("snapshot")[0]
+        ]
+        time.sleep(1.0)  # for the last sample
+        ends = [[(event["time"], event["tokens"]) for event in told] for told in progress]
+    result = _result(peer.name, trial, counters, starts, ends)
+    if peer.trouble:
+        said = [line for output in outputs for line in output.read_text("utf-8", "replace").splitlines()]
+        result.failed = sum(re.search(peer.trouble, line) is not None for line in said)
+    return result, snapshots
+
+
+def run_barnraise(name: str, trial: Trial, namespaces: list[str], run_file: dict[str, Any]) -> Result:
+    """barnraise itself: `serve` in the host's namespace, `join` in the workers'."""
+    folder = trial.folder
+    path = folder / "barnraise.yaml"
+    path.write_text(json.dumps(run_file))
+    barnraise = [sys.executable, "-m", "barnraise.cli.main"]
+    outputs = [folder / f"worker{rank}.out" for rank in range(trial.workers)]
+    with contextlib.ExitStack() as stack:
+        counters = stack.enter_context(Counters({}))
+        served = folder / "serve.out"
+        host = stack.enter_context(_process(namespaces[0], [*barnraise, "serve", str(path)], served))
+        counters.pids[0] = host.pid
+        _wait(lambda: bool(_invite(served)), READY_SECONDS, [host], [served])
+        processes = []
+        for rank, output in enumerate(outputs):
+            command = [sys.executable, str(FOLDER / "barnraise_join.py"), str(trial.speed), _invite(served)]
+            command += ["--name", f"w{rank}", "--home", str(folder / "home"), "--threads", "1"]
+            processes.append(stack.enter_context(_process(namespaces[rank + 1], command, output)))
+            counters.pids[rank + 1] = processes[-1].pid
+        _wait(lambda: all(map(events, outputs)), READY_SECONDS, processes, outputs)
+        starts = {f"w{rank}": float(events(output)[0]["time"]) for rank, output in enumerate(outputs)}
+        start = max(starts.values())
+        ledger = next((folder / "runs").glob("*/ledger.sqlite"))
+        offset, known = float("inf"), 0  # from the controller's clock to this machine's
+        pieces: list[Piece] = []
+        while time.monotonic() < start + trial.seconds and host.poll() is None:
+            time.sleep(0.25)
+            with contextlib.suppress(RunDirectoryError), LedgerView(ledger) as view:
+                pieces = [piece for piece in view.pieces() if piece.outcome == "accepted"]
+                if len(pieces) > known:
+                    known = len(pieces)
+                    offset = min(offset, time.monotonic() - max(piece.stop or 0.0 for piece in pieces))
+        time.sleep(1.0)
+        with LedgerView(ledger) as view:
+            curve = [(point.seconds + offset - start, point.tokens, point.loss) for point in view.losses()]
+    ends: list[list[tuple[float, int]]] = []
+    for node in starts:
+        own = sorted((piece.stop or 0.0, piece.tokens) for piece in pieces if piece.node == node)
+        ends.append([(stop + offset, sum(tokens for _, tokens in own[: at + 1])) for at, (stop, _) in enumerate(own)])
+    result = _result(name, trial, counters, list(starts.values()), ends)
+    result.curve = curve
+    return result
+
+
+def _result(
+    name: str, trial: Trial, counters: Counters, starts: list[float], ends: list[list[tuple[float, int]]]
+) -> Result:
+    """Each worker's rate is that from its start until its last exchange: what it began since belongs to no one yet."""
+    lasts = [(began, *told[-1]) for began, told in zip(starts, ends, strict=True) if told]
+    start = max(starts)
+    stop = max((time for _, time, _ in lasts), default=start)
+    return summarise(
+        counters, start, stop, workers=trial.workers, tokens=sum(tokens for _, _, tokens in lasts), speed=trial.speed,
+        rate=sum(tokens / (time - began) for began, time, tokens in lasts),
+        peer=name, network=trial.network, seed=trial.seed,
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _process(namespace: str, command: list[str], output: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a namespace, with all that it starts in a group of its own; killed at the end."""
+    with output.open("wb") as file:
+        process = subprocess.Popen(
+            ["ip", "netns", "exec", namespace, *command],
+            stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1"},
+        )  # fmt: skip
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _wait(
+    ready: Callable[[], bool],
+    seconds: float,
+    processes: list[subprocess.Popen[bytes]],
+    outputs: list[Path],
+    *,
+    strict: bool = True,
+) -> None:
+    """Until `ready`, or (not `strict`) the seconds are over. RuntimeError when a process ends before."""
+    deadline = time.monotonic() + seconds
+    while not ready():
+        for process, output in zip(processes, outputs, strict=True):
+            if process.poll() is not None:
+                raise RuntimeError(f"a process ended with code {process.returncode}:\n{_tail(output)}")
+        if time.monotonic() > deadline:
+            if not strict:
+                return
+            raise RuntimeError(f"not ready after {seconds:g} s:\n" + "\n".join(map(_tail, outputs)))
+        time.sleep(0.25)
+
+
+def _invite(output: Path) -> str:
+    found = re.search(r"barnraise join '([^']+)'", output.read_text("utf-8", "replace"))
+    return found[1] if found else ""
+
+
+def _tail(output: Path, lines: int = 8) -> str:
+    return "\n".join(f"  {line[:300]}" for line in output.read_text("utf-8", "replace").splitlines()[-lines:])
