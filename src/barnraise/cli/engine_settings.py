@@ -96,7 +96,7 @@ def worker_settings(plan: Plan) -> WorkerSettings:
         gradient_clip=training.gradient_clip,
         update_clip=training.update_clip,
         fragments=training.fragments,
-        merge_lerp=training.merge_lerp,
+        merge_lerp=plan.merge_lerp,
         normalize_steps=training.local_steps if training.normalize_steps else 0,
         proximal=training.proximal,
         overlap=plan.overlap,

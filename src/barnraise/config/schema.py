@@ -222,11 +222,10 @@ class Training(Section):
         description="Ranges of the parameters that take turns: each task hands in one of them (Streaming DiLoCo), so "
         "that bytes flow evenly. Needs error_feedback_keep: 1.",
     )
-    merge_lerp: float = Field(
-        default=0.0,
-        ge=0,
-        lt=1,
-        description="Share of its own last parameters that a worker mixes into the start of its next task.",
+    merge_lerp: Annotated[float, Field(ge=0, lt=1)] | None = Field(
+        default=None,
+        description="Share of its own last parameters that a worker mixes into the start of its next task; when not "
+        "given, 0.5 where exchanges overlap with training, else 0.",
     )
     pace: Literal["fixed", "matched", "literal"] = Field(
         default="fixed",

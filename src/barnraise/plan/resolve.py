@@ -51,6 +51,13 @@ class Plan:
         return self.asynchronous and self.run_file.training.overlap
 
     @property
+    def merge_lerp(self) -> float:
+        """How much of its own last parameters a worker starts its next task with: what a version lacks that was made
+        before its last task ended."""
+        given = self.run_file.training.merge_lerp
+        return given if given is not None else OVERLAPPED_LERP if self.overlap else 0.0
+
+    @property
     def ratios(self) -> tuple[float, ...]:
         """The shares that contributions may be compressed at, ascending; empty where there is no choice."""
         ratio = self.compression.options.get("ratio")
@@ -115,6 +122,9 @@ def examine(
 
 
 RUNGS = 5
+OVERLAPPED_LERP = 0.5
+"""As in Streaming DiLoCo (Douillard et al., 2025, section 2.3); docs/experiments.md has what it is worth here."""
+
 DENSEST = 0.25
 """The densest that tuning goes: sparse codecs pay no more beyond."""
 
