@@ -110,13 +110,13 @@ class Places:
         row_starts = np.arange(grid.rows)[:, None] * self.row_bits
         if grid.rows and ((ones[:, :1] < row_starts).any() or (ones[:, -1:] >= row_starts + self.row_bits).any()):
             raise PayloadError(f"the payload does not mark {grid.kept} places in each chunk")
-        # what is left of a one's position is its place's high part
-        places: Array = ones - row_starts - np.arange(grid.kept)
-        places <<= self.low_bits
-        places |= bits.unpack(body[self.bitmap_bytes :], grid.count, self.low_bits).reshape(places.shape)
-        if places.size and places[:, -1].max() >= grid.chunk:
+        # what is left of a one's position is its place's high part; the rest does not depend on the payload
+        row_ends = np.arange(1, grid.rows + 1)[:, None] * grid.chunk
+        places: Array = ones << self.low_bits
+        places += (row_ends - grid.chunk) - ((row_starts + np.arange(grid.kept)) << self.low_bits)
+        places += bits.unpack(body[self.bitmap_bytes :], grid.count, self.low_bits).reshape(places.shape)
+        if (places[:, -1:] >= row_ends).any():
             raise PayloadError(f"a place in a chunk is not below {grid.chunk}")
-        places += np.arange(grid.rows)[:, None] * grid.chunk
         indices: Array = places.reshape(-1)
         if not (indices[1:] > indices[:-1]).all():
             raise PayloadError("the payload's indices are not strictly increasing")

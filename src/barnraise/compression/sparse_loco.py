@@ -53,7 +53,7 @@ class SparseLoCo(ChunkedCodec):
             raise PayloadError("codec 'sparse_loco': a chunk's magnitudes are not 0 <= low <= high")
         codes = bits.unpack(body[4 * grid.rows :], grid.count, 2).reshape(grid.rows, grid.kept)
         signed = np.concatenate([table, -table], axis=1)
-        values: Array = np.take_along_axis(signed, codes, axis=1).reshape(-1)
+        values: Array = signed.reshape(-1)[codes + 4 * np.arange(grid.rows)[:, None]].reshape(-1)
         return values
 
 
