@@ -48,7 +48,11 @@ bench: install  ## run every benchmark, each prints its comparison
 		echo "== $$script"; $(BIN)/python $$script; \
 	done
 
-bench-miles: install $(BENCH_VENV)/.bench  ## as root: barnraise beside DDP, DiLoCo, torchft and hivemind over slow links
+bench-miles: install $(BENCH_VENV)/.bench  ## as root: codecs, transports, time to a loss, and DDP, DiLoCo, torchft, hivemind beside us
+	$(BIN)/python benchmarks/codecs.py
+	$(BIN)/python benchmarks/gradient.py
+	$(BIN)/python benchmarks/transports.py
+	$(BIN)/python benchmarks/miles.py
 	$(BIN)/python benchmarks/miles_peers.py
 
 docs: install  ## write the generated pages under docs/ anew
