@@ -77,7 +77,12 @@ PEERS = [
 BARNRAISE: dict[str, dict[str, Any]] = {
     "barnraise": {"training": {"compression": "int4", "downlink_compression": "int4"}},
     "barnraise-sparse": {
-        "training": {"compression": "sparse_loco", "error_feedback_keep": 1.0, "downlink_compression": "sparse_loco"}
+        "training": {
+            "compression": "sparse_loco",
+            "error_feedback_keep": 1.0,
+            "downlink_compression": "sparse_loco",
+            "downlink_options": {"ratio": 0.125},
+        }
     },
 }
 """What is barnraise's own choice in its run file. `--run-file` replaces the first one's."""
