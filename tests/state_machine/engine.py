@@ -331,7 +331,7 @@ class Engine:
         if isinstance(message, Assign):
             task = message.task
             assert self.account.tasks[task.id].node == node
-            assert len(self.state.nodes[node].open) <= MOST_OPEN
+            assert len(self.state.nodes[node].open) <= MOST_OPEN + (task.kind == "flush")
             self._check_way(task)
             self.held[node][task.id] = task
             self.asked.discard(node)

@@ -70,6 +70,7 @@ class Server:
         self._committing = ThreadPoolExecutor(1, "ledger")
         self._dropped_at: dict[str, float] = {}
         self._traffic_at = 0.0
+        self.stopped: set[str] = set()  # nodes that were told to stop
 
     async def bind(self, uri: str) -> str:
         """Listen at one address, or at two with a space between; the same with the ports taken. Raises AddressError."""
@@ -170,6 +171,7 @@ class Server:
             return
         elif isinstance(message, Hello):
             self.peers[node] = peer
+            self.stopped.discard(node)
             self.reassembler.drop(node)
             self.post(ev.Received(node, message))
         elif self.peers.get(node) != peer:
@@ -192,6 +194,8 @@ class Server:
             self._loop.call_later(1.0, self._tell, node, Who())
 
     def _take_part(self, node: str, message: Part, raw: memoryview) -> None:
+        if node in self.stopped:
+            return  # it was on its way when the run ended
         upload = self.reassembler.add(node, message.assignment, message.offset, raw)
         if upload is None:
             self.post(ev.Heard(node))
@@ -257,6 +261,7 @@ class Server:
         self._tell(action.node, action.message)
         if isinstance(action.message, Stop):
             self.reassembler.drop(action.node)
+            self.stopped.add(action.node)
 
     def _inspect(self, action: act.Inspect) -> None:
         self.executor.inspect(action, self.payloads[action.node, action.contribution.assignment])

@@ -21,7 +21,7 @@ RATE_SMOOTHING = 0.3
 
 MOST_OPEN = 4
 """Assignments a node may have without a verdict (a worker has one running, one waiting, two unanswered), and answers
-remembered for one whose acknowledgement was lost."""
+remembered for one whose acknowledgement was lost. The residual at the run's end comes on top."""
 
 REMEMBERED_TIMES = 8
 """Step times of a node that the literal pace looks back on."""
