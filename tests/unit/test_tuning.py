@@ -105,3 +105,7 @@ def test_round_trips_follow_the_shortest() -> None:
     for seconds in (0.3, 0.1, 0.9, -1.0):
         link = measure.round_trip(link, seconds)
     assert link.round_trip == pytest.approx(0.18)
+
+
+def test_what_was_at_hand_says_nothing_of_the_link() -> None:
+    assert measure.downloaded(LinkReport(round_trip=0.1, down=1e6), 50_000, 0.001).down == 1e6

@@ -8,6 +8,7 @@ from statistics import median
 
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import NodeState, Soft, State
+from barnraise.core.types import LinkReport
 from barnraise.ledger.decisions import Noted
 from barnraise.training import pace
 from barnraise.training.tuning import Measured, Tuned, tune
@@ -55,9 +56,9 @@ def local_steps(state: State, soft: Soft, settings: EngineSettings, node: NodeSt
         return settings.local_steps
     _refresh_rates(state, soft)
     if soft.rates_at != soft.paced_at:
-        fleet = [_speed(other, settings) for other in state.nodes.values() if other.live and other.rate > 0.0]
+        fleet = [_speed(other, soft, settings) for other in state.nodes.values() if other.live and other.rate > 0.0]
         soft.round_seconds, soft.paced_at = pace.round_seconds(fleet, settings.local_steps), soft.rates_at
-    return pace.local_steps(_speed(node, settings), soft.round_seconds, settings.max_local_steps)
+    return pace.local_steps(_speed(node, soft, settings), soft.round_seconds, settings.max_local_steps)
 
 
 def rate_factor(state: State, soft: Soft, settings: EngineSettings, node: NodeState, steps: int) -> float:
@@ -90,9 +91,7 @@ def tuned(state: State, soft: Soft, settings: EngineSettings, node: NodeState, n
         yield Noted(now, "tuned", node.id, detail | asdict(measured))
 
 
-def _speed(node: NodeState, settings: EngineSettings) -> pace.Speed:
-    profile = node.profile
-    exchange = 2 * profile.latency_seconds
-    if profile.up_bytes_per_second:
-        exchange += settings.max_payload_bytes / profile.up_bytes_per_second
+def _speed(node: NodeState, soft: Soft, settings: EngineSettings) -> pace.Speed:
+    link = soft.links.get(node.id, LinkReport())
+    exchange = link.round_trip + (settings.rungs[node.rung] / link.up if link.up else 0.0)
     return pace.Speed(settings.batch_size * settings.context / node.rate, exchange)

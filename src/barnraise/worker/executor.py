@@ -101,10 +101,10 @@ class Executor:
         steps, loss = self.trainer.run(
             batches(self._rows(task), task.batch_size, task.seed, self.dataset.meta), task.learning_rate, after_step
         )
-        # Wang et al. 2020, "FedNova", with tau_eff fixed: nodes that take more steps pull no harder for it.
         if self.merge_lerp:
             self.arrived = self.trainer.flat.vector.cpu().clone()
         self.path.codec = self.codecs[task.rung]
+        # Wang et al. 2020, "FedNova", with tau_eff fixed: nodes that take more steps pull no harder for it.
         scale = self.normalize_steps / steps if self.normalize_steps and steps else 1.0
         payload = self.path.send(
             self.start,

@@ -36,7 +36,7 @@ def downloaded(link: LinkReport, num_bytes: int, seconds: float) -> LinkReport:
 
 
 def _rate(known: float, num_bytes: int, seconds: float, round_trip: float) -> float:
-    if seconds <= 0.0 or num_bytes <= 0:
+    if seconds <= 0.0 or num_bytes <= 0 or seconds < round_trip:  # it was at hand: nothing crossed the link
         return known
     sample = num_bytes / max(seconds - round_trip, 0.1 * seconds)
     if seconds < 2.0 * round_trip:
