@@ -81,7 +81,7 @@ def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_b
         rate_multiplier=lambda done, total: 1.0, seed=0, asynchronous=True, participation=True,
         staleness=staleness.create("fixed", max_staleness=10**6), scheduler=matching.create("fifo"),
         buffer_size=CONNECTIONS // 2, minimum_nodes=1, max_update_norm=None, max_payload_bytes=payload_bytes,
-        fragments=(ParameterRange(0, num_parameters),),
+        partitions=((ParameterRange(0, num_parameters),),),
         tune=False, rungs=(payload_bytes,), last_bytes=0, update_bytes=payload_bytes,
         flush=False,
         sync_window=60.0, sync_longest_wait=600.0, heartbeat=0.25, lease=60.0, checkpoint_seconds=5.0, evaluations=1,

@@ -45,7 +45,7 @@ class Side:
 
 
 SIDES: dict[str, Side] = {
-    "lone": Side(1, 30),
+    "lone": Side(1, 30, synchronous=True),
     "lone_batch1": Side(1, 120, batch=1),
     "lone_batch16": Side(1, 30, batch=16),
     "fp32_async_h30": Side(4, 30, training={"merge_lerp": 0.0}),
@@ -77,7 +77,11 @@ def play(side: Side, options: argparse.Namespace, rate: float, seed: int) -> Rep
     content = {
         "run": {"name": "miles", "seed": seed},
         "model": MODEL,
-        "data": {"kind": "text", "files": [sysconfig.get_path("stdlib") + "/*.py"], "context": 128},
+        "data": {
+            "kind": "text",
+            "files": [sysconfig.get_path("stdlib") + part for part in ("/*.py", "/test/*.py")],
+            "context": 128,
+        },
         "controller": {
             "evaluations": 24,
             "evaluation_rows": 256,

@@ -3,6 +3,7 @@
     sudo make bench-miles                                                   sets .venv-bench up, then runs this
     python benchmarks/miles_peers.py --peer ddp --peer barnraise            as root; `--list` names the peers
     python benchmarks/miles_peers.py --rate-mbit 100 --rtt-ms 20 --workers 2
+    python benchmarks/miles_peers.py --link cellular --peer barnraise      workers behind a preset
 
 Every peer trains the same GPT-2 from the same parameters on the same rows (Python's standard library, as bytes) with
 the same AdamW, one worker in each network namespace; first over the kernel's own speed ("loopback"), then over links
@@ -15,6 +16,7 @@ snapshots' losses are measured, all on the same held-out rows.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import signal
@@ -43,9 +45,12 @@ from barnraise.models import build, config
 from barnraise.models.flat import FlatParameters
 from barnraise.training.local import held_out_loss
 from barnraise.transport.link import Link, Way
+from barnraise.transport.presets import described
+from barnraise.transport.presets import parse as parse_link
 
 ROOT = Path(__file__).parents[1]
 MODELS = {
+    "tiny": {"hidden_size": 64, "num_layers": 2, "num_heads": 4},
     "3.3M": {"hidden_size": 256, "num_layers": 4, "num_heads": 4},
     "small": {"hidden_size": 96, "num_layers": 3, "num_heads": 4},
 }
@@ -102,7 +107,9 @@ def run_file(name: str, options: argparse.Namespace, folder: Path, seed: int) ->
         "controller": {"host": namespaces.address(0), "evaluations": round(options.snapshots * options.tokens / likely),
                        "evaluation_rows": HELD_OUT_ROWS},
         "training": {"tokens": options.tokens, "batch_size": options.batch, "local_steps": options.local_steps,
-                     "learning_rate": options.learning_rate, "gradient_clip": None},
+                     "learning_rate": options.learning_rate, "schedule": options.schedule,
+                     "warmup_tokens": options.tokens // 20 if options.schedule == "cosine" else 0,
+                     "gradient_clip": None},
     }  # fmt: skip
     return {**chosen, **{name: {**(chosen.get(name) or {}), **section} for name, section in common.items()}}
 
@@ -132,7 +139,7 @@ class Bench:
         seconds = options.loopback_seconds if network == "loopback" else options.seconds
         return Trial(
             folder, options.python, options.workers, options.tokens, seconds, options.speed, options.batch,
-            options.local_steps, options.learning_rate, seed, options.snapshots, network,
+            options.local_steps, options.learning_rate, options.schedule, seed, options.snapshots, network,
         )  # fmt: skip
 
     def loss(self, path: Path) -> float:
@@ -170,7 +177,13 @@ def networks(options: argparse.Namespace, network: str) -> AbstractContextManage
     def link(mbit: float) -> Link:
         return Link(Way(mbit * MBIT, quarter), Way(mbit * MBIT, quarter))
 
-    return linked(options.workers, link(options.rate_mbit), link(options.host_mbit))
+    host, own = link(options.host_mbit), link(options.rate_mbit)
+    if options.link:
+        host, own = (
+            Link(Way(options.host_mbit * MBIT, 0.0), Way(options.host_mbit * MBIT, 0.0)),
+            parse_link(options.link),
+        )
+    return linked(options.workers, own, host)
 
 
 HEAD = (
@@ -193,14 +206,19 @@ def line(loopback: Result, link: Result) -> str:
     )
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """What the benchmarks of barnraise and its peers in namespaces have in common."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--peer", action="append", choices=ALL, help="which to run; all when not given")
     add("--list", action="store_true", help="say what the peers are, and end")
     add("--workers", type=int, default=4)
     add("--rate-mbit", type=float, default=10.0, help="of each worker's link, each way")
     add("--rtt-ms", type=float, default=50.0, help="round trip between any two machines")
+    add(
+        "--link",
+        help="of each worker, instead of the two: a preset (cellular, satellite, ...) or figures (5mbit/300ms)",
+    )
     add("--host-mbit", type=float, default=1000.0, help="of the link of barnraise's controller")
     add("--model", choices=MODELS, default="3.3M")
     add("--tokens", type=int, default=409_600, help="of all workers together; a run ends at these")
@@ -211,6 +229,7 @@ def parse() -> argparse.Namespace:
     add("--batch", type=int, default=4, help="rows of 128 tokens a step")
     add("--local-steps", type=int, default=30, help="H, of the peers that take local steps")
     add("--learning-rate", type=float, default=1e-3)
+    add("--schedule", choices=["constant", "cosine"], default="constant")
     add("--snapshots", type=int, default=8, help="points of the loss curve")
     add(
         "--run-file",
@@ -220,7 +239,7 @@ def parse() -> argparse.Namespace:
     add("--python", type=Path, default=ROOT / ".venv-bench/bin/python", help="of the peers' environment")
     add("--results", type=Path, help="append every run as a line of JSON to this file")
     add("--keep", type=Path, help="keep models, outputs and snapshots in this new folder")
-    return parser.parse_args()
+    return parser
 
 
 def runs(bench: Bench) -> Iterator[tuple[Result, Result]]:
@@ -235,14 +254,9 @@ def runs(bench: Bench) -> Iterator[tuple[Result, Result]]:
             yield loopback, link
 
 
-def main() -> None:
-    options = parse()
-    if options.list:
-        for name, choices in BARNRAISE.items():
-            print(f"{name:<16} {choices}")
-        for peer in PEERS:
-            print(f"{peer.name:<16} {peer.what}")
-        return
+@contextlib.contextmanager
+def prepared(options: argparse.Namespace) -> Iterator[Bench]:
+    """The benchmark's data in a folder of its own; refuses where it cannot be run, and says what will be."""
     if lack := namespaces.missing():
         refuse(f"this cannot be measured here: {lack}")
     if not options.python.exists():
@@ -251,16 +265,31 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
     logging.disable_progress_bar()
+    links = f"{options.rate_mbit:g} Mbit/s, round trip {options.rtt_ms:g} ms"
+    if options.link:
+        links = described(parse_link(options.link))
     print(
-        f"{options.workers} workers of {options.speed:g} tokens/s, model {options.model}, links of "
-        f"{options.rate_mbit:g} Mbit/s, round trip {options.rtt_ms:g} ms, batch {options.batch} x {CONTEXT}, "
-        f"H = {options.local_steps}; {psutil.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before"
+        f"{options.workers} workers of {options.speed:g} tokens/s, model {options.model}, links of {links}, "
+        f"batch {options.batch} x {CONTEXT}, H = {options.local_steps}; {psutil.cpu_count()} cores, "
+        f"load {os.getloadavg()[0]:.1f} before"
     )
-    print(HEAD, flush=True)
     with tempfile.TemporaryDirectory(prefix="barnraise-peers-") as scratch:
         folder = options.keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        for loopback, link in runs(Bench(folder.absolute(), options)):
+        yield Bench(folder.absolute(), options)
+
+
+def main() -> None:
+    options = arguments(__doc__).parse_args()
+    if options.list:
+        for name, choices in BARNRAISE.items():
+            print(f"{name:<16} {choices}")
+        for peer in PEERS:
+            print(f"{peer.name:<16} {peer.what}")
+        return
+    with prepared(options) as bench:
+        print(HEAD, flush=True)
+        for loopback, link in runs(bench):
             print(line(loopback, link), flush=True)
             if loopback.failed or link.failed:
                 print(f"{'':16} failed exchanges, it says: {loopback.failed} on loopback, {link.failed} over the link")

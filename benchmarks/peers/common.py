@@ -8,6 +8,7 @@ with times on the machine's monotonic clock. It trains until its tokens are done
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import time
@@ -33,6 +34,7 @@ class Job:
     batch: int  # rows a step
     local_steps: int
     learning_rate: float
+    schedule: str  # "constant", or "cosine" over the worker's tokens, after 5% of warm-up and down to 10%
     seed: int
     snapshots: int  # over the run
     options: dict[str, Any] = field(default_factory=dict)  # the peer's own
@@ -75,6 +77,7 @@ class Worker:
         rows = np.load(Path(job.folder) / "rows.npy", mmap_mode="r")
         order = np.random.default_rng(job.seed).permutation(len(rows))
         self._rows, self._mine, self._next = rows, order[rank :: job.workers], 0
+        self._inner: Any = None
         self._busy = 0.0  # of the last backward pass, in CPU seconds
         self._snapshots, self._began = 0, 0.0
 
@@ -86,9 +89,18 @@ class Worker:
         """The inner optimizer of every peer."""
         import torch
 
-        job = self.job
         chosen = self.model.parameters() if parameters is None else parameters
-        return torch.optim.AdamW(chosen, lr=job.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
+        self._inner = torch.optim.AdamW(chosen, lr=self.job.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
+        return self._inner
+
+    def _set_rate(self) -> None:
+        done = (self.tokens + self.job.batch) / self.job.tokens
+        if self.job.schedule == "cosine":
+            share = (
+                done / 0.05 if done < 0.05 else 0.1 + 0.45 * (1 + math.cos(math.pi * min(1.0, (done - 0.05) / 0.95)))
+            )
+            for group in self._inner.param_groups:
+                group["lr"] = self.job.learning_rate * share
 
     @property
     def done(self) -> bool:
@@ -108,6 +120,7 @@ class Worker:
         import torch
 
         began = time.monotonic()
+        self._set_rate()
         mine, batch = self._mine, self.job.batch
         chosen = mine[[(self._next + i) % len(mine) for i in range(batch)]]
         self._next += batch

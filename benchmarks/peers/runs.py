@@ -50,6 +50,7 @@ class Trial:
     batch: int
     local_steps: int
     learning_rate: float
+    schedule: str
     seed: int
     snapshots: int
     network: str
@@ -63,7 +64,7 @@ def run_peer(peer: Peer, trial: Trial, namespaces: list[str]) -> tuple[Result, l
         "folder": str(folder), "addresses": addresses, "tokens": trial.tokens // trial.workers,
         "seconds": trial.seconds, "speed": trial.speed,
         "batch": trial.batch, "local_steps": trial.local_steps, "learning_rate": trial.learning_rate,
-        "seed": trial.seed, "snapshots": trial.snapshots, "options": peer.options,
+        "schedule": trial.schedule, "seed": trial.seed, "snapshots": trial.snapshots, "options": peer.options,
     }  # fmt: skip
     (folder / "job.json").write_text(json.dumps(job))
     outputs = [folder / f"worker{rank}.out" for rank in range(trial.workers)]
@@ -96,40 +97,79 @@ def run_peer(peer: Peer, trial: Trial, namespaces: list[str]) -> tuple[Result, l
     return result, snapshots
 
 
+class Barnraise:
+    """`serve` in the host's namespace; workers `join` when they are told to. Ends with its context."""
+
+    def __init__(self, trial: Trial, namespaces: list[str], run_file: dict[str, Any]) -> None:
+        self.trial, self.namespaces, self.folder = trial, namespaces, trial.folder
+        self.path = self.folder / "barnraise.yaml"
+        self.path.write_text(json.dumps(run_file))
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.outputs: list[Path] = []
+        self._offset, self._known = float("inf"), 0
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Barnraise:
+        self.counters = self._stack.enter_context(Counters({}))
+        served = self.folder / "serve.out"
+        command = [sys.executable, "-m", "barnraise.cli.main", "serve", str(self.path)]
+        self.host = self._stack.enter_context(_process(self.namespaces[0], command, served))
+        self.counters.pids[0] = self.host.pid
+        _wait(lambda: bool(_invite(served)), READY_SECONDS, [self.host], [served])
+        self._invite = _invite(served)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def join(self) -> None:
+        """One more worker starts."""
+        rank = len(self.processes)
+        self.outputs.append(self.folder / f"worker{rank}.out")
+        command = [sys.executable, str(FOLDER / "barnraise_join.py"), str(self.trial.speed), self._invite]
+        command += ["--name", f"w{rank}", "--home", str(self.folder / "home"), "--threads", "1"]
+        process = self._stack.enter_context(_process(self.namespaces[rank + 1], command, self.outputs[-1]))
+        self.processes.append(process)
+        self.counters.pids[rank + 1] = process.pid
+
+    def started(self) -> dict[str, float]:
+        """When each worker took its first step; returns once all have."""
+        _wait(lambda: all(map(events, self.outputs)), READY_SECONDS, self.processes, self.outputs)
+        return {f"w{rank}": float(events(output)[0]["time"]) for rank, output in enumerate(self.outputs)}
+
+    def view(self) -> LedgerView:
+        return LedgerView(next((self.folder / "runs").glob("*/ledger.sqlite")))
+
+    def pieces(self) -> list[Piece]:
+        """What was accepted so far."""
+        with self.view() as view:
+            pieces = [piece for piece in view.pieces() if piece.outcome == "accepted"]
+        if len(pieces) > self._known:
+            self._known = len(pieces)
+            self._offset = min(self._offset, time.monotonic() - max(piece.stop or 0.0 for piece in pieces))
+        return pieces
+
+    @property
+    def offset(self) -> float:
+        """From the ledger's clock to this machine's, by the least delay with which anything was seen in it."""
+        return self._offset
+
+
 def run_barnraise(name: str, trial: Trial, namespaces: list[str], run_file: dict[str, Any]) -> Result:
-    """barnraise itself: `serve` in the host's namespace, `join` in the workers'."""
-    folder = trial.folder
-    path = folder / "barnraise.yaml"
-    path.write_text(json.dumps(run_file))
-    barnraise = [sys.executable, "-m", "barnraise.cli.main"]
-    outputs = [folder / f"worker{rank}.out" for rank in range(trial.workers)]
-    with contextlib.ExitStack() as stack:
-        counters = stack.enter_context(Counters({}))
-        served = folder / "serve.out"
-        host = stack.enter_context(_process(namespaces[0], [*barnraise, "serve", str(path)], served))
-        counters.pids[0] = host.pid
-        _wait(lambda: bool(_invite(served)), READY_SECONDS, [host], [served])
-        processes = []
-        for rank, output in enumerate(outputs):
-            command = [sys.executable, str(FOLDER / "barnraise_join.py"), str(trial.speed), _invite(served)]
-            command += ["--name", f"w{rank}", "--home", str(folder / "home"), "--threads", "1"]
-            processes.append(stack.enter_context(_process(namespaces[rank + 1], command, output)))
-            counters.pids[rank + 1] = processes[-1].pid
-        _wait(lambda: all(map(events, outputs)), READY_SECONDS, processes, outputs)
-        starts = {f"w{rank}": float(events(output)[0]["time"]) for rank, output in enumerate(outputs)}
+    """barnraise itself, all workers at once."""
+    with Barnraise(trial, namespaces, run_file) as run:
+        for _ in range(trial.workers):
+            run.join()
+        starts = run.started()
         start = max(starts.values())
-        ledger = next((folder / "runs").glob("*/ledger.sqlite"))
-        offset, known = float("inf"), 0  # from the controller's clock to this machine's
         pieces: list[Piece] = []
-        while time.monotonic() < start + trial.seconds and host.poll() is None:
+        while time.monotonic() < start + trial.seconds and run.host.poll() is None:
             time.sleep(0.25)
-            with contextlib.suppress(RunDirectoryError), LedgerView(ledger) as view:
-                pieces = [piece for piece in view.pieces() if piece.outcome == "accepted"]
-                if len(pieces) > known:
-                    known = len(pieces)
-                    offset = min(offset, time.monotonic() - max(piece.stop or 0.0 for piece in pieces))
+            with contextlib.suppress(RunDirectoryError):
+                pieces = run.pieces()
         time.sleep(1.0)
-        with LedgerView(ledger) as view:
+        offset, counters = run.offset, run.counters
+        with run.view() as view:
             curve = [(point.seconds + offset - start, point.tokens, point.loss) for point in view.losses()]
     ends: list[list[tuple[float, int]]] = []
     for node in starts:

@@ -81,7 +81,7 @@ def settings() -> EngineSettings:
         rate_multiplier=lambda done, total: 1.0, seed=0, asynchronous=True, participation=True,
         staleness=staleness.create("adaptive"), scheduler=matching.create("fifo"), buffer_size=None, minimum_nodes=1,
         max_update_norm=100.0, max_payload_bytes=CODEC.max_bytes(SIZE),
-        fragments=(ParameterRange(0, SIZE),), tune=False, rungs=(CODEC.max_bytes(SIZE),),
+        partitions=((ParameterRange(0, SIZE),),), tune=False, rungs=(CODEC.max_bytes(SIZE),),
         last_bytes=0, update_bytes=CODEC.max_bytes(SIZE), flush=False, sync_window=60.0,
         sync_longest_wait=600.0,
         heartbeat=0.25, lease=30.0, checkpoint_seconds=60.0, evaluations=5,

@@ -7,7 +7,20 @@ from collections.abc import Callable
 from typing import Any
 
 from barnraise.core.types import Blob, Contribution, NodeProfile, ParameterRange, RowRange, Task, Update
-from barnraise.wire.messages import Ack, Assign, Hello, Leave, Message, Next, Pulse, Stop, Welcome, WorkerSettings
+from barnraise.wire.messages import (
+    Ack,
+    Assign,
+    Hello,
+    Leave,
+    Message,
+    Newer,
+    Next,
+    Pulse,
+    Stop,
+    Watch,
+    Welcome,
+    WorkerSettings,
+)
 from barnraise.worker import actions as act
 from barnraise.worker import events as ev
 from barnraise.worker.machine import Worker
@@ -48,6 +61,8 @@ class Bench:
         self.done: dict[int, bool] = {}  # what was settled, and how
         self.hello: Hello | None = None
         self.asked: Next | None = None
+        self.watched: Watch | None = None
+        self.told = -1  # the version to which what was sent leads
         self.left = self.stopped = False
         self.quit: act.Quit | None = None
         self.sent: list[Message] = []
@@ -74,10 +89,10 @@ class Bench:
         assert worker.pending == self.payloads
         assert len(self.payloads) <= 2
         assert worker.running == self.training
-        assert worker.have == self.replica
-        assert worker.updating == bool(self.applying)
-        assert worker.needs <= self.fetching.keys()
-        assert not worker.needs or worker.waiting is not None
+        assert worker.incoming.have == self.replica
+        assert worker.incoming.updating == bool(self.applying)
+        assert worker.incoming.needs <= self.fetching.keys()
+        assert worker.watching or self.watched is None or not worker.greeted
         assert worker.waiting is None or worker.waiting.id not in {*self.payloads, *self.done}
         assert worker.dropped <= ({self.training.id} if self.training else set())
         assert worker.quit or worker.deadline < math.inf
@@ -104,6 +119,11 @@ class Bench:
             assert self.asked is None
             assert message.have == self.replica
             self.asked = message
+        elif isinstance(message, Watch):
+            assert self.worker.greeted
+            assert self.settings.overlap
+            assert self.watched is None
+            self.watched = message
         elif isinstance(message, Leave):
             assert self.worker.leaving
             assert not self.prepared or (not self.payloads and self.training is None)
@@ -128,7 +148,7 @@ class Bench:
         task = action.task
         assert self.training is None
         assert not self.applying
-        assert self.replica == task.base
+        assert self.replica >= task.base
         assert self.worker.greeted
         assert task.id not in {*self.payloads, *self.done}
         assert {SHARDS[piece.shard].digest for piece in task.rows} <= self.at_hand
@@ -169,7 +189,8 @@ class Bench:
             forget,
         )
         if counts:
-            self.asked = None  # the controller forgot it with the Hello
+            self.asked = self.watched = None  # the controller forgot it with the Hello
+            self.told = -1
         actions = self.hear(message)
         uploads = {action.contribution.assignment for action in actions if isinstance(action, act.Upload)}
         if counts:
@@ -184,7 +205,7 @@ class Bench:
         """Answer the request for work with a task from a version that is `behind` newer than the replica had."""
         if self.asked is None:
             return
-        have, self.asked = self.asked.have, None
+        have, self.asked = max(self.asked.have, self.told), None
         self.newest = max(self.newest, have) + behind
         self.last_task += 1
         updates: tuple[Update, ...] = ()
@@ -195,6 +216,14 @@ class Bench:
         greeted = self.worker.greeted
         actions = self.hear(Assign(make_task(self.last_task, self.newest, updates, shard)))
         assert greeted or not actions, "what was assigned before the last Hello is not the worker's any more"
+
+    def newer(self, behind: int = 1) -> None:
+        """Tell a worker that watches of a version that is `behind` newer than what it was told of last."""
+        if self.watched is None:
+            return
+        have, self.watched = max(self.watched.have, self.told), None
+        self.newest = self.told = max(self.newest, have) + behind
+        self.hear(Newer(tuple(delta(version) for version in range(have + 1, self.newest + 1)), 0, 1.0))
 
     def ack(self, assignment: int, accepted: bool) -> None:
         if accepted:

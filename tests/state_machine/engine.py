@@ -16,7 +16,7 @@ from barnraise.controller import events as ev
 from barnraise.controller.machine import Controller
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import MOST_OPEN, State, apply
-from barnraise.core.types import Blob, Contribution, NodeProfile, ParameterRange, RowRange, Task
+from barnraise.core.types import Blob, Contribution, NodeProfile, ParameterRange, RowRange, Task, Update
 from barnraise.data.ranges import RowIndex
 from barnraise.ledger.decisions import Assigned, Decision, Judged, NodeChanged, Noted, VersionClosed, VersionMade
 from barnraise.ledger.rows import FORMATS
@@ -30,8 +30,10 @@ from barnraise.wire.messages import (
     Hello,
     Leave,
     Message,
+    Newer,
     Next,
     Offer,
+    Watch,
     Welcome,
     WorkerSettings,
 )
@@ -83,7 +85,7 @@ _SETTINGS = EngineSettings(
     minimum_nodes=1,
     max_update_norm=None,
     max_payload_bytes=500,
-    fragments=(ParameterRange(0, 100),),
+    partitions=((ParameterRange(0, 100),),),
     tune=False,
     rungs=(500,),
     last_bytes=0,
@@ -218,7 +220,8 @@ class Account:
             self.cursor = d.cursor
         assert d.tokens == self.settings.context * sum(r.stop - r.start for r in d.rows)
         whole = ParameterRange(0, self.settings.num_parameters)
-        assert d.parameters in ((whole,) if d.kind == "flush" else self.settings.fragments)
+        allowed = [part for ranges in self.settings.partitions for part in ranges]
+        assert d.parameters in ((whole,) if d.kind == "flush" else allowed)
         assert self.settings.asynchronous or self.flushing or (d.max_staleness == 0 and not self.closed)
         self.tasks[d.assignment] = d
         self.piece[d.assignment] = self.piece[d.redo] if d.redo else d.assignment
@@ -282,6 +285,7 @@ class Engine:
         self.payloads: set[tuple[str, int]] = set()
         self.spoiled: set[int] = set()
         self.asked: set[str] = set()  # nodes that wait for an answer to Next
+        self.watching: set[str] = set()  # and to Watch
         self.deltas: set[str] = set()  # blobs that were published and not released
         self.finished: act.Finish | None = None
         self.machine = Controller(settings, State(), self.epoch)
@@ -332,9 +336,15 @@ class Engine:
             task = message.task
             assert self.account.tasks[task.id].node == node
             assert len(self.state.nodes[node].open) <= MOST_OPEN + (task.kind == "flush")
-            self._check_way(task)
+            assert task.base == self.state.version
+            self._check_way(task.updates)
             self.held[node][task.id] = task
             self.asked.discard(node)
+        elif isinstance(message, Newer):
+            assert node in self.watching
+            assert message.updates
+            self.watching.discard(node)
+            self._check_way(message.updates)
         elif isinstance(message, Ack):
             verdict = self.account.verdicts.get(message.assignment)
             mine = verdict is not None and verdict.node == node
@@ -347,15 +357,14 @@ class Engine:
             for assignment in message.forget:
                 self.held[node].pop(assignment, None)
 
-    def _check_way(self, task: Task) -> None:
-        """Updates lead in steps to the base, and none of a chain's was released."""
-        versions = [update.version for update in task.updates]
-        assert task.base == self.state.version
+    def _check_way(self, updates: tuple[Update, ...]) -> None:
+        """Updates lead in steps to the newest version, and none of a chain's was released."""
+        versions = [update.version for update in updates]
         if versions:
-            assert versions == list(range(versions[0], task.base + 1))
-            assert all(u.parameters_digest == self.digests[u.version] for u in task.updates)
-            assert len(versions) == 1 or all(u.kind == "delta" for u in task.updates)
-            assert all(u.kind == "snapshot" or u.blob.digest in self.deltas for u in task.updates)
+            assert versions == list(range(versions[0], self.state.version + 1))
+            assert all(u.parameters_digest == self.digests[u.version] for u in updates)
+            assert len(versions) == 1 or all(u.kind == "delta" for u in updates)
+            assert all(u.kind == "snapshot" or u.blob.digest in self.deltas for u in updates)
 
     @property
     def digests(self) -> dict[int, str]:
@@ -410,7 +419,12 @@ class Engine:
         kept = {*message.pending, *message.working}
         self.held[node] = {i: task for i, task in self.held[node].items() if i in kept}
         self.asked.discard(node)
+        self.watching.discard(node)
         self.handle(ev.Received(node, message))
+
+    def watch(self, node: str, have: int) -> None:
+        self.watching.add(node)
+        self.handle(ev.Received(node, Watch(have)))
 
     def next(self, node: str, have: int | None = None) -> None:
         self.asked.add(node)

@@ -287,7 +287,9 @@ class Process:
         if task.kind == "flush":
             self.clock.at(self.clock.now + 0.01, self._trained, task, 0.0)
             return
-        assert self.replica == (task.base, self.network.disk.digests[task.base])
+        version, digest = self.replica
+        assert version >= task.base
+        assert digest == self.network.disk.digests[version]
         step = task.tokens / task.local_steps / self.speed
         if action.ask_at <= task.local_steps:
             self.clock.at(self.clock.now + step * action.ask_at, self.handle, we.Nearly(task.id))

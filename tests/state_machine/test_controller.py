@@ -21,6 +21,10 @@ from .engine import Engine, contribution, digest, engine_settings
 NODES = ["a", "b", "c", "d"]
 EXPLORE = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
 
+WHOLE = (ParameterRange(0, 100),)
+HALVES = (ParameterRange(0, 40), ParameterRange(40, 100))
+QUARTERS = (ParameterRange(0, 20), ParameterRange(20, 40), ParameterRange(40, 70), ParameterRange(70, 100))
+
 MODES: dict[str, dict[str, Any]] = {
     "asynchronous": {"staleness": staleness("adaptive", max_staleness=4, min_staleness=2)},
     "fixed-bound": {"staleness": staleness("fixed", max_staleness=1), "buffer_size": 2},
@@ -28,8 +32,9 @@ MODES: dict[str, dict[str, Any]] = {
     "matched": {"pace": "matched", "max_local_steps": 7},
     "literal": {"pace": "literal", "max_local_steps": 7},
     "flush": {"flush": True},
-    "fragments": {"fragments": (ParameterRange(0, 40), ParameterRange(40, 100)), "flush": True, "buffer_size": 3},
+    "fragments": {"partitions": (HALVES,), "flush": True, "buffer_size": 3},
     "tuned": {"tune": True, "rungs": (420, 500), "max_local_steps": 9},
+    "tuned_fragments": {"tune": True, "partitions": (WHOLE, HALVES, QUARTERS), "flush": True, "buffer_size": 3},
     "synchronous-flush": {"asynchronous": False, "flush": True, "minimum_nodes": 2},
     "synchronous": {"asynchronous": False},
     "synchronous-matched": {"asynchronous": False, "pace": "matched", "max_local_steps": 7},
@@ -80,6 +85,10 @@ class Chance:
         version = self.engine.state.version
         self.engine.next(node, self.rng.choice([-1, 0, version, max(0, version - 1), version + 1]))
 
+    def watch(self, node: str) -> None:
+        if node in self.engine.machine.soft.seen:
+            self.engine.watch(node, max(0, self.engine.state.version - self.rng.choice([0, 0, 0, 1])))
+
     def work(self, node: str) -> None:
         """What a well-behaved worker does next."""
         tasks = self.engine.held.get(node)
@@ -129,6 +138,7 @@ _HAPPENINGS = [
     (Chance.join, 2),
     (Chance.come_back, 5),
     (Chance.ask, 5),
+    (Chance.watch, 10),
     (Chance.work, 60),
     (Chance.lie, 5),
     (Chance.answer, 60),

@@ -55,6 +55,9 @@ class Chance:
             behind=self.rng.choice([0, 0, 1, 3]), whole=self.rng.random() < 0.3, shard=self.rng.randrange(2)
         )
 
+    def newer(self) -> None:
+        self.bench.newer(self.rng.choice([1, 1, 2]))
+
     def ack(self) -> None:
         if self.bench.payloads:
             self.bench.ack(self.rng.choice(list(self.bench.payloads)), self.rng.random() < 0.8)
@@ -103,6 +106,7 @@ _HAPPENINGS: list[tuple[Callable[[Chance], None], float]] = [
     (Chance.old_welcome, 2),
     (Chance.who, 2),
     (Chance.assign, 8),
+    (Chance.newer, 6),
     (Chance.ack, 5),
     (Chance.stray_ack, 1),
     (Chance.pulse, 2),

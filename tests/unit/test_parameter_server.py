@@ -257,6 +257,25 @@ def test_fragments_of_one_version_move_by_their_own_shares() -> None:
     torch.testing.assert_close(moved[400:], torch.full((600,), 0.25))
 
 
+def test_ranges_that_overlap_are_averaged_piece_by_piece() -> None:
+    """One node hands in all, one the first half, one the second: each element is the mean of those that have it."""
+    server = make_server()
+    uploads, start = Uploads(server), server.parameters
+    for number, size, value in ((1, SIZE, 1.0), (2, 400, 3.0), (3, 300, 5.0)):
+        uploads.add(number, torch.full((size,), value))
+    slots = [
+        slot("a", (1, 1.0), span=(0, SIZE)),
+        slot("b", (2, 1.0), span=(0, 400)),
+        slot("c", (3, 3.0), span=(700, SIZE)),
+    ]
+    made = server.aggregate(1, slots, uploads.read, 1.0, (1.0, 1.0, 0.5))
+    assert made.parameters is None
+    moved = start - server.parameters
+    torch.testing.assert_close(moved[:400], torch.full((400,), 2.0))
+    torch.testing.assert_close(moved[400:700], torch.full((300,), 1.0))
+    torch.testing.assert_close(moved[700:], torch.full((300,), 2.0))
+
+
 def test_momentum_of_a_fragment_rests_while_others_move() -> None:
     alone, turns = make_server(size=400, outer="nesterov"), make_server(outer="nesterov")
     turns.parameters[:400] = alone.parameters

@@ -67,7 +67,7 @@ class Run:
             num_parameters=SIZE,
             tokens=600,
             max_payload_bytes=10**4,
-            fragments=(ParameterRange(0, SIZE),),
+            partitions=((ParameterRange(0, SIZE),),),
             tune=False,
             rungs=(10**4,),
             last_bytes=0,

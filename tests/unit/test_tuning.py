@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from barnraise.controller import events as ev
-from barnraise.core.types import LinkReport
+from barnraise.core.types import LinkReport, ParameterRange
 from barnraise.ledger.decisions import Assigned, Noted
 from barnraise.training.tuning import CLIMB_SHARE, SHARE, Measured, Tuned, tune
 from barnraise.wire.messages import Next
@@ -51,6 +53,22 @@ def test_a_link_that_wavers_does_not_make_the_choice_waver() -> None:
     assert seen == {Tuned(2, 20)}
 
 
+PARTS = (1, 2, 4, 8)
+
+
+def test_what_does_not_fit_as_a_whole_goes_up_in_parts_before_tasks_grow() -> None:
+    # 10,000 bytes take 4 s at 2,500 bytes a second, a task 2 s; a quarter fits into four fifths of that
+    narrow = Measured(0.1, 0.0, 2_500, 1e6)
+    assert tune(narrow, FIRST, RUNGS, 10_000, 20, 200, PARTS) == Tuned(0, 20, 2)
+    # an eighth takes 10 s at 125 bytes a second, 4/5 of 12.5 s
+    assert tune(replace(narrow, up=125), FIRST, RUNGS, 10_000, 20, 200, PARTS) == Tuned(0, 125, 3)
+    # to go back to halves, half of the payload must fit into half of a task
+    parts = Tuned(0, 20, 2)
+    assert tune(replace(narrow, up=4_900), parts, RUNGS, 10_000, 20, 200, PARTS) == parts
+    assert tune(replace(narrow, up=5_100), parts, RUNGS, 10_000, 20, 200, PARTS) == Tuned(0, 20, 1)
+    assert tune(replace(narrow, up=1e6), parts, RUNGS, 10_000, 20, 200, PARTS) == Tuned(4, 20, 0)
+
+
 @given(
     st.floats(1e-3, 10), st.floats(0, 2), st.floats(1, 1e9), st.floats(0, 1e9), st.integers(0, 4), st.integers(1, 200)
 )
@@ -62,9 +80,25 @@ def test_the_choice_is_within_bounds_and_hides_what_it_can(
     assert least <= found.steps <= 10 * least
     seconds = round_trip + RUNGS[found.rung] / up
     if found.rung:
-        assert seconds <= (CLIMB_SHARE if found.rung > rung else SHARE) * least * step
+        assert seconds <= (CLIMB_SHARE if found.rung > rung else SHARE) * found.steps * step
     elif found.steps < 10 * least:
         assert seconds <= SHARE * found.steps * step * (1 + 1e-6)
+
+
+def test_a_node_with_parts_hands_them_in_by_turns() -> None:
+    halves = (ParameterRange(0, 40), ParameterRange(40, 100))
+    partitions = ((ParameterRange(0, 100),), halves)
+    engine = Engine(engine_settings(tune=True, rungs=(100,), partitions=partitions, max_local_steps=50, flush=True))
+    engine.hello("a")
+    settings = engine.settings
+    step = settings.batch_size * settings.context / 100.0
+    narrow = LinkReport(0.0, 75 / (settings.local_steps * step), 1e9)
+    engine.handle(ev.Received("a", Next(0, narrow)))
+    (note,) = [d for d in engine.journal if isinstance(d, Noted) and d.kind == "tuned"]
+    assert (note.detail["partition"], note.detail["bytes"]) == (1, 50)
+    assert engine.held["a"][1].parameters in halves
+    engine.crash()
+    assert engine.state.nodes["a"].partition == 1
 
 
 def test_a_changed_choice_is_on_the_ledger_and_in_the_task() -> None:

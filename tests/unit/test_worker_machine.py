@@ -127,12 +127,13 @@ def test_no_more_than_two_contributions_wait_for_an_answer() -> None:
     assert bench.training is not None
 
 
-def test_without_overlap_the_next_task_is_asked_for_once_all_is_answered() -> None:
+def test_without_overlap_the_next_task_is_asked_for_with_the_upload() -> None:
+    """Not before its end, whatever is left; the controller answers when there is a version to start from."""
     bench = ready(overlapping=False)
-    bench.finish_task()
     assert bench.asked is None
-    bench.ack(1, True)
+    bench.finish_task()
     assert bench.asked == Next(bench.replica)
+    assert list(bench.payloads) == [1]
 
 
 def test_the_lead_is_how_long_getting_a_task_takes_not_how_long_it_waits() -> None:
@@ -233,7 +234,7 @@ def test_a_replica_that_does_not_match_is_replaced_by_a_snapshot() -> None:
 
 def test_a_replica_ahead_of_its_task_goes_back_by_snapshot() -> None:
     bench = ready()
-    bench.replica = bench.worker.have = 5
+    bench.replica = bench.worker.incoming.have = 5
     bench.nearly()
     bench.hear(Assign(make_task(7, 3, (snapshot(3),))))
     fetch_all(bench)
@@ -242,7 +243,7 @@ def test_a_replica_ahead_of_its_task_goes_back_by_snapshot() -> None:
 
 def test_only_what_is_missing_of_a_chain_is_fetched() -> None:
     bench = ready()
-    bench.replica = bench.worker.have = 1
+    bench.replica = bench.worker.incoming.have = 1
     bench.nearly()
     bench.hear(Assign(make_task(7, 3, (delta(1), delta(2), delta(3)))))
     assert {delta(2).blob.digest, delta(3).blob.digest} <= bench.fetching.keys()

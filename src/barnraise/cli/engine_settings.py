@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from barnraise import matching, staleness
 from barnraise.controller.settings import EngineSettings
-from barnraise.core.types import Blob, ParameterRange
+from barnraise.core.ranges import split
+from barnraise.core.types import Blob
 from barnraise.data.ranges import RowIndex
 from barnraise.plan import Plan, payload_bytes
 from barnraise.wire.messages import WorkerSettings
-
-CHUNK = 4096
-"""Elements that stay in one fragment: what chunked codecs compress together."""
 
 
 def engine_settings(
@@ -24,8 +20,8 @@ def engine_settings(
     `rows` the training rows of the dataset's shards. Imports no torch.
     """
     controller, training = plan.run_file.controller, plan.run_file.training
-    fragments = split(num_parameters, training.fragments)
-    largest = max(part.stop - part.start for part in fragments)
+    partitions = tuple(split(num_parameters, count) for count in plan.fragments)
+    largest = max(part.stop - part.start for part in partitions[0])
 
     def rate_multiplier(done: int, total: int) -> float:
         """A task is held to one rate, that of its end: warm-up must not waste the first ones on a rate of 0."""
@@ -54,7 +50,7 @@ def engine_settings(
         minimum_nodes=plan.aggregation.minimum_nodes,
         max_update_norm=controller.max_update_norm,
         tune=training.auto_tune,
-        fragments=fragments,
+        partitions=partitions,
         rungs=tuple(payload_bytes(choice, largest) for choice in plan.contributions),
         last_bytes=payload_bytes(plan.last_compression, num_parameters) if plan.last_compression else 0,
         update_bytes=payload_bytes(plan.downlink, largest),
@@ -69,13 +65,6 @@ def engine_settings(
         checkpoint_seconds=controller.checkpoint_seconds,
         evaluations=controller.evaluations,
     )
-
-
-def split(num_parameters: int, count: int) -> tuple[ParameterRange, ...]:
-    """`count` ranges of nearly equal size, cut at whole chunks; fewer when there are not so many chunks."""
-    chunks = -(-num_parameters // CHUNK)
-    cuts = sorted({min(num_parameters, CHUNK * (chunks * part // count)) for part in range(count + 1)})
-    return tuple(ParameterRange(start, stop) for start, stop in pairwise(cuts))
 
 
 def worker_settings(plan: Plan) -> WorkerSettings:
@@ -95,7 +84,7 @@ def worker_settings(plan: Plan) -> WorkerSettings:
         inner_options=dict(plan.inner.options),
         gradient_clip=training.gradient_clip,
         update_clip=training.update_clip,
-        fragments=training.fragments,
+        fragments=plan.fragments[-1],
         merge_lerp=plan.merge_lerp,
         normalize_steps=training.local_steps if training.normalize_steps else 0,
         proximal=training.proximal,

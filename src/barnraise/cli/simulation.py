@@ -126,6 +126,7 @@ def _costed(plan: Plan, cost: Estimate) -> tuple[EngineSettings, Work, str]:
     )
     work = CostModel(
         payload_bytes=settings.rungs,
+        span=max(part.stop - part.start for part in settings.partitions[0]),
         delta_bytes=settings.update_bytes,
         shard_bytes=[count * row_bytes for count in shards],
         num_parameters=cost.parameters,

@@ -224,8 +224,8 @@ class Training(Section):
     )
     merge_lerp: Annotated[float, Field(ge=0, lt=1)] | None = Field(
         default=None,
-        description="Share of its own last parameters that a worker mixes into the start of its next task; when not "
-        "given, 0.5 where exchanges overlap with training, else 0.",
+        description="Share of its own parameters that a worker keeps when it takes a version in; when not given, 0.6 "
+        "where exchanges overlap with training, else 0.",
     )
     pace: Literal["fixed", "matched", "literal"] = Field(
         default="fixed",
@@ -285,7 +285,8 @@ class Training(Section):
     auto_tune: bool = Field(
         default=True,
         description="Let a node send a larger share (up to 16 times compression_ratio) where its link allows it, and "
-        "take more local steps where its link is slow, so that exchanges hide behind computation.",
+        "send by turns (up to 16 times the given fragments, with error_feedback_keep: 1, a mean and outer_optimizer: "
+        "sgd) or take more local steps where its link is slow, so that exchanges hide behind computation.",
     )
     error_feedback: bool = Field(default=True, description="Send later what compression left out.")
     error_feedback_decay: Share = Field(default=1.0, description="Share of the residual that survives a round.")

@@ -16,7 +16,8 @@ from barnraise.controller.events import Aggregated
 from barnraise.controller.pacing import median_rate, participation
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import Soft, State
-from barnraise.core.types import ParameterRange, Update
+from barnraise.core.ranges import covers, pieces
+from barnraise.core.types import Update
 from barnraise.ledger.decisions import Decision, Noted, VersionClosed, VersionMade
 from barnraise.wire.messages import Stop
 
@@ -115,13 +116,14 @@ def close(state: State, soft: Soft, settings: EngineSettings, epoch: int, now: f
 def _rates(
     state: State, soft: Soft, settings: EngineSettings, shares: tuple[SlotShare, ...]
 ) -> tuple[float, tuple[float, ...]]:
-    """How far the version moves, and what of that each range of the parameters does when there are several."""
+    """How far the version moves, and what of that each piece of the parameters does when there are several."""
     if not (settings.asynchronous and settings.participation):
         return 1.0, ()
-    parts: dict[ParameterRange, float] = {}
-    for slot in shares:
-        parts[slot.parameters] = parts.get(slot.parameters, 0.0) + participation(state, soft, state.nodes[slot.node])
-    rates = [min(1.0, parts[span]) for span in sorted(parts, key=lambda span: (span.start, span.stop))]
+    weights = [participation(state, soft, state.nodes[slot.node]) for slot in shares]
+    rates = [
+        min(1.0, sum(weight for slot, weight in zip(shares, weights, strict=True) if covers(slot.parameters, piece)))
+        for piece in pieces(slot.parameters for slot in shares)
+    ]
     rate = max(rates)
     return rate, tuple(each / rate for each in rates) if len(rates) > 1 else ()
 

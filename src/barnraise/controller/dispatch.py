@@ -17,7 +17,7 @@ from barnraise.controller.state import MOST_OPEN, NodeState, Soft, State
 from barnraise.core.types import Blob, ParameterRange, RowRange, Task, Update
 from barnraise.ledger.decisions import Assigned, Decision
 from barnraise.matching.base import NodeView, TaskView
-from barnraise.wire.messages import Assign
+from barnraise.wire.messages import Assign, Newer
 
 Steps = Iterator[Decision | Action]
 
@@ -35,8 +35,8 @@ def assign(state: State, soft: Soft, settings: EngineSettings, now: float) -> St
     if state.closing is not None and not settings.asynchronous:
         return
     asking = [node for node in map(state.nodes.__getitem__, soft.asking) if len(node.open) < MOST_OPEN]
-    if not settings.asynchronous:
-        asking = [node for node in asking if _may_start(state, soft, node)]
+    if not settings.worker.overlap:
+        asking = [node for node in asking if _may_start(state, soft, settings, node)]
     if not asking:
         return
     tasks = _offered(state, soft, settings, len(asking))
@@ -73,16 +73,21 @@ def flush(state: State, soft: Soft, settings: EngineSettings, now: float) -> Ste
             yield Send(node.id, Assign(task))
 
 
-def _may_start(state: State, soft: Soft, node: NodeState) -> bool:
-    """A node that has contributed to the open round, or works for it, rests until `wake`."""
-    if node.id not in state.slots and all(state.works[number].base != state.version for number in node.open):
+def _may_start(state: State, soft: Soft, settings: EngineSettings, node: NodeState) -> bool:
+    """Without overlap a node asks as it uploads, and rests until `wake`: in a round that it has contributed to or works
+    for, or while its work is on the way into a version."""
+    if settings.asynchronous:
+        ready = not node.open and state.closing is None
+    else:
+        ready = node.id not in state.slots and all(state.works[number].base != state.version for number in node.open)
+    if ready:
         return True
     soft.resting[node.id] = soft.asking.pop(node.id)
     return False
 
 
 def wake(soft: Soft) -> None:
-    """A new round begins, or the open one lost a contribution: those that rest ask again."""
+    """A version was made or a contribution judged: those that rest ask again."""
     soft.asking.update(soft.resting)
     soft.resting.clear()
 
@@ -114,6 +119,8 @@ def _view(node: NodeState) -> NodeView:
 
 def _assign_one(state: State, soft: Soft, settings: EngineSettings, task: int, node: NodeState, now: float) -> Steps:
     have = soft.asking.pop(node.id)
+    if node.id in soft.watching:
+        soft.watching[node.id] = state.version
     assignment, cursor = state.last_assignment + 1, state.cursor
     if task > 0:
         lost = state.redo[task]
@@ -161,16 +168,33 @@ def _assign_one(state: State, soft: Soft, settings: EngineSettings, task: int, n
                 updates_from(state, soft, settings, have),
                 decision.max_staleness,
                 node.merged,
-                participation(state, soft, node) if settings.participation else 1.0,
+                own_share(state, soft, settings, node),
             )
         ),
     )
 
 
+def publish(state: State, soft: Soft, settings: EngineSettings, node: NodeState) -> Steps:
+    """Tell a node that trains of the newest version, if it watches and has an older one."""
+    have = soft.watching.get(node.id)
+    if have is None or have >= state.version or state.flushing is not None or state.final:
+        return
+    del soft.watching[node.id]
+    soft.told[node.id] = state.version
+    updates = updates_from(state, soft, settings, have)
+    yield Send(node.id, Newer(updates, node.merged, own_share(state, soft, settings, node)))
+
+
+def own_share(state: State, soft: Soft, settings: EngineSettings, node: NodeState) -> float:
+    """What a contribution of the node weighs in a version."""
+    return participation(state, soft, node) if settings.participation else 1.0
+
+
 def fragment(state: State, settings: EngineSettings, node: NodeState) -> ParameterRange:
     """The parameters of the node's next contribution: its own turns in asynchronous mode, the round's for all else."""
     turn = node.turns if settings.asynchronous else state.version
-    return settings.fragments[turn % len(settings.fragments)]
+    ranges = settings.partitions[node.partition]
+    return ranges[turn % len(ranges)]
 
 
 def updates_from(state: State, soft: Soft, settings: EngineSettings, have: int) -> tuple[Update, ...]:

@@ -32,7 +32,7 @@ from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import Soft, State, Work, apply
 from barnraise.core.types import Contribution
 from barnraise.ledger.decisions import Decision, Judged, Noted
-from barnraise.wire.messages import Ack, Heartbeat, Hello, Leave, Next, Offer, Pulse, Stop, Who
+from barnraise.wire.messages import Ack, Heartbeat, Hello, Leave, Next, Offer, Pulse, Stop, Watch, Who
 
 Steps = Iterator[Decision | Action]
 
@@ -163,6 +163,8 @@ class Controller:
             yield from buffering.made(self.state, self.soft, self.settings, self.epoch, event, now)
             dispatch.wake(self.soft)
             yield from self._after(now)
+            for node in list(self.soft.watching):
+                yield from dispatch.publish(self.state, self.soft, self.settings, self.state.nodes[node])
 
     def _evaluated(self, event: Evaluated, now: float) -> Steps:
         if event.epoch == self.epoch:
@@ -198,8 +200,12 @@ class Controller:
 
     def _next(self, node: str, message: Next, now: float) -> Steps:
         self.soft.resting.pop(node, None)
-        self.soft.asking[node], self.soft.links[node] = message.have, message.link
+        self.soft.asking[node], self.soft.links[node] = max(message.have, self.soft.told.get(node, -1)), message.link
         yield from dispatch.assign(self.state, self.soft, self.settings, now)
+
+    def _watch(self, node: str, message: Watch, now: float) -> Steps:
+        self.soft.watching[node] = max(message.have, self.soft.told.get(node, -1))
+        yield from dispatch.publish(self.state, self.soft, self.settings, self.state.nodes[node])
 
     def _leave(self, node: str, message: Leave, now: float) -> Steps:
         yield from membership.part(self.state, self.soft, node, message.reason or "left", now)
@@ -248,8 +254,8 @@ class Controller:
             work.parameters, weight,
         )  # fmt: skip
         self.soft.news += 1
+        dispatch.wake(self.soft)
         if verdict != "accepted":
-            dispatch.wake(self.soft)
             yield Discard(work.node, work.assignment)
         yield Send(work.node, Ack(work.assignment, verdict == "accepted", reason))
 
@@ -272,6 +278,7 @@ _DECIDE: dict[type[Event], Callable[[Controller, Any, float], Steps]] = {
 _MESSAGES: dict[type[Any], Callable[[Controller, str, Any, float], Steps]] = {
     Heartbeat: Controller._heartbeat,
     Next: Controller._next,
+    Watch: Controller._watch,
     Leave: Controller._leave,
     Offer: Controller._offer,
 }

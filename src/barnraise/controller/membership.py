@@ -101,7 +101,7 @@ def release(state: State, soft: Soft, node: str, reason: str, now: float) -> Ste
 
 def _forget(soft: Soft, node: str) -> None:
     """What was observed of the node is no longer so."""
-    for observed in (soft.seen, soft.awaited, soft.asking, soft.resting):
+    for observed in (soft.seen, soft.awaited, soft.asking, soft.resting, soft.watching, soft.told):
         observed.pop(node, None)
 
 

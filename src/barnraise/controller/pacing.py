@@ -82,16 +82,19 @@ def tuned(state: State, soft: Soft, settings: EngineSettings, node: NodeState, n
         return
     measured = Measured(settings.batch_size * settings.context / node.rate, link.round_trip, link.up, link.down)
     least = max(node.least_steps, settings.local_steps)
+    now_at, first = Tuned(node.rung, least, node.partition), len(settings.partitions[0])
+    parts = [len(ranges) // first for ranges in settings.partitions]
     found = tune(
-        measured, Tuned(node.rung, least), settings.rungs, settings.update_bytes, settings.local_steps,
-        settings.max_local_steps,
-    )  # fmt: skip
-    if found != Tuned(node.rung, least):
-        detail = {"rung": found.rung, "local_steps": found.steps, "bytes": settings.rungs[found.rung]}
+        measured, now_at, settings.rungs, settings.update_bytes, settings.local_steps, settings.max_local_steps, parts
+    )
+    if found != now_at:
+        sent = settings.rungs[found.rung] // parts[found.partition]
+        detail = {"rung": found.rung, "local_steps": found.steps, "partition": found.partition, "bytes": sent}
         yield Noted(now, "tuned", node.id, detail | asdict(measured))
 
 
 def _speed(node: NodeState, soft: Soft, settings: EngineSettings) -> pace.Speed:
     link = soft.links.get(node.id, LinkReport())
-    exchange = link.round_trip + (settings.rungs[node.rung] / link.up if link.up else 0.0)
+    parts = len(settings.partitions[node.partition]) // len(settings.partitions[0])
+    exchange = link.round_trip + (settings.rungs[node.rung] / parts / link.up if link.up else 0.0)
     return pace.Speed(settings.batch_size * settings.context / node.rate, exchange)

@@ -21,6 +21,7 @@ from barnraise.compression.base import Codec
 from barnraise.compression.catalog import CATALOG
 from barnraise.controller.actions import SlotShare
 from barnraise.core.errors import PayloadError
+from barnraise.core.ranges import covers, pieces
 from barnraise.core.types import Blob, ParameterRange
 from barnraise.models.vectors import digest
 from barnraise.training.base import OuterOptimizer
@@ -83,13 +84,13 @@ class ParameterServer:
     ) -> Made:
         """Make `version` from the slots, in their order; `read` gives a contribution's payload.
 
-        `rate` multiplies the outer optimizer's learning rate, and each of `scales` the aggregate of one of the ranges
-        that the slots are of, in order. What lies outside the ranges stays as it is.
+        `rate` multiplies the outer optimizer's learning rate, and each of `scales` the aggregate of one of the pieces
+        that the slots' ranges cut each other into, in order. What lies outside the ranges stays as it is.
         """
         assert version == self.version + 1
-        ranges = sorted({slot.parameters for slot in slots}, key=lambda r: (r.start, r.stop))
-        span = slice(ranges[0].start, max(part.stop for part in ranges))
-        before, gradient = self.parameters[span], self._pseudo_gradient(ranges, slots, read, scales)
+        parts = pieces(slot.parameters for slot in slots)
+        span = slice(parts[0].start, parts[-1].stop)
+        before, gradient = self.parameters[span], self._pseudo_gradient(parts, slots, read, scales)
         update = self.outer.step(before, gradient, rate, span, len(self.parameters)).neg_()
         whole = len(update) == len(self.parameters)
         if self.residual is not None:
@@ -111,23 +112,26 @@ class ParameterServer:
         return Made(version, self.digest, delta, encoded.payload, changed)
 
     def _pseudo_gradient(
-        self, ranges: Sequence[ParameterRange], slots: Sequence[SlotShare], read: ReadPayload, scales: Sequence[float]
+        self, parts: Sequence[ParameterRange], slots: Sequence[SlotShare], read: ReadPayload, scales: Sequence[float]
     ) -> Tensor:
-        """The aggregation rule over the slots of each range, from the first range's start to the last one's stop."""
-        if len(ranges) == 1:
-            return self._combined(slots, read)
-        first = ranges[0].start
-        gradient = torch.zeros(max(part.stop for part in ranges) - first)
-        for index, part in enumerate(ranges):
-            combined = self._combined([slot for slot in slots if slot.parameters == part], read)
+        """The aggregation rule over the slots of each piece, from the first piece's start to the last one's stop."""
+        updates = [self._slot(slot, slot.parameters.stop - slot.parameters.start, read) for slot in slots]
+        if len(parts) == 1:
+            return self._combined(slots, updates)
+        first = parts[0].start
+        gradient = torch.zeros(parts[-1].stop - first)
+        for index, part in enumerate(parts):
+            there = [at for at, slot in enumerate(slots) if covers(slot.parameters, part)]
+            cuts = [slots[at].parameters.start for at in there]
+            inside = [updates[at][part.start - cut : part.stop - cut] for at, cut in zip(there, cuts, strict=True)]
+            combined = self._combined([slots[at] for at in there], inside)
             if scales:
                 combined = combined * scales[index]
             gradient[part.start - first : part.stop - first] = combined
         return gradient
 
-    def _combined(self, slots: Sequence[SlotShare], read: ReadPayload) -> Tensor:
-        """The aggregation rule over slots of one range."""
-        updates = [self._slot(slot, slot.parameters.stop - slot.parameters.start, read) for slot in slots]
+    def _combined(self, slots: Sequence[SlotShare], updates: list[Tensor]) -> Tensor:
+        """The aggregation rule over one update of each slot."""
         return self.rule(updates, [sum(weight for _, weight in slot.contributions) for slot in slots])
 
     def _slot(self, slot: SlotShare, size: int, read: ReadPayload) -> Tensor:

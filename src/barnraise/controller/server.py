@@ -29,7 +29,21 @@ from barnraise.transport.base import Peer
 from barnraise.transport.several import listener_for
 from barnraise.wire.blobs import Reassembler, Upload, inlined
 from barnraise.wire.frames import Buffer, decode_from_worker, encode, num_bytes
-from barnraise.wire.messages import Assign, Chunk, Enrol, Enrolled, Fetch, Gone, Hello, Message, Offer, Part, Stop, Who
+from barnraise.wire.messages import (
+    Assign,
+    Chunk,
+    Enrol,
+    Enrolled,
+    Fetch,
+    Gone,
+    Hello,
+    Message,
+    Newer,
+    Offer,
+    Part,
+    Stop,
+    Who,
+)
 
 UPLOAD_MEMORY = 1 << 30
 """Bytes of unfinished uploads held at a time."""
@@ -236,12 +250,12 @@ class Server:
 
     def _tell(self, node: str, message: Message) -> None:
         peer = self.peers.get(node)
-        if peer is not None and not (isinstance(message, Assign) and self._transmit_inlined(peer, message)):
+        if peer is not None and not (isinstance(message, Assign | Newer) and self._transmit_inlined(peer, message)):
             self._transmit(peer, message)
 
-    def _transmit_inlined(self, peer: Peer, message: Assign) -> bool:
-        """Send the task with its updates; False when they are too large, or the peer's queue has no room for them."""
-        blobs = inlined(message.task.updates)
+    def _transmit_inlined(self, peer: Peer, message: Assign | Newer) -> bool:
+        """Send the message with its updates; False when they are too large, or the peer's queue has no room."""
+        blobs = inlined(message.updates)
         pieces = [self.executor.blobs.read(blob.digest, 0, blob.num_bytes) for blob in blobs]
         whole = b"".join(piece for piece in pieces if piece is not None)
         return 0 < len(whole) == sum(blob.num_bytes for blob in blobs) and self._transmit(peer, message, whole)
@@ -256,8 +270,8 @@ class Server:
     # Actions, one method each
 
     def _send(self, action: act.Send) -> None:
-        if isinstance(action.message, Assign):
-            self.executor.blobs.hold(action.node, [update.blob.digest for update in action.message.task.updates])
+        if isinstance(action.message, Assign | Newer):
+            self.executor.blobs.hold(action.node, [update.blob.digest for update in action.message.updates])
         self._tell(action.node, action.message)
         if isinstance(action.message, Stop):
             self.reassembler.drop(action.node)

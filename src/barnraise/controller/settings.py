@@ -37,9 +37,9 @@ class EngineSettings:
     buffer_size: int | None  # None: automatic
     minimum_nodes: int
     max_update_norm: float | None
-    fragments: tuple[ParameterRange, ...]  # what takes turns to be exchanged; all parameters, in order
-    tune: bool  # each node's rung and least local steps follow its link: see training.tuning
-    rungs: tuple[int, ...]  # bytes of a contribution's payload at each, ascending
+    partitions: tuple[tuple[ParameterRange, ...], ...]  # what takes turns to be exchanged; the coarsest first
+    tune: bool  # each node's rung, least local steps and partition follow its link: see training.tuning
+    rungs: tuple[int, ...]  # bytes of a payload of one of the first partition's ranges at each, ascending
     last_bytes: int  # of a residual's payload; 0 without residuals
     update_bytes: int  # of one version's delta
     max_payload_bytes: int  # of any payload

@@ -57,8 +57,9 @@ class NodeState(msgspec.Struct):
     turns: int = 0  # training tasks so far
     step_seconds: list[float] = []  # its newest contributions'
     last_verdict_time: float = 0.0
-    rung: int = 0  # as tuned to its link, like the steps its tasks have at least
+    rung: int = 0  # as tuned to its link, like the steps its tasks have at least and whose ranges take turns
     least_steps: int = 0
+    partition: int = 0
     open: list[int] = []
     verdicts: dict[int, tuple[bool, str]] = {}
     accepted: int = 0
@@ -125,7 +126,9 @@ class Soft:
         self.lease = self.lease_told = 0.0  # seconds of silence allowed, and when the fleet was last told so much
         self.asking: dict[str, int] = {}  # node -> version it has
         self.links: dict[str, LinkReport] = {}
-        self.resting: dict[str, int] = {}  # those that wait for the next round (synchronous mode)
+        self.resting: dict[str, int] = {}  # those that wait for a version (without overlap)
+        self.watching: dict[str, int] = {}  # nodes that train and want to know of a newer version than they have
+        self.told: dict[str, int] = {}  # the version that such a node has once what was sent has arrived
         self.fresh: list[TaskView] = []  # as many as were ever offered at once
         self.inspecting: dict[int, tuple[Contribution, int]] = {}  # -> offer, version at its arrival
         self.evaluating = False
@@ -293,6 +296,7 @@ def _left_over(state: State, d: Noted) -> None:
 def _tuned(state: State, d: Noted) -> None:
     node = state.nodes[d.node]
     node.rung, node.least_steps = d.detail["rung"], d.detail["local_steps"]
+    node.partition = d.detail.get("partition", 0)
 
 
 def _flushing(state: State, d: Noted) -> None:

@@ -15,9 +15,9 @@ from barnraise.controller import events as ce
 from barnraise.core.types import Blob, NodeProfile, Task
 from barnraise.emulation.agenda import Call
 from barnraise.emulation.fleet import Machine
-from barnraise.emulation.work import Work
+from barnraise.emulation.work import News, Work
 from barnraise.wire.blobs import inlined
-from barnraise.wire.messages import Assign, Hello, Message, Offer
+from barnraise.wire.messages import Assign, Hello, Message, Newer, Offer
 from barnraise.worker import actions as wa
 from barnraise.worker import events as we
 from barnraise.worker.machine import Worker
@@ -41,6 +41,7 @@ class World(Protocol):
     events: int
     bytes_up: int
     bytes_down: int
+    first_task: float
 
     @property
     def now(self) -> float:
@@ -153,7 +154,7 @@ class Node:
         if not self.up:
             return
         event = we.Received(message)
-        if type(message) is Assign and (blobs := inlined(message.task.updates)):
+        if isinstance(message, Assign | Newer) and (blobs := inlined(message.updates)):
             self._receive_inlined(blobs, event)
             return
         if (seconds := self._down_seconds) is not None:
@@ -163,7 +164,7 @@ class Node:
             self.sim.at(arrival, Node.handle, self, self.incarnation, event)
 
     def _receive_inlined(self, blobs: tuple[Blob, ...], event: we.Event) -> None:
-        """A task and its updates in one message."""
+        """A message and its updates in one."""
         size = sum(blob.num_bytes for blob in blobs)
         for blob in blobs:
             self.sim.work.fetch(self.spec.name, blob)
@@ -234,24 +235,29 @@ class Node:
         sim.at(sim.now + PREPARE_SECONDS, Node.handle, self, self.incarnation, event)
 
     def _apply_updates(self, action: wa.ApplyUpdates) -> None:
-        version = self.sim.work.update(self.spec.name, action.updates)
-        self.sim.soon(Node.handle, self, self.incarnation, we.Updated(version))
+        """At once, or as part of the task that runs, after the step in hand."""
+        run, news = self._running, News(action.updates, action.merged, action.share)
+        if run is None:
+            self.sim.work.update(self.spec.name, news)
+        else:
+            run.news.append((run.steps_by(self.sim.now), news))
+        self.sim.soon(Node.handle, self, self.incarnation, we.Updated(action.updates[-1].version))
 
     def _start_task(self, action: wa.StartTask) -> None:
         sim, task = self.sim, action.task
-        payload, loss = sim.work.train(self.spec.name, task)
+        sim.first_task = min(sim.first_task, sim.now)
         tokens_a_step = task.tokens / max(1, task.local_steps)
         step = tokens_a_step / self.spec.rate * math.exp(sim.rng.gauss(0.0, JITTER))
         if action.ask_at <= task.local_steps:
             sim.at(sim.now + step * action.ask_at, Node.handle, self, self.incarnation, we.Nearly(task.id))
-        self._run(_Run(task, payload, loss, sim.now, step, task.local_steps))
+        self._run(_Run(task, sim.now, step, task.local_steps, []))
 
     def _cut_short(self, action: wa.CutShort) -> None:
-        """The running task ends with the step in hand. Its payload is that of the whole task all the same."""
+        """The running task ends with the step in hand."""
         run = self._running
         if run is not None and run.step > 0.0:
-            steps = min(run.steps, int((self.sim.now - run.began) / run.step) + 1)
-            self._run(_Run(run.task, run.payload, run.loss, run.began, run.step, steps))
+            steps = run.steps_by(self.sim.now)
+            self._run(_Run(run.task, run.began, run.step, steps, run.news))
 
     def _run(self, run: _Run) -> None:
         self._running = run
@@ -260,8 +266,9 @@ class Node:
     def _finish(self, incarnation: int, run: _Run) -> None:
         if incarnation == self.incarnation and run is self._running:
             self._running = None
+            payload, loss = self.sim.work.train(self.spec.name, run.task, run.steps, run.news)
             seconds = run.step * run.steps
-            self.handle(incarnation, we.TaskDone(run.task.id, run.payload, run.steps, run.loss, seconds))
+            self.handle(incarnation, we.TaskDone(run.task.id, payload, run.steps, loss, seconds))
 
     def _settle(self, action: wa.Settle) -> None:
         self.sim.work.settle(self.spec.name, action.assignment, action.accepted)
@@ -271,13 +278,17 @@ class Node:
 
 
 class _Run:
-    """A task under way: it began at `began`, takes `steps` of `step` seconds each, and yields `payload`."""
+    """A task under way: it began at `began`, takes `steps` of `step` seconds each, and takes in `news`, each after so
+    many steps."""
 
-    __slots__ = ("began", "loss", "payload", "step", "steps", "task")
+    __slots__ = ("began", "news", "step", "steps", "task")
 
-    def __init__(self, task: Task, payload: Blob, loss: float, began: float, step: float, steps: int) -> None:
-        self.task, self.payload, self.loss = task, payload, loss
-        self.began, self.step, self.steps = began, step, steps
+    def __init__(self, task: Task, began: float, step: float, steps: int, news: list[tuple[int, News]]) -> None:
+        self.task, self.began, self.step, self.steps, self.news = task, began, step, steps, news
+
+    def steps_by(self, now: float) -> int:
+        """How many steps are done when that in hand is."""
+        return min(self.steps, int((now - self.began) / self.step) + 1 if self.step > 0.0 else self.steps)
 
 
 _ACTIONS: dict[type[wa.Action], Callable[[Node, Any], None]] = {

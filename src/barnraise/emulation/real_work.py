@@ -1,13 +1,15 @@
 """Real tensors in virtual time: the controller's parameter server and blobs, and a worker's executor for each node.
 
 The nodes share one module, since they train one after the other; replica, optimizer state, residual and payloads are
-each node's own, so a node takes about six vectors of the model's size. A task is computed in full when it starts, also
-when it is cut short later. Deterministic for one machine and one number of threads.
+each node's own, so a node takes about six vectors of the model's size. A task is computed when it ends. Deterministic
+for one machine and one number of threads.
 """
 
 from __future__ import annotations
 
 import copy
+from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from barnraise.controller.actions import Aggregate
@@ -16,7 +18,7 @@ from barnraise.controller.evaluator import Evaluator
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.core.types import Blob, Contribution, ParameterRange, Task, Update
 from barnraise.data.shards import Dataset
-from barnraise.emulation.work import ControllerCosts
+from barnraise.emulation.work import ControllerCosts, News
 from barnraise.training.local import LocalTrainer, inner_optimizer
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.executor import Executor
@@ -62,14 +64,28 @@ class RealWork:
             self._fetched[node][blob.digest] = content
         return content is not None
 
-    def update(self, node: str, updates: tuple[Update, ...]) -> int:
+    def update(self, node: str, news: News) -> None:
         fetched = self._fetched[node]
-        version = self._executors[node].update(updates, lambda blob: bytes(fetched[blob.digest]))
-        fetched.clear()
-        return version
+        version = self._executors[node].update(
+            news.updates, lambda blob: bytes(fetched[blob.digest]), news.merged, news.share
+        )
+        assert version == news.updates[-1].version, "nothing is lost in here"
+        for update in news.updates:
+            fetched.pop(update.blob.digest, None)
 
-    def train(self, node: str, task: Task) -> tuple[Blob, float]:
-        payload, _, loss, _ = self._executors[node].train(task, lambda: None, 0)
+    def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, News]]) -> tuple[Blob, float]:
+        executor, waiting = self._executors[node], deque(news)
+        executor.cut.clear()
+
+        def on_step(step: int) -> None:
+            while waiting and waiting[0][0] <= step:
+                self.update(node, waiting.popleft()[1])
+            if step == steps:
+                executor.cut.set()
+
+        payload, _, loss, _ = executor.train(task, on_step)
+        for _, late in waiting:
+            self.update(node, late)
         return payload, loss
 
     def settle(self, node: str, assignment: int, accepted: bool) -> None:

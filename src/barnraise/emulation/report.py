@@ -17,7 +17,7 @@ class Report:
     accepted and refused, None before the first verdict; staleness is that of accepted contributions. `utilisation` is
     training that entered the model over the time nodes were up. Bytes are those on the nodes' links. Losses are
     held-out, in nats a token, None where work was only costed; `curve` has all evaluations. `seconds` is how long the
-    simulation took, `first_task_seconds` the virtual time at which the first node had its model and was given work.
+    simulation took, `first_task_seconds` the virtual time at which the first node had its model, work and rows.
     """
 
     ledger_hash: str

@@ -21,7 +21,7 @@ from barnraise.emulation.node import MESSAGE_BYTES, Node
 from barnraise.emulation.work import Work
 from barnraise.ledger.decisions import Judged, Noted
 from barnraise.ledger.rows import LedgerHash
-from barnraise.wire.messages import Assign
+from barnraise.wire.messages import Assign, Newer
 
 ARRIVALS = 1.0
 """Seconds over which the fleet starts."""
@@ -195,9 +195,8 @@ class Simulator(Agenda):
     def _send(self, action: ca.Send) -> None:
         message = action.message
         self.bytes_down += MESSAGE_BYTES
-        if type(message) is Assign:
-            self.first_task = min(self.first_task, self.now)
-            self.work.hold(action.node, message.task.updates)
+        if isinstance(message, Assign | Newer):
+            self.work.hold(action.node, message.updates)
         self.nodes[action.node].receive(message)
 
     def _inspect(self, action: ca.Inspect) -> None:

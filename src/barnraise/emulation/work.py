@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from barnraise.controller.actions import Aggregate
 from barnraise.core.types import Blob, Contribution, ParameterRange, Task, Update
@@ -13,6 +14,14 @@ DENSE_BYTES_PER_SECOND = 2e9
 
 PUBLISH_BYTES_PER_SECOND = 0.5e9
 """Float32 bytes of parameters that it moves, encodes, decodes and hashes in a second."""
+
+
+class News(NamedTuple):
+    """Versions for a node's replica, and what of its own work they hold, as in `worker.actions.ApplyUpdates`."""
+
+    updates: tuple[Update, ...]
+    merged: int
+    share: float
 
 
 class Work(Protocol):
@@ -27,11 +36,12 @@ class Work(Protocol):
     def fetch(self, node: str, blob: Blob) -> bool:
         """Hand the node a blob; False when the controller does not keep it (any more)."""
 
-    def update(self, node: str, updates: tuple[Update, ...]) -> int:
-        """Bring the node's replica up to date: its version, -1 when it does not hash to what it should."""
+    def update(self, node: str, news: News) -> None:
+        """Bring the node's replica up to date, between two tasks."""
 
-    def train(self, node: str, task: Task) -> tuple[Blob, float]:
-        """All the task's steps from the node's replica: payload and mean loss."""
+    def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, News]]) -> tuple[Blob, float]:
+        """So many of the task's steps; each of `news` comes while a step is taken, counted from 1: payload and mean
+        loss."""
 
     def settle(self, node: str, assignment: int, accepted: bool) -> None:
         """The node learns what became of its contribution."""
@@ -65,18 +75,23 @@ class Work(Protocol):
 
 
 class CostModel:
-    """Payloads, deltas and shards of the right size and no content. Losses are not modelled (0)."""
+    """Payloads, deltas and shards of the right size and no content. Losses are not modelled (0).
+
+    `payload_bytes` at each rung are for an update of `span` parameters.
+    """
 
     def __init__(
         self,
         *,
         payload_bytes: Sequence[int],
+        span: int,
         delta_bytes: int,
         shard_bytes: Sequence[int],
         num_parameters: int,
         threads: int = 1,
     ) -> None:
         self.payload_bytes, self.delta_bytes = payload_bytes, delta_bytes
+        self.span = span
         self._shards = tuple(Blob(f"a{index:063x}", size) for index, size in enumerate(shard_bytes))
         costs = ControllerCosts(num_parameters, threads)
         self.inspect_seconds, self.aggregate_seconds = costs.inspect_seconds, costs.aggregate_seconds
@@ -90,11 +105,12 @@ class CostModel:
     def fetch(self, node: str, blob: Blob) -> bool:
         return True
 
-    def update(self, node: str, updates: tuple[Update, ...]) -> int:
-        return updates[-1].version
+    def update(self, node: str, news: News) -> None:
+        """Nothing is kept."""
 
-    def train(self, node: str, task: Task) -> tuple[Blob, float]:
-        return Blob(f"b{task.id:063x}", self.payload_bytes[task.rung]), 0.0
+    def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, News]]) -> tuple[Blob, float]:
+        share = (task.parameters.stop - task.parameters.start) / self.span
+        return Blob(f"b{task.id:063x}", math.ceil(self.payload_bytes[task.rung] * min(1.0, share))), 0.0
 
     def settle(self, node: str, assignment: int, accepted: bool) -> None:
         """Nothing is kept."""

@@ -52,8 +52,7 @@ class Plan:
 
     @property
     def merge_lerp(self) -> float:
-        """How much of its own last parameters a worker starts its next task with: what a version lacks that was made
-        before its last task ended."""
+        """How much of its own parameters a worker keeps when it takes a version in: what that lacks of its own."""
         given = self.run_file.training.merge_lerp
         return given if given is not None else OVERLAPPED_LERP if self.overlap else 0.0
 
@@ -66,6 +65,19 @@ class Plan:
         return tuple(ratio * 2**rung for rung in range(RUNGS) if rung == 0 or ratio * 2**rung <= DENSEST)
 
     @property
+    def fragments(self) -> tuple[int, ...]:
+        """Into how many ranges the parameters may be cut that take turns to be exchanged, the fewest first.
+
+        More than given are for slow uplinks, where nothing is lost by it: what waits is trained on, and the aggregate
+        of a range does not need a certain number of nodes.
+        """
+        training = self.run_file.training
+        kept = training.error_feedback and training.error_feedback_keep == 1.0
+        simple = self.aggregation.minimum_nodes <= 1 and self.outer.name == "sgd"
+        finer = RUNGS if training.auto_tune and kept and simple else 1
+        return tuple(training.fragments * 2**step for step in range(finer))
+
+    @property
     def contributions(self) -> tuple[Choice, ...]:
         """The codecs that contributions may be written in, but for the last: one for each of `ratios`, or the one."""
         name, options = self.compression.name, self.compression.options
@@ -74,7 +86,7 @@ class Plan:
     @property
     def last_compression(self) -> Choice | None:
         """The codec in which a worker flushes its residual when it leaves or the run ends, if it has one."""
-        left_out = CODECS.entry(self.compression.name).declares.sparse or self.run_file.training.fragments > 1
+        left_out = CODECS.entry(self.compression.name).declares.sparse or self.fragments[-1] > 1
         if not (left_out and self.run_file.training.error_feedback):
             return None
         return Choice("int4", CODECS.resolve("int4", {}))
@@ -122,8 +134,8 @@ def examine(
 
 
 RUNGS = 5
-OVERLAPPED_LERP = 0.5
-"""As in Streaming DiLoCo (Douillard et al., 2025, section 2.3); docs/experiments.md has what it is worth here."""
+OVERLAPPED_LERP = 0.6
+"""Streaming DiLoCo (Douillard et al., 2025, section 2.3) has 0.5; docs/experiments.md says what it is worth here."""
 
 DENSEST = 0.25
 """The densest that tuning goes: sparse codecs pay no more beyond."""

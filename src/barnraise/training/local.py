@@ -46,6 +46,13 @@ class LocalTrainer:
         if self.proximal:
             self._anchor = self.flat.vector.clone()
 
+    def shift(self, offset: Tensor) -> None:
+        """Move by `offset` (float32 [d]) between two steps; the task's start, as FedProx sees it, moves along."""
+        offset = offset.to(self.device)
+        self.flat.vector.add_(offset)
+        if self._anchor is not None:
+            self._anchor.add_(offset)
+
     def step(self, batch: Batch, learning_rate: float) -> float:
         """One step of the inner optimizer; the batch's mean loss before it, in nats a token."""
         for group in self.optimizer.param_groups:

@@ -1,10 +1,10 @@
 """How much a node sends, and how often, so that exchanges hide behind computation: a pure policy.
 
 A task of H steps leaves H p seconds in which the contribution before it goes up and the next version comes down. The
-policy takes the densest of the allowed payloads (rungs, in ascending bytes) that fits into `SHARE` of that time; when
-not even the smallest fits, H grows until it does, up to a limit. To climb a rung takes a margin, to descend none, so
-that a link that wavers does not make the choice waver. Everything follows from what is measured now: the choice goes
-back when the link does.
+policy takes the densest of the allowed payloads (rungs, in ascending bytes) that fits into `SHARE` of that time. When
+not even the smallest fits, it goes up in parts that take turns; when the smallest part does not fit either, H grows
+until it does, up to a limit. To send more takes a margin, to send less none, so that a link that wavers does not make
+the choice waver. Everything follows from what is measured now: the choice goes back when the link does.
 """
 
 from __future__ import annotations
@@ -32,29 +32,44 @@ class Measured:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a node's tasks are like: the payload's rung, and the local steps they have at least."""
+    """What a node's tasks are like: the payload's rung, the local steps they have at least, and which of the run's
+    partitions of the parameters they take turns in."""
 
     rung: int
     steps: int
+    partition: int = 0
 
 
-def tune(measured: Measured, now: Tuned, rungs: Sequence[int], update_bytes: int, steps: int, most: int) -> Tuned:
+def tune(
+    measured: Measured,
+    now: Tuned,
+    rungs: Sequence[int],
+    update_bytes: int,
+    steps: int,
+    most: int,
+    parts: Sequence[int] = (1,),
+) -> Tuned:
     """The next choice for a node that is at `now`.
 
     `rungs` are payloads in bytes, ascending; `update_bytes` what one version brings down; `steps` and `most` the least
-    and the largest H. Nothing changes while the node's speed or uplink is not known.
+    and the largest H; `parts` into how many pieces each of the allowed partitions cuts a payload, from 1 on. Nothing
+    changes while the node's speed or uplink is not known. Versions are as large as other nodes make them: parts are for
+    the uplink alone.
     """
     if measured.step <= 0.0 or measured.up <= 0.0:
         return now
-
-    def seconds(rung: int) -> float:
-        return measured.round_trip + rungs[rung] / measured.up
-
-    available = steps * measured.step
-    fitting = [
-        rung for rung in range(len(rungs)) if seconds(rung) <= available * (CLIMB_SHARE if rung > now.rung else SHARE)
-    ]
-    rung = max(fitting, default=0)
     down = measured.round_trip + (update_bytes / measured.down if measured.down > 0.0 else 0.0)
-    needed = math.ceil(min(float(most), max(seconds(rung), down) / (SHARE * measured.step) - 1e-9))
-    return Tuned(rung, max(steps, needed))
+
+    def up(rung: int, partition: int) -> float:
+        return measured.round_trip + rungs[rung] / parts[partition] / measured.up
+
+    def fits(rung: int, partition: int) -> bool:
+        denser = rung > now.rung or partition < now.partition
+        return up(rung, partition) <= available * (CLIMB_SHARE if denser else SHARE)
+
+    longest = max(up(0, len(parts) - 1), down)
+    needed = math.ceil(min(float(most), longest / (SHARE * measured.step) - 1e-9))
+    available = max(steps, needed) * measured.step
+    partition = next((at for at in range(len(parts)) if fits(0, at)), len(parts) - 1)
+    rung = 0 if partition else max((rung for rung in range(len(rungs)) if fits(rung, 0)), default=0)
+    return Tuned(rung, max(steps, needed), partition)

@@ -29,7 +29,7 @@ def parts(payload: Buffer, chunk: int = CHUNK_BYTES) -> Iterator[tuple[int, memo
 
 
 def inlined(updates: Sequence[Update]) -> tuple[Blob, ...]:
-    """The blobs of `updates` that travel with their `Assign`, each once, in order: all of them, or none."""
+    """The blobs of `updates` that travel with the message that names them, each once, in order: all, or none."""
     blobs = tuple({update.blob.digest: update.blob for update in updates}.values())
     return blobs if sum(blob.num_bytes for blob in blobs) <= INLINE_BYTES else ()
 

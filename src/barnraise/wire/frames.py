@@ -1,4 +1,5 @@
-"""Messages as frames: a MessagePack header, and behind a `Part` or `Chunk` (or some `Assign`s) one frame of raw bytes.
+"""Messages as frames: a MessagePack header, and behind some (`Part`, `Chunk`, perhaps `Assign` and `Newer`) a frame of
+raw bytes.
 
 Everything that arrives here is hostile. The number of frames and their sizes are checked before a byte is decoded;
 the schema of `messages` bounds every list, map, text and number while it is decoded, and unknown keys are skipped
@@ -32,6 +33,7 @@ from barnraise.wire.messages import (
     FromController,
     FromWorker,
     Message,
+    Newer,
     Part,
 )
 
@@ -55,7 +57,7 @@ _greeting = msgspec.msgpack.Decoder(_Greeting)
 
 
 def encode(message: Message, raw: Buffer | None = None) -> list[Buffer]:
-    """The frames of `message`; `raw` are the bytes that a `Part` or `Chunk` carries, and an `Assign` may.
+    """The frames of `message`; `raw` are the bytes that a `Part` or `Chunk` carries, and an `Assign` or a `Newer` may.
 
     Raises WireError when the other side would refuse them: no or too many raw bytes, or a header over HEADER_LIMIT.
     """
@@ -77,7 +79,7 @@ def decode_from_worker(frames: Sequence[Buffer], *, enrolled: bool = True) -> tu
 
 
 def decode_from_controller(frames: Sequence[Buffer]) -> tuple[FromController, memoryview | None]:
-    """The message in `frames`, and the raw bytes behind a `Chunk` or `Assign` (a view: nothing is copied)."""
+    """The message in `frames`, and the raw bytes behind a `Chunk`, `Assign` or `Newer` (a view: nothing is copied)."""
     message, raw = _decode(frames, _from_controller, HEADER_LIMIT)
     if isinstance(message, Assign):
         for name, value in msgspec.structs.asdict(message.task).items():
@@ -108,7 +110,7 @@ def _decode(
 
 def _check_raw(message: Message, raw: Buffer | None) -> None:
     name = type(message).__name__
-    wanted, allowed = isinstance(message, Part | Chunk), isinstance(message, Part | Chunk | Assign)
+    wanted, allowed = isinstance(message, Part | Chunk), isinstance(message, Part | Chunk | Assign | Newer)
     if (wanted and raw is None) or (raw is not None and not allowed):
         raise WireError(f"{name} {'lacks its raw frame' if raw is None else 'has a raw frame, but carries none'}")
     if raw is not None:

@@ -1,14 +1,15 @@
 """Every message between worker and controller. A worker dials out over one connection; each message is one header.
 
 A header is MessagePack of one of the structs below (a tagged union); `Part` and `Chunk` are followed by one frame of
-raw bytes, and an `Assign` may be. The protocol version is exchanged in `Enrol` and `Hello`, before anything else is
-believed.
+raw bytes, and `Assign` and `Newer` may be. The protocol version is exchanged in `Enrol` and `Hello`, before anything
+else is believed.
 
     worker -> controller                     controller -> worker
     Enrol     let me in, here is my proof    Enrolled   you are node N
     Hello     I am here, this is my state    Welcome    this is the run, and what you must do alike
     Heartbeat I am alive                     Pulse      so am I
     Next      I will soon need a task        Assign     here is one
+    Watch     I train, what is new?          Newer      a version
     Offer     a contribution follows         Ack        it is durable: accepted, or refused because ...
     Part      a piece of its payload         Who        I do not know you (any more): say Hello
     Fetch     send me bytes of a blob        Chunk      here they are
@@ -22,7 +23,19 @@ from typing import Annotated
 
 import msgspec
 
-from barnraise.core.types import Blob, Contribution, Count, Digest, LinkReport, NodeId, NodeProfile, Seconds, Task, Text
+from barnraise.core.types import (
+    Blob,
+    Contribution,
+    Count,
+    Digest,
+    LinkReport,
+    NodeId,
+    NodeProfile,
+    Seconds,
+    Task,
+    Text,
+    Update,
+)
 
 PROTOCOL_VERSION = 2
 
@@ -36,7 +49,7 @@ CHUNK_BYTES = 1 << 18
 """Raw bytes a frame normally carries: small enough that a heartbeat never waits long behind one."""
 
 INLINE_BYTES = CHUNK_BYTES
-"""Updates of so many bytes in all travel with their `Assign`."""
+"""Updates of so many bytes in all travel with the `Assign` or `Newer` that names them."""
 
 FRAME_LIMIT = 1 << 20
 """Largest raw frame in bytes that is ever accepted."""
@@ -102,7 +115,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     gradient_clip: Finite | None
     update_clip: Finite | None
     fragments: Count  # ranges of the parameters that take turns to be exchanged
-    merge_lerp: Finite  # share of where it arrived at that a worker keeps when it starts a task from a newer version
+    merge_lerp: Finite  # share of its own parameters that a worker keeps when it takes a version in
     normalize_steps: Count  # scale an update to as many local steps (FedNova); 0: leave it
     proximal: Finite  # weight of the pull towards a task's start (FedProx)
     overlap: bool
@@ -152,6 +165,25 @@ class Assign(Message, frozen=True, tag=True):
     """
 
     task: Task
+
+    @property
+    def updates(self) -> tuple[Update, ...]:
+        """What may come along."""
+        return self.task.updates
+
+
+class Watch(Message, frozen=True, tag=True):
+    """I train, and hold version `have`: tell me of the next one, once. Whatever asks for a task ends it."""
+
+    have: HeldVersion
+
+
+class Newer(Message, frozen=True, tag=True):
+    """The way from the version that was held to the newest, for the task that runs; its bytes as those of `Assign`."""
+
+    updates: Annotated[tuple[Update, ...], msgspec.Meta(max_length=4096)]
+    merged: Count  # as in Task
+    share: Finite
 
 
 class Offer(Message, frozen=True, tag=True):
@@ -213,5 +245,5 @@ class Stop(Message, frozen=True, tag=True):
     final: bool = True
 
 
-FromWorker = Enrol | Hello | Heartbeat | Next | Offer | Part | Fetch | Leave
-FromController = Enrolled | Welcome | Pulse | Assign | Ack | Chunk | Gone | Who | Stop
+FromWorker = Enrol | Hello | Heartbeat | Next | Watch | Offer | Part | Fetch | Leave
+FromController = Enrolled | Welcome | Pulse | Assign | Newer | Ack | Chunk | Gone | Who | Stop

@@ -30,9 +30,14 @@ class Prepare(Action, frozen=True, gc=False):
 
 
 class ApplyUpdates(Action, frozen=True, gc=False):
-    """Bring the replica up to date, off the training thread; answer with `Updated`."""
+    """Bring the replica up to date, off the training thread, and the running task with it; answer with `Updated`.
+
+    `merged` and `share` say what of this worker's own work that version holds, as in `Task`.
+    """
 
     updates: tuple[Update, ...]
+    merged: int
+    share: float
 
 
 class StartTask(Action, frozen=True, gc=False):

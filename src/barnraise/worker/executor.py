@@ -40,7 +40,7 @@ class Executor:
         ]
         self.trainer, self.dataset, self.slowdown = trainer, dataset, slowdown
         self.normalize_steps, self.merge_lerp = settings.normalize_steps, settings.merge_lerp
-        self.arrived: Tensor | None = None  # where the last task led, if that is to be mixed into the next
+        self.reached: Tensor | None = None  # where the last task led
         self.codec = compression.create(settings.downlink, **settings.downlink_options)
         self.path = UpdatePath(
             self.codecs[0],
@@ -55,14 +55,20 @@ class Executor:
         self.start = torch.empty_like(self.replica)
         self.payloads: dict[int, Payload] = {}
         self.unmerged: dict[int, Payload] = {}  # accepted or unanswered, and in no version that was seen yet
+        self.merged, self.share, self.moved = 0, 1.0, False  # as `update` said last, and whether that is to be taken in
         self.cut, self.leaving = threading.Event(), threading.Event()
         self._lock = threading.Lock()
         # Waiting for a crowded core is not work: counted as such it would slow a slow worker twice.
         self._busy = time.thread_time if trainer.device.type == "cpu" else time.monotonic
 
-    def update(self, updates: tuple[Update, ...], fetched: Fetched) -> int:
-        """Apply `updates` in order to the replica: the version it is at, or -1 when it is void."""
+    def update(self, updates: tuple[Update, ...], fetched: Fetched, merged: int, share: float) -> int:
+        """Apply `updates` in order to the replica: the version it is at, or -1 when it is void.
+
+        That version holds this worker's contributions up to `merged`; later ones will weigh `share` in another. A task
+        that runs takes it in after its step.
+        """
         with self._lock:
+            self.moved = False
             for update in updates:
                 data = fetched(update.blob)
                 try:
@@ -75,40 +81,45 @@ class Executor:
                     return -1
                 if digest(self.replica) != update.parameters_digest:
                     return -1
+            self.merged, self.share, self.moved = merged, share, True
         return updates[-1].version
 
-    def train(self, task: Task, nearly: Callable[[], None], ask_at: int) -> tuple[Blob, int, float, float]:
-        """Take the task's local steps, or hand in the residual: (payload, steps, mean loss, seconds)."""
+    def train(self, task: Task, on_step: Callable[[int], None]) -> tuple[Blob, int, float, float]:
+        """Take the task's local steps, or hand in the residual: (payload, steps, mean loss, seconds).
+
+        `on_step` hears of each step, with how many there are by now.
+        """
         began, busy = time.monotonic(), self._busy()
         if task.kind == "flush":
             payload = self.payloads[task.id] = self.path.flush(len(self.replica))
             return payload.blob, 0, 0.0, time.monotonic() - began
-        with self._lock:
-            self.start.copy_(self.replica)
-        self._add_unmerged(task)
-        self.path.add_kept(self.start)
-        if self.arrived is not None:
-            self.start.lerp_(self.arrived, self.merge_lerp)
+        self.start.copy_(self.reached if self.reached is not None else self.replica)
+        self._take_in(self.start)
         self.trainer.load(self.start)
 
         def after_step(step: int) -> bool:
-            if step == ask_at:
-                nearly()
+            on_step(step)
             if self.slowdown > 0.0:
                 self.cut.wait(max(0.0, began + (1.0 + self.slowdown) * (self._busy() - busy) - time.monotonic()))
+            if self.moved:
+                offset = self.trainer.flat.vector.cpu().clone()
+                before = offset.clone()
+                self._take_in(offset)
+                offset.sub_(before)
+                self.start.add_(offset)
+                self.trainer.shift(offset)
             return not self.cut.is_set()
 
         steps, loss = self.trainer.run(
             batches(self._rows(task), task.batch_size, task.seed, self.dataset.meta), task.learning_rate, after_step
         )
-        if self.merge_lerp:
-            self.arrived = self.trainer.flat.vector.cpu().clone()
+        self.reached = self.trainer.flat.vector.cpu().clone()
         self.path.codec = self.codecs[task.rung]
         # Wang et al. 2020, "FedNova", with tau_eff fixed: nodes that take more steps pull no harder for it.
         scale = self.normalize_steps / steps if self.normalize_steps and steps else 1.0
         payload = self.path.send(
             self.start,
-            self.trainer.flat.vector,
+            self.reached,
             version=task.base,
             span=_span(task.parameters),
             scale=scale,
@@ -117,15 +128,26 @@ class Executor:
         self.payloads[task.id] = self.unmerged[task.id] = payload
         return payload.blob, steps, loss, time.monotonic() - began
 
-    def _add_unmerged(self, task: Task) -> None:
-        """Start with what this worker has done and `task.base` lacks, weighted as it will be once it is merged.
+    def _take_in(self, parameters: Tensor) -> None:
+        """Move `parameters`, which the task that began at `start` has led to, to the newest version, if there is one.
 
-        Eager updates (Kale et al. 2025, "Eager Updates for Overlapped Communication and Computation in DiLoCo"): a
-        lone worker trains on as if it had never handed anything in.
+        A worker is at that version and what of its own work that lacks: the residual, as far as it keeps it, what it
+        has handed in, and what it has done since `start`, these two weighted as they will be once they are merged
+        (Kale et al. 2025, "Eager Updates for Overlapped Communication and Computation in DiLoCo"; here in the midst of
+        a round, too). A lone worker trains on as if it had never handed anything in. `merge_lerp` of where it was
+        stays (Douillard et al. 2025, "Streaming DiLoCo", section 2.2).
         """
-        self.unmerged = {key: payload for key, payload in self.unmerged.items() if key > task.merged}
+        with self._lock:
+            if not self.moved:
+                return
+            self.moved = False
+            moved, merged, share = self.replica.clone(), self.merged, self.share
+        self.unmerged = {key: payload for key, payload in self.unmerged.items() if key > merged}
         for payload in self.unmerged.values():
-            payload.codec.decode_add(payload.encoded, self.start[payload.span], weight=-task.share)
+            payload.codec.decode_add(payload.encoded, moved[payload.span], weight=-share)
+        moved.add_(parameters - self.start, alpha=share)
+        self.path.add_kept(moved)
+        parameters.lerp_(moved, 1.0 - self.merge_lerp)
 
     def _rows(self, task: Task) -> Rows:
         return np.concatenate([self.dataset.rows(piece.shard, piece.start, piece.stop) for piece in task.rows])

@@ -1,7 +1,8 @@
 """A worker as a state machine: events in, actions out. No clock, socket, file or tensor.
 
 It keeps one task running, at most one more waiting, and at most two finished ones unanswered. With overlap it asks
-for the next task when the running one is nearly done, early enough that rows and updates are at hand when it ends.
+for the next task when the running one is nearly done, early enough that rows and updates are at hand when it ends, and
+it watches for versions, which the running task takes in.
 Silence from the controller is answered with `Hello` until it speaks again; whatever has no answer is sent again.
 """
 
@@ -11,7 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from barnraise.core.types import Blob, Contribution, LinkReport, NodeProfile, Task, Update
+from barnraise.core.types import Blob, Contribution, LinkReport, NodeProfile, Task
 from barnraise.wire.messages import (
     PROTOCOL_VERSION,
     Ack,
@@ -20,16 +21,17 @@ from barnraise.wire.messages import (
     Hello,
     Leave,
     Message,
+    Newer,
     Next,
     Pulse,
     Stop,
+    Watch,
     Welcome,
     Who,
 )
 from barnraise.worker import measure
 from barnraise.worker.actions import (
     Action,
-    ApplyUpdates,
     CutShort,
     Fetch,
     Prepare,
@@ -51,6 +53,7 @@ from barnraise.worker.events import (
     Tick,
     Updated,
 )
+from barnraise.worker.incoming import Incoming, News
 
 HELLO_INTERVAL = 1.0
 """Seconds between attempts to reach a silent controller."""
@@ -68,11 +71,10 @@ class Worker:
         self.greeting, self.greeted = 0, False  # the last Hello's number, and whether it was answered
         self.ready = False
         self.shards: tuple[Blob, ...] = ()
-        self.have = -1
+        self.incoming = Incoming()
         self.running: Task | None = None
         self.waiting: Task | None = None
-        self.needs: set[str] = set()
-        self.updating = False
+        self.watching = False
         self.near = False  # the end of the running task: time to ask for the next
         self.dropped: set[int] = set()  # running work that turned out to be somebody else's by now
         self.pending: dict[int, Contribution] = {}
@@ -123,7 +125,7 @@ class Worker:
                 self.session,
                 self.greeting,
                 self.profile,
-                self.have,
+                self.incoming.have,
                 tuple(self.pending),
                 working,
             ),
@@ -156,7 +158,7 @@ class Worker:
         if message.greeting != self.greeting or self.greeted:
             return []
         known = self.welcome
-        self.welcome, self.greeted = message, True
+        self.welcome, self.greeted, self.watching = message, True, False
         self.heartbeat, self.lease = message.heartbeat, message.lease
         if known is None:
             return [Fetch(message.manifest)]
@@ -165,7 +167,8 @@ class Worker:
             if self.pending.pop(assignment, None):
                 actions.append(Settle(assignment, False))
             elif self.waiting is not None and self.waiting.id == assignment:
-                self.waiting, self.needs = None, set()
+                self.waiting = None
+                self.incoming.forget_task()
             elif self.running is not None and self.running.id == assignment:
                 self.dropped.add(assignment)
                 actions.append(CutShort())
@@ -186,8 +189,8 @@ class Worker:
         assert self.welcome is not None
         if event.digest == self.welcome.manifest.digest:
             return [] if self.ready else [Prepare(self.welcome.manifest, self.welcome.settings)]
-        self.needs.discard(event.digest)
-        if not self.needs and self.fetched_bytes:
+        self.incoming.needs.discard(event.digest)
+        if not self.incoming.needs and self.fetched_bytes:
             self.link = measure.downloaded(self.link, self.fetched_bytes, now - self.fetched_at)
             self.fetched_bytes = 0
         return self._bring_up_to_date(now)
@@ -195,7 +198,7 @@ class Worker:
     def _fetch_failed(self, event: FetchFailed, now: float) -> list[Action]:
         if not self.ready and self.welcome is not None and event.digest == self.welcome.manifest.digest:
             self.welcome = None
-        elif self.waiting is None or event.digest not in self.needs:
+        elif event.digest not in self.incoming.needs:
             return []
         return self._give_up_waiting(now)
 
@@ -204,7 +207,8 @@ class Worker:
 
         The next Tick does, so that whatever keeps failing is tried once a second at most.
         """
-        self.waiting, self.needs = None, set()
+        self.waiting = None
+        self.incoming.forget()
         self.asked_at = math.inf
         if self.greeted:
             self.greeting, self.greeted = self.greeting + 1, False
@@ -224,21 +228,42 @@ class Worker:
         if known or task.id in self.pending or not self.ready or not self.greeted or self.leaving:
             return []
         self.waiting = task
-        blobs = {update.blob.digest: update.blob for update in self._missing(task)}
+        shards = []
         for piece in task.rows:
             if piece.shard >= len(self.shards):
                 return self._quit(f"a task names token shard {piece.shard}, but there are {len(self.shards)}", True)
-            blobs[self.shards[piece.shard].digest] = self.shards[piece.shard]
-        self.needs = set(blobs)
-        self.fetched_at, self.fetched_bytes = now, sum(update.blob.num_bytes for update in self._missing(task))
-        return [Fetch(blob) for blob in blobs.values()]
+            shards.append(self.shards[piece.shard])
+        return self.incoming.get(shards) + self._hear(News(task.updates, task.merged, task.share), now)
+
+    def _on_newer(self, message: Newer, now: float) -> list[Action]:
+        """Take a version in, also into the task that runs."""
+        if not self.ready or not self.greeted or self.leaving:
+            return []
+        self.watching = False
+        return self._hear(News(message.updates, message.merged, message.share), now)
+
+    def _hear(self, news: News, now: float) -> list[Action]:
+        fetches = self.incoming.hear(news)
+        self.fetched_at = now
+        self.fetched_bytes = sum(action.blob.num_bytes for action in fetches if isinstance(action, Fetch))
+        return fetches
+
+    def _watch(self, now: float) -> list[Action]:
+        """Ask to be told of the next version, for the task that runs."""
+        overlap = self.welcome is not None and self.welcome.settings.overlap
+        training = self.running is not None and self.running.kind == "train" and not self.leaving
+        if not overlap or not training or self.watching or not self.greeted:
+            return []
+        self.watching = True
+        return [self._send(Watch(self.incoming.have), now)]
 
     def _flush(self, task: Task, now: float) -> list[Action]:
         """The run ends: what is running goes into the residual, and that is handed in."""
         running = self.running.id if self.running is not None else -1
         if task.id == running or task.id in self.pending or not self.ready or not self.greeted or self.leaving:
             return []
-        self.waiting, self.needs = task, set()
+        self.waiting = task
+        self.incoming.forget()
         void = [number for number, contribution in self.pending.items() if not contribution.steps]
         for number in void:  # a residual is asked for once more only when the controller does not wait for it any more
             del self.pending[number]
@@ -248,27 +273,15 @@ class Worker:
         self.dropped.add(running)
         return [*settled, CutShort()]
 
-    def _missing(self, task: Task) -> tuple[Update, ...]:
-        """What leads the replica to the task's base."""
-        if self.have == task.base:
-            return ()
-        return tuple(update for update in task.updates if update.kind == "snapshot" or update.version > self.have)
-
     def _bring_up_to_date(self, now: float) -> list[Action]:
-        task = self.waiting
-        if task is None or self.needs or self.updating or task.kind == "flush":
-            return []
-        updates = self._missing(task)
-        if not updates:
-            return self._go_on(now)
-        self.updating = True
-        return [ApplyUpdates(updates)]
+        actions = self.incoming.take()
+        return self._give_up_waiting(now) if actions is None else actions + self._go_on(now)
 
     def _updated(self, event: Updated, now: float) -> list[Action]:
-        self.updating, self.have = False, event.version
-        task = self.waiting
-        failed = task is not None and task.kind == "train" and event.version != task.base
-        return self._give_up_waiting(now) if failed else self._go_on(now)
+        self.incoming.updating, self.incoming.have = False, event.version
+        if event.version < 0:
+            return self._give_up_waiting(now)
+        return self._bring_up_to_date(now) + self._watch(now)
 
     def _go_on(self, now: float) -> list[Action]:
         """Start what waits, ask when there is nothing, leave when all is handed in."""
@@ -283,19 +296,19 @@ class Worker:
             return [] if self.pending else self._leave(now)
         task = self.waiting
         if task is None:
-            may_ask = self.welcome.settings.overlap or not self.pending
-            return self._ask(now) if may_ask else []
+            return self._ask(now)
         if not self._at_hand() or (len(self.pending) > 1 and task.kind == "train"):
             return []
         self.running, self.waiting, self.near = task, None, False
-        return [StartTask(task, self._ask_at(task))]
+        return [StartTask(task, self._ask_at(task)), *self._watch(now)]
 
     def _at_hand(self) -> bool:
         """Whether the waiting task could start: its rows are here, and the replica is at its base."""
         task = self.waiting
-        if task is None or self.updating or self.needs:
+        if task is None or self.incoming.updating:
             return False
-        return task.kind == "flush" or self.have == task.base
+        rows = {self.shards[piece.shard].digest for piece in task.rows}
+        return task.kind == "flush" or (self.incoming.have >= task.base and not rows & self.incoming.needs)
 
     def _ask_at(self, task: Task) -> int:
         assert self.welcome is not None
@@ -307,10 +320,10 @@ class Worker:
         return max(1, task.local_steps - max(1, early))
 
     def _ask(self, now: float) -> list[Action]:
-        if self.asked_at < math.inf or self.waiting is not None or self.updating or self.leaving:
+        if self.asked_at < math.inf or self.waiting is not None or self.incoming.updating or self.leaving:
             return []
         self.asked_at = now
-        return [self._send(Next(self.have, self.link), now)]
+        return [self._send(Next(self.incoming.have, self.link), now)]
 
     def _nearly(self, event: Nearly, now: float) -> list[Action]:
         self.near = self.running is not None and self.running.id == event.assignment
@@ -349,7 +362,8 @@ class Worker:
 
     def _leave_requested(self, event: LeaveRequested, now: float) -> list[Action]:
         self.leaving = event.reason or "asked to leave"
-        self.waiting, self.needs = None, set()
+        self.waiting = None
+        self.incoming.forget()
         if not self.ready:
             return self._leave(now)
         return [CutShort()] if self.running is not None else self._go_on(now)
@@ -375,6 +389,7 @@ _MESSAGES: dict[type[Message], Callable[[Worker, Any, float], list[Action]]] = {
     Pulse: Worker._pulse,
     Who: Worker._who,
     Assign: Worker._assign,
+    Newer: Worker._on_newer,
     Ack: Worker._ack,
     Stop: Worker._stop,
 }

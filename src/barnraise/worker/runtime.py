@@ -27,7 +27,19 @@ from barnraise.transport.shaped import ShapedConnection
 from barnraise.wire.blobs import inlined, parts
 from barnraise.wire.frames import Buffer, decode_from_controller, encode
 from barnraise.wire.manifest import Manifest
-from barnraise.wire.messages import PROTOCOL_VERSION, Assign, Chunk, Enrol, Enrolled, Gone, Message, Offer, Part, Stop
+from barnraise.wire.messages import (
+    PROTOCOL_VERSION,
+    Assign,
+    Chunk,
+    Enrol,
+    Enrolled,
+    Gone,
+    Message,
+    Newer,
+    Offer,
+    Part,
+    Stop,
+)
 from barnraise.worker import actions as act
 from barnraise.worker import events as ev
 from barnraise.worker.fetching import Fetcher
@@ -206,8 +218,8 @@ class WorkerRuntime:
             if self.fetcher.gone(message):
                 self.inbox.put_nowait(ev.FetchFailed(message.digest))
         else:
-            if isinstance(message, Assign) and raw is not None:
-                self.fetcher.inline(inlined(message.task.updates), raw)
+            if isinstance(message, Assign | Newer) and raw is not None:
+                self.fetcher.inline(inlined(message.updates), raw)
             self.inbox.put_nowait(ev.Received(message))
 
     async def _write(self) -> None:
@@ -296,7 +308,8 @@ class WorkerRuntime:
         data = {digest: bytes(self.fetcher.take(blob)) for digest, blob in blobs.items()}
 
         def apply() -> ev.Event:
-            return ev.Updated(self.executor.update(action.updates, lambda blob: data[blob.digest]))
+            version = self.executor.update(action.updates, lambda blob: data[blob.digest], action.merged, action.share)
+            return ev.Updated(version)
 
         self._run(self._updating, apply)
 
@@ -304,11 +317,12 @@ class WorkerRuntime:
         task = action.task
         self.executor.cut.clear()
 
-        def nearly() -> None:
-            self._loop.call_soon_threadsafe(self.inbox.put_nowait, ev.Nearly(task.id))
+        def on_step(step: int) -> None:
+            if step == action.ask_at:
+                self._loop.call_soon_threadsafe(self.inbox.put_nowait, ev.Nearly(task.id))
 
         def train() -> ev.Event:
-            return ev.TaskDone(task.id, *self.executor.train(task, nearly, action.ask_at))
+            return ev.TaskDone(task.id, *self.executor.train(task, on_step))
 
         self._run(self._training, train)
 

@@ -1,0 +1,120 @@
+"""Time to a loss over slow links: barnraise and what a user would pick instead, against a lone worker.
+
+    python benchmarks/miles_race.py                           as root; all peers, a tiny GPT-2, 10 Mbit/s, 50 ms
+    python benchmarks/miles_race.py --peer barnraise --learning-rate 0.006 --lone 8e6
+
+T is the time in which a lone worker of `--speed` trains `--lone` tokens, its rate falling to a tenth along a cosine.
+All others train `--excess` times as many over all, with the same schedule over theirs, as processes in namespaces
+behind the emulated links of `miles_peers.py`, and have until T to reach the lone one's last loss. The lone worker runs
+as fast as it can, on a clock of `--speed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from miles_peers import ALL, PEERS, Bench, arguments, measure, prepared
+from peers.measure import Result
+from peers.networks import unlinked
+from peers.runs import run_peer
+
+
+def lone(bench: Bench, seed: int) -> Result:
+    """Nothing but the model's own steps, as fast as they go; the clock is that of a worker of `--speed`."""
+    options = bench.options
+    tokens = round(options.lone)
+    trial = replace(bench.trial("lone", "loopback", seed), workers=1, tokens=tokens, speed=1e9, seconds=1e5)
+    with unlinked(1) as spaces:
+        result, snapshots = run_peer(next(peer for peer in PEERS if peer.name == "ddp"), trial, spaces)
+    result.peer = "lone"
+    result.curve = [(tokens / options.speed, tokens, bench.loss(path)) for _, tokens, path in snapshots]
+    return result
+
+
+def race(bench: Bench) -> Iterator[str]:
+    """Each peer's time to the lone worker's last loss, as lines of a table."""
+    options = bench.options
+    pictures: dict[str, Result] = {}
+    columns = f"{'loss':>8}{'seconds':>9}{'training':>9}{'MB up':>8}{'MB down':>8}{'CPU':>5}"
+    yield f"{'peer':<16}{'seed':>5}{columns}  to lone's loss"
+    for seed in range(options.seeds):
+        first = lone(bench, seed)
+        target, longest = first.curve[-1][2], options.seconds
+        yield f"{'lone':<16}{seed:>5}{target:>8.4f}{longest:>9.0f}"
+        pictures.setdefault("lone", first)
+        for name in options.peer or ALL:
+            found = measure(bench, name, "link", seed)
+            if options.results:
+                with options.results.open("a") as file:
+                    file.write(f"{found.line()}\n")
+            if found.note or not found.curve:
+                yield f"{name:<16}{seed:>5} could not be run: {found.note.strip()}"
+                continue
+            pictures.setdefault(name, found)
+            seconds, _, loss = found.curve[-1]
+            when = reached(found.curve, target)
+            told = f"{when / longest:.0%} of its time" if when else "not reached"
+            each = 1e6 * found.workers
+            yield (
+                f"{name:<16}{seed:>5}{loss:>8.4f}{seconds:>9.0f}{found.share:>9.0%}{found.up / each:>8.1f}"
+                f"{found.down / each:>8.1f}{found.busy:>5.0%}  {told}"
+            )
+    if options.pictures:
+        picture(options.pictures / "miles-live.png", pictures)
+
+
+def reached(curve: Sequence[tuple[float, int, float]], target: float) -> float | None:
+    """Seconds until the loss `target`, on a line between snapshots."""
+    for (began, _, before), (ended, _, after) in pairwise(curve):
+        if after <= target:
+            return ended - (ended - began) * max(0.0, (target - after) / (before - after)) if before > after else ended
+    return None
+
+
+def picture(path: Path, found: dict[str, Result]) -> None:
+    """Loss against time, tokens and bytes; bytes grow evenly over a run."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, 3, figsize=(12, 4), sharey=True, layout="constrained")
+    for name, result in found.items():
+        losses = [loss for _, _, loss in result.curve]
+        axes[0].plot([seconds for seconds, _, _ in result.curve], losses, label=name)
+        axes[1].plot([tokens / 1e6 for _, tokens, _ in result.curve], losses)
+        if name != "lone":
+            each = (result.up + result.down) / 1e6 / result.curve[-1][1]
+            axes[2].plot([each * tokens for _, tokens, _ in result.curve], losses)
+    axes[2].set_xscale("log")
+    for axis, label in zip(axes, ("seconds", "million tokens", "MB on all links"), strict=True):
+        axis.set_xlabel(label)
+        axis.grid(True, color="#E4E4E4")
+    low = min(loss for result in found.values() for _, _, loss in result.curve)
+    axes[0].set_ylim(low - 0.05, low + 1.0)
+    axes[0].set_ylabel("held-out loss, nats a token")
+    axes[0].legend(frameon=False, fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.set_defaults(
+        model="tiny", speed=8000.0, local_steps=20, schedule="cosine", learning_rate=0.006, snapshots=20
+    )
+    parser.add_argument("--lone", type=float, default=4e6, help="tokens of the lone worker")
+    parser.add_argument("--excess", type=float, default=1.5, help="tokens of all others over the lone one's")
+    parser.add_argument("--pictures", type=Path, help="a folder for the curves")
+    options = parser.parse_args()
+    options.tokens, options.seconds = round(options.lone * options.excess), options.lone / options.speed
+    with prepared(options) as bench:
+        for told in race(bench):
+            print(told, flush=True)
+
+
+if __name__ == "__main__":
+    main()

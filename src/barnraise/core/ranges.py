@@ -1,0 +1,35 @@
+"""Ranges of the flat parameter vector: how it is cut into fragments, and what ranges that overlap have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from .types import ParameterRange
+
+CHUNK = 4096
+"""Elements that stay in one fragment: what chunked codecs compress together."""
+
+
+def split(num_parameters: int, count: int) -> tuple[ParameterRange, ...]:
+    """`count` ranges of nearly equal size, cut at whole chunks; fewer when there are not so many chunks."""
+    chunks = -(-num_parameters // CHUNK)
+    cuts = sorted({min(num_parameters, CHUNK * (chunks * part // count)) for part in range(count + 1)})
+    return tuple(ParameterRange(start, stop) for start, stop in pairwise(cuts))
+
+
+def pieces(ranges: Iterable[ParameterRange]) -> list[ParameterRange]:
+    """The largest ranges, in order, that each of `ranges` either covers or does not touch; gaps between are left out.
+
+    >>> [tuple((r.start, r.stop)) for r in pieces([ParameterRange(0, 8), ParameterRange(4, 8), ParameterRange(9, 12)])]
+    [(0, 4), (4, 8), (9, 12)]
+    """
+    distinct = set(ranges)
+    cuts = sorted({part.start for part in distinct} | {part.stop for part in distinct})
+    found = [ParameterRange(start, stop) for start, stop in pairwise(cuts)]
+    return [piece for piece in found if any(covers(part, piece) for part in distinct)]
+
+
+def covers(outer: ParameterRange, inner: ParameterRange) -> bool:
+    """Whether all of `inner` lies in `outer`."""
+    return outer.start <= inner.start and inner.stop <= outer.stop

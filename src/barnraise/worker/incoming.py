@@ -1,0 +1,72 @@
+"""Versions on their way into a worker's replica: which it has, which it was told of, and whose bytes are lacking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from barnraise.core.types import Blob, Update
+from barnraise.worker.actions import Action, ApplyUpdates, Fetch
+
+
+class News(NamedTuple):
+    """Versions, and what of this worker's own work they hold, as in `Task`."""
+
+    updates: tuple[Update, ...]
+    merged: int
+    share: float
+
+
+class Incoming:
+    """Takes versions in one after the other, each once its bytes are here. `have` is -1 while the replica is void."""
+
+    def __init__(self) -> None:
+        self.have, self.updating = -1, False
+        self.queue: list[News] = []  # the oldest first
+        self.needs: set[str] = set()  # digests that the queue, or a task that waits, lacks
+
+    def get(self, blobs: Iterable[Blob]) -> list[Action]:
+        """Fetch blobs, each once."""
+        distinct = {blob.digest: blob for blob in blobs}
+        self.needs |= distinct.keys()
+        return [Fetch(blob) for blob in distinct.values()]
+
+    def hear(self, news: News) -> list[Action]:
+        """Fetch what of `news` is not here yet."""
+        updates = self._missing(news)
+        if not updates:
+            return []
+        self.queue.append(news)
+        return self.get(update.blob for update in updates)
+
+    def take(self) -> list[Action] | None:
+        """Take the oldest in, as soon as it can be; None when it does not follow on what the replica has."""
+        while self.queue and not self.updating:
+            news = self.queue[0]
+            updates = self._missing(news)
+            if any(update.blob.digest in self.needs for update in updates):
+                break
+            self.queue.pop(0)
+            if updates and updates[0].kind == "delta" and updates[0].version != self.have + 1:
+                return None
+            if updates:
+                self.updating = True
+                taken = {update.blob.digest for update in updates}  # equal deltas are one blob, and gone once taken
+                later = [update.blob for news in self.queue for update in news.updates]
+                again = self.get(blob for blob in later if blob.digest in taken)
+                return [ApplyUpdates(updates, news.merged, news.share), *again]
+        return []
+
+    def forget_task(self) -> None:
+        """No task waits any more."""
+        self.needs &= {update.blob.digest for news in self.queue for update in news.updates}
+
+    def forget(self) -> None:
+        """Nothing waits any more."""
+        self.queue, self.needs = [], set()
+
+    def _missing(self, news: News) -> tuple[Update, ...]:
+        """What of `news` the replica lacks. A snapshot may lead back, to a controller that has lost versions."""
+        if not news.updates or news.updates[-1].version == self.have:
+            return ()
+        return tuple(update for update in news.updates if update.kind == "snapshot" or update.version > self.have)

@@ -1,0 +1,142 @@
+"""What a worker's parameters are while versions come in: its own work is never lost, and never counted twice."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from barnraise import compression
+from barnraise.core.types import Blob, ParameterRange, RowRange, Task, Update
+from barnraise.models.vectors import digest
+from barnraise.worker.executor import Executor
+
+from ..state_machine.engine import WORKER_SETTINGS
+
+SIZE, STEPS = 50, 4
+CODEC = compression.create("none")
+
+
+class Trainer:
+    """Each step adds the next of some vectors to the parameters."""
+
+    def __init__(self, steps: Iterator[Tensor]) -> None:
+        self.steps, self.flat = steps, SimpleNamespace(num_parameters=SIZE, vector=torch.zeros(SIZE))
+        self.device = torch.device("cpu")
+
+    def load(self, parameters: Tensor) -> None:
+        self.flat.vector.copy_(parameters)
+
+    def shift(self, offset: Tensor) -> None:
+        self.flat.vector.add_(offset)
+
+    def run(self, batches: Any, rate: float, after_step: Callable[[int], bool]) -> tuple[int, float]:
+        for step in range(1, STEPS + 1):
+            self.flat.vector.add_(next(self.steps))
+            if not after_step(step):
+                break
+        return step, 1.0
+
+
+def make(lerp: float = 0.0) -> tuple[Executor, list[Tensor]]:
+    """An executor, and the steps that it will take."""
+    generator = torch.Generator().manual_seed(0)
+    steps = [torch.randn(SIZE, generator=generator) for _ in range(5 * STEPS)]
+    fields = {name: getattr(WORKER_SETTINGS, name) for name in WORKER_SETTINGS.__struct_fields__}
+    settings = type(WORKER_SETTINGS)(**fields | {"compression": "none", "downlink": "none", "merge_lerp": lerp})
+    rows: Any = SimpleNamespace(rows=lambda shard, start, stop: np.zeros((stop - start, 4), np.uint16), meta=None)
+    trainer: Any = Trainer(iter(steps))
+    return Executor(trainer, rows, settings), steps
+
+
+def task(number: int, share: float = 0.25, merged: int = 0) -> Task:
+    rows = (RowRange(0, 0, 2),)
+    whole = ParameterRange(0, SIZE)
+    return Task(number, "train", rows, 8, STEPS, 2, 0, 0.1, 0, whole, 0, (), 9, merged, share)
+
+
+def publish(executor: Executor, version: int, delta: Tensor, merged: int, share: float) -> None:
+    """A version arrives, `delta` beyond the one before."""
+    encoded = CODEC.encode(delta)
+    blob = Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes)
+    update = Update("delta", version, blob, digest(executor.replica + CODEC.decode(encoded)))
+    assert executor.update((update,), lambda _: bytes(encoded.payload), merged, share) == version
+
+
+def sent(executor: Executor, number: int) -> Tensor:
+    """What was handed in, as progress."""
+    return -CODEC.decode(executor.payloads[number].encoded)
+
+
+@pytest.mark.parametrize("lerp", [0.0, 0.6])
+def test_a_lone_worker_trains_as_if_it_had_never_handed_anything_in(lerp: float) -> None:
+    executor, steps = make(lerp)
+
+    def on_step(step: int) -> None:
+        if step == 2 and number > 1:  # the version made of the task before arrives in the midst of this one
+            publish(executor, number - 1, sent(executor, number - 1), merged=number - 1, share=1.0)
+
+    for number in range(1, 6):
+        executor.train(task(number, share=1.0), on_step)
+    torch.testing.assert_close(executor.reached, sum(steps))
+
+
+def test_a_version_is_taken_in_between_two_steps_and_what_is_handed_in_is_progress_alone() -> None:
+    executor, steps = make()
+    others = torch.full((SIZE,), 3.0)
+    executor.train(task(1), lambda step: None)
+    own = sum(steps[:STEPS])
+    torch.testing.assert_close(sent(executor, 1), own)
+    publish(executor, 1, others, merged=0, share=0.25)  # without its own contribution
+
+    def on_step(step: int) -> None:
+        if step == 3:
+            publish(executor, 2, 0.25 * own, merged=1, share=0.25)
+
+    executor.train(task(2), on_step)
+    progress = sum(steps[STEPS : 2 * STEPS])
+    torch.testing.assert_close(sent(executor, 2), progress)
+    # at the third step: both versions, a quarter of three steps; then the fourth step
+    expected = others + 0.25 * own + 0.25 * sum(steps[STEPS : STEPS + 3]) + steps[2 * STEPS - 1]
+    torch.testing.assert_close(executor.reached, expected)
+
+
+def test_without_a_new_version_a_worker_goes_on_from_where_it_was() -> None:
+    executor, steps = make()
+    for number in (1, 2):
+        executor.train(task(number), lambda step: None)
+    torch.testing.assert_close(executor.reached, sum(steps[: 2 * STEPS]))
+
+
+def test_the_lerp_keeps_a_share_of_where_the_worker_was() -> None:
+    executor, steps = make(lerp=0.6)
+    executor.train(task(1), lambda step: None)
+    reached = executor.reached
+    assert reached is not None
+    publish(executor, 1, torch.ones(SIZE), merged=1, share=0.25)
+    executor.train(task(2), lambda step: None)
+    expected = 0.4 * torch.ones(SIZE) + 0.6 * reached + sum(steps[STEPS : 2 * STEPS])
+    torch.testing.assert_close(executor.reached, expected)
+
+
+def test_a_refused_contribution_is_not_waited_for() -> None:
+    executor, _ = make()
+    executor.train(task(1), lambda step: None)
+    executor.settle(1, accepted=False)
+    assert executor.unmerged == {}
+
+
+def test_a_version_that_does_not_hash_to_its_name_is_not_taken_in() -> None:
+    executor, steps = make()
+    executor.train(task(1), lambda step: None)
+    encoded = CODEC.encode(torch.ones(SIZE))
+    update = Update("delta", 1, Blob("0" * 64, encoded.num_bytes), "0" * 64)
+    assert executor.update((update,), lambda _: bytes(encoded.payload), 1, 0.25) == -1
+    executor.train(task(2), lambda step: None)
+    torch.testing.assert_close(executor.reached, sum(steps[: 2 * STEPS]))
