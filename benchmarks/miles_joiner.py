@@ -4,8 +4,8 @@
 
 Processes in namespaces behind the emulated links of `miles_peers.py`. Once `--workers` have trained for a while, one
 more starts: it fetches the manifest, the rows and a snapshot of the parameters over its own link. "Joining" lasts from
-the start of its process to its first step. What others trained in a window is their accepted tasks' tokens, those of
-tasks that reach beyond it by the share of their time that lies within.
+the start of its process to its first step. A worker's rate is that of the tasks that were accepted between the first
+and the last acceptance of a window, so tasks are short (`--local-steps 5`) and stay so.
 """
 
 from __future__ import annotations
@@ -22,18 +22,15 @@ WARM_UP = 20.0
 
 
 def trained(pieces: list[Piece], node: str, start: float, stop: float) -> float:
-    """Tokens a second of `node` between two moments of the ledger's clock."""
-    tokens = 0.0
-    for piece in pieces:
-        if piece.node == node and piece.stop is not None:
-            within = min(stop, piece.stop) - max(start, piece.start)
-            tokens += piece.tokens * max(0.0, within) / (piece.stop - piece.start)
-    return tokens / (stop - start)
+    """Tokens a second of `node` between two moments of the ledger's clock, in which it hands in twice at least."""
+    ends = sorted((piece.stop, piece.tokens) for piece in pieces if piece.node == node and piece.stop is not None)
+    within = [(end, tokens) for end, tokens in ends if start <= end <= stop]
+    return sum(tokens for _, tokens in within[1:]) / (within[-1][0] - within[0][0])
 
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.set_defaults(seconds=60.0, tokens=10**8)
+    parser.set_defaults(seconds=60.0, tokens=10**7, local_steps=5)
     options = parser.parse_args()
     workers = options.workers
     with prepared(options) as bench:
@@ -41,14 +38,15 @@ def main() -> None:
         for name in options.peer or BARNRAISE:
             options.workers = workers + 1
             trial = bench.trial(name, "link", 0)
-            with (
-                networks(options, "link") as spaces,
-                Barnraise(trial, spaces, run_file(name, options, trial.folder, 0)) as run,
-            ):
+            content = run_file(name, options, trial.folder, 0)
+            content["training"]["max_local_steps"] = options.local_steps
+            with networks(options, "link") as spaces, Barnraise(trial, spaces, content) as run:
                 for _ in range(workers):
                     run.join()
                 first = max(run.started().values()) + WARM_UP
-                time.sleep(max(0.0, first + options.seconds - time.monotonic()))
+                while time.monotonic() < first + options.seconds:
+                    time.sleep(0.25)
+                    run.pieces()  # often, to know the offset between the clocks
                 before = time.monotonic()
                 run.join()
                 joined = run.started()[f"w{workers}"]
