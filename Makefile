@@ -54,6 +54,8 @@ bench-miles: install $(BENCH_VENV)/.bench  ## as root: codecs, transports, time 
 	$(BIN)/python benchmarks/transports.py
 	$(BIN)/python benchmarks/miles.py
 	$(BIN)/python benchmarks/miles_peers.py
+	$(BIN)/python benchmarks/miles_race.py
+	$(BIN)/python benchmarks/miles_joiner.py
 
 docs: install  ## write the generated pages under docs/ anew
 	$(BIN)/python -m barnraise.cli.reference

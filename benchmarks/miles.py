@@ -7,7 +7,7 @@
 Virtual time, real tensors (`simulate --real`): a GPT-2 of 125,000 parameters on the bytes of Python's standard library,
 equal workers of `--rate` tokens a second, each behind `--mbit` and `--delay-ms` one way. A side of n workers trains on
 `--excess` times the lone worker's tokens over all, with its schedule ending there. Every side tries the learning rates
-given; the best by final loss of the first seed counts. Time begins with the first task: joining is the same for all
+given; the best by final loss of the first seed counts. Time begins with the first step: joining is the same for all
 (start a process, fetch the data), and is told apart. Pictures go to `--pictures`.
 """
 
@@ -30,6 +30,13 @@ from barnraise.transport.presets import parse
 
 MODEL = {"architecture": "gpt2", "config": {"n_embd": 64, "n_layer": 2, "n_head": 4}}
 LOCO = {"compression": "sparse_loco", "error_feedback_keep": 1.0, "downlink_compression": "int8"}
+
+
+INT4_DOWN = {"downlink_compression": "int4"}
+INT4 = {"compression": "int4"} | INT4_DOWN
+
+
+DATA = {"modules": ("/*.py",), "tests": ("/*.py", "/test/*.py")}
 
 
 @dataclass(frozen=True)
@@ -64,12 +71,16 @@ SIDES: dict[str, Side] = {
     "loco16_sync_h10_nokeep": Side(
         4, 10, synchronous=True, training=LOCO | {"compression_ratio": 1 / 16, "error_feedback_keep": 0.0}
     ),
-    "int4_sync_h5": Side(4, 5, synchronous=True, training={"compression": "int4", "downlink_compression": "int4"}),
-    "int4_sync_h10": Side(4, 10, synchronous=True, training={"compression": "int4", "downlink_compression": "int4"}),
-    "int4_overlap_h10": Side(4, 10, buffer=4, training={"compression": "int4", "downlink_compression": "int4"}),
-    "int4_sync_h5_8": Side(8, 5, synchronous=True, training={"compression": "int4", "downlink_compression": "int4"}),
+    "int4_sync_h5": Side(4, 5, synchronous=True, training=INT4),
+    "int4_sync_h10": Side(4, 10, synchronous=True, training=INT4),
+    "int4_overlap_h10": Side(4, 10, buffer=4, training=INT4),
+    "int4_overlap_h5": Side(4, 5, buffer=4, training=INT4),
+    "int4_overlap_h5_lerp75": Side(4, 5, buffer=4, training=INT4 | {"merge_lerp": 0.75}),
+    "int4_overlap_h5_nolerp": Side(4, 5, buffer=4, training=INT4 | {"merge_lerp": 0.0}),
+    "loco4_sync_h5": Side(4, 5, synchronous=True, training=LOCO | INT4_DOWN | {"compression_ratio": 1 / 4}),
+    "int4_overlap_h5_8": Side(8, 5, buffer=8, training=INT4),
 }
-HEADLINE = ["lone", "int4_sync_h5", "int4_overlap_h10", "int4_sync_h5_8"]
+HEADLINE = ["lone", "int4_sync_h5", "int4_overlap_h5", "int4_overlap_h5_8"]
 
 
 def play(side: Side, options: argparse.Namespace, rate: float, seed: int) -> Report:
@@ -79,7 +90,7 @@ def play(side: Side, options: argparse.Namespace, rate: float, seed: int) -> Rep
         "model": MODEL,
         "data": {
             "kind": "text",
-            "files": [sysconfig.get_path("stdlib") + part for part in ("/*.py", "/test/*.py")],
+            "files": [sysconfig.get_path("stdlib") + part for part in DATA[options.data]],
             "context": 128,
         },
         "controller": {
@@ -153,8 +164,9 @@ def main() -> None:
     parser.add_argument("--rates", default="0.004,0.008", help="learning rates that every side tries")
     parser.add_argument("--tokens", type=float, default=2.0, help="of the lone worker, millions")
     parser.add_argument("--excess", type=float, default=1.5, help="tokens of several workers over the lone one's")
+    parser.add_argument("--data", choices=DATA, default="tests", help="without or with Python's own tests (5 or 18 MB)")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--rate", type=float, default=20_000.0, help="tokens a second of a worker")
+    parser.add_argument("--rate", type=float, default=8_000.0, help="tokens a second of a worker")
     parser.add_argument("--mbit", type=float, default=10.0)
     parser.add_argument("--delay-ms", type=float, default=25.0, help="one way")
     parser.add_argument("--pictures", type=Path)

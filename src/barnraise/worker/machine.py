@@ -249,7 +249,7 @@ class Worker:
         return fetches
 
     def _watch(self, now: float) -> list[Action]:
-        """Ask to be told of the next version, for the task that runs."""
+        """Ask to be told of the next version, once a task: a slow node's link is not for every one of them."""
         overlap = self.welcome is not None and self.welcome.settings.overlap
         training = self.running is not None and self.running.kind == "train" and not self.leaving
         if not overlap or not training or self.watching or not self.greeted:
@@ -281,7 +281,7 @@ class Worker:
         self.incoming.updating, self.incoming.have = False, event.version
         if event.version < 0:
             return self._give_up_waiting(now)
-        return self._bring_up_to_date(now) + self._watch(now)
+        return self._bring_up_to_date(now)
 
     def _go_on(self, now: float) -> list[Action]:
         """Start what waits, ask when there is nothing, leave when all is handed in."""
