@@ -93,7 +93,8 @@ class Executor:
         if task.kind == "flush":
             payload = self.payloads[task.id] = self.path.flush(len(self.replica))
             return payload.blob, 0, 0.0, time.monotonic() - began
-        self.start.copy_(self.reached if self.reached is not None else self.replica)
+        with self._lock:
+            self.start.copy_(self.reached if self.reached is not None else self.replica)
         self._take_in(self.start)
         self.trainer.load(self.start)
 
