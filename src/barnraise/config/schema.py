@@ -224,7 +224,7 @@ class Training(Section):
     )
     merge_lerp: Annotated[float, Field(ge=0, lt=1)] | None = Field(
         default=None,
-        description="Share of its own parameters that a worker keeps when it takes a version in; when not given, 0.6 "
+        description="Share of its own parameters that a worker keeps when it takes a version in; when not given, 0.5 "
         "where exchanges overlap with training, else 0.",
     )
     pace: Literal["fixed", "matched", "literal"] = Field(

@@ -134,8 +134,8 @@ def examine(
 
 
 RUNGS = 5
-OVERLAPPED_LERP = 0.6
-"""Streaming DiLoCo (Douillard et al., 2025, section 2.3) has 0.5; docs/experiments.md says what it is worth here."""
+OVERLAPPED_LERP = 0.5
+"""As in Streaming DiLoCo (Douillard et al., 2025, section 2.3); docs/experiments.md says what it is worth here."""
 
 DENSEST = 0.25
 """The densest that tuning goes: sparse codecs pay no more beyond."""
