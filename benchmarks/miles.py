@@ -75,10 +75,13 @@ SIDES: dict[str, Side] = {
     "int4_sync_h10": Side(4, 10, synchronous=True, training=INT4),
     "int4_overlap_h10": Side(4, 10, buffer=4, training=INT4),
     "int4_overlap_h5": Side(4, 5, buffer=4, training=INT4),
-    "int4_overlap_h5_lerp75": Side(4, 5, buffer=4, training=INT4 | {"merge_lerp": 0.75}),
-    "int4_overlap_h5_nolerp": Side(4, 5, buffer=4, training=INT4 | {"merge_lerp": 0.0}),
+    "int4_overlap_h10_lerp60": Side(4, 10, buffer=4, training=INT4 | {"merge_lerp": 0.6}),
     "loco4_sync_h5": Side(4, 5, synchronous=True, training=LOCO | INT4_DOWN | {"compression_ratio": 1 / 4}),
     "int4_overlap_h5_8": Side(8, 5, buffer=8, training=INT4),
+}
+SIDES |= {
+    f"int4_overlap_h5_lerp{kept}": Side(4, 5, buffer=4, training=INT4 | {"merge_lerp": kept / 100})
+    for kept in (30, 40, 60, 75)
 }
 HEADLINE = ["lone", "int4_sync_h5", "int4_overlap_h5", "int4_overlap_h5_8"]
 

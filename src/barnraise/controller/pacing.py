@@ -82,8 +82,7 @@ def tuned(state: State, soft: Soft, settings: EngineSettings, node: NodeState, n
         return
     measured = Measured(settings.batch_size * settings.context / node.rate, link.round_trip, link.up, link.down)
     least = max(node.least_steps, settings.local_steps)
-    now_at, first = Tuned(node.rung, least, node.partition), len(settings.partitions[0])
-    parts = [len(ranges) // first for ranges in settings.partitions]
+    now_at, parts = Tuned(node.rung, least, node.partition), settings.parts
     found = tune(
         measured, now_at, settings.rungs, settings.update_bytes, settings.local_steps, settings.max_local_steps, parts
     )
@@ -95,6 +94,6 @@ def tuned(state: State, soft: Soft, settings: EngineSettings, node: NodeState, n
 
 def _speed(node: NodeState, soft: Soft, settings: EngineSettings) -> pace.Speed:
     link = soft.links.get(node.id, LinkReport())
-    parts = len(settings.partitions[node.partition]) // len(settings.partitions[0])
-    exchange = link.round_trip + (settings.rungs[node.rung] / parts / link.up if link.up else 0.0)
+    sent = settings.rungs[node.rung] / settings.parts[node.partition]
+    exchange = link.round_trip + (sent / link.up if link.up else 0.0)
     return pace.Speed(settings.batch_size * settings.context / node.rate, exchange)

@@ -56,6 +56,11 @@ class EngineSettings:
         return 4 * self.num_parameters
 
     @property
+    def parts(self) -> tuple[int, ...]:
+        """How many times finer than the first each of the partitions is."""
+        return tuple(len(ranges) // len(self.partitions[0]) for ranges in self.partitions)
+
+    @property
     def flush_patience(self) -> float:
         """Seconds that the run's end waits for residuals: enough for a payload at 0.4 Mbit/s."""
         return FLUSH_SECONDS + self.max_payload_bytes / SLOWEST_LINK

@@ -15,7 +15,7 @@ from barnraise.controller import events as ce
 from barnraise.core.types import Blob, NodeProfile, Task
 from barnraise.emulation.agenda import Call
 from barnraise.emulation.fleet import Machine
-from barnraise.emulation.work import News, Work
+from barnraise.emulation.work import Work
 from barnraise.wire.blobs import inlined
 from barnraise.wire.messages import Assign, Hello, Message, Newer, Offer
 from barnraise.worker import actions as wa
@@ -236,11 +236,11 @@ class Node:
 
     def _apply_updates(self, action: wa.ApplyUpdates) -> None:
         """At once, or as part of the task that runs, after the step in hand."""
-        run, news = self._running, News(action.updates, action.merged, action.share)
+        run = self._running
         if run is None:
-            self.sim.work.update(self.spec.name, news)
+            self.sim.work.update(self.spec.name, action)
         else:
-            run.news.append((run.steps_by(self.sim.now), news))
+            run.news.append((run.steps_by(self.sim.now), action))
         self.sim.soon(Node.handle, self, self.incarnation, we.Updated(action.updates[-1].version))
 
     def _start_task(self, action: wa.StartTask) -> None:
@@ -283,7 +283,9 @@ class _Run:
 
     __slots__ = ("began", "news", "step", "steps", "task")
 
-    def __init__(self, task: Task, began: float, step: float, steps: int, news: list[tuple[int, News]]) -> None:
+    def __init__(
+        self, task: Task, began: float, step: float, steps: int, news: list[tuple[int, wa.ApplyUpdates]]
+    ) -> None:
         self.task, self.began, self.step, self.steps, self.news = task, began, step, steps, news
 
     def steps_by(self, now: float) -> int:

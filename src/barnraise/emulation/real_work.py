@@ -18,9 +18,10 @@ from barnraise.controller.evaluator import Evaluator
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.core.types import Blob, Contribution, ParameterRange, Task, Update
 from barnraise.data.shards import Dataset
-from barnraise.emulation.work import ControllerCosts, News
+from barnraise.emulation.work import ControllerCosts
 from barnraise.training.local import LocalTrainer, inner_optimizer
 from barnraise.wire.messages import WorkerSettings
+from barnraise.worker.actions import ApplyUpdates
 from barnraise.worker.executor import Executor
 
 
@@ -64,7 +65,7 @@ class RealWork:
             self._fetched[node][blob.digest] = content
         return content is not None
 
-    def update(self, node: str, news: News) -> None:
+    def update(self, node: str, news: ApplyUpdates) -> None:
         fetched = self._fetched[node]
         version = self._executors[node].update(
             news.updates, lambda blob: bytes(fetched[blob.digest]), news.merged, news.share
@@ -73,7 +74,7 @@ class RealWork:
         for update in news.updates:
             fetched.pop(update.blob.digest, None)
 
-    def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, News]]) -> tuple[Blob, float]:
+    def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> tuple[Blob, float]:
         executor, waiting = self._executors[node], deque(news)
         executor.cut.clear()
 

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from barnraise.controller.actions import Aggregate
 from barnraise.core.types import Blob, Contribution, ParameterRange, Task, Update
+from barnraise.worker.actions import ApplyUpdates
 
 DENSE_BYTES_PER_SECOND = 2e9
 """Float32 bytes of decoded updates that one thread of a controller measures, or adds up, in a second."""
 
 PUBLISH_BYTES_PER_SECOND = 0.5e9
 """Float32 bytes of parameters that it moves, encodes, decodes and hashes in a second."""
-
-
-class News(NamedTuple):
-    """Versions for a node's replica, and what of its own work they hold, as in `worker.actions.ApplyUpdates`."""
-
-    updates: tuple[Update, ...]
-    merged: int
-    share: float
 
 
 class Work(Protocol):
@@ -36,10 +29,10 @@ class Work(Protocol):
     def fetch(self, node: str, blob: Blob) -> bool:
         """Hand the node a blob; False when the controller does not keep it (any more)."""
 
-    def update(self, node: str, news: News) -> None:
+    def update(self, node: str, news: ApplyUpdates) -> None:
         """Bring the node's replica up to date, between two tasks."""
 
-    def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, News]]) -> tuple[Blob, float]:
+    def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> tuple[Blob, float]:
         """So many of the task's steps; each of `news` comes while a step is taken, counted from 1: payload and mean
         loss."""
 
@@ -105,10 +98,10 @@ class CostModel:
     def fetch(self, node: str, blob: Blob) -> bool:
         return True
 
-    def update(self, node: str, news: News) -> None:
+    def update(self, node: str, news: ApplyUpdates) -> None:
         """Nothing is kept."""
 
-    def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, News]]) -> tuple[Blob, float]:
+    def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> tuple[Blob, float]:
         share = (task.parameters.stop - task.parameters.start) / self.span
         return Blob(f"b{task.id:063x}", math.ceil(self.payload_bytes[task.rung] * min(1.0, share))), 0.0
 

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+
+import msgspec
 
 from barnraise.core.types import Blob, Update
 from barnraise.worker.actions import Action, ApplyUpdates, Fetch
-
-
-class News(NamedTuple):
-    """Versions, and what of this worker's own work they hold, as in `Task`."""
-
-    updates: tuple[Update, ...]
-    merged: int
-    share: float
 
 
 class Incoming:
@@ -22,7 +15,7 @@ class Incoming:
 
     def __init__(self) -> None:
         self.have, self.updating = -1, False
-        self.queue: list[News] = []  # the oldest first
+        self.queue: list[ApplyUpdates] = []  # the oldest first
         self.needs: set[str] = set()  # digests that the queue, or a task that waits, lacks
 
     def get(self, blobs: Iterable[Blob]) -> list[Action]:
@@ -31,7 +24,7 @@ class Incoming:
         self.needs |= distinct.keys()
         return [Fetch(blob) for blob in distinct.values()]
 
-    def hear(self, news: News) -> list[Action]:
+    def hear(self, news: ApplyUpdates) -> list[Action]:
         """Fetch what of `news` is not here yet."""
         updates = self._missing(news)
         if not updates:
@@ -54,7 +47,7 @@ class Incoming:
                 taken = {update.blob.digest for update in updates}  # equal deltas are one blob, and gone once taken
                 later = [update.blob for news in self.queue for update in news.updates]
                 again = self.get(blob for blob in later if blob.digest in taken)
-                return [ApplyUpdates(updates, news.merged, news.share), *again]
+                return [msgspec.structs.replace(news, updates=updates), *again]
         return []
 
     def forget_task(self) -> None:
@@ -65,7 +58,7 @@ class Incoming:
         """Nothing waits any more."""
         self.queue, self.needs = [], set()
 
-    def _missing(self, news: News) -> tuple[Update, ...]:
+    def _missing(self, news: ApplyUpdates) -> tuple[Update, ...]:
         """What of `news` the replica lacks. A snapshot may lead back, to a controller that has lost versions."""
         if not news.updates or news.updates[-1].version == self.have:
             return ()

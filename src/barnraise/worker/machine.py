@@ -32,6 +32,7 @@ from barnraise.wire.messages import (
 from barnraise.worker import measure
 from barnraise.worker.actions import (
     Action,
+    ApplyUpdates,
     CutShort,
     Fetch,
     Prepare,
@@ -53,7 +54,7 @@ from barnraise.worker.events import (
     Tick,
     Updated,
 )
-from barnraise.worker.incoming import Incoming, News
+from barnraise.worker.incoming import Incoming
 
 HELLO_INTERVAL = 1.0
 """Seconds between attempts to reach a silent controller."""
@@ -233,16 +234,16 @@ class Worker:
             if piece.shard >= len(self.shards):
                 return self._quit(f"a task names token shard {piece.shard}, but there are {len(self.shards)}", True)
             shards.append(self.shards[piece.shard])
-        return self.incoming.get(shards) + self._hear(News(task.updates, task.merged, task.share), now)
+        return self.incoming.get(shards) + self._hear(ApplyUpdates(task.updates, task.merged, task.share), now)
 
     def _on_newer(self, message: Newer, now: float) -> list[Action]:
         """Take a version in, also into the task that runs."""
         if not self.ready or not self.greeted or self.leaving:
             return []
         self.watching = False
-        return self._hear(News(message.updates, message.merged, message.share), now)
+        return self._hear(ApplyUpdates(message.updates, message.merged, message.share), now)
 
-    def _hear(self, news: News, now: float) -> list[Action]:
+    def _hear(self, news: ApplyUpdates, now: float) -> list[Action]:
         fetches = self.incoming.hear(news)
         self.fetched_at = now
         self.fetched_bytes = sum(action.blob.num_bytes for action in fetches if isinstance(action, Fetch))
