@@ -1,93 +1,170 @@
 """What several machines behind slow links are worth: time, tokens and bytes to the loss that a lone one reaches.
 
-    python benchmarks/miles.py                         the headline: lone, 4 and 8 workers (half an hour, one core)
-    python benchmarks/miles.py --sides lone,sync_h5    some sides alone; --list names them all
-    python benchmarks/miles.py --tokens 8 --seeds 3    million tokens of the lone worker, seeds
+    python benchmarks/miles.py --results found.jsonl --pictures folder      the headline (hours; found.jsonl resumes it)
+    python benchmarks/miles.py --tokens 2 --seeds 1 --rates 0.008 --sides lone,int4_sync_h5          a short look
 
 Virtual time, real tensors (`simulate --real`): a GPT-2 of 125,000 parameters on the bytes of Python's standard library,
 equal workers of `--rate` tokens a second, each behind `--mbit` and `--delay-ms` one way. A side of n workers trains on
 `--excess` times the lone worker's tokens over all, with its schedule ending there. Every side tries the learning rates
 given; the best by final loss of the first seed counts. Time begins with the first step: joining is the same for all
-(start a process, fetch the data), and is told apart. Pictures go to `--pictures`.
+(start a process, fetch the data), and is told apart.
+
+A side's name says what it does, in parts:
+
+    lone                     one worker; `batch16`: 16 rows a step instead of 4
+    int4_overlap_h5          4 workers send and get 4 bits, exchange every 5 steps and train on meanwhile
+    loco8-loco4_sync_h10     1 of 8 elements up, 1 of 4 down (`sparse_loco`), everyone waits for each round's version
+    fp32_async_h30           a version for each contribution (K = 1)
+    8x_..._e1.9              8 workers, 1.9 times the lone worker's tokens
+    ..._lerp40, _nesterov, _outer1.6, _nokeep                 merge_lerp, the step outside, error feedback without keep
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import re
+import statistics
 import sysconfig
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import torch
+from known import Known
 
 from barnraise.cli.simulation import Trial, simulate
 from barnraise.config import load
 from barnraise.emulation.fleet import Machine
-from barnraise.emulation.report import Report
+from barnraise.emulation.simulator import Point
 from barnraise.plan import Purpose, resolve
 from barnraise.transport.presets import parse
 
-MODEL = {"architecture": "gpt2", "config": {"n_embd": 64, "n_layer": 2, "n_head": 4}}
-LOCO = {"compression": "sparse_loco", "error_feedback_keep": 1.0, "downlink_compression": "int8"}
-
-
-INT4_DOWN = {"downlink_compression": "int4"}
-INT4 = {"compression": "int4"} | INT4_DOWN
-
-
+SHAPE = {"n_embd": 64, "n_layer": 2, "n_head": 4, "activation_function": "gelu_pytorch_tanh"}
+MODEL = {"architecture": "gpt2", "config": SHAPE}
 DATA = {"modules": ("/*.py",), "tests": ("/*.py", "/test/*.py")}
+HEADLINE = "lone,diloco_h30,fp32_sync_h5,int4_sync_h5,int4_overlap_h5,8x_int4_overlap_h5_e1.9"
+MODES: dict[str, dict[str, Any]] = {
+    "sync": {"use_async_training": False},
+    "overlap": {"use_async_training": True, "buffer_size": "all"},
+    "async": {"use_async_training": True, "buffer_size": "auto"},
+}
+OUTER = {"outer_optimizer": "nesterov"}
+
+
+@dataclass
+class Side:
+    """What a name asks for; `excess` None: that of the command line."""
+
+    workers: int = 4
+    steps: int = 30
+    batch: int = 4
+    excess: float | None = None
+    training: dict[str, Any] = field(default_factory=dict)
+    controller: dict[str, Any] = field(default_factory=lambda: dict(MODES["sync"]))
+
+    @classmethod
+    def named(cls, name: str) -> Side:
+        side = cls()
+        for part in name.split("_"):
+            side.take(part)
+        return side
+
+    def take(self, part: str) -> None:
+        word, number, rest = re.fullmatch(r"([a-z]*)([\d.]*)(.*)", part).groups()  # type: ignore[union-attr]
+        match word:
+            case "lone":
+                self.workers, self.excess = 1, 1.0
+            case "diloco":
+                self.training |= codec("fp32", "fp32") | OUTER
+            case "fp32" | "fp" | "int" | "loco":
+                up, _, down = part.partition("-")
+                self.training |= codec(up, down or up)
+            case "sync" | "overlap" | "async":
+                self.controller = dict(MODES[word])
+            case "h":
+                self.steps = int(number)
+            case "e":
+                self.excess = float(number)
+            case "batch":
+                self.batch = int(number)
+            case "lerp":
+                self.training["merge_lerp"] = int(number) / 100
+            case "nesterov":
+                self.training |= OUTER
+            case "outer":
+                self.training["outer_learning_rate"] = float(number)
+            case "nokeep":
+                self.training["error_feedback_keep"] = 0.0
+            case "" if rest == "x":
+                self.workers = int(number)
+            case _:
+                raise SystemExit(f"{part!r} is no part of a side's name; --help lists them")
+
+
+def codec(up: str, down: str) -> dict[str, Any]:
+    """Settings for codecs such as fp32, int8, int4, loco16 (1 of 16 elements in 2 bits, with *keep*)."""
+    found: dict[str, Any] = {}
+    for way, text in (("", up), ("downlink_", down)):
+        if text.startswith("loco"):
+            ratio = 1 / int(text.removeprefix("loco"))
+            found |= {way + "compression": "sparse_loco"}
+            found |= {"downlink_options": {"ratio": ratio}} if way else {"compression_ratio": ratio}
+        else:
+            found[way + "compression"] = "none" if text == "fp32" else text
+    return found | ({"error_feedback_keep": 1.0} if up.startswith("loco") else {})
 
 
 @dataclass(frozen=True)
-class Side:
-    """`workers` machines; synchronous rounds, or a buffer of `buffer` nodes (None: automatic) with overlap."""
+class Found:
+    """One trial's outcome. Time and bytes count from the first step on; `busy` is the share of time in steps."""
 
+    name: str
+    learning_rate: float
+    seed: int
     workers: int
-    steps: int
-    synchronous: bool = False
-    buffer: int | str = "auto"
-    batch: int = 4
-    training: dict[str, Any] = field(default_factory=dict)
+    tokens: int
+    loss: float
+    seconds: float
+    busy: float
+    curve: list[Point]
+
+    def reached(self, loss: float) -> tuple[float, float] | None:
+        """Seconds and million tokens until `loss`, between evaluations on a line."""
+        for before, after in zip(self.curve, self.curve[1:], strict=False):
+            if before.loss is not None and after.loss is not None and after.loss <= loss:
+                share = (before.loss - loss) / (before.loss - after.loss) if before.loss > loss else 0.0
+                seconds = before.seconds + share * (after.seconds - before.seconds)
+                return seconds, (before.tokens + share * (after.tokens - before.tokens)) / 1e6
+        return None
+
+    def line(self, lone: Found | None = None) -> str:
+        up, down = self.curve[-1].bytes_up / 1e6, self.curve[-1].bytes_down / 1e6
+        told = ""
+        if lone and lone is not self:
+            at = self.reached(lone.loss)
+            told = (
+                f"  {at[0] / (lone.busy * lone.seconds):.1%} of its time, {at[1]:.2f}M tokens"
+                if at
+                else "  not reached"
+            )
+        return (
+            f"{self.name:<30}{self.learning_rate:7.3f}{self.seed:5d}{self.loss:8.4f}{self.seconds:9.1f}{self.busy:7.1%}"
+            f"{up:9.2f}{down:9.2f}{told}"
+        )
 
 
-SIDES: dict[str, Side] = {
-    "lone": Side(1, 30, synchronous=True),
-    "lone_batch1": Side(1, 120, batch=1),
-    "lone_batch16": Side(1, 30, batch=16),
-    "fp32_async_h30": Side(4, 30, training={"merge_lerp": 0.0}),
-    "fp32_sync_h30": Side(4, 30, synchronous=True),
-    "fp32_sync_h10": Side(4, 10, synchronous=True),
-    "fp32_sync_h3": Side(4, 3, synchronous=True),
-    "fp32_sync_h10_nesterov": Side(4, 10, synchronous=True, training={"outer_optimizer": "nesterov"}),
-    "fp32_sync_h10_outer1.6": Side(4, 10, synchronous=True, training={"outer_learning_rate": 1.6}),
-    "fp32_overlap_h10": Side(4, 10, buffer=4, training={"merge_lerp": 0.0}),
-    "fp32_overlap_h10_lerp": Side(4, 10, buffer=4, training={"merge_lerp": 0.5}),
-    "fp32_overlap_h10_lerp75": Side(4, 10, buffer=4, training={"merge_lerp": 0.75}),
-    "loco64_async_h30": Side(4, 30, training=LOCO | {"merge_lerp": 0.0}),
-    "loco64_overlap_h10": Side(4, 10, buffer=4, training=LOCO | {"merge_lerp": 0.0}),
-    "loco64_sync_h10": Side(4, 10, synchronous=True, training=LOCO),
-    "loco16_sync_h10": Side(4, 10, synchronous=True, training=LOCO | {"compression_ratio": 1 / 16}),
-    "loco16_sync_h10_nokeep": Side(
-        4, 10, synchronous=True, training=LOCO | {"compression_ratio": 1 / 16, "error_feedback_keep": 0.0}
-    ),
-    "int4_sync_h5": Side(4, 5, synchronous=True, training=INT4),
-    "int4_sync_h10": Side(4, 10, synchronous=True, training=INT4),
-    "int4_overlap_h10": Side(4, 10, buffer=4, training=INT4),
-    "int4_overlap_h5": Side(4, 5, buffer=4, training=INT4),
-    "int4_overlap_h10_lerp60": Side(4, 10, buffer=4, training=INT4 | {"merge_lerp": 0.6}),
-    "loco4_sync_h5": Side(4, 5, synchronous=True, training=LOCO | INT4_DOWN | {"compression_ratio": 1 / 4}),
-    "int4_overlap_h5_8": Side(8, 5, buffer=8, training=INT4),
-}
-SIDES |= {
-    f"int4_overlap_h5_lerp{kept}": Side(4, 5, buffer=4, training=INT4 | {"merge_lerp": kept / 100})
-    for kept in (30, 40, 60, 75)
-}
-HEADLINE = ["lone", "int4_sync_h5", "int4_overlap_h5", "int4_overlap_h5_8"]
-
-
-def play(side: Side, options: argparse.Namespace, rate: float, seed: int) -> Report:
-    tokens = round(options.tokens * 1e6 * (1.0 if side.workers == 1 else options.excess))
+def play(name: str, learning_rate: float, seed: int, options: argparse.Namespace) -> Found:
+    """One run of the side `name` from its first to its last step."""
+    torch.set_num_threads(1)
+    side = Side.named(name)
+    tokens = round(options.tokens * 1e6 * (side.excess or options.excess))
+    if side.controller.get("buffer_size") == "all":
+        side.controller["buffer_size"] = side.workers
     content = {
         "run": {"name": "miles", "seed": seed},
         "model": MODEL,
@@ -100,16 +177,15 @@ def play(side: Side, options: argparse.Namespace, rate: float, seed: int) -> Rep
             "evaluations": 24,
             "evaluation_rows": 256,
             "checkpoint_seconds": 1e6,
-            "use_async_training": not side.synchronous,
-            "buffer_size": side.buffer,
             "sync_window": 1e6,
             "sync_longest_wait": 1e6,
-        },
+        }
+        | side.controller,
         "training": {
             "tokens": tokens,
             "batch_size": side.batch,
             "local_steps": side.steps,
-            "learning_rate": rate,
+            "learning_rate": learning_rate,
             "schedule": "cosine",
             "warmup_tokens": tokens // 20,
             "betas": [0.9, 0.95],
@@ -121,22 +197,45 @@ def play(side: Side, options: argparse.Namespace, rate: float, seed: int) -> Rep
     link = parse(f"{options.mbit:g}mbit/{options.delay_ms:g}ms")
     plan = resolve(load(content), purpose=Purpose.SIMULATE, nodes=side.workers)
     fleet = [Machine(f"n{index}", options.rate, link) for index in range(side.workers)]
-    return simulate(plan, Trial(side.workers, fleet=fleet, real=True, seed=seed))
+    report = simulate(plan, Trial(side.workers, fleet=fleet, real=True, seed=seed))
+    assert report.final_loss is not None
+    assert report.first_task_seconds is not None
+    curve = [
+        point._replace(
+            seconds=max(0.0, point.seconds - report.first_task_seconds),
+            bytes_down=max(0, point.bytes_down - report.joining_bytes),
+        )
+        for point in report.curve
+    ]
+    seconds = report.virtual_seconds - report.first_task_seconds
+    busy = report.tokens / side.workers / options.rate / seconds
+    return Found(name, learning_rate, seed, side.workers, report.tokens, report.final_loss, seconds, busy, curve)
 
 
-def reached(report: Report, loss: float) -> tuple[float, float, float] | None:
-    """Seconds of training, million tokens and MB on all links until `loss`, between evaluations on a line."""
-    start = report.first_task_seconds or 0.0
-    for before, after in zip(report.curve, report.curve[1:], strict=False):
-        if before.loss is not None and after.loss is not None and after.loss <= loss:
-            share = (before.loss - loss) / (before.loss - after.loss)
-            both = [(a, b) for a, b in zip(before, after, strict=True) if a is not None and b is not None]
-            seconds, tokens, _, up, down = (a + share * (b - a) for a, b in both)
-            return seconds - start, tokens / 1e6, (up + down) / 1e6
-    return None
+def trials(
+    wanted: Iterable[tuple[str, float, int]], options: argparse.Namespace, pool: ProcessPoolExecutor
+) -> Iterator[Found]:
+    """The outcome of each, in order; what `--results` holds for the same settings is not run again."""
+    known = Known(options.results)
+    waiting: list[Found | Future[Found]] = []
+    for trial in wanted:
+        key = [options.tokens, options.excess, options.data, options.rate, options.mbit, options.delay_ms, *trial]
+        if found := known.get(key, Found):
+            waiting.append(found)
+            continue
+        future = pool.submit(play, *trial, options)
+        future.add_done_callback(partial(_keep, known, key))
+        waiting.append(future)
+    for one in waiting:
+        yield one.result() if isinstance(one, Future) else one
 
 
-def picture(path: Path, found: dict[str, Report]) -> None:
+def _keep(known: Known, key: list[object], future: Future[Found]) -> None:
+    if not future.cancelled() and future.exception() is None:
+        known.add(key, future.result())
+
+
+def picture(path: Path, found: dict[str, Found]) -> None:
     """Loss against time, tokens and bytes."""
     import matplotlib
 
@@ -144,11 +243,10 @@ def picture(path: Path, found: dict[str, Report]) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, 3, figsize=(12, 4), sharey=True, layout="constrained")
-    for name, report in found.items():
-        points = [point for point in report.curve if point.tokens]
-        start = report.first_task_seconds or 0.0
+    for name, one in found.items():
+        points = [point for point in one.curve if point.tokens]
         losses = [point.loss for point in points]
-        axes[0].plot([point.seconds - start for point in points], losses, label=name)
+        axes[0].plot([point.seconds for point in points], losses, label=name)
         axes[1].plot([point.tokens / 1e6 for point in points], losses)
         axes[2].plot([(point.bytes_up + point.bytes_down) / 1e6 for point in points], losses)
     axes[2].set_xscale("log")
@@ -157,64 +255,60 @@ def picture(path: Path, found: dict[str, Report]) -> None:
         axis.grid(True, color="#E4E4E4")
     axes[0].set_ylabel("held-out loss, nats a token")
     axes[0].legend(frameon=False, fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
+
+
+def race(names: list[str], rates: list[float], options: argparse.Namespace, pool: ProcessPoolExecutor) -> Iterator[str]:
+    """Each trial as a line of a table, then the sides' medians."""
+    columns = f"{'loss':>8}{'seconds':>9}{'busy':>7}{'MB up':>9}{'MB down':>9}"
+    yield f"{'side':<30}{'lr':>7}{'seed':>5}{columns}  to lone's loss"
+    first: dict[str, list[Found]] = {name: [] for name in names}
+    for found in trials([(name, rate, 0) for name in names for rate in rates], options, pool):
+        first[found.name].append(found)
+        yield found.line()
+    best = {name: min(tried, key=lambda one: one.loss) for name, tried in first.items()}
+    others = [(name, best[name].learning_rate, seed) for seed in range(1, options.seeds) for name in names]
+    chosen = {name: [one] for name, one in best.items()}
+    for found in trials(others, options, pool):
+        chosen[found.name].append(found)
+    targets = {one.seed: one for one in chosen.get("lone", [])}
+    yield ""
+    for name, all_seeds in chosen.items():
+        for one in all_seeds:
+            yield one.line(targets.get(one.seed))
+        if len(all_seeds) > 1:
+            loss = statistics.median(one.loss for one in all_seeds)
+            yield f"{name:<30}{'median':>12}{loss:8.4f}"
+    if options.pictures:
+        picture(options.pictures / "miles.png", best)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", action="store_true", help="name the sides")
-    parser.add_argument("--sides", default=",".join(HEADLINE))
+    parser.add_argument("--sides", default=HEADLINE)
     parser.add_argument("--rates", default="0.004,0.008", help="learning rates that every side tries")
-    parser.add_argument("--tokens", type=float, default=2.0, help="of the lone worker, millions")
-    parser.add_argument("--excess", type=float, default=1.5, help="tokens of several workers over the lone one's")
+    parser.add_argument("--tokens", type=float, default=16.0, help="of the lone worker, millions")
+    parser.add_argument("--excess", type=float, default=1.55, help="tokens of several workers over the lone one's")
     parser.add_argument("--data", choices=DATA, default="tests", help="without or with Python's own tests (5 or 18 MB)")
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rate", type=float, default=8_000.0, help="tokens a second of a worker")
     parser.add_argument("--mbit", type=float, default=10.0)
     parser.add_argument("--delay-ms", type=float, default=25.0, help="one way")
-    parser.add_argument("--pictures", type=Path)
+    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="trials at a time")
+    parser.add_argument("--results", type=Path, help="a file of trials that are done; new ones are added")
+    parser.add_argument("--pictures", type=Path, help="a folder for the curves")
     options = parser.parse_args()
-    if options.list:
-        print("\n".join(SIDES))
-        return
-    torch.set_num_threads(1)
-    names = options.sides.split(",")
+    names, rates = options.sides.split(","), [float(text) for text in options.rates.split(",")]
+    for name in names:
+        Side.named(name)
     print(
         f"{options.tokens:g}M tokens of a lone worker, {options.excess:g} times that for several; "
         f"{options.rate:,.0f} tokens/s each, {options.mbit:g} Mbit/s, {options.delay_ms:g} ms one way"
     )
-    columns = f"{'loss':>8}{'seconds':>9}{'busy':>7}{'MB up':>9}{'MB down':>9}"
-    print(f"{'side':<26}{'lr':>7}{'seed':>5}{columns}  to lone's loss")
-    pictures: dict[str, Report] = {}
-    targets: dict[int, tuple[float, float]] = {}
-    for name in names:
-        side, best = SIDES[name], 0.0
-        for seed in range(options.seeds):
-            tried: dict[float, Report] = {}
-            for rate in [float(text) for text in options.rates.split(",")] if seed == 0 else [best]:
-                tried[rate] = report = play(side, options, rate, seed)
-                assert report.final_loss is not None
-                seconds = report.virtual_seconds - (report.first_task_seconds or 0.0)
-                ideal = report.tokens / side.workers / options.rate
-                note = ""
-                if seed in targets and name != "lone":
-                    loss, lone_seconds = targets[seed]
-                    at = reached(report, loss)
-                    note = f"  {at[0] / lone_seconds:.0%} of its time, {at[1]:.2f}M tokens" if at else "  not reached"
-                print(
-                    f"{name:<26}{rate:7.3f}{seed:5d}{report.final_loss:8.4f}{seconds:9.1f}{ideal / seconds:7.1%}"
-                    f"{report.bytes_up / 1e6:9.2f}{report.bytes_down / 1e6:9.2f}{note}",
-                    flush=True,
-                )
-            best = min(tried, key=lambda rate: tried[rate].final_loss or 0.0)
-            chosen = tried[best]
-            if name == "lone":
-                targets[seed] = (chosen.final_loss or 0.0, chosen.tokens / options.rate)
-            if seed == 0:
-                pictures[name] = chosen
-    if options.pictures:
-        options.pictures.mkdir(parents=True, exist_ok=True)
-        picture(options.pictures / "miles.png", pictures)
+    with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
+        for line in race(names, rates, options, pool):
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import os
 import shutil
 import signal
@@ -54,7 +55,8 @@ MODELS = {
     "3.3M": {"hidden_size": 256, "num_layers": 4, "num_heads": 4},
     "small": {"hidden_size": 96, "num_layers": 3, "num_heads": 4},
 }
-CONTEXT, HELD_OUT_ROWS = 128, 128
+DATA = {"modules": ["/*.py"], "tests": ["/*.py", "/test/*.py"]}
+CONTEXT, HELD_OUT_ROWS = 128, 256
 MBIT = 125_000.0
 
 HIVEMIND_TROUBLE = r"received [0-9.]+% (of input|results)|[Pp]roceeding with local|Averaging .* failed"
@@ -103,20 +105,20 @@ def run_file(name: str, options: argparse.Namespace, folder: Path, seed: int) ->
     common: dict[str, dict[str, Any]] = {
         "run": {"name": "peers", "seed": seed, "dir": str(folder / "runs")},
         "model": {"architecture": "gpt2", "config": MODELS[options.model]},
-        "data": {"kind": "text", "files": files(), "context": CONTEXT},
+        "data": {"kind": "text", "files": files(options.data), "context": CONTEXT},
         "controller": {"host": namespaces.address(0), "evaluations": round(options.snapshots * options.tokens / likely),
                        "evaluation_rows": HELD_OUT_ROWS},
         "training": {"tokens": options.tokens, "batch_size": options.batch, "local_steps": options.local_steps,
                      "learning_rate": options.learning_rate, "schedule": options.schedule,
                      "warmup_tokens": options.tokens // 20 if options.schedule == "cosine" else 0,
-                     "gradient_clip": None},
+                     "weight_decay": 0.1},
     }  # fmt: skip
     return {**chosen, **{name: {**(chosen.get(name) or {}), **section} for name, section in common.items()}}
 
 
-def files() -> list[str]:
-    """The modules of the standard library, without packages."""
-    return [str(Path(sysconfig.get_path("stdlib")) / "*.py")]
+def files(data: str) -> list[str]:
+    """The modules of the standard library, without packages; its tests as well."""
+    return [sysconfig.get_path("stdlib") + part for part in DATA[data]]
 
 
 class Bench:
@@ -124,11 +126,17 @@ class Bench:
 
     def __init__(self, folder: Path, options: argparse.Namespace) -> None:
         self.folder, self.options = folder, options
-        meta = text.build(folder / "data", files(), context=CONTEXT)
+        meta = text.build(folder / "data", files(options.data), context=CONTEXT)
         self.dataset = Dataset.open(folder / "data")
         self.rows = np.concatenate([self.dataset.rows(at, 0, info.rows) for at, info in enumerate(meta.shards)])
         section = {"architecture": "gpt2", "config": MODELS[options.model]}
         self.resolved = config.describe(section, meta.vocab_size, CONTEXT, bos_id=meta.bos_id, eos_id=meta.eos_id)
+
+    def having(self, **changes: Any) -> Bench:
+        """The same with other options."""
+        other = copy.copy(self)
+        other.options = argparse.Namespace(**vars(self.options) | changes)
+        return other
 
     def trial(self, name: str, network: str, seed: int) -> Trial:
         """A folder of its own for one run, with the parameters that `seed` makes."""
@@ -221,6 +229,7 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     )
     add("--host-mbit", type=float, default=1000.0, help="of the link of barnraise's controller")
     add("--model", choices=MODELS, default="3.3M")
+    add("--data", choices=DATA, default="modules", help="without or with Python's own tests (5 or 18 MB)")
     add("--tokens", type=int, default=409_600, help="of all workers together; a run ends at these")
     add("--seconds", type=float, default=240.0, help="or when these are over")
     add("--loopback-seconds", type=float, default=100.0, help="the same, without links")

@@ -1,12 +1,13 @@
 """Time to a loss over slow links: barnraise and what a user would pick instead, against a lone worker.
 
     python benchmarks/miles_race.py                           as root; all peers, a tiny GPT-2, 10 Mbit/s, 50 ms
-    python benchmarks/miles_race.py --peer barnraise --learning-rate 0.006 --lone 8e6
+    python benchmarks/miles_race.py --peer barnraise --peer diloco --lone 8e6
+    python benchmarks/miles_race.py --peer diloco --set diloco.local_steps=60
 
 T is the time in which a lone worker of `--speed` trains `--lone` tokens, its rate falling to a tenth along a cosine.
-All others train `--excess` times as many over all, with the same schedule over theirs, as processes in namespaces
-behind the emulated links of `miles_peers.py`, and have until T to reach the lone one's last loss. The lone worker runs
-as fast as it can, on a clock of `--speed`.
+All others train a multiple of these over all, with the same schedule over theirs, as processes in namespaces behind
+the emulated links of `miles_peers.py`, and have until T to reach the lone one's last loss. Each has its own rate, H and
+multiple (`TUNED`; `--set` changes one). The lone worker runs as fast as it can, on a clock of `--speed`.
 """
 
 from __future__ import annotations
@@ -15,18 +16,50 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+from known import Known
 from miles_peers import ALL, PEERS, Bench, arguments, measure, prepared
 from peers.measure import Result
 from peers.networks import unlinked
 from peers.runs import run_peer
 
+TUNED: dict[str, dict[str, float]] = {
+    "lone": {"learning_rate": 0.006, "excess": 1.0},
+    "barnraise": {"learning_rate": 0.008, "local_steps": 3},
+}
+"""What serves each best (`miles.py` looked for it); what is not here is the command line's."""
+
+
+def tuned(bench: Bench, name: str) -> Bench:
+    """The options of one side: its rate, its H, its tokens."""
+    own: dict[str, Any] = dict(TUNED.get(name, {}))
+    for text in bench.options.set:
+        key, _, value = text.partition("=")
+        peer, _, option = key.partition(".")
+        own |= {option: type(getattr(bench.options, option))(value)} if peer == name else {}
+    return bench.having(**own, tokens=round(bench.options.lone * own.get("excess", bench.options.excess)))
+
+
+def once(bench: Bench, name: str, seed: int) -> Result:
+    """The side's run, or what `--results` holds of the same."""
+    options = bench.options
+    settings = ("learning_rate", "local_steps", "tokens", "seconds", "speed", "rate_mbit", "rtt_ms", "link", "data")
+    chosen = options.run_file.read_text() if name == "barnraise" else ""
+    key = [name, seed, chosen, *(getattr(options, setting) for setting in settings)]
+    known = Known(options.results)
+    if found := known.get(key, Result):
+        return found
+    result = lone(bench, seed) if name == "lone" else measure(bench, name, "link", seed)
+    if not result.note:
+        known.add(key, result)
+    return result
+
 
 def lone(bench: Bench, seed: int) -> Result:
     """Nothing but the model's own steps, as fast as they go; the clock is that of a worker of `--speed`."""
     options = bench.options
-    tokens = round(options.lone)
-    trial = replace(bench.trial("lone", "loopback", seed), workers=1, tokens=tokens, speed=1e9, seconds=1e5)
+    trial = replace(bench.trial("lone", "loopback", seed), workers=1, speed=1e9, seconds=1e5)
     with unlinked(1) as spaces:
         result, snapshots = run_peer(next(peer for peer in PEERS if peer.name == "ddp"), trial, spaces)
     result.peer = "lone"
@@ -41,15 +74,12 @@ def race(bench: Bench) -> Iterator[str]:
     columns = f"{'loss':>8}{'seconds':>9}{'training':>9}{'MB up':>8}{'MB down':>8}{'CPU':>5}"
     yield f"{'peer':<16}{'seed':>5}{columns}  to lone's loss"
     for seed in range(options.seeds):
-        first = lone(bench, seed)
+        first = once(tuned(bench, "lone"), "lone", seed)
         target, longest = first.curve[-1][2], options.seconds
         yield f"{'lone':<16}{seed:>5}{target:>8.4f}{longest:>9.0f}"
         pictures.setdefault("lone", first)
         for name in options.peer or ALL:
-            found = measure(bench, name, "link", seed)
-            if options.results:
-                with options.results.open("a") as file:
-                    file.write(f"{found.line()}\n")
+            found = once(tuned(bench, name), name, seed)
             if found.note or not found.curve:
                 yield f"{name:<16}{seed:>5} could not be run: {found.note.strip()}"
                 continue
@@ -104,13 +134,15 @@ def picture(path: Path, found: dict[str, Result]) -> None:
 def main() -> None:
     parser = arguments(__doc__)
     parser.set_defaults(
-        model="tiny", speed=8000.0, local_steps=20, schedule="cosine", learning_rate=0.006, snapshots=20
-    )
+        model="tiny", speed=6000.0, local_steps=30, schedule="cosine", learning_rate=0.006, snapshots=20, data="tests",
+        run_file=Path(__file__).parent / "peers/overlap.yaml",
+    )  # fmt: skip
     parser.add_argument("--lone", type=float, default=4e6, help="tokens of the lone worker")
     parser.add_argument("--excess", type=float, default=1.5, help="tokens of all others over the lone one's")
+    parser.add_argument("--set", action="append", default=[], help="PEER.OPTION=VALUE: an option of one peer alone")
     parser.add_argument("--pictures", type=Path, help="a folder for the curves")
     options = parser.parse_args()
-    options.tokens, options.seconds = round(options.lone * options.excess), options.lone / options.speed
+    options.seconds = options.lone / options.speed
     with prepared(options) as bench:
         for told in race(bench):
             print(told, flush=True)

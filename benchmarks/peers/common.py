@@ -90,7 +90,7 @@ class Worker:
         import torch
 
         chosen = self.model.parameters() if parameters is None else parameters
-        self._inner = torch.optim.AdamW(chosen, lr=self.job.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
+        self._inner = torch.optim.AdamW(chosen, lr=self.job.learning_rate, betas=(0.9, 0.95), weight_decay=0.1)
         return self._inner
 
     def _set_rate(self) -> None:
@@ -112,7 +112,7 @@ class Worker:
         say("start")
 
     def gradients(self, module: Any = None) -> None:
-        """One forward and backward pass, through `module` where it wraps the model.
+        """One forward and backward pass, through `module` where it wraps the model; gradients are clipped.
 
         The machine is a slower one than this: what a batch lacks in seconds is slept before the backward pass, in which
         DDP already exchanges. The last pass tells how long the backward one will take.
@@ -129,6 +129,7 @@ class Worker:
         time.sleep(max(0.0, tokens.numel() / self.job.speed - (time.monotonic() - began) - self._busy))
         busy = time.thread_time()
         loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self._busy = time.thread_time() - busy
         self.tokens += tokens.numel()
 

@@ -41,7 +41,7 @@ class World(Protocol):
     events: int
     bytes_up: int
     bytes_down: int
-    first_task: float
+    first_task: tuple[float, int]  # virtual seconds, bytes down by then
 
     @property
     def now(self) -> float:
@@ -245,7 +245,7 @@ class Node:
 
     def _start_task(self, action: wa.StartTask) -> None:
         sim, task = self.sim, action.task
-        sim.first_task = min(sim.first_task, sim.now)
+        sim.first_task = min(sim.first_task, (sim.now, sim.bytes_down))
         tokens_a_step = task.tokens / max(1, task.local_steps)
         step = tokens_a_step / self.spec.rate * math.exp(sim.rng.gauss(0.0, JITTER))
         if action.ask_at <= task.local_steps:

@@ -17,7 +17,8 @@ class Report:
     accepted and refused, None before the first verdict; staleness is that of accepted contributions. `utilisation` is
     training that entered the model over the time nodes were up. Bytes are those on the nodes' links. Losses are
     held-out, in nats a token, None where work was only costed; `curve` has all evaluations. `seconds` is how long the
-    simulation took, `first_task_seconds` the virtual time at which the first node had its model, work and rows.
+    simulation took, `first_task_seconds` the virtual time at which the first node had its model, work and rows,
+    `joining_bytes` what had gone down by then.
     """
 
     ledger_hash: str
@@ -40,6 +41,7 @@ class Report:
     seconds: float
     events: int
     first_task_seconds: float | None
+    joining_bytes: int
     curve: tuple[Point, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -51,6 +53,7 @@ def report(simulator: Simulator, seconds: float, *, losses: tuple[float, float] 
     state = simulator.controller.state
     judged = state.accepted + state.refused
     first, last = losses or (None, None)
+    first_task, joining_bytes = simulator.first_task
     return Report(
         ledger_hash=simulator.ledger_hash.hexdigest(),
         end=simulator.end,
@@ -71,6 +74,7 @@ def report(simulator: Simulator, seconds: float, *, losses: tuple[float, float] 
         virtual_seconds=simulator.now,
         seconds=seconds,
         events=simulator.events,
-        first_task_seconds=simulator.first_task if simulator.first_task < math.inf else None,
+        first_task_seconds=first_task if first_task < math.inf else None,
+        joining_bytes=joining_bytes,
         curve=tuple(simulator.curve) if losses else (),
     )

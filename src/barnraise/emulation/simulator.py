@@ -65,7 +65,7 @@ class Simulator(Agenda):
         self.events, self.end = 0, ""
         self.bytes_up = self.bytes_down = self.max_staleness = 0
         self.curve: list[Point] = []
-        self.first_task = math.inf
+        self.first_task = math.inf, 0
         self._tick_at, self._decided = math.inf, True
         self._inspector_free = 0.0
         self._expected = 0  # nodes that are to start yet
