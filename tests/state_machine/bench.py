@@ -152,7 +152,7 @@ class Bench:
         assert self.worker.greeted
         assert task.id not in {*self.payloads, *self.done}
         assert {SHARDS[piece.shard].digest for piece in task.rows} <= self.at_hand
-        assert 1 <= action.ask_at <= task.local_steps + (not self.settings.overlap)
+        assert 0 <= action.ask_at <= task.local_steps + (not self.settings.overlap)
         self.training, self.cut = task, False
 
     def _cutshort(self, action: act.CutShort) -> None:

@@ -291,7 +291,7 @@ class Process:
         assert version >= task.base
         assert digest == self.network.disk.digests[version]
         step = task.tokens / task.local_steps / self.speed
-        if action.ask_at <= task.local_steps:
+        if 0 < action.ask_at <= task.local_steps:
             self.clock.at(self.clock.now + step * action.ask_at, self.handle, we.Nearly(task.id))
         self.clock.at(self.clock.now + step * task.local_steps, self._trained, task, step)
 

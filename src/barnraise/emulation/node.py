@@ -248,7 +248,7 @@ class Node:
         sim.first_task = min(sim.first_task, (sim.now, sim.bytes_down))
         tokens_a_step = task.tokens / max(1, task.local_steps)
         step = tokens_a_step / self.spec.rate * math.exp(sim.rng.gauss(0.0, JITTER))
-        if action.ask_at <= task.local_steps:
+        if 0 < action.ask_at <= task.local_steps:
             sim.at(sim.now + step * action.ask_at, Node.handle, self, self.incarnation, we.Nearly(task.id))
         self._run(_Run(task, sim.now, step, task.local_steps, []))
 

@@ -300,8 +300,9 @@ class Worker:
             return self._ask(now)
         if not self._at_hand() or (len(self.pending) > 1 and task.kind == "train"):
             return []
-        self.running, self.waiting, self.near = task, None, False
-        return [StartTask(task, self._ask_at(task)), *self._watch(now)]
+        ask_at = self._ask_at(task)
+        self.running, self.waiting, self.near = task, None, ask_at == 0
+        return [StartTask(task, ask_at), *self._watch(now), *(self._ask(now) if self.near else [])]
 
     def _at_hand(self) -> bool:
         """Whether the waiting task could start: its rows are here, and the replica is at its base."""
@@ -316,9 +317,9 @@ class Worker:
         if not self.welcome.settings.overlap or task.kind == "flush":
             return task.local_steps + 1
         if self.step_seconds <= 0.0:
-            return max(1, task.local_steps - 1)
+            return task.local_steps - 1
         early = math.ceil(LEAD_MARGIN * self.lead / self.step_seconds)
-        return max(1, task.local_steps - max(1, early))
+        return max(0, task.local_steps - max(1, early))
 
     def _ask(self, now: float) -> list[Action]:
         if self.asked_at < math.inf or self.waiting is not None or self.incoming.updating or self.leaving:
