@@ -5,9 +5,9 @@
 
 Virtual time, real tensors (`simulate --real`): a GPT-2 of 125,000 parameters on the bytes of Python's standard library,
 equal workers of `--rate` tokens a second, each behind `--mbit` and `--delay-ms` one way. A side of n workers trains on
-`--excess` times the lone worker's tokens over all, with its schedule ending there. Every side tries the learning rates
-given; the best by final loss of the first seed counts. Time begins with the first step: joining is the same for all
-(start a process, fetch the data), and is told apart.
+`--excess` times the lone worker's tokens over all, with its schedule ending there. A side tries its own learning rates
+(`lone@0.004:0.006`) or those of `--rates`; the best by final loss of the first seed counts. Time begins with the first
+step: joining is the same for all (start a process, fetch the data), and is told apart.
 
 A side's name says what it does, in parts:
 
@@ -16,7 +16,7 @@ A side's name says what it does, in parts:
     loco8-loco4_sync_h10     1 of 8 elements up, 1 of 4 down (`sparse_loco`), everyone waits for each round's version
     fp32_async_h30           a version for each contribution (K = 1)
     8x_..._e1.9              8 workers, 1.9 times the lone worker's tokens
-    ..._lerp40, _nesterov, _outer1.6, _nokeep                 merge_lerp, the step outside, error feedback without keep
+    ..._lerp40, _nesterov, _delayed1, _outer1.6, _nokeep      merge_lerp, the step outside, error feedback without keep
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ from barnraise.transport.presets import parse
 SHAPE = {"n_embd": 64, "n_layer": 2, "n_head": 4, "activation_function": "gelu_pytorch_tanh"}
 MODEL = {"architecture": "gpt2", "config": SHAPE}
 DATA = {"modules": ("/*.py",), "tests": ("/*.py", "/test/*.py")}
-HEADLINE = "lone,diloco_h30,fp32_sync_h5,int4_sync_h5,int4_overlap_h5,8x_int4_overlap_h5_e1.9"
+HEADLINE = (
+    "lone@0.004:0.006:0.008,fp32_sync_h5@0.008,diloco_h30_e2.2@0.004,loco9-loco4_sync_h5@0.008,"
+    "int4_overlap_h5@0.006:0.012,8x_int4_overlap_h5_e1.99@0.012"
+)
 MODES: dict[str, dict[str, Any]] = {
     "sync": {"use_async_training": False},
     "overlap": {"use_async_training": True, "buffer_size": "all"},
@@ -96,6 +99,8 @@ class Side:
                 self.training["merge_lerp"] = int(number) / 100
             case "nesterov":
                 self.training |= OUTER
+            case "delayed":
+                self.training |= {"outer_optimizer": "delayed_nesterov", "outer_options": {"delay": int(number)}}
             case "outer":
                 self.training["outer_learning_rate"] = float(number)
             case "nokeep":
@@ -259,16 +264,16 @@ def picture(path: Path, found: dict[str, Found]) -> None:
     figure.savefig(path, dpi=120)
 
 
-def race(names: list[str], rates: list[float], options: argparse.Namespace, pool: ProcessPoolExecutor) -> Iterator[str]:
+def race(rates: dict[str, list[float]], options: argparse.Namespace, pool: ProcessPoolExecutor) -> Iterator[str]:
     """Each trial as a line of a table, then the sides' medians."""
     columns = f"{'loss':>8}{'seconds':>9}{'busy':>7}{'MB up':>9}{'MB down':>9}"
     yield f"{'side':<30}{'lr':>7}{'seed':>5}{columns}  to lone's loss"
-    first: dict[str, list[Found]] = {name: [] for name in names}
-    for found in trials([(name, rate, 0) for name in names for rate in rates], options, pool):
+    first: dict[str, list[Found]] = {name: [] for name in rates}
+    for found in trials([(name, rate, 0) for name, tried in rates.items() for rate in tried], options, pool):
         first[found.name].append(found)
         yield found.line()
     best = {name: min(tried, key=lambda one: one.loss) for name, tried in first.items()}
-    others = [(name, best[name].learning_rate, seed) for seed in range(1, options.seeds) for name in names]
+    others = [(name, best[name].learning_rate, seed) for seed in range(1, options.seeds) for name in rates]
     chosen = {name: [one] for name, one in best.items()}
     for found in trials(others, options, pool):
         chosen[found.name].append(found)
@@ -287,7 +292,7 @@ def race(names: list[str], rates: list[float], options: argparse.Namespace, pool
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sides", default=HEADLINE)
-    parser.add_argument("--rates", default="0.004,0.008", help="learning rates that every side tries")
+    parser.add_argument("--rates", default="0.006:0.012", help="learning rates of the sides that name none")
     parser.add_argument("--tokens", type=float, default=16.0, help="of the lone worker, millions")
     parser.add_argument("--excess", type=float, default=1.55, help="tokens of several workers over the lone one's")
     parser.add_argument("--data", choices=DATA, default="tests", help="without or with Python's own tests (5 or 18 MB)")
@@ -299,15 +304,17 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="a file of trials that are done; new ones are added")
     parser.add_argument("--pictures", type=Path, help="a folder for the curves")
     options = parser.parse_args()
-    names, rates = options.sides.split(","), [float(text) for text in options.rates.split(",")]
-    for name in names:
+    rates: dict[str, list[float]] = {}
+    for text in options.sides.split(","):
+        name, _, own = text.partition("@")
         Side.named(name)
+        rates[name] = [float(rate) for rate in (own or options.rates).split(":")]
     print(
         f"{options.tokens:g}M tokens of a lone worker, {options.excess:g} times that for several; "
         f"{options.rate:,.0f} tokens/s each, {options.mbit:g} Mbit/s, {options.delay_ms:g} ms one way"
     )
     with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
-        for line in race(names, rates, options, pool):
+        for line in race(rates, options, pool):
             print(line, flush=True)
 
 

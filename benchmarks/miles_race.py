@@ -26,9 +26,15 @@ from peers.runs import run_peer
 
 TUNED: dict[str, dict[str, float]] = {
     "lone": {"learning_rate": 0.006, "excess": 1.0},
-    "barnraise": {"learning_rate": 0.008, "local_steps": 3},
+    "barnraise": {"learning_rate": 0.012, "local_steps": 5, "excess": 1.75},
+    "diloco": {"learning_rate": 0.004, "local_steps": 30, "excess": 2.1},
+    "torchft": {"learning_rate": 0.004, "local_steps": 30, "excess": 2.1},
+    "hivemind-local": {"learning_rate": 0.008, "local_steps": 30, "excess": 2.0},
+    "hivemind-local8": {"learning_rate": 0.008, "local_steps": 30, "excess": 2.0},
+    "ddp": {"excess": 1.2},
+    "hivemind-sync": {"excess": 1.2},
 }
-"""What serves each best (`miles.py` looked for it); what is not here is the command line's."""
+"""Rate, H and tokens of each; `miles.py` looked for ours and DiLoCo's. What is not here is the command line's."""
 
 
 def tuned(bench: Bench, name: str) -> Bench:
@@ -137,7 +143,7 @@ def main() -> None:
         model="tiny", speed=6000.0, local_steps=30, schedule="cosine", learning_rate=0.006, snapshots=20, data="tests",
         run_file=Path(__file__).parent / "peers/overlap.yaml",
     )  # fmt: skip
-    parser.add_argument("--lone", type=float, default=4e6, help="tokens of the lone worker")
+    parser.add_argument("--lone", type=float, default=2e6, help="tokens of the lone worker")
     parser.add_argument("--excess", type=float, default=1.5, help="tokens of all others over the lone one's")
     parser.add_argument("--set", action="append", default=[], help="PEER.OPTION=VALUE: an option of one peer alone")
     parser.add_argument("--pictures", type=Path, help="a folder for the curves")
