@@ -52,9 +52,9 @@ bench-miles: install $(BENCH_VENV)/.bench  ## as root: codecs, transports, time 
 	$(BIN)/python benchmarks/codecs.py
 	$(BIN)/python benchmarks/gradient.py
 	$(BIN)/python benchmarks/transports.py
-	$(BIN)/python benchmarks/miles.py
+	$(BIN)/python benchmarks/miles.py --results runs/miles.jsonl --pictures runs/figures
 	$(BIN)/python benchmarks/miles_peers.py
-	$(BIN)/python benchmarks/miles_race.py
+	$(BIN)/python benchmarks/miles_race.py --results runs/race.jsonl --pictures runs/figures
 	$(BIN)/python benchmarks/miles_joiner.py
 
 docs: install  ## write the generated pages under docs/ anew

@@ -28,5 +28,6 @@ class Known:
 
     def add(self, key: list[object], result: object) -> None:
         if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.open("a") as file:
                 file.write(f"[{json.dumps(key)}, {msgspec.json.encode(result).decode()}]\n")

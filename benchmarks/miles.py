@@ -152,11 +152,7 @@ class Found:
         told = ""
         if lone and lone is not self:
             at = self.reached(lone.loss)
-            told = (
-                f"  {at[0] / (lone.busy * lone.seconds):.1%} of its time, {at[1]:.2f}M tokens"
-                if at
-                else "  not reached"
-            )
+            told = f"  {at[0] / lone.seconds:.1%} of its time, {at[1]:.2f}M tokens" if at else "  not reached"
         return (
             f"{self.name:<30}{self.learning_rate:7.3f}{self.seed:5d}{self.loss:8.4f}{self.seconds:9.1f}{self.busy:7.1%}"
             f"{up:9.2f}{down:9.2f}{told}"
@@ -199,7 +195,8 @@ def play(name: str, learning_rate: float, seed: int, options: argparse.Namespace
         }
         | side.training,
     }
-    link = parse(f"{options.mbit:g}mbit/{options.delay_ms:g}ms")
+    slow = parse(f"{options.mbit:g}mbit/{options.delay_ms:g}ms")
+    link = slow if side.workers > 1 else parse("10gbit/0ms")  # alone there is nothing to wait for
     plan = resolve(load(content), purpose=Purpose.SIMULATE, nodes=side.workers)
     fleet = [Machine(f"n{index}", options.rate, link) for index in range(side.workers)]
     report = simulate(plan, Trial(side.workers, fleet=fleet, real=True, seed=seed))
@@ -251,9 +248,11 @@ def picture(path: Path, found: dict[str, Found]) -> None:
     for name, one in found.items():
         points = [point for point in one.curve if point.tokens]
         losses = [point.loss for point in points]
-        axes[0].plot([point.seconds for point in points], losses, label=name)
+        (line,) = axes[0].plot([point.seconds for point in points], losses, label=name)
         axes[1].plot([point.tokens / 1e6 for point in points], losses)
-        axes[2].plot([(point.bytes_up + point.bytes_down) / 1e6 for point in points], losses)
+        if one.workers > 1:
+            sent = [(point.bytes_up + point.bytes_down) / 1e6 for point in points]
+            axes[2].plot(sent, losses, color=line.get_color())
     axes[2].set_xscale("log")
     for axis, label in zip(axes, ("virtual seconds of training", "million tokens", "MB on all links"), strict=True):
         axis.set_xlabel(label)

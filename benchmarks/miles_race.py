@@ -26,11 +26,11 @@ from peers.runs import run_peer
 
 TUNED: dict[str, dict[str, float]] = {
     "lone": {"learning_rate": 0.006, "excess": 1.0},
-    "barnraise": {"learning_rate": 0.012, "local_steps": 5, "excess": 1.75},
+    "barnraise": {"learning_rate": 0.012, "local_steps": 5, "excess": 1.95},
     "diloco": {"learning_rate": 0.004, "local_steps": 30, "excess": 2.1},
     "torchft": {"learning_rate": 0.004, "local_steps": 30, "excess": 2.1},
-    "hivemind-local": {"learning_rate": 0.008, "local_steps": 30, "excess": 2.0},
-    "hivemind-local8": {"learning_rate": 0.008, "local_steps": 30, "excess": 2.0},
+    "hivemind-local": {"learning_rate": 0.008, "local_steps": 150, "excess": 2.0},
+    "hivemind-local8": {"learning_rate": 0.008, "local_steps": 150, "excess": 2.0},
     "ddp": {"excess": 1.2},
     "hivemind-sync": {"excess": 1.2},
 }
@@ -120,11 +120,11 @@ def picture(path: Path, found: dict[str, Result]) -> None:
     figure, axes = plt.subplots(1, 3, figsize=(12, 4), sharey=True, layout="constrained")
     for name, result in found.items():
         losses = [loss for _, _, loss in result.curve]
-        axes[0].plot([seconds for seconds, _, _ in result.curve], losses, label=name)
+        (line,) = axes[0].plot([seconds for seconds, _, _ in result.curve], losses, label=name)
         axes[1].plot([tokens / 1e6 for _, tokens, _ in result.curve], losses)
         if name != "lone":
             each = (result.up + result.down) / 1e6 / result.curve[-1][1]
-            axes[2].plot([each * tokens for _, tokens, _ in result.curve], losses)
+            axes[2].plot([each * tokens for _, tokens, _ in result.curve], losses, color=line.get_color())
     axes[2].set_xscale("log")
     for axis, label in zip(axes, ("seconds", "million tokens", "MB on all links"), strict=True):
         axis.set_xlabel(label)
