@@ -125,6 +125,7 @@ def picture(path: Path, found: dict[str, Result]) -> None:
         if name != "lone":
             each = (result.up + result.down) / 1e6 / result.curve[-1][1]
             axes[2].plot([each * tokens for _, tokens, _ in result.curve], losses, color=line.get_color())
+    axes[0].set_xlim(left=0)
     axes[2].set_xscale("log")
     for axis, label in zip(axes, ("seconds", "million tokens", "MB on all links"), strict=True):
         axis.set_xlabel(label)
