@@ -154,9 +154,21 @@ def test_early_enough_means_in_steps() -> None:
     bench = ready()
     bench.worker.lead, bench.worker.step_seconds = 0.19, 0.1  # three steps with the margin
     assert bench.worker._ask_at(make_task(9, 0, (), steps=20)) == 17
-    assert bench.worker._ask_at(make_task(9, 0, (), steps=2)) == 1
+    assert bench.worker._ask_at(make_task(9, 0, (), steps=4)) == 1
+    assert bench.worker._ask_at(make_task(9, 0, (), steps=2)) == 0
     bench.worker.step_seconds = 0.0
     assert bench.worker._ask_at(make_task(9, 0, (), steps=20)) == 19
+
+
+def test_a_task_shorter_than_the_lead_is_followed_up_as_it_starts() -> None:
+    bench = ready()
+    with_waiting(bench)
+    bench.worker.lead, bench.worker.step_seconds = 1.0, 0.1
+    asked = sum(isinstance(message, Next) for message in bench.sent)
+    bench.finish_task()
+    bench.tick(0.0)
+    assert bench.training is not None
+    assert sum(isinstance(message, Next) for message in bench.sent) == asked + 1
 
 
 def test_everything_unanswered_is_sent_again_after_a_reconnection() -> None:
