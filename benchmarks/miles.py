@@ -25,7 +25,6 @@ import argparse
 import os
 import re
 import statistics
-import sysconfig
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -35,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from known import Known
+from races import DATA, At, Known, files, picture, reached
 
 from barnraise.cli.simulation import Trial, simulate
 from barnraise.config import load
@@ -46,7 +45,6 @@ from barnraise.transport.presets import parse
 
 SHAPE = {"n_embd": 64, "n_layer": 2, "n_head": 4, "activation_function": "gelu_pytorch_tanh"}
 MODEL = {"architecture": "gpt2", "config": SHAPE}
-DATA = {"modules": ("/*.py",), "tests": ("/*.py", "/test/*.py")}
 HEADLINE = (
     "lone@0.004:0.006:0.008,fp32_sync_h5@0.008,diloco_h30_e2.2@0.004,loco9-loco4_sync_h5@0.008,"
     "int4_overlap_h5@0.006:0.012,8x_int4_overlap_h5_e1.99@0.012"
@@ -78,13 +76,16 @@ class Side:
         return side
 
     def take(self, part: str) -> None:
-        word, number, rest = re.fullmatch(r"([a-z]*)([\d.]*)(.*)", part).groups()  # type: ignore[union-attr]
+        found = re.fullmatch(r"([a-z]*)(\d+\.?\d*)?(x|-[a-z]+\d+)?", part)
+        word, number, rest = found.groups(default="") if found else (part, "", "")
+        if (not number) != (word in ("lone", "diloco", "sync", "overlap", "async", "nesterov", "nokeep")):
+            raise SystemExit(f"{part!r} is no part of a side's name; --help lists them")
         match word:
             case "lone":
                 self.workers, self.excess = 1, 1.0
             case "diloco":
                 self.training |= codec("fp32", "fp32") | OUTER
-            case "fp32" | "fp" | "int" | "loco":
+            case "fp" | "int" | "loco":
                 up, _, down = part.partition("-")
                 self.training |= codec(up, down or up)
             case "sync" | "overlap" | "async":
@@ -138,21 +139,21 @@ class Found:
     busy: float
     curve: list[Point]
 
-    def reached(self, loss: float) -> tuple[float, float] | None:
-        """Seconds and million tokens until `loss`, between evaluations on a line."""
-        for before, after in zip(self.curve, self.curve[1:], strict=False):
-            if before.loss is not None and after.loss is not None and after.loss <= loss:
-                share = (before.loss - loss) / (before.loss - after.loss) if before.loss > loss else 0.0
-                seconds = before.seconds + share * (after.seconds - before.seconds)
-                return seconds, (before.tokens + share * (after.tokens - before.tokens)) / 1e6
-        return None
+    def points(self) -> list[At]:
+        """The curve, from the first evaluated version on."""
+        alone = self.workers == 1
+        return [
+            At(one.seconds, one.tokens, one.loss, None if alone else one.bytes_up + one.bytes_down)
+            for one in self.curve
+            if one.loss is not None and one.tokens
+        ]
 
     def line(self, lone: Found | None = None) -> str:
         up, down = self.curve[-1].bytes_up / 1e6, self.curve[-1].bytes_down / 1e6
         told = ""
         if lone and lone is not self:
-            at = self.reached(lone.loss)
-            told = f"  {at[0] / lone.seconds:.1%} of its time, {at[1]:.2f}M tokens" if at else "  not reached"
+            at = reached(self.points(), lone.loss)
+            told = f"  {at[0] / lone.seconds:.1%} of its time, {at[1] / 1e6:.2f}M tokens" if at else "  not reached"
         return (
             f"{self.name:<30}{self.learning_rate:7.3f}{self.seed:5d}{self.loss:8.4f}{self.seconds:9.1f}{self.busy:7.1%}"
             f"{up:9.2f}{down:9.2f}{told}"
@@ -169,11 +170,7 @@ def play(name: str, learning_rate: float, seed: int, options: argparse.Namespace
     content = {
         "run": {"name": "miles", "seed": seed},
         "model": MODEL,
-        "data": {
-            "kind": "text",
-            "files": [sysconfig.get_path("stdlib") + part for part in DATA[options.data]],
-            "context": 128,
-        },
+        "data": {"kind": "text", "files": files(options.data), "context": 128},
         "controller": {
             "evaluations": 24,
             "evaluation_rows": 256,
@@ -237,32 +234,6 @@ def _keep(known: Known, key: list[object], future: Future[Found]) -> None:
         known.add(key, future.result())
 
 
-def picture(path: Path, found: dict[str, Found]) -> None:
-    """Loss against time, tokens and bytes."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(1, 3, figsize=(12, 4), sharey=True, layout="constrained")
-    for name, one in found.items():
-        points = [point for point in one.curve if point.tokens]
-        losses = [point.loss for point in points]
-        (line,) = axes[0].plot([point.seconds for point in points], losses, label=name)
-        axes[1].plot([point.tokens / 1e6 for point in points], losses)
-        if one.workers > 1:
-            sent = [(point.bytes_up + point.bytes_down) / 1e6 for point in points]
-            axes[2].plot(sent, losses, color=line.get_color())
-    axes[2].set_xscale("log")
-    for axis, label in zip(axes, ("virtual seconds of training", "million tokens", "MB on all links"), strict=True):
-        axis.set_xlabel(label)
-        axis.grid(True, color="#E4E4E4")
-    axes[0].set_ylabel("held-out loss, nats a token")
-    axes[0].legend(frameon=False, fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-
-
 def race(rates: dict[str, list[float]], options: argparse.Namespace, pool: ProcessPoolExecutor) -> Iterator[str]:
     """Each trial as a line of a table, then the sides' medians."""
     columns = f"{'loss':>8}{'seconds':>9}{'busy':>7}{'MB up':>9}{'MB down':>9}"
@@ -285,7 +256,8 @@ def race(rates: dict[str, list[float]], options: argparse.Namespace, pool: Proce
             loss = statistics.median(one.loss for one in all_seeds)
             yield f"{name:<30}{'median':>12}{loss:8.4f}"
     if options.pictures:
-        picture(options.pictures / "miles.png", best)
+        curves = {name: one.points() for name, one in best.items()}
+        picture(options.pictures / "miles.png", curves, "virtual seconds of training")
 
 
 def main() -> None:

@@ -22,7 +22,6 @@ import os
 import shutil
 import signal
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -36,6 +35,7 @@ import yaml
 from peers.measure import Result
 from peers.networks import linked, unlinked
 from peers.runs import Peer, Trial, run_barnraise, run_peer
+from races import DATA, files
 from transformers.utils import logging
 
 from barnraise.core.errors import BarnraiseError
@@ -55,7 +55,6 @@ MODELS = {
     "3.3M": {"hidden_size": 256, "num_layers": 4, "num_heads": 4},
     "small": {"hidden_size": 96, "num_layers": 3, "num_heads": 4},
 }
-DATA = {"modules": ["/*.py"], "tests": ["/*.py", "/test/*.py"]}
 CONTEXT, HELD_OUT_ROWS = 128, 256
 MBIT = 125_000.0
 
@@ -114,11 +113,6 @@ def run_file(name: str, options: argparse.Namespace, folder: Path, seed: int) ->
                      "weight_decay": 0.1},
     }  # fmt: skip
     return {**chosen, **{name: {**(chosen.get(name) or {}), **section} for name, section in common.items()}}
-
-
-def files(data: str) -> list[str]:
-    """The modules of the standard library, without packages; its tests as well."""
-    return [sysconfig.get_path("stdlib") + part for part in DATA[data]]
 
 
 class Bench:

@@ -12,17 +12,16 @@ multiple (`TUNED`; `--set` changes one). The lone worker runs as fast as it can,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from known import Known
 from miles_peers import ALL, PEERS, Bench, arguments, measure, prepared
 from peers.measure import Result
 from peers.networks import unlinked
 from peers.runs import run_peer
+from races import At, Known, picture, reached
 
 TUNED: dict[str, dict[str, float]] = {
     "lone": {"learning_rate": 0.006, "excess": 1.0},
@@ -40,11 +39,18 @@ TUNED: dict[str, dict[str, float]] = {
 def tuned(bench: Bench, name: str) -> Bench:
     """The options of one side: its rate, its H, its tokens."""
     own: dict[str, Any] = dict(TUNED.get(name, {}))
-    for text in bench.options.set:
-        key, _, value = text.partition("=")
-        peer, _, option = key.partition(".")
+    for peer, option, value in bench.options.set:
         own |= {option: type(getattr(bench.options, option))(value)} if peer == name else {}
     return bench.having(**own, tokens=round(bench.options.lone * own.get("excess", bench.options.excess)))
+
+
+def given(text: str) -> tuple[str, str, float]:
+    """Peer, option and value of a `--set`; ValueError (which argparse tells) for another one."""
+    key, _, value = text.partition("=")
+    peer, _, option = key.partition(".")
+    if peer not in {"lone", *ALL} or option not in {"learning_rate", "local_steps", "excess"}:
+        raise ValueError(text)
+    return peer, option, float(value)
 
 
 def once(bench: Bench, name: str, seed: int) -> Result:
@@ -91,51 +97,22 @@ def race(bench: Bench) -> Iterator[str]:
                 continue
             pictures.setdefault(name, found)
             seconds, _, loss = found.curve[-1]
-            when = reached(found.curve, target)
-            told = f"{when / longest:.0%} of its time" if when else "not reached"
+            when = reached(points(found), target)
+            told = f"{when[0] / longest:.0%} of its time" if when else "not reached"
             each = 1e6 * found.workers
             yield (
                 f"{name:<16}{seed:>5}{loss:>8.4f}{seconds:>9.0f}{found.share:>9.0%}{found.up / each:>8.1f}"
                 f"{found.down / each:>8.1f}{found.busy:>5.0%}  {told}"
             )
     if options.pictures:
-        picture(options.pictures / "miles-live.png", pictures)
+        curves = {name: points(result) for name, result in pictures.items()}
+        picture(options.pictures / "miles-live.png", curves, "seconds")
 
 
-def reached(curve: Sequence[tuple[float, int, float]], target: float) -> float | None:
-    """Seconds until the loss `target`, on a line between snapshots."""
-    for (began, _, before), (ended, _, after) in pairwise(curve):
-        if after <= target:
-            return ended - (ended - began) * max(0.0, (target - after) / (before - after)) if before > after else ended
-    return None
-
-
-def picture(path: Path, found: dict[str, Result]) -> None:
-    """Loss against time, tokens and bytes; bytes grow evenly over a run."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(1, 3, figsize=(12, 4), sharey=True, layout="constrained")
-    for name, result in found.items():
-        losses = [loss for _, _, loss in result.curve]
-        (line,) = axes[0].plot([seconds for seconds, _, _ in result.curve], losses, label=name)
-        axes[1].plot([tokens / 1e6 for _, tokens, _ in result.curve], losses)
-        if name != "lone":
-            each = (result.up + result.down) / 1e6 / result.curve[-1][1]
-            axes[2].plot([each * tokens for _, tokens, _ in result.curve], losses, color=line.get_color())
-    axes[0].set_xlim(left=0)
-    axes[2].set_xscale("log")
-    for axis, label in zip(axes, ("seconds", "million tokens", "MB on all links"), strict=True):
-        axis.set_xlabel(label)
-        axis.grid(True, color="#E4E4E4")
-    low = min(loss for result in found.values() for _, _, loss in result.curve)
-    axes[0].set_ylim(low - 0.05, low + 1.0)
-    axes[0].set_ylabel("held-out loss, nats a token")
-    axes[0].legend(frameon=False, fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+def points(result: Result) -> list[At]:
+    """The curve; bytes grow evenly over a run, and the lone worker sends none."""
+    each = (result.up + result.down) / result.curve[-1][1] if result.peer != "lone" else None
+    return [At(seconds, tokens, loss, each and each * tokens) for seconds, tokens, loss in result.curve]
 
 
 def main() -> None:
@@ -146,7 +123,10 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument("--lone", type=float, default=2e6, help="tokens of the lone worker")
     parser.add_argument("--excess", type=float, default=1.5, help="tokens of all others over the lone one's")
-    parser.add_argument("--set", action="append", default=[], help="PEER.OPTION=VALUE: an option of one peer alone")
+    parser.add_argument(
+        "--set", action="append", default=[], type=given, metavar="PEER.OPTION=VALUE",
+        help="learning_rate, local_steps or excess of one peer alone",
+    )  # fmt: skip
     parser.add_argument("--pictures", type=Path, help="a folder for the curves")
     options = parser.parse_args()
     options.seconds = options.lone / options.speed

@@ -173,7 +173,7 @@ class Assign(Message, frozen=True, tag=True):
 
 
 class Watch(Message, frozen=True, tag=True):
-    """I train, and hold version `have`: tell me of the next one, once. Whatever asks for a task ends it."""
+    """I train, and hold version `have`: tell me of the next one, once. What an `Assign` brings counts as held."""
 
     have: HeldVersion
 

@@ -103,10 +103,10 @@ class Executor:
             if self.slowdown > 0.0:
                 self.cut.wait(max(0.0, began + (1.0 + self.slowdown) * (self._busy() - busy) - time.monotonic()))
             if self.moved:
-                offset = self.trainer.flat.vector.cpu().clone()
-                before = offset.clone()
+                here = self.trainer.flat.vector.cpu()
+                offset = here.clone()
                 self._take_in(offset)
-                offset.sub_(before)
+                offset.sub_(here)
                 self.start.add_(offset)
                 self.trainer.shift(offset)
             return not self.cut.is_set()
@@ -136,7 +136,7 @@ class Executor:
         has handed in, and what it has done since `start`, these two weighted as they will be once they are merged
         (Kale et al. 2025, "Eager Updates for Overlapped Communication and Computation in DiLoCo"; here in the midst of
         a round, too). A lone worker trains on as if it had never handed anything in. `merge_lerp` of where it was
-        stays (Douillard et al. 2025, "Streaming DiLoCo", section 2.2).
+        stays (Douillard et al. 2025, "Streaming DiLoCo", section 2.3).
         """
         with self._lock:
             if not self.moved:
