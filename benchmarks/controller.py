@@ -72,7 +72,7 @@ def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_b
         error_feedback_decay=1.0, error_feedback_keep=0.0,
         downlink="none", downlink_options={}, inner_optimizer="adamw", inner_options={}, gradient_clip=None,
         update_clip=None, fragments=1,
-        merge_lerp=0.0, normalize_steps=0, proximal=0.0, overlap=True, precision="float32",
+        merge_lerp=0.0, version_momentum=0.0, normalize_steps=0, proximal=0.0, overlap=True, precision="float32",
     )  # fmt: skip
     return EngineSettings(
         run="bench", worker=told, manifest=Blob("0" * 64, 1), num_parameters=num_parameters,

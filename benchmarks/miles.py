@@ -16,6 +16,7 @@ A side's name says what it does, in parts:
     loco8-loco4_sync_h10     1 of 8 elements up, 1 of 4 down (`sparse_loco`), everyone waits for each round's version
     fp32_async_h30           a version for each contribution (K = 1)
     8x_..._e1.9              8 workers, 1.9 times the lone worker's tokens
+    ..._beta0.95_decay0.1    AdamW's decay of the second moment and of the weights, else 0.99 and 0.01
     ..._lerp40, _nesterov, _delayed1, _outer1.6, _nokeep      merge_lerp, the step outside, error feedback without keep
 """
 
@@ -34,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from peers.common import ADAMW
 from races import DATA, At, Known, files, picture, reached
 
 from barnraise.cli.simulation import Trial, simulate
@@ -78,7 +80,7 @@ class Side:
     def take(self, part: str) -> None:
         found = re.fullmatch(r"([a-z]*)(\d+\.?\d*)?(x|-[a-z]+\d+)?", part)
         word, number, rest = found.groups(default="") if found else (part, "", "")
-        if (not number) != (word in ("lone", "diloco", "sync", "overlap", "async", "nesterov", "nokeep")):
+        if (not number) != (word in ("lone", "diloco", "sync", "overlap", "async", "nesterov", "nokeep", "matched")):
             raise SystemExit(f"{part!r} is no part of a side's name; --help lists them")
         match word:
             case "lone":
@@ -96,6 +98,14 @@ class Side:
                 self.excess = float(number)
             case "batch":
                 self.batch = int(number)
+            case "beta":
+                self.training["betas"] = [0.9, float(number)]
+            case "decay":
+                self.training["weight_decay"] = float(number)
+            case "momentum":
+                self.training["version_momentum"] = int(number) / 100
+            case "matched":
+                self.training["pace"] = "matched"
             case "lerp":
                 self.training["merge_lerp"] = int(number) / 100
             case "nesterov":
@@ -186,10 +196,9 @@ def play(name: str, learning_rate: float, seed: int, options: argparse.Namespace
             "learning_rate": learning_rate,
             "schedule": "cosine",
             "warmup_tokens": tokens // 20,
-            "betas": [0.9, 0.95],
-            "weight_decay": 0.1,
             "auto_tune": False,
         }
+        | ADAMW
         | side.training,
     }
     slow = parse(f"{options.mbit:g}mbit/{options.delay_ms:g}ms")
@@ -218,7 +227,8 @@ def trials(
     known = Known(options.results)
     waiting: list[Found | Future[Found]] = []
     for trial in wanted:
-        key = [options.tokens, options.excess, options.data, options.rate, options.mbit, options.delay_ms, *trial]
+        excess = Side.named(trial[0]).excess or options.excess
+        key = [options.tokens, excess, options.data, options.rate, options.mbit, options.delay_ms, *trial]
         if found := known.get(key, Found):
             waiting.append(found)
             continue

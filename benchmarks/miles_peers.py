@@ -32,6 +32,7 @@ import numpy as np
 import psutil
 import torch
 import yaml
+from peers.common import ADAMW
 from peers.measure import Result
 from peers.networks import linked, unlinked
 from peers.runs import Peer, Trial, run_barnraise, run_peer
@@ -110,7 +111,7 @@ def run_file(name: str, options: argparse.Namespace, folder: Path, seed: int) ->
         "training": {"tokens": options.tokens, "batch_size": options.batch, "local_steps": options.local_steps,
                      "learning_rate": options.learning_rate, "schedule": options.schedule,
                      "warmup_tokens": options.tokens // 20 if options.schedule == "cosine" else 0,
-                     "weight_decay": 0.1},
+                     **ADAMW},
     }  # fmt: skip
     return {**chosen, **{name: {**(chosen.get(name) or {}), **section} for name, section in common.items()}}
 

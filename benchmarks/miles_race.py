@@ -7,7 +7,7 @@
 T is the time in which a lone worker of `--speed` trains `--lone` tokens, its rate falling to a tenth along a cosine.
 All others train a multiple of these over all, with the same schedule over theirs, as processes in namespaces behind
 the emulated links of `miles_peers.py`, and have until T to reach the lone one's last loss. Each has its own rate, H and
-multiple (`TUNED`; `--set` changes one). The lone worker runs as fast as it can, on a clock of `--speed`.
+multiple and batch (`TUNED`; `--set` changes one). The lone worker runs as fast as it can, on a clock of `--speed`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def given(text: str) -> tuple[str, str, float]:
     """Peer, option and value of a `--set`; ValueError (which argparse tells) for another one."""
     key, _, value = text.partition("=")
     peer, _, option = key.partition(".")
-    if peer not in {"lone", *ALL} or option not in {"learning_rate", "local_steps", "excess"}:
+    if peer not in {"lone", *ALL} or option not in {"learning_rate", "local_steps", "batch", "excess"}:
         raise ValueError(text)
     return peer, option, float(value)
 
@@ -56,7 +56,18 @@ def given(text: str) -> tuple[str, str, float]:
 def once(bench: Bench, name: str, seed: int) -> Result:
     """The side's run, or what `--results` holds of the same."""
     options = bench.options
-    settings = ("learning_rate", "local_steps", "tokens", "seconds", "speed", "rate_mbit", "rtt_ms", "link", "data")
+    settings = (
+        "learning_rate",
+        "local_steps",
+        "batch",
+        "tokens",
+        "seconds",
+        "speed",
+        "rate_mbit",
+        "rtt_ms",
+        "link",
+        "data",
+    )
     chosen = options.run_file.read_text() if name == "barnraise" else ""
     key = [name, seed, chosen, *(getattr(options, setting) for setting in settings)]
     known = Known(options.results)
@@ -125,7 +136,7 @@ def main() -> None:
     parser.add_argument("--excess", type=float, default=1.5, help="tokens of all others over the lone one's")
     parser.add_argument(
         "--set", action="append", default=[], type=given, metavar="PEER.OPTION=VALUE",
-        help="learning_rate, local_steps or excess of one peer alone",
+        help="learning_rate, local_steps, batch or excess of one peer alone",
     )  # fmt: skip
     parser.add_argument("--pictures", type=Path, help="a folder for the curves")
     options = parser.parse_args()

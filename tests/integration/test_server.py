@@ -72,7 +72,7 @@ def settings() -> EngineSettings:
         error_feedback_decay=1.0, error_feedback_keep=0.0,
         downlink="none", downlink_options={}, inner_optimizer="sgd", inner_options={}, gradient_clip=None,
         update_clip=None, fragments=1,
-        merge_lerp=0.0, normalize_steps=0, proximal=0.0, overlap=True, precision="float32",
+        merge_lerp=0.0, version_momentum=0.0, normalize_steps=0, proximal=0.0, overlap=True, precision="float32",
     )  # fmt: skip
     return EngineSettings(
         run="test", worker=told, manifest=Blob(hashlib.sha256(b"manifest").hexdigest(), 8), num_parameters=SIZE,

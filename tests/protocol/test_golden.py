@@ -54,6 +54,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
                 update_clip=None,
                 fragments=1,
                 merge_lerp=0.0,
+                version_momentum=0.0,
                 normalize_steps=0,
                 proximal=0.0,
                 overlap=True,

@@ -217,13 +217,13 @@ class Bench:
         actions = self.hear(Assign(make_task(self.last_task, self.newest, updates, shard)))
         assert greeted or not actions, "what was assigned before the last Hello is not the worker's any more"
 
-    def newer(self, behind: int = 1) -> None:
+    def newer(self, behind: int = 1, merged: int = 0) -> None:
         """Tell a worker that watches of a version that is `behind` newer than what it was told of last."""
         if self.watched is None:
             return
         have, self.watched = max(self.watched.have, self.told), None
         self.newest = self.told = max(self.newest, have) + behind
-        self.hear(Newer(tuple(delta(version) for version in range(have + 1, self.newest + 1)), 0, 1.0))
+        self.hear(Newer(tuple(delta(version) for version in range(have + 1, self.newest + 1)), merged, 1.0))
 
     def ack(self, assignment: int, accepted: bool) -> None:
         if accepted:

@@ -54,6 +54,7 @@ WORKER_SETTINGS = WorkerSettings(
     update_clip=None,
     fragments=1,
     merge_lerp=0.0,
+    version_momentum=0.0,
     normalize_steps=0,
     proximal=0.0,
     overlap=True,
@@ -213,7 +214,8 @@ class Account:
         else:
             alike = self.settings.pace == "fixed" and not self.settings.tune
             assert 1 <= d.local_steps <= self.settings.max_local_steps
-            assert not alike or d.local_steps == self.settings.local_steps
+            most = self.settings.local_steps * (2 if self.settings.worker.overlap else 1)  # to let others catch up
+            assert not alike or self.settings.local_steps <= d.local_steps <= most
             count = d.local_steps * self.settings.batch_size
             assert d.cursor == self.cursor + count
             assert d.rows == tuple(RowRange(*r) for r in self.settings.rows.ranges(self.cursor, count))

@@ -10,7 +10,7 @@ from barnraise.core.types import Blob, Update
 from barnraise.ledger.decisions import Assigned
 from barnraise.staleness import create as staleness
 
-from ..state_machine.engine import Engine, contribution, digest, engine_settings
+from ..state_machine.engine import Engine, contribution, digest, engine_settings, overlap
 
 
 def assigned(engine: Engine) -> list[Assigned]:
@@ -48,6 +48,30 @@ def test_lost_work_comes_before_fresh_work() -> None:
     engine.next("c")
     engine.next("b")
     assert [d.redo for d in assigned(engine)] == [0, 0, 1, 0]
+
+
+def hand_in(engine: Engine, node: str) -> None:
+    """The node's oldest task, all that follows from it, and its next."""
+    engine.offer(node, contribution(next(iter(engine.held[node].values()))))
+    while engine.jobs:
+        engine.answer(engine.jobs[0])
+    engine.next(node)
+
+
+@pytest.mark.parametrize("overlapping", [True, False])
+def test_who_is_ahead_takes_more_steps_where_nothing_else_keeps_the_rounds_in_step(overlapping: bool) -> None:
+    engine = Engine(engine_settings(buffer_size=2, worker=overlap(overlapping)))
+    for node in ("a", "b"):
+        engine.hello(node)
+        engine.next(node)
+    for _ in range(2):
+        engine.tick(0.5)
+        hand_in(engine, "a")
+        engine.tick(2.5)
+        hand_in(engine, "b")
+    steps = {node: [d.local_steps for d in assigned(engine) if d.node == node] for node in ("a", "b")}
+    assert set(steps["b"]) == {engine.settings.local_steps}
+    assert (steps["a"][-1] > engine.settings.local_steps) == overlapping
 
 
 def test_no_work_while_paused_or_stopping() -> None:

@@ -27,6 +27,7 @@ class Trainer:
     """Each step adds the next of some vectors to the parameters."""
 
     def __init__(self, steps: Iterator[Tensor]) -> None:
+        self.followed: list[tuple[Tensor, int]] = []
         self.steps, self.flat = steps, SimpleNamespace(num_parameters=SIZE, vector=torch.zeros(SIZE))
         self.device = torch.device("cpu")
 
@@ -36,6 +37,9 @@ class Trainer:
     def shift(self, offset: Tensor) -> None:
         self.flat.vector.add_(offset)
 
+    def follow(self, movement: Tensor, steps: int, rate: float, share: float) -> None:
+        self.followed.append((movement, steps))
+
     def run(self, batches: Any, rate: float, after_step: Callable[[int], bool]) -> tuple[int, float]:
         for step in range(1, STEPS + 1):
             self.flat.vector.add_(next(self.steps))
@@ -44,12 +48,14 @@ class Trainer:
         return step, 1.0
 
 
-def make(lerp: float = 0.0) -> tuple[Executor, list[Tensor]]:
+def make(lerp: float = 0.0, **changes: Any) -> tuple[Executor, list[Tensor]]:
     """An executor, and the steps that it will take."""
     generator = torch.Generator().manual_seed(0)
     steps = [torch.randn(SIZE, generator=generator) for _ in range(5 * STEPS)]
     fields = {name: getattr(WORKER_SETTINGS, name) for name in WORKER_SETTINGS.__struct_fields__}
-    settings = type(WORKER_SETTINGS)(**fields | {"compression": "none", "downlink": "none", "merge_lerp": lerp})
+    settings = type(WORKER_SETTINGS)(
+        **fields | {"compression": "none", "downlink": "none", "merge_lerp": lerp} | changes
+    )
     rows: Any = SimpleNamespace(rows=lambda shard, start, stop: np.zeros((stop - start, 4), np.uint16), meta=None)
     trainer: Any = Trainer(iter(steps))
     return Executor(trainer, rows, settings), steps
@@ -105,6 +111,26 @@ def test_a_version_is_taken_in_between_two_steps_and_what_is_handed_in_is_progre
     # at the third step: both versions, a quarter of three steps; then the fourth step
     expected = others + 0.25 * own + 0.25 * sum(steps[STEPS : STEPS + 3]) + steps[2 * STEPS - 1]
     torch.testing.assert_close(executor.reached, expected)
+
+
+@pytest.mark.parametrize("share", [0.25, 1.0])
+def test_momentum_follows_what_the_versions_moved_over_ones_own_last_steps(share: float) -> None:
+    executor, _ = make(version_momentum=1.0)
+    trainer: Any = executor.trainer
+    deltas = [torch.full((SIZE,), float(version)) for version in range(1, 4)]
+
+    def on_step(step: int) -> None:
+        if number == 1 and step in (1, 3):  # too early to tell a speed by; then both together
+            publish(executor, step // 2 + 1, deltas[step // 2], merged=0, share=share)
+        if number == 2 and step == 2:
+            publish(executor, 3, deltas[2], merged=1, share=share)
+
+    for number in (1, 2):
+        executor.train(task(number, share=share), on_step)
+    expected = [] if share == 1.0 else [(deltas[0] + deltas[1], 3), (deltas[2], 3)]
+    assert [steps for _, steps in trainer.followed] == [steps for _, steps in expected]
+    for (movement, _), (wanted, _) in zip(trainer.followed, expected, strict=True):
+        torch.testing.assert_close(movement, wanted)
 
 
 def test_without_a_new_version_a_worker_goes_on_from_where_it_was() -> None:

@@ -1,4 +1,4 @@
-"""Local training: the pull towards a task's start."""
+"""Local training: the pull towards a task's start, and momentum that follows the fleet."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -51,3 +52,52 @@ def test_each_task_has_its_own_start() -> None:
         for _ in range(20):
             trainer.step((rows, rows), 0.5)
         assert float((trainer.flat.vector - value).abs().max()) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "options"),
+    [("adamw", {"beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0}), ("sgd", {"momentum": 0.9, "weight_decay": 0.0})],
+)
+def test_a_worker_that_follows_the_fleet_moves_on_as_the_fleet_did(optimizer: str, options: dict[str, float]) -> None:
+    trainer = LocalTrainer(Bigram(), optimizer=optimizer, options=options, gradient_clip=None)
+    rows = np.array([[0, 1, 2, 3, 0, 1, 2, 3]])
+    for _ in range(5):
+        trainer.step((rows, rows), 0.1)
+    state = trainer.optimizer.state[trainer.optimizer.param_groups[0]["params"][0]]
+    momentum = state["exp_avg" if optimizer == "adamw" else "momentum_buffer"]
+
+    def move() -> Tensor:
+        """What the momentum alone makes of the next step."""
+        if optimizer == "sgd":
+            return -0.1 * momentum
+        taken = float(state["step"])
+        return -0.1 * momentum / (1 - 0.9**taken) / (state["exp_avg_sq"] / (1 - 0.99**taken)).sqrt()
+
+    own, length = move(), momentum.norm()
+    trainer.follow(-0.5 * own, 1, 0.1, 1.0)
+    torch.testing.assert_close(move(), -0.5 * own)
+    trainer.follow(4 * -0.25 * own, 4, 0.1, 0.5)
+    torch.testing.assert_close(move(), -0.375 * own)
+    trainer.follow(1e6 * own, 1, 0.1, 1.0)
+    torch.testing.assert_close(
+        momentum.norm(), 0.375 * length
+    )  # a fleet that is faster than this worker does not drag it
+    torch.testing.assert_close(torch.sign(move()), torch.sign(own))
+
+
+def test_there_is_nothing_to_follow_with_before_the_first_step_or_without_momentum() -> None:
+    for momentum in (0.9, 0.0):
+        trainer = LocalTrainer(
+            Bigram(), optimizer="sgd", options={"momentum": momentum, "weight_decay": 0.0}, gradient_clip=None
+        )
+        trainer.follow(torch.ones(16), 1, 0.1, 1.0)
+        rows = np.array([[0, 1]])
+        trainer.step((rows, rows), 0.5)
+        if not momentum:
+            trainer.follow(torch.ones(16), 1, 0.1, 1.0)
+        one = trainer.flat.vector.clone()
+        other = LocalTrainer(
+            Bigram(), optimizer="sgd", options={"momentum": momentum, "weight_decay": 0.0}, gradient_clip=None
+        )
+        other.step((rows, rows), 0.5)
+        torch.testing.assert_close(one, other.flat.vector)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnraise.training.pace import Speed, literal_steps, local_steps, rate_factor, round_seconds
+from barnraise.training.pace import Speed, aligned_steps, literal_steps, local_steps, rate_factor, round_seconds
 
 speeds = st.builds(Speed, st.floats(1e-3, 10.0), st.floats(0.0, 100.0))
 
@@ -34,6 +34,11 @@ def test_one_straggler_does_not_stretch_the_round() -> None:
 
 def test_nobody_gives_no_round() -> None:
     assert round_seconds([], 20) == 0.0
+
+
+def test_who_waited_takes_more_steps_for_half_of_the_wait_and_at_most_twice_as_many() -> None:
+    waits = (0.0, 0.4, 1.2, 4.0, 100.0)
+    assert [aligned_steps(5, 0.5, waited) for waited in waits] == [5, 5, 6, 9, 10]
 
 
 def test_the_literal_rule_does_not_see_the_nodes_speed() -> None:

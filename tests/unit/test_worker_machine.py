@@ -114,6 +114,16 @@ def test_the_next_task_waits_for_the_running_one_and_starts_when_it_ends() -> No
     assert list(bench.payloads) == [1]
 
 
+def test_a_worker_watches_on_until_its_own_work_is_in_a_version() -> None:
+    bench = ready()
+    with_waiting(bench)
+    bench.finish_task()
+    bench.newer(merged=0)
+    assert bench.watched is not None
+    bench.newer(merged=1)
+    assert bench.watched is None
+
+
 def test_no_more_than_two_contributions_wait_for_an_answer() -> None:
     bench = ready()
     with_waiting(bench)

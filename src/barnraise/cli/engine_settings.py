@@ -86,6 +86,7 @@ def worker_settings(plan: Plan) -> WorkerSettings:
         update_clip=training.update_clip,
         fragments=plan.fragments[-1],
         merge_lerp=plan.merge_lerp,
+        version_momentum=training.version_momentum,
         normalize_steps=training.local_steps if training.normalize_steps else 0,
         proximal=training.proximal,
         overlap=plan.overlap,

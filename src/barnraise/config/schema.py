@@ -227,6 +227,11 @@ class Training(Section):
         description="Share of its own parameters that a worker keeps when it takes a version in; when not given, 0.5 "
         "where exchanges overlap with training, else 0.",
     )
+    version_momentum: Share = Field(
+        default=0.0,
+        description="Share of its momentum that a worker gives up for the fleet's, which the versions that it takes in "
+        "tell by their movement. At 1 a round costs less of the loss than with momentum of one's own.",
+    )
     pace: Literal["fixed", "matched", "literal"] = Field(
         default="fixed",
         description="Local steps a node: H for all (fixed), H for the slowest and more for faster ones so that all "

@@ -49,7 +49,15 @@ def _refresh_rates(state: State, soft: Soft) -> None:
 
 
 def local_steps(state: State, soft: Soft, settings: EngineSettings, node: NodeState) -> int:
-    """How many steps the node's next task takes."""
+    """How many steps the node's next task takes: as its speed says, and more where it is ahead of the others."""
+    steps = _own_steps(state, soft, settings, node)
+    if not settings.worker.overlap or node.rate <= 0.0:
+        return steps
+    most = max(steps, settings.max_local_steps)
+    return min(most, pace.aligned_steps(steps, settings.batch_size * settings.context / node.rate, node.waited))
+
+
+def _own_steps(state: State, soft: Soft, settings: EngineSettings, node: NodeState) -> int:
     if settings.pace == "literal":
         return pace.literal_steps(node.step_seconds, settings.local_steps, settings.max_local_steps)
     if settings.pace == "fixed" or node.rate <= 0.0:

@@ -67,6 +67,7 @@ class NodeState(msgspec.Struct):
     tokens: int = 0
     last_staleness: int = 0
     merged: int = 0  # its newest contribution that is in a version
+    waited: float = 0.0  # seconds that this one then waited for the others', if it was the only one of its round
 
 
 class SlotState(msgspec.Struct):
@@ -238,6 +239,9 @@ def _observe_rate(node: NodeState, work: Work, time: float) -> None:
 def _version_closed(state: State, d: VersionClosed) -> None:
     state.closing = d
     state.closing_slots = [slot for slots in state.slots.values() for slot in slots.values()]
+    for name, slots in state.slots.items():
+        node, count = state.nodes[name], sum(len(slot.contributions) for slot in slots.values())
+        node.waited = d.time - node.last_verdict_time if count == 1 else 0.0
     state.slots, state.buffer_tokens, state.half_time = {}, 0, math.inf
     if d.reason == "last":
         state.final = True

@@ -53,6 +53,28 @@ class LocalTrainer:
         if self._anchor is not None:
             self._anchor.add_(offset)
 
+    def follow(self, movement: Tensor, steps: int, rate: float, share: float) -> None:
+        """Give `share` of the momentum to the `movement` (float32 [d]) of `steps` steps of all workers, at `rate`.
+
+        A worker's own momentum is of the noise that the mean of all has lost; carried on from that mean it brings it
+        back. What moved the mean is in the version, at no bytes: m = -movement / (steps * rate) * sqrt(v) undoes what
+        Adam makes of m (Karimireddy et al. 2021, "Mime", and Xu et al. 2021, "FedCM", send the moments themselves).
+        Never longer than the momentum it replaces, so that a slow node does not run after a fast fleet.
+        """
+        state = self.optimizer.state.get(self.optimizer.param_groups[0]["params"][0])
+        if not state or rate <= 0.0:
+            return
+        fleet = movement.to(self.device) / (-steps * rate)
+        if "exp_avg" in state:
+            own, taken, (beta1, beta2) = state["exp_avg"], float(state["step"]), self.optimizer.param_groups[0]["betas"]
+            fleet.mul_((state["exp_avg_sq"] / (1.0 - beta2**taken)).sqrt_()).mul_(1.0 - beta1**taken)
+        elif state.get("momentum_buffer") is not None:
+            own = state["momentum_buffer"]
+        else:
+            return
+        longest, length = torch.linalg.vector_norm(own), torch.linalg.vector_norm(fleet)
+        own.lerp_(fleet.mul_((longest / (length + 1e-30)).clamp_(max=1.0)).view_as(own), share)
+
     def step(self, batch: Batch, learning_rate: float) -> float:
         """One step of the inner optimizer; the batch's mean loss before it, in nats a token."""
         for group in self.optimizer.param_groups:

@@ -49,6 +49,15 @@ def local_steps(node: Speed, round_length: float, most: int) -> int:
     return max(1, min(wanted, most))
 
 
+def aligned_steps(steps: int, step_seconds: float, waited: float) -> int:
+    """`steps`, and up to as many more for a node whose last contribution waited so many seconds for the others'.
+
+    Where exchanges overlap with training nothing else keeps the nodes' rounds in step, and what waits comes back late.
+    Half of the wait is made up for at a time, as that of the task under way has not been seen yet.
+    """
+    return steps + min(steps, round(0.5 * waited / step_seconds))
+
+
 def literal_steps(step_seconds: Sequence[float], reference_steps: int, most: int) -> int:
     """E_i by the letter of equation 7: `reference_steps` times the largest over the mean of this node's own times."""
     total = sum(step_seconds)

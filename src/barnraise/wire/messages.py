@@ -116,6 +116,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     update_clip: Finite | None
     fragments: Count  # ranges of the parameters that take turns to be exchanged
     merge_lerp: Finite  # share of its own parameters that a worker keeps when it takes a version in
+    version_momentum: Finite  # share of a worker's momentum that follows the versions
     normalize_steps: Count  # scale an update to as many local steps (FedNova); 0: leave it
     proximal: Finite  # weight of the pull towards a task's start (FedProx)
     overlap: bool

@@ -40,6 +40,9 @@ class Executor:
         ]
         self.trainer, self.dataset, self.slowdown = trainer, dataset, slowdown
         self.normalize_steps, self.merge_lerp = settings.normalize_steps, settings.merge_lerp
+        self.version_momentum = settings.version_momentum
+        self.movement: Tensor | None = None  # of the versions, over the last `steps` of this worker's steps
+        self.steps = 0
         self.reached: Tensor | None = None  # where the last task led
         self.codec = compression.create(settings.downlink, **settings.downlink_options)
         self.path = UpdatePath(
@@ -74,9 +77,14 @@ class Executor:
                 try:
                     if update.kind == "snapshot":
                         self.replica.copy_(_snapshot(data, len(self.replica)))
+                        self.movement, self.steps = None, 0
                     else:
                         part = self.replica[_span(update.parameters)]
-                        part += self.codec.decode(data, size=len(part))
+                        part += (delta := self.codec.decode(data, size=len(part)))
+                        if self.version_momentum:
+                            if self.movement is None:
+                                self.movement = torch.zeros_like(self.replica)
+                            self.movement[_span(update.parameters)] += delta
                 except PayloadError:
                     return -1
                 if digest(self.replica) != update.parameters_digest:
@@ -95,17 +103,18 @@ class Executor:
             return payload.blob, 0, 0.0, time.monotonic() - began
         with self._lock:
             self.start.copy_(self.reached if self.reached is not None else self.replica)
-        self._take_in(self.start)
+        self._take_in(self.start, task)
         self.trainer.load(self.start)
 
         def after_step(step: int) -> bool:
+            self.steps += 1
             on_step(step)
             if self.slowdown > 0.0:
                 self.cut.wait(max(0.0, began + (1.0 + self.slowdown) * (self._busy() - busy) - time.monotonic()))
             if self.moved:
                 here = self.trainer.flat.vector.cpu()
                 offset = here.clone()
-                self._take_in(offset)
+                self._take_in(offset, task)
                 offset.sub_(here)
                 self.start.add_(offset)
                 self.trainer.shift(offset)
@@ -129,7 +138,7 @@ class Executor:
         self.payloads[task.id] = self.unmerged[task.id] = payload
         return payload.blob, steps, loss, time.monotonic() - began
 
-    def _take_in(self, parameters: Tensor) -> None:
+    def _take_in(self, parameters: Tensor, task: Task) -> None:
         """Move `parameters`, which the task that began at `start` has led to, to the newest version, if there is one.
 
         A worker is at that version and what of its own work that lacks: the residual, as far as it keeps it, what it
@@ -143,6 +152,13 @@ class Executor:
                 return
             self.moved = False
             moved, merged, share = self.replica.clone(), self.merged, self.share
+            movement, steps = self.movement, self.steps
+            if 2 * steps < task.local_steps:  # too few to tell the fleet's speed by
+                movement = None
+            elif movement is not None:
+                self.movement, self.steps = None, 0
+        if movement is not None and share < 1.0:  # a lone worker's momentum is the fleet's
+            self.trainer.follow(movement, steps, task.learning_rate, self.version_momentum)
         self.unmerged = {key: payload for key, payload in self.unmerged.items() if key > merged}
         for payload in self.unmerged.values():
             payload.codec.decode_add(payload.encoded, moved[payload.span], weight=-share)

@@ -79,6 +79,7 @@ class Worker:
         self.near = False  # the end of the running task: time to ask for the next
         self.dropped: set[int] = set()  # running work that turned out to be somebody else's by now
         self.pending: dict[int, Contribution] = {}
+        self.handed_in = 0  # the newest of them, answered or not
         self.asked_at = math.inf
         self.link = LinkReport()
         self.uploaded_at: dict[int, float] = {}
@@ -241,7 +242,8 @@ class Worker:
         if not self.ready or not self.greeted or self.leaving:
             return []
         self.watching = False
-        return self._hear(ApplyUpdates(message.updates, message.merged, message.share), now)
+        again = self._watch(now) if message.merged < self.handed_in else []
+        return again + self._hear(ApplyUpdates(message.updates, message.merged, message.share), now)
 
     def _hear(self, news: ApplyUpdates, now: float) -> list[Action]:
         fetches = self.incoming.hear(news)
@@ -250,7 +252,8 @@ class Worker:
         return fetches
 
     def _watch(self, now: float) -> list[Action]:
-        """Ask to be told of the next version, once a task: a slow node's link is not for every one of them."""
+        """Ask to be told of the next version: once a task, and on until its own work is in one. No more than that, as a
+        slow node's link is not for every version."""
         overlap = self.welcome is not None and self.welcome.settings.overlap
         training = self.running is not None and self.running.kind == "train" and not self.leaving
         if not overlap or not training or self.watching or not self.greeted:
@@ -345,7 +348,7 @@ class Worker:
         contribution = Contribution(
             task.id, task.base, task.parameters, event.payload, event.steps, event.loss, event.seconds
         )
-        self.pending[task.id] = contribution
+        self.pending[task.id], self.handed_in = contribution, task.id
         upload = [self._upload(contribution, now)] if self.greeted else []  # else the Welcome will bring it about
         return upload + self._go_on(now)
 
