@@ -16,6 +16,7 @@ A side's name says what it does, in parts:
     loco8-loco4_sync_h10     1 of 8 elements up, 1 of 4 down (`sparse_loco`), everyone waits for each round's version
     fp32_async_h30           a version for each contribution (K = 1)
     8x_..._e1.9              8 workers, 1.9 times the lone worker's tokens
+    ..._momentum100          version_momentum: momentum of the fleet, else of one's own
     ..._beta0.95_decay0.1    AdamW's decay of the second moment and of the weights, else 0.99 and 0.01
     ..._lerp40, _nesterov, _delayed1, _outer1.6, _nokeep      merge_lerp, the step outside, error feedback without keep
 """
@@ -48,8 +49,8 @@ from barnraise.transport.presets import parse
 SHAPE = {"n_embd": 64, "n_layer": 2, "n_head": 4, "activation_function": "gelu_pytorch_tanh"}
 MODEL = {"architecture": "gpt2", "config": SHAPE}
 HEADLINE = (
-    "lone@0.004:0.006:0.008,fp32_sync_h5@0.008,diloco_h30_e2.2@0.004,loco9-loco4_sync_h5@0.008,"
-    "int4_overlap_h5@0.006:0.012,8x_int4_overlap_h5_e1.99@0.012"
+    "lone_batch8@0.006,fp32_sync_h5@0.008,diloco_h30_e2.2@0.004,loco9-loco4_sync_h5@0.008,int4_sync_h5_momentum100@0.008,"
+    "int4_overlap_h5_momentum100@0.008,8x_int4_overlap_h5_momentum100_e1.99@0.008"
 )
 MODES: dict[str, dict[str, Any]] = {
     "sync": {"use_async_training": False},

@@ -24,8 +24,8 @@ from peers.runs import run_peer
 from races import At, Known, picture, reached
 
 TUNED: dict[str, dict[str, float]] = {
-    "lone": {"learning_rate": 0.006, "excess": 1.0},
-    "barnraise": {"learning_rate": 0.012, "local_steps": 5, "excess": 1.95},
+    "lone": {"learning_rate": 0.006, "batch": 8, "excess": 1.0},
+    "barnraise": {"learning_rate": 0.008, "local_steps": 5, "excess": 1.95},
     "diloco": {"learning_rate": 0.004, "local_steps": 30, "excess": 2.1},
     "torchft": {"learning_rate": 0.004, "local_steps": 30, "excess": 2.1},
     "hivemind-local": {"learning_rate": 0.008, "local_steps": 150, "excess": 2.0},
@@ -33,7 +33,7 @@ TUNED: dict[str, dict[str, float]] = {
     "ddp": {"excess": 1.2},
     "hivemind-sync": {"excess": 1.2},
 }
-"""Rate, H and tokens of each; `miles.py` looked for ours and DiLoCo's. What is not here is the command line's."""
+"""Rate, H, batch and tokens of each; `miles.py` looked for ours and DiLoCo's. All else is the command line's."""
 
 
 def tuned(bench: Bench, name: str) -> Bench:
