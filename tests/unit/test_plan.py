@@ -176,6 +176,10 @@ def test_a_bad_policy_does_not_hide_other_problems() -> None:
             {"training": {"fragments": 4, "error_feedback_keep": 1.0, "outer_optimizer": "adam"}},
             "training.outer_optimizer: is adam with 4 fragments; use outer_optimizer: sgd",
         ),
+        (
+            {"training": {"fragments": 4, "error_feedback_keep": 1.0, "version_momentum": 0.5}},
+            "training.version_momentum: is 0.5 with 4 fragments; set version_momentum: 0, or fragments: 1",
+        ),
         ({"controller": {"max_staleness": 3}}, "controller.min_staleness: is 5, above max_staleness = 3"),
         (
             {"controller": {"use_zmq": False, "http_port": 0}},
@@ -254,6 +258,11 @@ def test_the_minimum_is_the_rules_own(rule: str | list[str]) -> None:
             None,
             {"training": {"compression": "topk", "error_feedback": False}},
             "training.error_feedback: is false with topk",
+        ),
+        (
+            None,
+            {"training": {"downlink_compression": "sparse_loco", "version_momentum": 1.0}},
+            "training.version_momentum: is 1 with sparse_loco; set version_momentum: 0, or use dense codecs both ways",
         ),
         (None, {"training": {"compression_ratio": 0.1}}, "counts only with sparse codecs, but compression is none"),
         (None, {"training": {"trim_ratio": 0.1}}, "counts only with trimmed_mean, but the rule is mean"),

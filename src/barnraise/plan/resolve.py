@@ -68,13 +68,13 @@ class Plan:
     def fragments(self) -> tuple[int, ...]:
         """Into how many ranges the parameters may be cut that take turns to be exchanged, the fewest first.
 
-        More than given are for slow uplinks, where nothing is lost by it: what waits is trained on, and the aggregate
-        of a range does not need a certain number of nodes.
+        More than given are for slow uplinks, where nothing is lost by it: what waits is trained on, the aggregate of a
+        range does not need a certain number of nodes, and no momentum follows the versions.
         """
         training = self.run_file.training
         kept = training.error_feedback and training.error_feedback_keep == 1.0
         simple = self.aggregation.minimum_nodes <= 1 and self.outer.name == "sgd"
-        finer = RUNGS if training.auto_tune and kept and simple else 1
+        finer = RUNGS if training.auto_tune and kept and simple and not training.version_momentum else 1
         return tuple(training.fragments * 2**step for step in range(finer))
 
     @property
