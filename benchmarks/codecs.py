@@ -33,6 +33,8 @@ CODECS: list[tuple[str, dict[str, Any]]] = [
     ("topk", {"ratio": 0.01}),
     ("chunked_topk", {}),
     ("sparse_loco", {}),
+    ("entropy_coded", {}),
+    ("entropy_coded", {"bits": 1.6}),
     ("dct_topk", {}),
     ("low_rank", {}),
     ("random_blocks", {}),

@@ -14,6 +14,7 @@ A side's name says what it does, in parts:
     lone                     one worker; `batch16`: 16 rows a step instead of 4
     int4_overlap_h5          4 workers send and get 4 bits, exchange every 5 steps and train on meanwhile
     loco8-loco4_sync_h10     1 of 8 elements up, 1 of 4 down (`sparse_loco`), everyone waits for each round's version
+    bits0.8-bits1.6_sync_h5  0.8 bits an element up, 1.6 down (`entropy_coded`)
     fp32_async_h30           a version for each contribution (K = 1)
     8x_..._e1.9              8 workers, 1.9 times the lone worker's tokens
     ..._momentum100          version_momentum: momentum of the fleet, else of one's own
@@ -79,7 +80,7 @@ class Side:
         return side
 
     def take(self, part: str) -> None:
-        found = re.fullmatch(r"([a-z]*)(\d+\.?\d*)?(x|-[a-z]+\d+)?", part)
+        found = re.fullmatch(r"([a-z]*)(\d+\.?\d*)?(x|-[a-z]+\d+\.?\d*)?", part)
         word, number, rest = found.groups(default="") if found else (part, "", "")
         if (not number) != (word in ("lone", "diloco", "sync", "overlap", "async", "nesterov", "nokeep", "matched")):
             raise SystemExit(f"{part!r} is no part of a side's name; --help lists them")
@@ -88,7 +89,7 @@ class Side:
                 self.workers, self.excess = 1, 1.0
             case "diloco":
                 self.training |= codec("fp32", "fp32") | OUTER
-            case "fp" | "int" | "loco":
+            case "fp" | "int" | "loco" | "bits":
                 up, _, down = part.partition("-")
                 self.training |= codec(up, down or up)
             case "sync" | "overlap" | "async":
@@ -124,16 +125,19 @@ class Side:
 
 
 def codec(up: str, down: str) -> dict[str, Any]:
-    """Settings for codecs such as fp32, int8, int4, loco16 (1 of 16 elements in 2 bits, with *keep*)."""
+    """Settings for codecs: fp32, int8, int4, loco16 (1 of 16 elements in 2 bits), bits0.8; these two with *keep*."""
     found: dict[str, Any] = {}
     for way, text in (("", up), ("downlink_", down)):
         if text.startswith("loco"):
             ratio = 1 / int(text.removeprefix("loco"))
             found |= {way + "compression": "sparse_loco"}
             found |= {"downlink_options": {"ratio": ratio}} if way else {"compression_ratio": ratio}
+        elif text.startswith("bits"):
+            options = {"bits": float(text.removeprefix("bits"))}
+            found |= {way + "compression": "entropy_coded", (way or "compression_") + "options": options}
         else:
             found[way + "compression"] = "none" if text == "fp32" else text
-    return found | ({"error_feedback_keep": 1.0} if up.startswith("loco") else {})
+    return found | ({"error_feedback_keep": 1.0} if up.startswith(("loco", "bits")) else {})
 
 
 @dataclass(frozen=True)
@@ -258,7 +262,7 @@ def race(rates: dict[str, list[float]], options: argparse.Namespace, pool: Proce
     chosen = {name: [one] for name, one in best.items()}
     for found in trials(others, options, pool):
         chosen[found.name].append(found)
-    targets = {one.seed: one for one in chosen.get("lone", [])}
+    targets = {one.seed: one for name, ones in chosen.items() if Side.named(name).workers == 1 for one in ones}
     yield ""
     for name, all_seeds in chosen.items():
         for one in all_seeds:

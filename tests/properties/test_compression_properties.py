@@ -38,6 +38,8 @@ codecs = st.sampled_from(
         ("chunked_topk", {"ratio": 0.1, "chunk": 64}),
         ("sparse_loco", {}),
         ("sparse_loco", {"ratio": 0.1, "chunk": 64}),
+        ("entropy_coded", {}),
+        ("entropy_coded", {"bits": 3.0}),
         ("dct_topk", {}),
         ("low_rank", {"rank": 2, "side": 64}),
         ("random_blocks", {"ratio": 0.2, "block": 16}),
@@ -170,6 +172,8 @@ def test_encoding_is_idempotent(codec: Any, x: Tensor) -> None:
     if codec.name in ("int8", "int4"):  # its scale is rounded, so a second pass may move a value by an ulp
         return
     if codec.name in ("dct_topk", "low_rank"):  # rounds in the middle of its arithmetic
+        return
+    if codec.name == "entropy_coded":  # where fewer levels are left, bits suffice for a smaller step
         return
     once = round_trip(codec, x)
     assert torch.equal(round_trip(codec, once), once)

@@ -31,6 +31,8 @@ CODECS = [
     ("chunked_topk", {"ratio": 0.3, "chunk": 64}),
     ("sparse_loco", {}),
     ("sparse_loco", {"ratio": 1.0, "chunk": 128}),
+    ("entropy_coded", {}),
+    ("entropy_coded", {"bits": 3.0}),
     ("dct_topk", {}),
     ("low_rank", {"side": 64}),
     ("random_blocks", {"ratio": 0.3}),
@@ -272,8 +274,8 @@ def test_topk_of_data_that_mislead_the_sample() -> None:
 
 def test_names_and_options() -> None:
     assert compression.names() == [
-        "bf16", "chunked_topk", "dct_topk", "fp16", "int4", "int8", "low_rank", "none", "random_blocks", "sparse_loco",
-        "topk",
+        "bf16", "chunked_topk", "dct_topk", "entropy_coded", "fp16", "int4", "int8", "low_rank", "none",
+        "random_blocks", "sparse_loco", "topk",
     ]  # fmt: skip
     with pytest.raises(UnknownNameError, match="did you mean 'topk'"):
         compression.create("topkk")

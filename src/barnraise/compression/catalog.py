@@ -88,6 +88,10 @@ def _chunked_bytes(value_bytes: Callable[[int, int], int]) -> Callable[[Mapping[
     return num_bytes
 
 
+def _entropy_coded_bytes(options: Mapping[str, Any], size: int) -> int:
+    return HEADER_BYTES + 68 + int(-(-options["bits"] * size // 8))
+
+
 def _low_rank_bytes(options: Mapping[str, Any], size: int) -> int:
     side: int = options["side"]
     rank: int = options["rank"]
@@ -169,6 +173,13 @@ CATALOG = Catalog(
             "the largest elements of each chunk, in two bits: 195x smaller at 64 of 4096",
             options=(_ratio(1 / 64), _CHUNK),
             declares=Traits(_chunked_bytes(two_bit_bytes), sparse=True),
+        ),
+        Entry(
+            "entropy_coded",
+            "barnraise.compression.entropy_coded:EntropyCoded",
+            "a few levels, the rarer ones in more bits: 40x smaller at 0.8 bits",
+            options=(Option("bits", float, 0.8, "Of an element, in the mean.", minimum=0.3, maximum=4.0),),
+            declares=Traits(_entropy_coded_bytes, sparse=True),
         ),
         Entry(
             "dct_topk",

@@ -280,8 +280,8 @@ class Training(Section):
     outer_options: Options = Field(default_factory=dict, description="Further options of the outer optimizer.")
     compression: Text = Field(
         default="none",
-        description="Codec of contributions: none, fp16, bf16, int8, int4, topk, chunked_topk, sparse_loco, dct_topk, "
-        "low_rank or random_blocks.",
+        description="Codec of contributions: none, fp16, bf16, int8, int4, entropy_coded, topk, chunked_topk, "
+        "sparse_loco, dct_topk, low_rank or random_blocks.",
     )
     compression_ratio: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None, description="Share that a sparse codec keeps; 0.01 when not given for topk, 1/64 for the others."
@@ -301,8 +301,8 @@ class Training(Section):
     )
     downlink_compression: Text = Field(
         default="none",
-        description="Codec of published versions: none, fp16, bf16, int8, int4, topk, chunked_topk, sparse_loco or "
-        "random_blocks.",
+        description="Codec of published versions: none, fp16, bf16, int8, int4, entropy_coded, topk, chunked_topk, "
+        "sparse_loco or random_blocks.",
     )
     downlink_options: Options = Field(default_factory=dict, description="Options of the downlink codec.")
     aggregation_rule: Text | Annotated[list[Text], Field(min_length=1, max_length=8)] = Field(

@@ -1,0 +1,208 @@
+"""Entropy-coded scalar quantisation: every element to the nearest of a few levels, the rarer ones in more bits.
+
+At equal bits this keeps more than choosing the largest elements does (Sullivan, 1996, "Efficient Scalar Quantization of
+Exponential and Laplacian Random Variables"; with three levels Sattler et al., 2019, "Robust and Communication-Efficient
+Federated Learning from Non-IID Data"): with error feedback on Gaussian data its residual has two thirds of the energy
+of that of `sparse_loco` at 0.8 bits an element, and half of it at 1.6. The code is Huffman's (RFC 1951), by zlib.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from typing import NamedTuple
+
+import numpy as np
+
+from barnraise.core.errors import PayloadError
+
+from .base import Array, DenseCodec, Header, Sections, largest_magnitude, require_no_exponent
+
+LEVELS = 31
+SMALLEST = np.float32(1e-30)
+_SPAN = 1 << 16
+_SAMPLE = 1 << 16
+_TRIES = 8
+_HIGHEST = math.log(3e38)
+_POWERS = 3 ** np.arange(5, dtype=np.uint8)
+_TRITS = np.array([0, 1, -1], np.int8)[np.arange(3**5, dtype=np.uint8)[:, None] // _POWERS % 3]
+
+
+class Quantised(NamedTuple):
+    """A vector as `levels` (int8 [n], -31 to 31) whose `magnitudes` (float32, ascending) are those of 1, 2 ..."""
+
+    levels: Array
+    magnitudes: Array
+    stream: bytes
+
+    @property
+    def num_bytes(self) -> int:
+        return 4 + 4 * len(self.magnitudes) + len(self.stream)
+
+
+class EntropyCoded(DenseCodec):
+    """Body: the number of levels (uint32), their magnitudes (float32, ascending), a deflated stream, zeros.
+
+    In the stream one plane follows the other: of each element whether it is 0, positive (1) or negative (2), five to a
+    byte in base 3; of each that is not 0 whether it lies beyond the first level, eight to a byte; of each of these
+    whether it lies beyond the second, and so on. Magnitudes are the means of what is rounded to a multiple of a step,
+    and the step is about the smallest with which `bits` an element suffice. Payloads of one size are equally long; the
+    same vector gives other bytes with another zlib, which decode alike.
+    Opening takes a byte an element. An element is off by less than the distance of two levels, but for those beyond the
+    highest; where all are below 1e-30 they are zero. Elements of one magnitude are all sent or none.
+    """
+
+    name = "entropy_coded"
+    tag = b"ecsq"
+
+    def __init__(self, bits: float) -> None:
+        super().__init__(bits=bits)
+
+    def pack(self, values: Array, body: Array, count: int) -> int:
+        best = _fitted(values, body.size)
+        start = 4 + 4 * len(best.magnitudes)
+        body[:4].view("<u4")[0] = len(best.magnitudes)
+        body[4:start].view("<f4")[:] = best.magnitudes
+        body[start : best.num_bytes] = np.frombuffer(best.stream, np.uint8)
+        body[best.num_bytes :] = 0
+        return 0
+
+    def open(self, header: Header, body: Array) -> Sections:
+        require_no_exponent(self.name, header)
+        num_levels = int(body[:4].view("<u4")[0])
+        if num_levels > LEVELS:
+            raise PayloadError(f"codec '{self.name}': {num_levels} levels, but at most {LEVELS} are allowed")
+        start = 4 + 4 * num_levels
+        magnitudes = body[4:start].view("<f4")
+        if not (np.isfinite(magnitudes).all() and (np.diff(magnitudes, prepend=0) > 0).all()):
+            raise PayloadError(f"codec '{self.name}': magnitudes are not finite, above 0 and ascending")
+        levels = _inflated(body[start:], header.size, num_levels)
+        return levels, np.concatenate([-magnitudes[::-1], [0], magnitudes]).astype(np.float32)
+
+    def values(self, sections: Sections, start: int, out: Array) -> None:
+        levels, table = sections
+        np.take(table, levels[start : start + out.size].astype(np.intp) + len(table) // 2, out=out)
+
+
+def _fitted(values: Array, room: int) -> Quantised:
+    """`values` with about the smallest step whose encoding fits into `room` bytes; zeros where none does."""
+    best = Quantised(levels := np.zeros(values.size, np.int8), np.empty(0, np.float32), _deflated(levels))
+    largest = largest_magnitude(values)
+    if largest < SMALLEST:
+        return best
+    sample = np.abs(values[:: values.size // _SAMPLE | 1])  # odd: in step with no width of a matrix
+    sample = np.sort(sample if sample.any() else np.abs(values))
+    low, high = _finest(sample), min(math.log(1.9 * largest), _HIGHEST)  # in logarithm: too fine, coarse enough
+    bits = 0.985 * 8.0 * room / values.size
+    for _ in range(_TRIES):
+        step = _step(sample, bits)
+        if not low < step < high:
+            step = (low + high) / 2
+        tried = _quantised(values, np.float32(math.exp(step)))
+        fits = tried.num_bytes <= room
+        low, high = (low, step) if fits else (step, high)
+        if fits and tried.num_bytes > best.num_bytes:
+            best = tried
+        if 0.99 * room <= tried.num_bytes <= room:
+            break
+        bits *= 0.995 * room / tried.num_bytes
+    return best
+
+
+def _finest(sample: Array) -> float:
+    """The logarithm of a step with which few of `sample` (magnitudes) are beyond the highest level."""
+    return math.log(math.sqrt(np.square(sample[sample > 0], dtype=np.float64).mean()) * 4 / LEVELS)
+
+
+def _step(sample: Array, bits: float) -> float:
+    """The logarithm of the step with which an element of `sample` (ascending) takes about so many `bits`."""
+    low, high = _finest(sample), math.log(2.0 * float(sample[-1]))
+    for _ in range(30):
+        middle = (low + high) / 2
+        edges = np.searchsorted(sample, (np.arange(LEVELS) + 0.5) * math.exp(middle))
+        shares = np.diff(edges, prepend=0, append=len(sample)) / len(sample)
+        some = shares[shares > 0]
+        signs, whole_bits = 1.0 - shares[0], 0.07 * shares[0] ** 5  # of a byte that is often the same: measured
+        taken = signs + whole_bits - (some * np.log2(some)).sum()
+        low, high = (middle, high) if taken > bits else (low, middle)
+    return high
+
+
+def _quantised(values: Array, step: np.float32) -> Quantised:
+    levels = np.empty(values.size, np.int8)
+    counts, sums = np.zeros(LEVELS + 1, np.int64), np.zeros(LEVELS + 1)
+    scratch = np.empty(min(_SPAN, values.size), np.float32)
+    for start in range(0, values.size, _SPAN):
+        piece = values[start : start + _SPAN]
+        steps = np.divide(piece, step, out=scratch[: piece.size])
+        np.rint(steps, out=steps)
+        np.clip(steps, -LEVELS, LEVELS, out=steps)
+        np.copyto(levels[start : start + _SPAN], steps, casting="unsafe")
+        places = (steps != 0).nonzero()[0]  # of booleans: seven times as fast
+        found = np.abs(levels[start + places])
+        counts += np.bincount(found, minlength=LEVELS + 1)
+        sums += np.bincount(found, np.abs(piece[places]), LEVELS + 1)
+    used = int(counts.nonzero()[0][-1]) if counts.any() else 0
+    means = np.where(counts, sums / np.maximum(counts, 1), np.arange(LEVELS + 1) * float(step))
+    return Quantised(levels, means[1 : used + 1].astype(np.float32), _deflated(levels))
+
+
+def _deflated(levels: Array) -> bytes:
+    deflate = zlib.compressobj(method=zlib.DEFLATED, wbits=-15, memLevel=9, strategy=zlib.Z_HUFFMAN_ONLY)
+    parts = []
+    trits = np.zeros((-(-levels.size // 5), 5), np.uint8)
+    trits.reshape(-1)[: levels.size] = np.where(levels < 0, 2, levels > 0)
+    plane = trits @ _POWERS
+    beyond, level = np.abs(levels[levels != 0]), 1
+    while plane.size:
+        parts += [deflate.compress(plane.tobytes()), deflate.flush(zlib.Z_FULL_FLUSH)]  # each with a code of its own
+        larger = beyond > level
+        plane, beyond, level = np.packbits(larger), beyond[larger], level + 1
+    return b"".join([*parts, deflate.flush()])
+
+
+def _inflated(body: Array, size: int, num_levels: int) -> Array:
+    """The levels (int8 [size]); PayloadError unless `body` is what `_deflated` writes, and zeros."""
+    planes = _Planes(body)
+    signs = planes.read(-(-size // 5))
+    if signs.size and signs.max() >= len(_TRITS):
+        raise PayloadError(f"codec 'entropy_coded': five signs as {signs.max()}, but at most {len(_TRITS) - 1}")
+    trits: Array = _TRITS[signs].reshape(-1)
+    levels, padding = trits[:size], [trits[size:]]
+    beyond, level = (levels != 0).nonzero()[0], 0
+    while beyond.size and level < num_levels:
+        larger = np.unpackbits(planes.read(-(-beyond.size // 8)))
+        padding.append(larger[beyond.size :])
+        beyond, level = beyond[larger[: beyond.size].view(bool)], level + 1
+        levels[beyond] += np.sign(levels[beyond])
+    planes.end()
+    if beyond.size or level < num_levels or any(part.any() for part in padding):
+        raise PayloadError(f"codec 'entropy_coded': the planes are not those of {num_levels} levels")
+    return levels
+
+
+class _Planes:
+    """A deflated stream, read plane by plane; PayloadError where it is none or ends elsewhere."""
+
+    def __init__(self, body: Array) -> None:
+        self._inflate, self._rest = zlib.decompressobj(wbits=-15), body.tobytes()
+
+    def read(self, length: int) -> Array:
+        """The next `length` bytes; no more are made, whatever the stream says."""
+        plane = self._decompressed(length) if length else b""  # zlib takes 0 for any number
+        if len(plane) != length:
+            raise PayloadError(f"codec 'entropy_coded': a plane of {len(plane)} bytes, but it must have {length}")
+        return np.frombuffer(plane, np.uint8)
+
+    def end(self) -> None:
+        """The stream must end here, and nothing but zeros follow it."""
+        if self._decompressed(1) or not self._inflate.eof or any(self._inflate.unused_data):
+            raise PayloadError("codec 'entropy_coded': there is more than its planes")
+
+    def _decompressed(self, most: int) -> bytes:
+        try:
+            plane = self._inflate.decompress(self._rest, most)
+        except zlib.error as error:
+            raise PayloadError(f"codec 'entropy_coded': {error}") from error
+        self._rest = self._inflate.unconsumed_tail
+        return plane
