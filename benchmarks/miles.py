@@ -50,8 +50,8 @@ from barnraise.transport.presets import parse
 SHAPE = {"n_embd": 64, "n_layer": 2, "n_head": 4, "activation_function": "gelu_pytorch_tanh"}
 MODEL = {"architecture": "gpt2", "config": SHAPE}
 HEADLINE = (
-    "lone_batch8@0.006,fp32_sync_h5@0.008,diloco_h30_e2.2@0.004,loco9-loco4_sync_h5@0.008,int4_sync_h5_momentum100@0.008,"
-    "int4_overlap_h5_momentum100@0.008,8x_int4_overlap_h5_momentum100_e1.99@0.008"
+    "lone_batch8@0.006,fp32_sync_h5@0.008,diloco_h30_e2.4@0.004,int4_overlap_h5_momentum100@0.008,"
+    "loco8-loco4_overlap_h3_momentum100@0.011,8x_loco8-loco4_overlap_h3_momentum100_e1.96@0.011"
 )
 MODES: dict[str, dict[str, Any]] = {
     "sync": {"use_async_training": False},

@@ -25,9 +25,9 @@ from races import At, Known, picture, reached
 
 TUNED: dict[str, dict[str, float]] = {
     "lone": {"learning_rate": 0.006, "batch": 8, "excess": 1.0},
-    "barnraise": {"learning_rate": 0.008, "local_steps": 5, "excess": 1.95},
-    "diloco": {"learning_rate": 0.004, "local_steps": 30, "excess": 2.1},
-    "torchft": {"learning_rate": 0.004, "local_steps": 30, "excess": 2.1},
+    "barnraise": {"learning_rate": 0.011, "local_steps": 3, "excess": 1.45},
+    "diloco": {"learning_rate": 0.004, "local_steps": 30, "excess": 2.4},
+    "torchft": {"learning_rate": 0.004, "local_steps": 30, "excess": 2.4},
     "hivemind-local": {"learning_rate": 0.008, "local_steps": 150, "excess": 2.0},
     "hivemind-local8": {"learning_rate": 0.008, "local_steps": 150, "excess": 2.0},
     "ddp": {"excess": 1.2},

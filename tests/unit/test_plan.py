@@ -259,11 +259,6 @@ def test_the_minimum_is_the_rules_own(rule: str | list[str]) -> None:
             {"training": {"compression": "topk", "error_feedback": False}},
             "training.error_feedback: is false with topk",
         ),
-        (
-            None,
-            {"training": {"downlink_compression": "sparse_loco", "version_momentum": 1.0}},
-            "training.version_momentum: is 1 with sparse_loco; set version_momentum: 0, or use dense codecs both ways",
-        ),
         (None, {"training": {"compression_ratio": 0.1}}, "counts only with sparse codecs, but compression is none"),
         (None, {"training": {"trim_ratio": 0.1}}, "counts only with trimmed_mean, but the rule is mean"),
         (None, {"training": {"outer_momentum": 0.5}}, "training.outer_momentum: sgd has no momentum"),

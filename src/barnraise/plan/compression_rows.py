@@ -101,15 +101,3 @@ def _fragments_momentum(case: Case) -> Found:
     if case.training.fragments > 1 and case.training.version_momentum:
         text = f"is {case.training.version_momentum:g} with {case.training.fragments} fragments"
         yield ("training", "version_momentum"), text
-
-
-@_row(
-    "momentum of the fleet with a sparse codec",
-    "what a version leaves out has not moved, and loses its momentum",
-    "set version_momentum: 0, or use dense codecs both ways, such as int4",
-    warning=True,
-)
-def _sparse_version_momentum(case: Case) -> Found:
-    sparse = [choice.name for choice in (case.compression, case.downlink) if CODECS.entry(choice.name).declares.sparse]
-    if sparse and case.training.version_momentum:
-        yield ("training", "version_momentum"), f"is {case.training.version_momentum:g} with {sparse[0]}"
