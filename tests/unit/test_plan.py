@@ -259,7 +259,11 @@ def test_the_minimum_is_the_rules_own(rule: str | list[str]) -> None:
             {"training": {"compression": "topk", "error_feedback": False}},
             "training.error_feedback: is false with topk",
         ),
-        (None, {"training": {"compression_ratio": 0.1}}, "counts only with sparse codecs, but compression is none"),
+        (
+            None,
+            {"training": {"compression_ratio": 0.1}},
+            "counts only with codecs that keep a share, but compression is none",
+        ),
         (None, {"training": {"trim_ratio": 0.1}}, "counts only with trimmed_mean, but the rule is mean"),
         (None, {"training": {"outer_momentum": 0.5}}, "training.outer_momentum: sgd has no momentum"),
         (None, {"training": {"momentum": 0.5}}, "counts only with sgd, but inner_optimizer is adamw"),

@@ -277,7 +277,7 @@ def _unused(case: Case) -> Found:
     if training.compression_ratio is not None and "ratio" not in case.compression.options:
         yield (
             ("training", "compression_ratio"),
-            f"counts only with sparse codecs, but compression is {case.compression.name}",
+            f"counts only with codecs that keep a share, but compression is {case.compression.name}",
         )
     if training.trim_ratio is not None and "trim_ratio" not in _rule_options(case):
         yield ("training", "trim_ratio"), f"counts only with trimmed_mean, but the rule is {rule_name(case)}"
