@@ -129,10 +129,10 @@ def points(result: Result) -> list[At]:
 def main() -> None:
     parser = arguments(__doc__)
     parser.set_defaults(
-        model="tiny", speed=6000.0, local_steps=30, schedule="cosine", learning_rate=0.006, snapshots=20, data="tests",
+        model="tiny", speed=4500.0, local_steps=30, schedule="cosine", learning_rate=0.006, snapshots=20, data="tests",
         run_file=Path(__file__).parent / "peers/overlap.yaml",
     )  # fmt: skip
-    parser.add_argument("--lone", type=float, default=2e6, help="tokens of the lone worker")
+    parser.add_argument("--lone", type=float, default=3e6, help="tokens of the lone worker")
     parser.add_argument("--excess", type=float, default=1.5, help="tokens of all others over the lone one's")
     parser.add_argument(
         "--set", action="append", default=[], type=given, metavar="PEER.OPTION=VALUE",
