@@ -82,7 +82,7 @@ class Side:
     def take(self, part: str) -> None:
         found = re.fullmatch(r"([a-z]*)(\d+\.?\d*)?(x|-[a-z]+\d+\.?\d*)?", part)
         word, number, rest = found.groups(default="") if found else (part, "", "")
-        if (not number) != (word in ("lone", "diloco", "sync", "overlap", "async", "nesterov", "nokeep", "matched")):
+        if (not number) != (word in ("lone", "diloco", "sync", "overlap", "async", "nesterov", "nokeep")):
             raise SystemExit(f"{part!r} is no part of a side's name; --help lists them")
         match word:
             case "lone":
@@ -106,8 +106,6 @@ class Side:
                 self.training["weight_decay"] = float(number)
             case "momentum":
                 self.training["version_momentum"] = int(number) / 100
-            case "matched":
-                self.training["pace"] = "matched"
             case "lerp":
                 self.training["merge_lerp"] = int(number) / 100
             case "nesterov":

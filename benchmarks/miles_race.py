@@ -6,7 +6,7 @@
 
 T is the time in which a lone worker of `--speed` trains `--lone` tokens, its rate falling to a tenth along a cosine.
 All others train a multiple of these over all, with the same schedule over theirs, as processes in namespaces behind
-the emulated links of `miles_peers.py`, and have until T to reach the lone one's last loss. Each has its own rate, H and
+the emulated links of `miles_peers.py`, and have until T to reach the lone one's last loss. Each has its own rate, H,
 multiple and batch (`TUNED`; `--set` changes one). The lone worker runs as fast as it can, on a clock of `--speed`.
 """
 
