@@ -19,6 +19,7 @@ A side's name says what it does, in parts:
     8x_..._e1.9              8 workers, 1.9 times the lone worker's tokens
     ..._momentum100          version_momentum: momentum of the fleet, else of one's own
     ..._beta0.95_decay0.1    AdamW's decay of the second moment and of the weights, else 0.99 and 0.01
+    ..._tuned                auto_tune: steps and densities from these on, as the links allow
     ..._lerp40, _nesterov, _delayed1, _outer1.6, _nokeep      merge_lerp, the step outside, error feedback without keep
 """
 
@@ -82,7 +83,7 @@ class Side:
     def take(self, part: str) -> None:
         found = re.fullmatch(r"([a-z]*)(\d+\.?\d*)?(x|-[a-z]+\d+\.?\d*)?", part)
         word, number, rest = found.groups(default="") if found else (part, "", "")
-        if (not number) != (word in ("lone", "diloco", "sync", "overlap", "async", "nesterov", "nokeep")):
+        if (not number) != (word in ("lone", "diloco", "sync", "overlap", "async", "nesterov", "nokeep", "tuned")):
             raise SystemExit(f"{part!r} is no part of a side's name; --help lists them")
         match word:
             case "lone":
@@ -106,6 +107,8 @@ class Side:
                 self.training["weight_decay"] = float(number)
             case "momentum":
                 self.training["version_momentum"] = int(number) / 100
+            case "tuned":
+                self.training["auto_tune"] = True
             case "lerp":
                 self.training["merge_lerp"] = int(number) / 100
             case "nesterov":

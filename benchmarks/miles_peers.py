@@ -117,15 +117,21 @@ def run_file(name: str, options: argparse.Namespace, folder: Path, seed: int) ->
 
 
 class Bench:
-    """The data that all runs share, and the loss of what they made."""
+    """The data that all runs of a seed share, and the loss of what they made."""
 
     def __init__(self, folder: Path, options: argparse.Namespace) -> None:
         self.folder, self.options = folder, options
-        meta = text.build(folder / "data", files(options.data), context=CONTEXT)
-        self.dataset = Dataset.open(folder / "data")
-        self.rows = np.concatenate([self.dataset.rows(at, 0, info.rows) for at, info in enumerate(meta.shards)])
-        section = {"architecture": "gpt2", "config": MODELS[options.model]}
-        self.resolved = config.describe(section, meta.vocab_size, CONTEXT, bos_id=meta.bos_id, eos_id=meta.eos_id)
+
+    def dataset(self, seed: int) -> Dataset:
+        """What barnraise makes of the files for a run of that seed, with its held-out rows."""
+        folder = self.folder / f"data-{seed}"
+        if not folder.exists():
+            text.build(folder, files(self.options.data), context=CONTEXT, seed=seed)
+        return Dataset.open(folder)
+
+    def model(self, dataset: Dataset) -> config.Resolved:
+        section, meta = {"architecture": "gpt2", "config": MODELS[self.options.model]}, dataset.meta
+        return config.describe(section, meta.vocab_size, CONTEXT, bos_id=meta.bos_id, eos_id=meta.eos_id)
 
     def having(self, **changes: Any) -> Bench:
         """The same with other options."""
@@ -137,21 +143,24 @@ class Bench:
         """A folder of its own for one run, with the parameters that `seed` makes."""
         options, folder = self.options, self.folder / f"{name}-{network}-{seed}"
         folder.mkdir()
-        np.save(folder / "rows.npy", self.rows)
-        build.build(self.resolved, seed).save_pretrained(folder / "model")  # type: ignore[operator]
+        dataset = self.dataset(seed)
+        shards = enumerate(dataset.meta.shards)
+        np.save(folder / "rows.npy", np.concatenate([dataset.rows(at, 0, info.rows) for at, info in shards]))
+        build.build(self.model(dataset), seed).save_pretrained(folder / "model")  # type: ignore[operator]
         seconds = options.loopback_seconds if network == "loopback" else options.seconds
         return Trial(
             folder, options.python, options.workers, options.tokens, seconds, options.speed, options.batch,
             options.local_steps, options.learning_rate, options.schedule, seed, options.snapshots, network,
         )  # fmt: skip
 
-    def loss(self, path: Path) -> float:
-        """Of a snapshot, as barnraise's controller measures its own."""
-        flat = FlatParameters(build.build(self.resolved))
+    def loss(self, path: Path, seed: int) -> float:
+        """Of a snapshot, on the rows and in the way of barnraise's controller in a run of that seed."""
+        dataset = self.dataset(seed)
+        flat = FlatParameters(build.build(self.model(dataset)))
         flat.vector.copy_(torch.from_numpy(np.load(path)))
-        held = self.dataset.held_out(HELD_OUT_ROWS)
+        held = dataset.held_out(HELD_OUT_ROWS)
         parts = (held[at : at + 16] for at in range(0, len(held), 16))
-        return held_out_loss(flat.module, ((part.astype(np.int64), labels(part, self.dataset.meta)) for part in parts))
+        return held_out_loss(flat.module, ((part.astype(np.int64), labels(part, dataset.meta)) for part in parts))
 
 
 def measure(bench: Bench, name: str, network: str, seed: int) -> Result:
@@ -162,7 +171,7 @@ def measure(bench: Bench, name: str, network: str, seed: int) -> Result:
             if name in BARNRAISE:
                 return run_barnraise(name, trial, spaces, run_file(name, options, trial.folder, seed))
             result, snapshots = run_peer(next(peer for peer in PEERS if peer.name == name), trial, spaces)
-        result.curve = [(seconds, tokens, bench.loss(path)) for seconds, tokens, path in snapshots]
+        result.curve = [(seconds, tokens, bench.loss(path, seed)) for seconds, tokens, path in snapshots]
         return result
     except (RuntimeError, BarnraiseError) as error:
         return Result(name, network, seed, options.workers, 0.0, 0, 0.0, 0.0, 0, 0, 0, 0, 0, 0.0, note=str(error))

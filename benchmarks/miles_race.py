@@ -86,7 +86,7 @@ def lone(bench: Bench, seed: int) -> Result:
     with unlinked(1) as spaces:
         result, snapshots = run_peer(next(peer for peer in PEERS if peer.name == "ddp"), trial, spaces)
     result.peer = "lone"
-    result.curve = [(tokens / options.speed, tokens, bench.loss(path)) for _, tokens, path in snapshots]
+    result.curve = [(tokens / options.speed, tokens, bench.loss(path, seed)) for _, tokens, path in snapshots]
     return result
 
 
