@@ -240,9 +240,10 @@ class Bench:
 
     # What the shell reports
 
-    def fetched(self, name: str) -> None:
-        self.at_hand.add(self.fetching.pop(name).digest)
-        self.handle(ev.Fetched(name))
+    def fetched(self, name: str, *, on_disk: bool = False) -> None:
+        blob = self.fetching.pop(name)
+        self.at_hand.add(blob.digest)
+        self.handle(ev.Fetched(name, 0 if on_disk else blob.num_bytes))
 
     def fetch_failed(self, name: str) -> None:
         del self.fetching[name]

@@ -271,7 +271,7 @@ class Process:
 
     def fetched(self, blob: Blob, kept: bool) -> None:
         if self.alive and self.fetching.pop(blob.digest, None):
-            self.handle(we.Fetched(blob.digest) if kept else we.FetchFailed(blob.digest))
+            self.handle(we.Fetched(blob.digest, blob.num_bytes) if kept else we.FetchFailed(blob.digest))
 
     def _apply(self, updates: tuple[Update, ...]) -> None:
         for update in updates:

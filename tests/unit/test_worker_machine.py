@@ -10,7 +10,7 @@ from barnraise.worker import actions as act
 from barnraise.worker import events as ev
 from barnraise.worker.machine import HELLO_INTERVAL
 
-from ..state_machine.bench import Bench, delta, make_task, snapshot
+from ..state_machine.bench import SHARDS, Bench, delta, make_task, snapshot
 from ..state_machine.engine import overlap
 
 
@@ -279,6 +279,22 @@ def test_two_deltas_alike_are_one_blob() -> None:
     bench.hear(Assign(make_task(7, 2, (delta(1), alike))))
     fetch_all(bench)
     assert bench.applying == (delta(1), alike)
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_the_downlinks_rate_counts_all_that_came_at_a_time(on_disk: bool) -> None:
+    """A joiner's snapshot shares the link with its first rows: alone it would make the link look slow for good."""
+    bench = ready()
+    bench.nearly()
+    before = bench.now
+    bench.hear(Assign(make_task(7, 3, (snapshot(3),), shard=1)))
+    shard, update = SHARDS[1], snapshot(3).blob
+    assert bench.fetching.keys() == {shard.digest, update.digest}
+    bench.now = before + 1.0
+    bench.fetched(shard.digest, on_disk=on_disk)
+    bench.now = before + 2.0
+    bench.fetched(update.digest)
+    assert bench.worker.link.down == pytest.approx((update.num_bytes + (0 if on_disk else shard.num_bytes)) / 2.0)
 
 
 def test_a_task_that_names_an_unknown_shard_ends_the_worker() -> None:

@@ -205,7 +205,7 @@ class Node:
         sim, blob, down = self.sim, action.blob, self._down
         bit = sim.shard_bits.get(blob.digest, 0)
         if bit & self._cached or blob.digest in self._inlined:
-            sim.soon(Node.handle, self, self.incarnation, we.Fetched(blob.digest))
+            sim.soon(Node.handle, self, self.incarnation, we.Fetched(blob.digest, 0))
             return
         sim.bytes_up += MESSAGE_BYTES
         seconds = self._up_seconds
@@ -222,7 +222,7 @@ class Node:
         if incarnation == self.incarnation:
             bit, blob = fetched
             self._cached |= bit
-            self.handle(incarnation, we.Fetched(blob.digest))
+            self.handle(incarnation, we.Fetched(blob.digest, blob.num_bytes))
 
     # Work
 

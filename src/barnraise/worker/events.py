@@ -19,9 +19,10 @@ class Received(Event, frozen=True, gc=False):
 
 
 class Fetched(Event, frozen=True, gc=False):
-    """The blob is at hand, its digest checked."""
+    """The blob is at hand, its digest checked. `num_bytes` crossed the link for it: 0 when it was here already."""
 
     digest: str
+    num_bytes: int
 
 
 class FetchFailed(Event, frozen=True, gc=False):

@@ -61,15 +61,16 @@ class Fetcher:
         """When `requests` wants to be called again though nothing arrived."""
         return min((d.deadline() or math.inf for d in self._downloads.values()), default=math.inf)
 
-    def chunk(self, message: Chunk, data: Buffer, now: float) -> bool:
-        """Take bytes; True when they complete their blob. What nobody asked for is ignored."""
+    def chunk(self, message: Chunk, data: Buffer, now: float) -> int:
+        """Take bytes; the size of the blob that they complete, else 0. What nobody asked for is ignored."""
         download = self._downloads.get(message.digest)
         if download is None:
-            return False
+            return 0
         try:
-            return download.add(message.offset, data, now) and self._complete(message.digest)
+            complete = download.add(message.offset, data, now) and self._complete(message.digest)
         except WireError:
-            return False
+            return 0
+        return download.blob.num_bytes if complete else 0
 
     def gone(self, message: Gone) -> bool:
         """The controller does not keep the blob: True when we were waiting for it."""

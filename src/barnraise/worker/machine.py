@@ -83,7 +83,7 @@ class Worker:
         self.asked_at = math.inf
         self.link = LinkReport()
         self.uploaded_at: dict[int, float] = {}
-        self.fetched_at, self.fetched_bytes = 0.0, 0  # when the newest updates were asked for
+        self.fetched_at, self.fetched_bytes = 0.0, 0  # since when blobs are on their way, and what has come of them
         self.lead = 0.05
         self.step_seconds = 0.0
         self.leaving = ""
@@ -192,9 +192,10 @@ class Worker:
         if event.digest == self.welcome.manifest.digest:
             return [] if self.ready else [Prepare(self.welcome.manifest, self.welcome.settings)]
         self.incoming.needs.discard(event.digest)
-        if not self.incoming.needs and self.fetched_bytes:
+        self.fetched_bytes += event.num_bytes
+        if not self.incoming.needs:
             self.link = measure.downloaded(self.link, self.fetched_bytes, now - self.fetched_at)
-            self.fetched_bytes = 0
+            self.fetched_at, self.fetched_bytes = now, 0
         return self._bring_up_to_date(now)
 
     def _fetch_failed(self, event: FetchFailed, now: float) -> list[Action]:
@@ -235,7 +236,7 @@ class Worker:
             if piece.shard >= len(self.shards):
                 return self._quit(f"a task names token shard {piece.shard}, but there are {len(self.shards)}", True)
             shards.append(self.shards[piece.shard])
-        return self.incoming.get(shards) + self._hear(ApplyUpdates(task.updates, task.merged, task.share), now)
+        return self._hear(ApplyUpdates(task.updates, task.merged, task.share), now) + self.incoming.get(shards)
 
     def _on_newer(self, message: Newer, now: float) -> list[Action]:
         """Take a version in, also into the task that runs."""
@@ -246,10 +247,9 @@ class Worker:
         return again + self._hear(ApplyUpdates(message.updates, message.merged, message.share), now)
 
     def _hear(self, news: ApplyUpdates, now: float) -> list[Action]:
-        fetches = self.incoming.hear(news)
-        self.fetched_at = now
-        self.fetched_bytes = sum(action.blob.num_bytes for action in fetches if isinstance(action, Fetch))
-        return fetches
+        if not self.incoming.needs:
+            self.fetched_at, self.fetched_bytes = now, 0
+        return self.incoming.hear(news)
 
     def _watch(self, now: float) -> list[Action]:
         """Ask to be told of the next version: once a task, and on until its own work is in one. No more than that, as a

@@ -212,8 +212,8 @@ class WorkerRuntime:
     def _receive(self, message: Message, raw: Buffer | None) -> None:
         if isinstance(message, Chunk):
             assert raw is not None
-            if self.fetcher.chunk(message, raw, time.monotonic()):
-                self.inbox.put_nowait(ev.Fetched(message.digest))
+            if num_bytes := self.fetcher.chunk(message, raw, time.monotonic()):
+                self.inbox.put_nowait(ev.Fetched(message.digest, num_bytes))
         elif isinstance(message, Gone):
             if self.fetcher.gone(message):
                 self.inbox.put_nowait(ev.FetchFailed(message.digest))
@@ -253,7 +253,7 @@ class WorkerRuntime:
 
     def _fetch(self, action: act.Fetch) -> None:
         if self.fetcher.start(action.blob):
-            self.inbox.put_nowait(ev.Fetched(action.blob.digest))
+            self.inbox.put_nowait(ev.Fetched(action.blob.digest, 0))
 
     def _prepare(self, action: act.Prepare) -> None:
         self._spawn(self._set_up(action))
