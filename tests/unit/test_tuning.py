@@ -121,6 +121,21 @@ def test_a_changed_choice_is_on_the_ledger_and_in_the_task() -> None:
     assert (task.rung, task.local_steps) == (0, min(50, -(-5 * settings.local_steps * 5 // 4)))
 
 
+@pytest.mark.parametrize(("buffer_size", "versions"), [(4, 1), (2, 2), (1, 3)])
+def test_tasks_are_as_long_as_all_versions_made_meanwhile_take_to_come_down(buffer_size: int, versions: int) -> None:
+    """At K = 1 there are as many as nodes, until a snapshot (here: three deltas) is shorter."""
+    settings = engine_settings(tune=True, buffer_size=buffer_size, max_local_steps=1000)
+    settings = replace(settings, update_bytes=settings.snapshot_bytes // 3)
+    engine = Engine(settings)
+    for name in "abcd":
+        engine.hello(name)
+    step = settings.batch_size * settings.context / 100.0
+    task = settings.local_steps * step
+    engine.handle(ev.Received("a", Next(0, LinkReport(0.0, 1e9, settings.update_bytes / task))))
+    (note,) = [d for d in engine.journal if isinstance(d, Noted) and d.kind == "tuned"]
+    assert note.detail["local_steps"] == pytest.approx(versions * settings.local_steps / SHARE, abs=1)
+
+
 def test_a_transfer_longer_than_a_round_trip_tells_the_rate() -> None:
     link = measure.round_trip(LinkReport(), 0.1)
     link = measure.uploaded(link, 100_000, 1.1)

@@ -91,9 +91,9 @@ def tuned(state: State, soft: Soft, settings: EngineSettings, node: NodeState, n
     measured = Measured(settings.batch_size * settings.context / node.rate, link.round_trip, link.up, link.down)
     least = max(node.least_steps, settings.local_steps)
     now_at, parts = Tuned(node.rung, least, node.partition), settings.parts
-    found = tune(
-        measured, now_at, settings.rungs, settings.update_bytes, settings.local_steps, settings.max_local_steps, parts
-    )
+    versions = max(1.0, state.num_live / max(1, state.buffer_size))  # that are made while it trains a task
+    down = min(round(versions * settings.update_bytes), settings.snapshot_bytes)
+    found = tune(measured, now_at, settings.rungs, down, settings.local_steps, settings.max_local_steps, parts)
     if found != now_at:
         sent = settings.rungs[found.rung] // parts[found.partition]
         detail = {"rung": found.rung, "local_steps": found.steps, "partition": found.partition, "bytes": sent}

@@ -44,21 +44,21 @@ def tune(
     measured: Measured,
     now: Tuned,
     rungs: Sequence[int],
-    update_bytes: int,
+    down_bytes: int,
     steps: int,
     most: int,
     parts: Sequence[int] = (1,),
 ) -> Tuned:
     """The next choice for a node that is at `now`.
 
-    `rungs` are payloads in bytes, ascending; `update_bytes` what one version brings down; `steps` and `most` the least
-    and the largest H; `parts` into how many pieces each of the allowed partitions cuts a payload, from 1 on. Nothing
-    changes while the node's speed or uplink is not known. Versions are as large as other nodes make them: parts are for
-    the uplink alone.
+    `rungs` are payloads in bytes, ascending; `down_bytes` what the versions made during a task bring down; `steps` and
+    `most` the least and the largest H; `parts` into how many pieces each of the allowed partitions cuts a payload, from
+    1 on. Nothing changes while the node's speed or uplink is not known. Versions are as large as other nodes make them:
+    parts are for the uplink alone.
     """
     if measured.step <= 0.0 or measured.up <= 0.0:
         return now
-    down = measured.round_trip + (update_bytes / measured.down if measured.down > 0.0 else 0.0)
+    down = measured.round_trip + (down_bytes / measured.down if measured.down > 0.0 else 0.0)
 
     def up(rung: int, partition: int) -> float:
         return measured.round_trip + rungs[rung] / parts[partition] / measured.up
