@@ -13,6 +13,7 @@ from typing import Any
 
 from barnraise.controller import actions as act
 from barnraise.controller import events as ev
+from barnraise.controller.custody import Custody
 from barnraise.controller.machine import Controller
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import MOST_OPEN, State, apply
@@ -86,6 +87,7 @@ _SETTINGS = EngineSettings(
     minimum_nodes=1,
     max_update_norm=None,
     max_payload_bytes=500,
+    upload_memory=1 << 30,
     partitions=((ParameterRange(0, 100),),),
     tune=False,
     rungs=(500,),
@@ -284,7 +286,8 @@ class Engine:
         self.welcomes: dict[str, Welcome] = {}
         self.jobs: list[act.Action] = []
         self.late: list[ev.Event] = []
-        self.payloads: set[tuple[str, int]] = set()
+        self.wanted: dict[tuple[str, int], Contribution] = {}  # whose payloads may come
+        self.payloads: set[tuple[str, int]] = set()  # that have come
         self.spoiled: set[int] = set()
         self.asked: set[str] = set()  # nodes that wait for an answer to Next
         self.watching: set[str] = set()  # and to Watch
@@ -310,7 +313,11 @@ class Engine:
                 self._journaled(action.decision)
             elif isinstance(action, act.Send):
                 self._sent(action.node, action.message)
+            elif isinstance(action, act.Receive):
+                assert (action.node, action.contribution.assignment) not in self.payloads, "it may be replaced"
+                self.wanted[action.node, action.contribution.assignment] = action.contribution
             elif isinstance(action, act.Discard):
+                self.wanted.pop((action.node, action.assignment), None)
                 self.payloads.discard((action.node, action.assignment))
             elif isinstance(action, act.Finish):
                 assert self.finished is None
@@ -383,7 +390,9 @@ class Engine:
         for kind, flag in ((act.Evaluate, soft.evaluating), (act.Checkpoint, soft.checkpointing)):
             assert sum(isinstance(job, kind) for job in self.jobs) == flag
         inspects = {job.contribution.assignment for job in self.jobs if isinstance(job, act.Inspect)}
-        assert inspects == soft.inspecting.keys() <= state.works.keys()
+        custody = soft.custody
+        assert inspects == custody.inspecting.keys() <= state.works.keys()
+        self._check_uploads(custody)
         idle = [work for i, work in state.works.items() if i not in inspects and not state.nodes[work.node].live]
         assert not idle or state.finished, "work is open that nobody does"
         assert self.payloads == {(state.works[i].node, i) for i in inspects}
@@ -397,6 +406,22 @@ class Engine:
         assert not soft.resting or not self.settings.asynchronous
         assert sum(u.blob.num_bytes for u in soft.updates.values()) == soft.update_bytes
         assert len(soft.updates) <= 1 or soft.update_bytes <= self.settings.snapshot_bytes
+
+    def _check_uploads(self, custody: Custody) -> None:
+        """What the machine waits for is what was asked for, of works that are open, one a node, within its memory."""
+        state = self.state
+        uploads = {(upload.node, number) for number, upload in custody.uploads.items()}
+        offered = {(node, number) for node, offers in custody.offered.items() for number in offers}
+        assert uploads == self.wanted.keys()
+        assert not offered & uploads
+        assert all(state.works[number].node == node for node, number in uploads | offered)
+        assert custody.sending == dict(uploads)
+        assert custody.heard.keys() == custody.uploads.keys()
+        assert custody.ready.keys() == custody.offered.keys() - custody.sending.keys()
+        held = [upload.offer for upload in custody.uploads.values()] + [
+            offer for offer, _ in custody.inspecting.values()
+        ]
+        assert custody.num_bytes == sum(offer.payload.num_bytes for offer in held)
 
     # What may happen
 
@@ -439,8 +464,19 @@ class Engine:
         self.handle(ev.Received(node, Leave("enough")))
 
     def offer(self, node: str, offered: Contribution) -> None:
-        self.payloads.add((node, offered.assignment))
+        """The header, and the payload if it may come."""
         self.handle(ev.Received(node, Offer(offered)))
+        self.upload(node, offered.assignment)
+
+    def upload(self, node: str, number: int, share: float = 1.0) -> None:
+        """So much of a payload arrives, if it may come."""
+        wanted = self.wanted.get((node, number))
+        if wanted is None:
+            return
+        if share == 1.0:
+            self.payloads.add((node, number))
+            del self.wanted[node, number]
+        self.handle(ev.Arrived(node, number, int(share * wanted.payload.num_bytes)))
 
     def answer(self, job: act.Action, *, good: bool = True) -> None:
         """What the machine asked for is done, or went wrong."""
@@ -474,6 +510,7 @@ class Engine:
         """The process dies and another folds the journal. Results of its work may still come, but count no more."""
         self.late = [self.result(job) for job in self.jobs]
         self.jobs, self.payloads, self.deltas, self.finished = [], set(), set(), None
+        self.wanted = {}
         self.shadow = State()
         folded = State()
         for decision in self.journal:

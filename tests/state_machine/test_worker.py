@@ -62,6 +62,10 @@ class Chance:
         if self.bench.payloads:
             self.bench.ack(self.rng.choice(list(self.bench.payloads)), self.rng.random() < 0.8)
 
+    def go(self) -> None:
+        if self.bench.payloads:
+            self.bench.go(self.rng.choice([*self.bench.payloads, 10**6]), self.rng.choice([0, 100, 419, 420]))
+
     def stray_ack(self) -> None:
         self.bench.ack(10**6, True)
 
@@ -108,6 +112,7 @@ _HAPPENINGS: list[tuple[Callable[[Chance], None], float]] = [
     (Chance.assign, 8),
     (Chance.newer, 6),
     (Chance.ack, 5),
+    (Chance.go, 5),
     (Chance.stray_ack, 1),
     (Chance.pulse, 2),
     (Chance.fetched, 8),

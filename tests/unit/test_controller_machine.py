@@ -38,9 +38,9 @@ def test_the_walk_of_a_contribution() -> None:
     assert [type(d) for d in engine.journal[1:]] == [NodeChanged, NodeChanged, Noted]
     assert kinds(engine.handle(ev.Received("a", Next(0)))) == ["Assigned", "Assign"]
     task = engine.held["a"][1]
-    engine.payloads.add(("a", 1))
-    assert kinds(engine.handle(ev.Received("a", Offer(contribution(task))))) == ["Inspect"]
-    engine.jobs.pop()
+    assert kinds(engine.handle(ev.Received("a", Offer(contribution(task))))) == ["Receive"]
+    assert engine.machine.handle(ev.Arrived("a", 1, 419), 1.0) == []
+    assert kinds(engine.machine.handle(ev.Arrived("a", 1, 420), 1.0)) == ["Inspect"]
     actions = engine.machine.handle(ev.Inspected(1, 1, 2.5), 1.0)
     assert kinds(actions) == ["Judged", "Ack", "VersionClosed", "Aggregate"]
     verdict = actions[0].decision  # type: ignore[attr-defined]
@@ -53,9 +53,9 @@ def test_the_walk_of_a_contribution() -> None:
 def test_every_effect_follows_the_decision_that_it_depends_on() -> None:
     engine = working()
     seen: list[act.Action] = []
-    engine.payloads.add(("a", 1))
     for event in (
         ev.Received("a", Offer(contribution(engine.held["a"][1]))),
+        ev.Arrived("a", 1, 420),
         ev.Inspected(1, 1, 1.0),
         ev.Aggregated(1, 1, digest(1), Blob(digest(9), 90)),
     ):

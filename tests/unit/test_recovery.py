@@ -67,6 +67,7 @@ class Run:
             num_parameters=SIZE,
             tokens=600,
             max_payload_bytes=10**4,
+            upload_memory=1 << 30,
             partitions=((ParameterRange(0, SIZE),),),
             tune=False,
             rungs=(10**4,),
@@ -149,6 +150,7 @@ class Run:
         payload = self.server.codecs[0].encode(0.1 * vector(task.id)).payload
         self.payloads[task.id] = bytes(payload)
         self.handle(ev.Received(node, Offer(contribution(task, payload=Blob(digest(task.id), len(payload))))))
+        self.handle(ev.Arrived(node, task.id, len(payload)))
 
     def go_on(self, contributions: int) -> None:
         for _ in range(contributions):

@@ -19,6 +19,8 @@ def refuse_offer(offer: Contribution, work: Work, version: int, settings: Engine
         return f"base is version {offer.base}, but the task started from {work.base}: fetch the assigned version"
     if offer.parameters != work.parameters:
         return f"updates parameters {offer.parameters}, but {work.parameters} were assigned"
+    if not offer.payload.num_bytes:
+        return "payload of 0 bytes: a contribution has one"
     most = settings.last_bytes if work.kind == "flush" else settings.rungs[work.rung]
     if offer.payload.num_bytes > most and offer.payload.num_bytes != settings.last_bytes:  # of a node that leaves
         return f"payload of {offer.payload.num_bytes} bytes, but the codec needs at most {most}"

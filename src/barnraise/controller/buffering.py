@@ -91,7 +91,7 @@ def close(state: State, soft: Soft, settings: EngineSettings, epoch: int, now: f
         return
     nodes = len(state.slots)
     if nodes < settings.minimum_nodes or not nodes:
-        if reason == "last" and (state.stopping or state.flushing is not None) and not soft.inspecting:
+        if reason == "last" and (state.stopping or state.flushing is not None) and not soft.custody.inspecting:
             count = sum(len(s.contributions) for slots in state.slots.values() for s in slots.values())
             why = state.stopping or "too few residuals came for a version"
             yield Noted(now, "left_over", detail={"contributions": count, "reason": why})
@@ -135,7 +135,9 @@ def _why(state: State, soft: Soft, settings: EngineSettings, now: float) -> str:
     if state.tokens >= settings.tokens:
         if state.flushing is None:
             return "flush" if settings.flush else "last"
-        awaited = soft.inspecting or any(node.live and node.id not in state.flushed for node in state.nodes.values())
+        awaited = soft.custody.inspecting or any(
+            node.live and node.id not in state.flushed for node in state.nodes.values()
+        )
         return "" if awaited and now < state.flushing + settings.flush_patience else "last"
     if settings.asynchronous:
         return "full" if len(state.slots) >= state.buffer_size else ""
@@ -146,7 +148,7 @@ def _round_over(state: State, soft: Soft, settings: EngineSettings, now: float) 
     """Why the synchronous round is over; empty while it is worth waiting (what has arrived still belongs to it)."""
     if state.current == 0:
         return "all"
-    if soft.inspecting:
+    if soft.custody.inspecting:
         return ""
     if now >= state.version_time + settings.sync_longest_wait:
         return "longest wait"
@@ -159,7 +161,7 @@ def deadline(state: State, soft: Soft, settings: EngineSettings) -> float:
     """When a synchronous round, or the wait for residuals, ends at the latest, in the machine's time."""
     if state.flushing is not None and not state.final:
         return state.flushing + settings.flush_patience
-    if settings.asynchronous or state.closing is not None or soft.inspecting:
+    if settings.asynchronous or state.closing is not None or soft.custody.inspecting:
         return math.inf
     if not state.slots or len(state.slots) < settings.minimum_nodes:
         return math.inf

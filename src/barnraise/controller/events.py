@@ -23,16 +23,24 @@ class Admitted(Event, frozen=True, gc=False):
 
 
 class Received(Event, frozen=True, gc=False):
-    """A message from an enrolled node. An `Offer` arrives once its payload is complete and its digest checked."""
+    """A message from an enrolled node. An `Offer` is a header: its payload comes when `Receive` asks for it."""
 
     node: str
     message: Message
 
 
 class Heard(Event, frozen=True, gc=False):
-    """A frame from the node that only its lease cares about (a fetch, a part of a payload)."""
+    """A frame from the node that only its lease cares about (a fetch)."""
 
     node: str
+
+
+class Arrived(Event, frozen=True, gc=False):
+    """`num_bytes` of the payload that the node sends for `assignment` are here by now."""
+
+    node: str
+    assignment: int
+    num_bytes: int
 
 
 class Lost(Event, frozen=True, gc=False):

@@ -11,11 +11,12 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from barnraise.controller import admission, buffering, dispatch, membership
+from barnraise.controller import admission, buffering, custody, dispatch, membership
 from barnraise.controller.actions import Action, Aggregate, Discard, Evaluate, Finish, Inspect, Journal, Send, SlotShare
 from barnraise.controller.events import (
     Admitted,
     Aggregated,
+    Arrived,
     Checkpointed,
     Dropped,
     Evaluated,
@@ -60,7 +61,11 @@ class Controller:
     @property
     def deadline(self) -> float:
         """When the machine wants a `Tick` at the latest, in its own time; infinite when nothing is due."""
-        return min(membership.deadline(self.soft), buffering.deadline(self.state, self.soft, self.settings))
+        return min(
+            membership.deadline(self.soft),
+            custody.deadline(self.soft.custody),
+            buffering.deadline(self.state, self.soft, self.settings),
+        )
 
     def _carry(self, steps: Steps) -> list[Action]:
         actions: list[Action] = []
@@ -117,8 +122,6 @@ class Controller:
             yield from membership.hello(self.state, self.soft, self.settings, node, message, now)
             yield from self._after(now)
         elif node not in self.soft.seen:
-            if isinstance(message, Offer) and not self._inspecting(node, message.contribution.assignment):
-                yield Discard(node, message.contribution.assignment)
             yield Send(node, Who())
         else:
             self._renew(node, now)
@@ -141,6 +144,7 @@ class Controller:
 
     def _tick(self, event: Tick, now: float) -> Steps:
         yield from membership.expire(self.state, self.soft, self.settings, now)
+        yield from custody.expire(self.soft.custody, self.settings, now)
         yield from self._after(now)
 
     def _stop_requested(self, event: StopRequested, now: float) -> Steps:
@@ -151,10 +155,12 @@ class Controller:
     def _inspected(self, event: Inspected, now: float) -> Steps:
         if event.epoch != self.epoch:
             return
-        offer, version = self.soft.inspecting.pop(event.assignment)
+        offer, version = self.soft.custody.inspecting[event.assignment]
+        custody.settled(self.soft.custody, offer)
         work = self.state.works[event.assignment]
         reason = admission.refuse_inspection(event.norm, event.reason, self.settings)
         yield from self._judge(work, offer, version, event.norm, reason, now)
+        yield from custody.ask(self.soft.custody, self.settings, now)
         yield from self._after(now)
 
     def _aggregated(self, event: Aggregated, now: float) -> Steps:
@@ -212,28 +218,44 @@ class Controller:
         yield from self._after(now)
 
     def _offer(self, node: str, message: Offer, now: float) -> Steps:
+        """Judge a header; what may come is asked for."""
         offer = message.contribution
-        verdicts = self.state.nodes[node].verdicts
-        work = self.state.works.get(offer.assignment)
-        if self._inspecting(node, offer.assignment):
-            return
+        number = offer.assignment
+        work = self.state.works.get(number)
         if work is None or work.node != node:
-            yield Discard(node, offer.assignment)
-            known = verdicts.get(offer.assignment, (False, "this work is not yours (any more): it runs elsewhere"))
-            yield Send(node, Ack(offer.assignment, *known))
-            return
-        version = buffering.arrival_version(self.state, self.settings)
-        reason = admission.refuse_offer(offer, work, version, self.settings)
-        if reason or self._too_late(work):
-            yield from self._judge(work, offer, version, 0.0, reason, now)
+            unknown = False, "this work is not yours (any more): it runs elsewhere"
+            yield Send(node, Ack(number, *self.state.nodes[node].verdicts.get(number, unknown)))
+        elif number in self.soft.custody.inspecting:
+            return  # its payload is here: the answer follows
+        elif refused := self._refuse(work, offer):
+            yield from custody.drop(self.soft.custody, node, number)
+            yield from self._judge(work, offer, *refused, now)
             yield from self._after(now)
         else:
-            self.soft.inspecting[offer.assignment] = (offer, version)
-            yield Inspect(self.epoch, node, offer)
+            yield from custody.expect(self.soft.custody, self.settings, node, offer, now)
 
-    def _inspecting(self, node: str, assignment: int) -> bool:
-        """Whether the node's contribution has arrived already."""
-        return assignment in self.soft.inspecting and self.state.works[assignment].node == node
+    def _arrived(self, event: Arrived, now: float) -> Steps:
+        """Bytes of a payload; all of it is looked at once more, since versions were made meanwhile, and inspected."""
+        self._renew(event.node, now)
+        upload = custody.arrived(self.soft.custody, event.node, event.assignment, event.num_bytes, now)
+        if upload is None:
+            return
+        offer, work = upload.offer, self.state.works[event.assignment]
+        if refused := self._refuse(work, offer):
+            custody.settled(self.soft.custody, offer)
+            yield from self._judge(work, offer, *refused, now)
+            yield from self._after(now)
+        else:
+            version = buffering.arrival_version(self.state, self.settings)
+            self.soft.custody.inspecting[event.assignment] = offer, version
+            yield Inspect(self.epoch, event.node, offer)
+        yield from custody.ask(self.soft.custody, self.settings, now)
+
+    def _refuse(self, work: Work, offer: Contribution) -> tuple[int, float, str] | None:
+        """What is wrong with an offer as things stand (version, norm, reason); None when it may go on."""
+        version = buffering.arrival_version(self.state, self.settings)
+        reason = admission.refuse_offer(offer, work, version, self.settings)
+        return (version, 0.0, reason) if reason or self._too_late(work) else None
 
     def _too_late(self, work: Work) -> bool:
         return self.state.final or (self.state.flushing is not None and work.kind == "train")
@@ -264,6 +286,7 @@ _DECIDE: dict[type[Event], Callable[[Controller, Any, float], Steps]] = {
     Admitted: Controller._admitted,
     Received: Controller._received,
     Heard: Controller._heard,
+    Arrived: Controller._arrived,
     Lost: Controller._lost,
     Inspected: Controller._inspected,
     Aggregated: Controller._aggregated,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from barnraise.controller import custody
 from barnraise.controller.actions import Action, Send
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import Soft, State
@@ -50,8 +51,8 @@ def hello(state: State, soft: Soft, settings: EngineSettings, node: str, message
     soft.seen[node] = now
     held = set(message.pending) | set(message.working)
     for assignment in list(known.open):
-        if assignment not in held and assignment not in soft.inspecting:
-            yield Noted(now, "released", node, {"assignment": assignment, "reason": "the worker does not hold it"})
+        if assignment not in held and assignment not in soft.custody.inspecting:
+            yield from _release(soft, node, assignment, "the worker does not hold it", now)
     forget = []
     for assignment in sorted(held):
         if assignment in state.works:
@@ -95,8 +96,13 @@ def part(state: State, soft: Soft, node: str, reason: str, now: float) -> Steps:
 def release(state: State, soft: Soft, node: str, reason: str, now: float) -> Steps:
     """Let others do the node's open work, but for what has arrived and is being inspected."""
     for assignment in list(state.nodes[node].open):
-        if assignment not in soft.inspecting:
-            yield Noted(now, "released", node, {"assignment": assignment, "reason": reason})
+        if assignment not in soft.custody.inspecting:
+            yield from _release(soft, node, assignment, reason, now)
+
+
+def _release(soft: Soft, node: str, assignment: int, reason: str, now: float) -> Steps:
+    yield from custody.drop(soft.custody, node, assignment)
+    yield Noted(now, "released", node, {"assignment": assignment, "reason": reason})
 
 
 def _forget(soft: Soft, node: str) -> None:

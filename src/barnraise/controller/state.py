@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from barnraise.core.types import Contribution, LinkReport, NodeProfile, ParameterRange, RowRange, Update
+from barnraise.controller.custody import Custody
+from barnraise.core.types import LinkReport, NodeProfile, ParameterRange, RowRange, Update
 from barnraise.ledger.decisions import Assigned, Decision, Judged, NodeChanged, Noted, VersionClosed, VersionMade
 from barnraise.matching.base import TaskView
 
@@ -131,7 +132,7 @@ class Soft:
         self.watching: dict[str, int] = {}  # nodes that train and want to know of a newer version than they have
         self.told: dict[str, int] = {}  # the version that such a node has once what was sent has arrived
         self.fresh: list[TaskView] = []  # as many as were ever offered at once
-        self.inspecting: dict[int, tuple[Contribution, int]] = {}  # -> offer, version at its arrival
+        self.custody = Custody()
         self.evaluating = False
         self.checkpointing = False
         self.updates: dict[int, Update] = {}  # version -> the delta that leads to it, while worth sending

@@ -17,13 +17,16 @@ from barnraise.emulation.agenda import Call
 from barnraise.emulation.fleet import Machine
 from barnraise.emulation.work import Work
 from barnraise.wire.blobs import inlined
-from barnraise.wire.messages import Assign, Hello, Message, Newer, Offer
+from barnraise.wire.messages import INLINE_BYTES, Assign, Message, Newer, Offer
 from barnraise.worker import actions as wa
 from barnraise.worker import events as we
 from barnraise.worker.machine import Worker
 
 MESSAGE_BYTES = 200
 """What a small message weighs on the simulated link, headers included."""
+
+PROGRESS = 5.0
+"""Seconds after which the controller sees again how much of a payload has come."""
 
 PREPARE_SECONDS = 15.0
 """Starting a worker process, building its model and measuring it."""
@@ -56,6 +59,9 @@ class World(Protocol):
     def handle(self, event: ce.Event) -> None:
         """Something happens to the controller."""
 
+    def bring(self, event: ce.Received) -> None:
+        """An offer reaches the controller, and its payload with it."""
+
 
 class Node:
     """Carries out what its worker's machine wants, in the simulator's time.
@@ -67,13 +73,14 @@ class Node:
         "_cached",
         "_down",
         "_down_seconds",
-        "_greeting",
         "_inlined",
         "_running",
         "_tick_at",
         "_up",
         "_up_seconds",
         "_up_since",
+        "_upload_end",
+        "_upload_number",
         "busy_seconds",
         "incarnation",
         "machine",
@@ -92,7 +99,7 @@ class Node:
         self.busy_seconds = self.up_seconds = self._up_since = 0.0
         self._tick_at = math.inf
         self._cached = 0  # bit i: shard i is on the disk
-        self._greeting = 0
+        self._upload_number, self._upload_end = 0, 0.0  # what was planned for another number is void
         self._inlined: set[str] = set()
         self._running: _Run | None = None
 
@@ -175,8 +182,6 @@ class Node:
 
     def _send(self, action: wa.Send) -> None:
         sim, message = self.sim, action.message
-        if type(message) is Hello:  # the controller forgets half an upload; it comes again
-            self._greeting, self._up.free = message.greeting, sim.now
         sim.bytes_up += MESSAGE_BYTES
         event = ce.Received(self.spec.name, message)
         if (seconds := self._up_seconds) is not None:
@@ -189,16 +194,44 @@ class Node:
         if incarnation == self.incarnation:
             self.sim.handle(event)
 
-    def _upload(self, action: wa.Upload) -> None:
-        sim, contribution = self.sim, action.contribution
+    def _offer(self, action: wa.Offer) -> None:
+        """The header; a small payload comes along."""
+        sim, name, contribution = self.sim, self.spec.name, action.contribution
+        if contribution.payload.num_bytes > INLINE_BYTES:
+            self._send(wa.Send(Offer(contribution)))
+            return
         size = MESSAGE_BYTES + contribution.payload.num_bytes
         sim.bytes_up += size
-        event = (self._greeting, ce.Received(self.spec.name, Offer(contribution)))
-        sim.at(self._up.bulk(sim.now, size), Node._uploaded, self, self.incarnation, event)
+        sim.at(
+            self._up.bulk(sim.now, size), Node._bring, self, self.incarnation, ce.Received(name, Offer(contribution))
+        )
+
+    def _bring(self, incarnation: int, event: ce.Received) -> None:
+        if incarnation == self.incarnation:
+            self.sim.bring(event)
+
+    def _upload(self, action: wa.Upload) -> None:
+        """The payload from some byte on; the controller sees from time to time how much of it is there."""
+        sim, number, size = self.sim, action.contribution.assignment, action.contribution.payload.num_bytes
+        self._cancel_upload(wa.CancelUpload())
+        left = size - action.offset
+        sim.bytes_up += left
+        began, end = sim.now, self._up.bulk(sim.now, MESSAGE_BYTES + left)
+        self._upload_end = end
+        steps = math.ceil((end - began) / PROGRESS)
+        for step in range(1, steps + 1):
+            event = ce.Arrived(self.spec.name, number, action.offset + left * step // steps)
+            at = end if step == steps else began + step * PROGRESS
+            sim.at(at, Node._uploaded, self, self.incarnation, (self._upload_number, event))
+
+    def _cancel_upload(self, action: wa.CancelUpload) -> None:
+        self._upload_number += 1
+        if self.sim.now < self._upload_end:
+            self._up.free = self._upload_end = self.sim.now
 
     def _uploaded(self, incarnation: int, upload: tuple[int, ce.Event]) -> None:
-        greeting, event = upload
-        if greeting == self._greeting:
+        number, event = upload
+        if number == self._upload_number:
             self._arrive(incarnation, event)
 
     def _fetch(self, action: wa.Fetch) -> None:
@@ -300,7 +333,9 @@ _ACTIONS: dict[type[wa.Action], Callable[[Node, Any], None]] = {
     wa.ApplyUpdates: Node._apply_updates,
     wa.StartTask: Node._start_task,
     wa.CutShort: Node._cut_short,
+    wa.Offer: Node._offer,
     wa.Upload: Node._upload,
+    wa.CancelUpload: Node._cancel_upload,
     wa.Settle: Node._settle,
     wa.Quit: Node._quit,
 }

@@ -21,7 +21,7 @@ from barnraise.emulation.node import MESSAGE_BYTES, Node
 from barnraise.emulation.work import Work
 from barnraise.ledger.decisions import Judged, Noted
 from barnraise.ledger.rows import LedgerHash
-from barnraise.wire.messages import Assign, Newer
+from barnraise.wire.messages import Assign, Go, Newer, Offer
 
 ARRIVALS = 1.0
 """Seconds over which the fleet starts."""
@@ -68,6 +68,7 @@ class Simulator(Agenda):
         self.first_task = math.inf, 0
         self._tick_at, self._decided = math.inf, True
         self._inspector_free = 0.0
+        self._brought: tuple[str, int] | None = None  # whose payload came along with the offer in hand
         self._expected = 0  # nodes that are to start yet
         self._timed = False
 
@@ -147,6 +148,13 @@ class Simulator(Agenda):
         self.events += 1
         self._carry_out(self.controller.handle(event, self.now))
 
+    def bring(self, event: ce.Received) -> None:
+        """An offer arrives, and its payload with it."""
+        assert isinstance(event.message, Offer)
+        self._brought = event.node, event.message.contribution.assignment
+        self.handle(event)
+        self._brought = None
+
     def _deliver(self, _: int, event: ce.Event) -> None:
         self.handle(event)
 
@@ -199,6 +207,14 @@ class Simulator(Agenda):
             self.work.hold(action.node, message.updates)
         self.nodes[action.node].receive(message)
 
+    def _receive(self, action: ca.Receive) -> None:
+        number = action.contribution.assignment
+        if self._brought == (action.node, number):
+            event = ce.Arrived(action.node, number, action.contribution.payload.num_bytes)
+            self.soon(Simulator._deliver, self, 0, event)
+        else:
+            self._send(ca.Send(action.node, Go(number, 0)))
+
     def _inspect(self, action: ca.Inspect) -> None:
         contribution = action.contribution
         norm, reason = self.work.inspect(action.node, contribution)
@@ -234,6 +250,7 @@ class Simulator(Agenda):
 _ACTIONS: dict[type[ca.Action], Callable[[Simulator, Any], None]] = {
     ca.Journal: Simulator._journal,
     ca.Send: Simulator._send,
+    ca.Receive: Simulator._receive,
     ca.Inspect: Simulator._inspect,
     ca.Discard: Simulator._discard,
     ca.Aggregate: Simulator._aggregate,

@@ -17,6 +17,7 @@ from barnraise.wire.messages import (
     PROTOCOL_VERSION,
     Ack,
     Assign,
+    Go,
     Heartbeat,
     Hello,
     Leave,
@@ -40,7 +41,6 @@ from barnraise.worker.actions import (
     Send,
     Settle,
     StartTask,
-    Upload,
 )
 from barnraise.worker.events import (
     Event,
@@ -55,6 +55,7 @@ from barnraise.worker.events import (
     Updated,
 )
 from barnraise.worker.incoming import Incoming
+from barnraise.worker.outgoing import Outgoing
 
 HELLO_INTERVAL = 1.0
 """Seconds between attempts to reach a silent controller."""
@@ -72,17 +73,14 @@ class Worker:
         self.greeting, self.greeted = 0, False  # the last Hello's number, and whether it was answered
         self.ready = False
         self.shards: tuple[Blob, ...] = ()
-        self.incoming = Incoming()
+        self.incoming, self.outgoing = Incoming(), Outgoing()
         self.running: Task | None = None
         self.waiting: Task | None = None
         self.watching = False
         self.near = False  # the end of the running task: time to ask for the next
         self.dropped: set[int] = set()  # running work that turned out to be somebody else's by now
-        self.pending: dict[int, Contribution] = {}
-        self.handed_in = 0  # the newest of them, answered or not
         self.asked_at = math.inf
         self.link = LinkReport()
-        self.uploaded_at: dict[int, float] = {}
         self.fetched_at, self.fetched_bytes = 0.0, 0  # since when blobs are on their way, and what has come of them
         self.lead = 0.05
         self.step_seconds = 0.0
@@ -128,7 +126,7 @@ class Worker:
                 self.greeting,
                 self.profile,
                 self.incoming.have,
-                tuple(self.pending),
+                tuple(self.outgoing.pending),
                 working,
             ),
             now,
@@ -139,7 +137,7 @@ class Worker:
             return []
         if not self.greeted or now - self.last_heard > self.lease:
             return [self._hello(now)]
-        return [self._send(Heartbeat(now), now)]
+        return [*self.outgoing.overdue(now), self._send(Heartbeat(now), now)]
 
     def _received(self, event: Received, now: float) -> list[Action]:
         self.last_heard = now
@@ -166,17 +164,15 @@ class Worker:
             return [Fetch(message.manifest)]
         actions: list[Action] = []
         for assignment in message.forget:
-            if self.pending.pop(assignment, None):
-                actions.append(Settle(assignment, False))
+            if assignment in self.outgoing.pending:
+                actions += self.outgoing.forget(assignment)
             elif self.waiting is not None and self.waiting.id == assignment:
                 self.waiting = None
                 self.incoming.forget_task()
             elif self.running is not None and self.running.id == assignment:
                 self.dropped.add(assignment)
                 actions.append(CutShort())
-        self.uploaded_at = {}
-        actions.extend(self._upload(contribution, now) for contribution in self.pending.values())
-        return actions + self._go_on(now)
+        return actions + self.outgoing.greeted(now) + self._go_on(now)
 
     def _stop(self, message: Stop, now: float) -> list[Action]:
         return self._quit(message.reason, message.final)
@@ -228,7 +224,7 @@ class Worker:
         if self.greeted and self.waiting is not None and self.waiting.id != task.id:
             return [self._hello(now)]  # one too many (a Next came twice): the controller learns what is held
         known = self.waiting is not None or (self.running is not None and self.running.id == task.id)
-        if known or task.id in self.pending or not self.ready or not self.greeted or self.leaving:
+        if known or task.id in self.outgoing.pending or not self.ready or not self.greeted or self.leaving:
             return []
         self.waiting = task
         shards = []
@@ -243,7 +239,7 @@ class Worker:
         if not self.ready or not self.greeted or self.leaving:
             return []
         self.watching = False
-        again = self._watch(now) if message.merged < self.handed_in else []
+        again = self._watch(now) if message.merged < self.outgoing.newest else []
         return again + self._hear(ApplyUpdates(message.updates, message.merged, message.share), now)
 
     def _hear(self, news: ApplyUpdates, now: float) -> list[Action]:
@@ -264,14 +260,14 @@ class Worker:
     def _flush(self, task: Task, now: float) -> list[Action]:
         """The run ends: what is running goes into the residual, and that is handed in."""
         running = self.running.id if self.running is not None else -1
-        if task.id == running or task.id in self.pending or not self.ready or not self.greeted or self.leaving:
+        if task.id == running or task.id in self.outgoing.pending or not self.ready or not self.greeted or self.leaving:
             return []
         self.waiting = task
         self.incoming.forget()
-        void = [number for number, contribution in self.pending.items() if not contribution.steps]
-        for number in void:  # a residual is asked for once more only when the controller does not wait for it any more
-            del self.pending[number]
-        settled: list[Action] = [Settle(number, False) for number in void]
+        settled: list[Action] = []
+        for number, contribution in list(self.outgoing.pending.items()):
+            if not contribution.steps:  # a residual, asked for once more: the controller does not wait for it any more
+                settled += self.outgoing.forget(number)
         if self.running is None:
             return settled + self._go_on(now)
         self.dropped.add(running)
@@ -297,11 +293,11 @@ class Worker:
         if self.running is not None:
             return self._ask(now) if self.near else []
         if self.leaving:
-            return [] if self.pending else self._leave(now)
+            return [] if self.outgoing.pending else self._leave(now)
         task = self.waiting
         if task is None:
             return self._ask(now)
-        if not self._at_hand() or (len(self.pending) > 1 and task.kind == "train"):
+        if not self._at_hand() or (len(self.outgoing.pending) > 1 and task.kind == "train"):
             return []
         ask_at = self._ask_at(task)
         self.running, self.waiting, self.near = task, None, ask_at == 0
@@ -348,22 +344,17 @@ class Worker:
         contribution = Contribution(
             task.id, task.base, task.parameters, event.payload, event.steps, event.loss, event.seconds
         )
-        self.pending[task.id], self.handed_in = contribution, task.id
-        upload = [self._upload(contribution, now)] if self.greeted else []  # else the Welcome will bring it about
-        return upload + self._go_on(now)
+        if self.greeted:
+            return self.outgoing.add(contribution, now) + self._go_on(now)
+        self.outgoing.keep(contribution)  # the Welcome will bring it about
+        return self._go_on(now)
 
-    def _upload(self, contribution: Contribution, now: float) -> Action:
-        self.uploaded_at[contribution.assignment] = now
-        return Upload(contribution)
+    def _go(self, message: Go, now: float) -> list[Action]:
+        return self.outgoing.go(message, now) if self.greeted else []
 
     def _ack(self, message: Ack, now: float) -> list[Action]:
-        contribution = self.pending.pop(message.assignment, None)
-        if contribution is None:
-            return []
-        began = self.uploaded_at.pop(message.assignment, None)
-        if began is not None:
-            self.link = measure.uploaded(self.link, contribution.payload.num_bytes, now - began)
-        return [Settle(message.assignment, message.accepted), *self._go_on(now)]
+        actions, self.link = self.outgoing.answered(message.assignment, message.accepted, self.link, now)
+        return actions + self._go_on(now) if actions else []
 
     def _leave_requested(self, event: LeaveRequested, now: float) -> list[Action]:
         self.leaving = event.reason or "asked to leave"
@@ -395,6 +386,7 @@ _MESSAGES: dict[type[Message], Callable[[Worker, Any, float], list[Action]]] = {
     Who: Worker._who,
     Assign: Worker._assign,
     Newer: Worker._on_newer,
+    Go: Worker._go,
     Ack: Worker._ack,
     Stop: Worker._stop,
 }

@@ -28,6 +28,7 @@ from barnraise.wire.blobs import inlined, parts
 from barnraise.wire.frames import Buffer, decode_from_controller, encode
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import (
+    INLINE_BYTES,
     PROTOCOL_VERSION,
     Assign,
     Chunk,
@@ -95,11 +96,12 @@ class WorkerRuntime:
         self.fetcher = Fetcher()
         self.executor: Any = None  # worker.executor.Executor, once the model is known: it imports torch
         self.inbox: asyncio.Queue[ev.Event] = asyncio.Queue()
-        self.outbox: asyncio.Queue[Message | Contribution] = asyncio.Queue()
+        self.outbox: asyncio.Queue[Message] = asyncio.Queue()
         self.outcome: Outcome | None = None
         self._training = ThreadPoolExecutor(1, "train", initializer=_yield_to_others)
         self._updating = ThreadPoolExecutor(1, "update")
         self._background: set[asyncio.Task[None]] = set()
+        self._uploader: asyncio.Task[None] | None = None
 
     def leave(self, reason: str) -> None:
         """Ask the worker to hand in what it has and go. For the event loop's thread (a signal handler)."""
@@ -224,20 +226,15 @@ class WorkerRuntime:
 
     async def _write(self) -> None:
         while True:
-            item = await self.outbox.get()
-            if isinstance(item, Contribution):
-                self._spawn(self._upload(item))
-            else:
-                await self.connection.send(encode(item))
+            await self.connection.send(encode(await self.outbox.get()))
             self.outbox.task_done()
 
-    async def _upload(self, contribution: Contribution) -> None:
-        payload = self.executor.payloads.get(contribution.assignment)
-        if payload is None:
-            return
-        await self.connection.send(encode(Offer(contribution)))
-        for offset, piece in parts(payload.data):
-            await self.connection.send(encode(Part(contribution.assignment, offset), piece))
+    async def _send_whole(self, contribution: Contribution, data: memoryview) -> None:
+        await self.connection.send(encode(Offer(contribution), data))
+
+    async def _send_parts(self, contribution: Contribution, data: memoryview, offset: int) -> None:
+        for start, piece in parts(data, start=offset):
+            await self.connection.send(encode(Part(contribution.assignment, start), piece))
 
     def _request_chunks(self) -> None:
         for request in self.fetcher.requests(time.monotonic()):
@@ -248,8 +245,23 @@ class WorkerRuntime:
     def _send(self, action: act.Send) -> None:
         self.outbox.put_nowait(action.message)
 
-    def _start_upload(self, action: act.Upload) -> None:
-        self.outbox.put_nowait(action.contribution)
+    def _offer(self, action: act.Offer) -> None:
+        data = self.executor.payloads[action.contribution.assignment].data
+        if data.nbytes <= INLINE_BYTES:
+            self._spawn(self._send_whole(action.contribution, data))  # bulk: nothing small may wait behind it
+        else:
+            self.outbox.put_nowait(Offer(action.contribution))
+
+    def _upload(self, action: act.Upload) -> None:
+        """There is one uploader: what it did before is worth nothing any more."""
+        self._cancel_upload(act.CancelUpload())
+        data = self.executor.payloads[action.contribution.assignment].data
+        self._uploader = self._spawn(self._send_parts(action.contribution, data, action.offset))
+
+    def _cancel_upload(self, action: act.CancelUpload) -> None:
+        if self._uploader is not None:
+            self._uploader.cancel()
+            self._uploader = None
 
     def _fetch(self, action: act.Fetch) -> None:
         if self.fetcher.start(action.blob):
@@ -356,7 +368,9 @@ _ACTIONS: dict[type[act.Action], Callable[[WorkerRuntime, Any], None]] = {
     act.ApplyUpdates: WorkerRuntime._apply_updates,
     act.StartTask: WorkerRuntime._start_task,
     act.CutShort: WorkerRuntime._cut_short,
-    act.Upload: WorkerRuntime._start_upload,
+    act.Offer: WorkerRuntime._offer,
+    act.Upload: WorkerRuntime._upload,
+    act.CancelUpload: WorkerRuntime._cancel_upload,
     act.Settle: WorkerRuntime._settle,
     act.Quit: WorkerRuntime._quit,
 }
