@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from barnraise.controller import buffering, dispatch, pacing
 from barnraise.controller.state import MOST_OPEN, NodeState, Soft, State
-from barnraise.core.types import Blob, Update
+from barnraise.core.types import Blob, LinkReport, Update
 from barnraise.ledger.decisions import Assigned
 from barnraise.staleness import create as staleness
 
@@ -185,6 +187,27 @@ def test_matched_nodes_get_tasks_of_one_length_in_time() -> None:
         assert sum(piece.stop - piece.start for piece in task.rows) == task.local_steps * settings.batch_size
         assert task.tokens == task.local_steps * settings.batch_size * settings.context
     assert tasks["slow"].learning_rate > tasks["middle"].learning_rate > tasks["fast"].learning_rate
+
+
+@pytest.mark.parametrize("batch_rows", [2, 1])
+def test_a_rate_does_not_rise_with_delay_and_falls_with_the_batch(batch_rows: int) -> None:
+    settings = engine_settings(pace="matched", max_local_steps=1000)
+    nodes = {name: NodeState(name, live=True, rate=60.0) for name in ("near", "far")}  # 0.1 s a step
+    state, soft = State(nodes=nodes, num_live=2), Soft()
+    soft.links["far"] = LinkReport(round_trip=5.0)
+    taken, factors = {}, {}
+    for name, node in nodes.items():
+        taken[name] = steps = pacing.local_steps(state, soft, settings, node)
+        factors[name] = pacing.rate_factor(state, soft, settings, node, steps, steps * batch_rows)
+    assert taken == {"near": 250, "far": 200}  # a round is five exchanges long
+    smaller = batch_rows / settings.batch_size  # sgd: in proportion
+    assert factors["near"] == factors["far"] == pytest.approx(max(0.1, smaller * math.sqrt(2 / 250)), rel=1e-9)
+
+
+def test_scaled_to_equal_work_nodes_share_a_version_alike() -> None:
+    nodes = {name: NodeState(name, live=True, rate=rate) for name, rate in (("a", 30.0), ("b", 10.0))}
+    state = State(nodes=nodes, num_live=2)
+    assert [pacing.participation(state, Soft(), node, alike=True) for node in nodes.values()] == [0.5, 0.5]
 
 
 def test_a_fixed_pace_is_the_same_for_all() -> None:

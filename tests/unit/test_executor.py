@@ -14,12 +14,18 @@ from torch import Tensor
 
 from barnraise import compression
 from barnraise.core.types import Blob, ParameterRange, RowRange, Task, Update
+from barnraise.data.meta import Format
+from barnraise.models.build import build
+from barnraise.models.config import describe
 from barnraise.models.vectors import digest
+from barnraise.training.local import LocalTrainer
 from barnraise.worker.executor import Executor
 
 from ..state_machine.engine import WORKER_SETTINGS
 
 SIZE, STEPS = 50, 4
+SHAPE = {"hidden_size": 8, "num_layers": 1, "num_heads": 2}
+FORMAT = Format(kind="text", tokenizer="bytes", context=16, vocab_size=40)
 CODEC = compression.create("none")
 
 
@@ -166,3 +172,32 @@ def test_a_version_that_does_not_hash_to_its_name_is_not_taken_in() -> None:
     assert executor.update((update,), lambda _: bytes(encoded.payload), 1, 0.25) == -1
     executor.train(task(2), lambda step: None)
     torch.testing.assert_close(executor.reached, sum(steps[: 2 * STEPS]))
+
+
+def drop_out(seed: int) -> Tensor:
+    """Where a task with this seed leads a model with dropout, whatever others have drawn before."""
+    torch.rand(7)  # of the process's own dice
+    module = build(describe({"architecture": "gpt2", "config": {**SHAPE, "resid_pdrop": 0.5}}, 40, 16), 0)
+    trainer = LocalTrainer(module, optimizer="sgd", options={"momentum": 0.0, "weight_decay": 0.0}, gradient_clip=None)
+    rows: Any = SimpleNamespace(rows=lambda *_: np.tile(np.arange(16, dtype=np.uint16), (2, 1)), meta=FORMAT)
+    executor = Executor(trainer, rows, WORKER_SETTINGS)
+    executor.replica.copy_(trainer.flat.vector)
+    whole = ParameterRange(0, trainer.flat.num_parameters)
+    executor.train(
+        Task(1, "train", (RowRange(0, 0, 2),), 32, 1, 2, 0, 0.1, seed, whole, 0, (), 9, 0, 1.0), lambda step: None
+    )
+    assert executor.reached is not None
+    return executor.reached
+
+
+def test_dropout_follows_the_tasks_seed_alone() -> None:
+    """Forked workers share the process's dice; and a simulation's nodes would disturb each other's."""
+    before = torch.get_rng_state()
+    assert torch.equal(drop_out(1), drop_out(1))
+    assert not torch.equal(drop_out(1), drop_out(2))
+    torch.set_rng_state(before)
+    torch.rand(7)
+    after = torch.get_rng_state()
+    torch.set_rng_state(before)
+    drop_out(1)
+    assert torch.equal(torch.get_rng_state(), after), "a task must leave the dice as they were"

@@ -36,6 +36,7 @@ def make_server(
     rule: str = "mean",
     outer: str = "sgd",
     codec: tuple[str, dict[str, Any]] = ("none", {}),
+    alike: bool = False,
     **options: Any,
 ) -> ParameterServer:
     return ParameterServer(
@@ -45,6 +46,7 @@ def make_server(
         codecs=[compression.create(codec[0], **codec[1])],
         downlink=compression.create(downlink[0], **downlink[1]),
         outer=training.create(outer),
+        alike=alike,
     )
 
 
@@ -132,6 +134,19 @@ def test_a_slot_is_the_weighted_mean_of_a_nodes_contributions() -> None:
     server.aggregate(1, [slot("a", (1, 300.0), (2, 100.0)), slot("b", (3, 400.0))], uploads.read)
     expected = start - (300 * vector(1) + 100 * vector(2) + 400 * vector(3)) / 800
     torch.testing.assert_close(server.parameters, expected)
+
+
+def test_nodes_that_weigh_alike_pull_no_harder_for_more_steps() -> None:
+    """Wang et al. 2020, "FedNova": updates scaled to equal steps, whatever tokens and tasks they took."""
+    server = make_server(alike=True)
+    start, uploads = server.parameters, Uploads(server)
+    for number, update in ((1, vector(1)), (2, vector(1)), (3, -vector(1))):
+        uploads.add(number, update)
+    server.aggregate(1, [slot("a", (1, 5120.0), (2, 5120.0)), slot("b", (3, 512.0))], uploads.read)
+    torch.testing.assert_close(server.parameters, start)
+    stale = SlotShare("b", ParameterRange(0, SIZE), ((3, 256.0),), freshness=0.5)
+    server.aggregate(2, [slot("a", (1, 5120.0)), stale], uploads.read)
+    torch.testing.assert_close(server.parameters, start - vector(1) / 3)
 
 
 def test_robust_rules_count_slots_alike() -> None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
+import random
 import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from barnraise import staleness
 from barnraise.config import load
+from barnraise.controller import events as ev
+from barnraise.core.types import NodeProfile
 from barnraise.plan import Purpose, resolve
 from barnraise.plan.surroundings import inspect, measure
+
+from ..state_machine.engine import Engine, engine_settings
 
 MODEL = {"architecture": "gpt2", "config": {"hidden_size": 32, "num_layers": 2, "num_heads": 2}}
 
@@ -151,6 +158,23 @@ def test_the_expected_buffer(controller: dict[str, Any], buffer_size: int) -> No
     cost, _ = measure(resolve(load(content(workers=workers, controller=controller))))
     assert cost is not None
     assert cost.buffer_size == buffer_size
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_expected_buffer_is_the_controllers(seed: int) -> None:
+    """At the speeds that the run file gives, `check` and the controller find the same K."""
+    chance = random.Random(seed)
+    speeds = [round(math.exp(chance.uniform(-3, 3)), 3) for _ in range(chance.randint(2, 9))]
+    limits = {"max_staleness": chance.randint(5, 60), "min_staleness": chance.randint(0, 5)}
+    workers = [{"name": f"w{index}", "speed": speed} for index, speed in enumerate(speeds)]
+    cost, _ = measure(resolve(load(content(workers=workers, controller=limits))))
+    engine = Engine(engine_settings(staleness=staleness.create("adaptive", **limits)))
+    for index, speed in enumerate(speeds):
+        engine.hello(f"w{index}", profile=NodeProfile(1000.0 * speed))
+    engine.machine.soft.wanted_at = -1
+    engine.handle(ev.Tick())
+    assert cost is not None
+    assert engine.state.buffer_size == cost.buffer_size
 
 
 def test_nothing_is_guessed_about_workers_elsewhere() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,15 @@ def test_every_row_is_a_right_example_and_no_formula_is_there_twice(name: str, t
         assert tokenizer.trace(row) == solver.solve(formula).trace
         formulas.append(formula.canonical())
     assert len(set(formulas)) == 340
+
+
+def test_formulas_are_repeats_only_when_they_are_the_same() -> None:
+    options = SatOptions(variables=(3, 3), clause_ratio=1.0, **SMALL)
+    source = sat._Examples(options, options.tokenizer(), sat.Counts())
+    drawn = list(islice(source.formulas, 1000))
+    for formula in drawn:
+        source._example(formula, None)
+    assert source.counts.repeated == len(drawn) - len({formula.canonical() for formula in drawn})
 
 
 def test_only_the_trace_is_learned(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ class Traits:
     `sparse`: elements left out decode to zero: what error feedback is for.
     `shared_support`: all workers leave out the same elements; where they do not, coordinate-wise robust rules see one
     value among zeros and trim it.
+    `support_by_version`: so they do for updates of one version, and leave out others for the next.
     `portable`: decoding gives the same bits on every machine, as replicas of a version need.
     """
 
@@ -28,6 +29,7 @@ class Traits:
     lossless: bool = False
     sparse: bool = False
     shared_support: bool = False
+    support_by_version: bool = False
     portable: bool = True
 
 
@@ -206,7 +208,7 @@ CATALOG = Catalog(
                 _ratio(1 / 64, "blocks"),
                 Option("block", int, 64, "Consecutive elements that are kept together.", minimum=1, maximum=65536),
             ),
-            declares=Traits(_random_blocks_bytes, sparse=True, shared_support=True),
+            declares=Traits(_random_blocks_bytes, sparse=True, shared_support=True, support_by_version=True),
         ),
     ],
 )

@@ -151,7 +151,9 @@ class Controller(Section):
         default=10.0, ge=1, le=1e6, description="The adaptive bound is never above max_staleness times this."
     )
     staleness_weighting: Text = Field(
-        default="constant", description="How staleness lowers a contribution's weight: constant or inverse_sqrt."
+        default="constant",
+        description="How staleness lowers a contribution's weight, and how far its version moves: constant or "
+        "inverse_sqrt.",
     )
     buffer_size: Annotated[int, Field(ge=1, le=1_000_000)] | Literal["auto"] = Field(
         default="auto", description="Distinct nodes whose contributions close a version (K)."
@@ -241,7 +243,9 @@ class Training(Section):
         default=None, ge=1, le=100_000, description="Most local steps a task; 10 times local_steps when not given."
     )
     normalize_steps: bool = Field(
-        default=False, description="Scale each contribution to local_steps steps (FedNova), whatever its node's pace."
+        default=False,
+        description="Scale each contribution to local_steps steps and let nodes weigh alike, however many tokens they "
+        "trained on (FedNova).",
     )
     proximal: float = Field(
         default=0.0, ge=0, le=1e6, description="Weight of the pull towards a task's start (FedProx's mu)."

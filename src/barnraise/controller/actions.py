@@ -53,6 +53,7 @@ class SlotShare(msgspec.Struct, frozen=True, gc=False):
     node: str
     parameters: ParameterRange
     contributions: tuple[tuple[int, float], ...]
+    freshness: float = 1.0  # what staleness has left of those weights
 
 
 class Aggregate(Action, frozen=True, gc=False):

@@ -13,12 +13,13 @@ from collections.abc import Iterator
 
 from barnraise.controller.actions import Action, Aggregate, Checkpoint, Evaluate, Finish, Release, Send, SlotShare
 from barnraise.controller.events import Aggregated
-from barnraise.controller.pacing import median_rate, participation
+from barnraise.controller.pacing import participation
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import Soft, State
 from barnraise.core.ranges import covers, pieces
 from barnraise.core.types import Update
 from barnraise.ledger.decisions import Decision, Noted, VersionClosed, VersionMade
+from barnraise.staleness.buffer import least_buffer
 from barnraise.wire.messages import Stop
 
 Steps = Iterator[Decision | Action]
@@ -51,7 +52,7 @@ def _advise(state: State, soft: Soft, settings: EngineSettings, now: float) -> S
         return
     if soft.news - soft.wanted_at > state.num_live // 2:
         soft.wanted_at = soft.news
-        enough = math.ceil(_automatic(state, soft, settings) / 2)  # which leaves half of each bound in hand
+        enough = math.ceil(_automatic(state, settings) / 2)  # which leaves half of each bound in hand
         if pinned < enough:
             soft.advised = True
             reason = (
@@ -68,18 +69,12 @@ def _wanted(state: State, soft: Soft, settings: EngineSettings) -> int:
     if settings.buffer_size is not None:
         return settings.buffer_size
     if soft.wanted_at < 0 or soft.news - soft.wanted_at > state.num_live // 2:
-        soft.wanted_size, soft.wanted_at = _automatic(state, soft, settings), soft.news
+        soft.wanted_size, soft.wanted_at = _automatic(state, settings), soft.news
     return soft.wanted_size
 
 
-def _automatic(state: State, soft: Soft, settings: EngineSettings) -> int:
-    """The least K that keeps each node's steady staleness, sum of rates / (K * its rate), within half its bound."""
-    rates = [node.rate for node in state.nodes.values() if node.live and node.rate > 0]
-    if not rates:
-        return 1
-    bound, middle = settings.staleness.bound, median_rate(state, soft) or 1.0
-    least = min(rate * bound(rate / middle) for rate in rates)
-    return max(1, math.ceil(2.0 * sum(rates) / least - 1e-9)) if least > 0 else state.num_live
+def _automatic(state: State, settings: EngineSettings) -> int:
+    return least_buffer([node.rate for node in state.nodes.values() if node.live], settings.staleness.bound)
 
 
 def close(state: State, soft: Soft, settings: EngineSettings, epoch: int, now: float) -> Steps:
@@ -99,11 +94,7 @@ def close(state: State, soft: Soft, settings: EngineSettings, epoch: int, now: f
         return
     if reason == "flush":
         yield Noted(now, "flushing", detail={"nodes": state.num_live})
-    shares = tuple(
-        SlotShare(slot.node, slot.parameters, tuple(slot.contributions))
-        for slots in state.slots.values()
-        for slot in slots.values()
-    )
+    shares = tuple(slot.share() for slots in state.slots.values() for slot in slots.values())
     contributions = tuple(assignment for share in shares for assignment, _ in share.contributions)
     rate, scales = _rates(state, soft, settings, shares)
     yield VersionClosed(now, state.version + 1, contributions, nodes, state.buffer_tokens, reason, rate, scales)
@@ -116,16 +107,29 @@ def close(state: State, soft: Soft, settings: EngineSettings, epoch: int, now: f
 def _rates(
     state: State, soft: Soft, settings: EngineSettings, shares: tuple[SlotShare, ...]
 ) -> tuple[float, tuple[float, ...]]:
-    """How far the version moves, and what of that each piece of the parameters does when there are several."""
-    if not (settings.asynchronous and settings.participation):
-        return 1.0, ()
-    weights = [participation(state, soft, state.nodes[slot.node]) for slot in shares]
-    rates = [
-        min(1.0, sum(weight for slot, weight in zip(shares, weights, strict=True) if covers(slot.parameters, piece)))
-        for piece in pieces(slot.parameters for slot in shares)
-    ]
-    rate = max(rates)
-    return rate, tuple(each / rate for each in rates) if len(rates) > 1 else ()
+    """How far the version moves, and what of that each piece of the parameters does when there are several.
+
+    By its nodes' share of all work, in asynchronous mode, and by what staleness has left of their weights: a mean sees
+    how these compare, so that of one node alone they would count for nothing.
+    """
+    alike, rates = bool(settings.worker.normalize_steps), []
+    for piece in pieces(slot.parameters for slot in shares):
+        there = [slot for slot in shares if covers(slot.parameters, piece)]
+        rate = _freshness(there, alike)
+        if settings.asynchronous and settings.participation:
+            rate *= min(1.0, sum(participation(state, soft, state.nodes[slot.node], alike) for slot in there))
+        rates.append(rate)
+    most = max(rates)
+    return most, tuple(rate / most for rate in rates) if len(rates) > 1 else ()
+
+
+def _freshness(slots: list[SlotShare], alike: bool) -> float:
+    """What staleness has left of the slots' weights in all, or of one each."""
+    if alike:
+        return sum(slot.freshness for slot in slots) / len(slots)
+    weights = [sum(weight for _, weight in slot.contributions) for slot in slots]
+    fresh = sum(weight / slot.freshness for weight, slot in zip(weights, slots, strict=True))
+    return sum(weights) / fresh if fresh else 1.0
 
 
 def _why(state: State, soft: Soft, settings: EngineSettings, now: float) -> str:

@@ -132,7 +132,8 @@ def _assign_one(state: State, soft: Soft, settings: EngineSettings, task: int, n
         rows = tuple(RowRange(*piece) for piece in settings.rows.ranges(cursor, count))
         cursor += count
     schedule = settings.rate_multiplier(state.tokens, settings.tokens)
-    rate = settings.learning_rate * schedule * rate_factor(state, soft, settings, node, steps)
+    num_rows = sum(piece.stop - piece.start for piece in rows)
+    rate = settings.learning_rate * schedule * rate_factor(state, soft, settings, node, steps, num_rows)
     decision = Assigned(
         now,
         assignment,
@@ -140,7 +141,7 @@ def _assign_one(state: State, soft: Soft, settings: EngineSettings, task: int, n
         "train",
         state.version,
         settings.staleness.bound(relative_speed(state, soft, node)) if settings.asynchronous else 0,
-        settings.context * sum(r.stop - r.start for r in rows),
+        settings.context * num_rows,
         steps,
         rate,
         rows,
@@ -187,7 +188,9 @@ def publish(state: State, soft: Soft, settings: EngineSettings, node: NodeState)
 
 def own_share(state: State, soft: Soft, settings: EngineSettings, node: NodeState) -> float:
     """What a contribution of the node weighs in a version."""
-    return participation(state, soft, node) if settings.participation else 1.0
+    if not settings.participation:
+        return 1.0
+    return participation(state, soft, node, bool(settings.worker.normalize_steps))
 
 
 def fragment(state: State, settings: EngineSettings, node: NodeState) -> ParameterRange:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from barnraise.controller import admission, buffering, custody, dispatch, membership
-from barnraise.controller.actions import Action, Aggregate, Discard, Evaluate, Finish, Inspect, Journal, Send, SlotShare
+from barnraise.controller.actions import Action, Aggregate, Discard, Evaluate, Finish, Inspect, Journal, Send
 from barnraise.controller.events import (
     Admitted,
     Aggregated,
@@ -90,9 +90,7 @@ class Controller:
         yield Noted(now, "resumed", detail={"version": state.version, "epoch": self.epoch})
         yield from membership.await_back(state, self.soft, self.settings, grace, now)
         if state.closing is not None:
-            shares = tuple(
-                SlotShare(slot.node, slot.parameters, tuple(slot.contributions)) for slot in state.closing_slots
-            )
+            shares = tuple(slot.share() for slot in state.closing_slots)
             yield Aggregate(self.epoch, state.closing.version, shares, state.closing.rate, state.closing.scales)
         elif state.final:
             yield from buffering.end(state, self.soft, self.epoch, now)

@@ -26,8 +26,9 @@ def median_rate(state: State, soft: Soft) -> float:
     return soft.median_rate
 
 
-def participation(state: State, soft: Soft, node: NodeState) -> float:
-    """The node's share of the work that the living do: what one of its contributions should weigh.
+def participation(state: State, soft: Soft, node: NodeState, alike: bool = False) -> float:
+    """The node's share of the work that the living do: what one of its contributions should weigh. `alike`: one of
+    their number, as all contributions are scaled to equal work.
 
     Without it n workers that each contribute a whole update from the same base would move the model n times as far as
     their mean (SparseLoCo divides by all peers for the same reason, not by those that contributed).
@@ -35,7 +36,7 @@ def participation(state: State, soft: Soft, node: NodeState) -> float:
     _refresh_rates(state, soft)
     if state.num_live <= 1:
         return 1.0
-    if node.rate <= 0.0 or soft.total_rate <= 0.0:
+    if alike or node.rate <= 0.0 or soft.total_rate <= 0.0:
         return 1.0 / state.num_live
     return min(1.0, node.rate / soft.total_rate)
 
@@ -58,29 +59,41 @@ def local_steps(state: State, soft: Soft, settings: EngineSettings, node: NodeSt
 
 
 def _own_steps(state: State, soft: Soft, settings: EngineSettings, node: NodeState) -> int:
-    if settings.pace == "literal":
-        return pace.literal_steps(node.step_seconds, settings.local_steps, settings.max_local_steps)
     if settings.pace == "fixed" or node.rate <= 0.0:
         return settings.local_steps
+    speed, length = _speed(node, soft, settings), _round_seconds(state, soft, settings)
+    if settings.pace == "literal":
+        computing = length - speed.exchange
+        return pace.literal_steps(node.step_seconds, settings.local_steps, settings.max_local_steps, computing)
+    return pace.local_steps(speed, length, settings.max_local_steps)
+
+
+def _round_seconds(state: State, soft: Soft, settings: EngineSettings) -> float:
+    """The length of a round at the fleet's pace; computed anew with the rates."""
     _refresh_rates(state, soft)
     if soft.rates_at != soft.paced_at:
         fleet = [_speed(other, soft, settings) for other in state.nodes.values() if other.live and other.rate > 0.0]
         soft.round_seconds, soft.paced_at = pace.round_seconds(fleet, settings.local_steps), soft.rates_at
-    return pace.local_steps(_speed(node, soft, settings), soft.round_seconds, settings.max_local_steps)
+    return soft.round_seconds
 
 
-def rate_factor(state: State, soft: Soft, settings: EngineSettings, node: NodeState, steps: int) -> float:
-    """The share of the schedule's learning rate for a task of so many steps on the node.
+def rate_factor(
+    state: State, soft: Soft, settings: EngineSettings, node: NodeState, steps: int, num_rows: int
+) -> float:
+    """The share of the learning rate at which the node takes `steps` steps with so many rows.
 
     What counts is by how much the node's work is staler than the median node's, so that the run file's rate is that of
     a usual node.
     """
     if settings.pace == "fixed":
         return 1.0
-    _refresh_rates(state, soft)
+    length = _round_seconds(state, soft, settings)
     staleness = max(0.0, node.last_staleness - soft.usual_staleness)
+    batch_ratio = num_rows / (steps * settings.batch_size)
+    if settings.pace == "matched" and node.rate > 0.0:
+        steps += pace.hindered_steps(_speed(node, soft, settings), length, settings.max_local_steps)
     adam = settings.worker.inner_optimizer == "adamw"
-    return pace.rate_factor(steps, settings.local_steps, staleness, adam=adam)
+    return pace.rate_factor(steps, settings.local_steps, staleness, batch_ratio, adam=adam)
 
 
 def tuned(state: State, soft: Soft, settings: EngineSettings, node: NodeState, now: float) -> Iterator[Noted]:

@@ -45,8 +45,9 @@ class ParameterServer:
     """Holds one float32 vector of d parameters and moves it from version to version.
 
     `rule`, `downlink` and `outer` are policies of their families; `codecs` are those that contributions may be written
-    in, the usual one first. Versions are immutable tensors: a snapshot that is being sent keeps its own alive. Not
-    thread-safe: one thread makes versions and reads the state.
+    in, the usual one first. `alike`: nodes weigh alike instead of by their tokens, as their updates are scaled to equal
+    steps (FedNova). Versions are immutable tensors: a snapshot that is being sent keeps its own alive. Not thread-safe:
+    one thread makes versions and reads the state.
     """
 
     def __init__(
@@ -58,9 +59,11 @@ class ParameterServer:
         codecs: Sequence[Codec],
         downlink: Codec,
         outer: OuterOptimizer,
+        alike: bool = False,
     ) -> None:
         self.parameters, self.version = parameters, version
         self.rule, self.codecs, self.downlink, self.outer = rule, tuple(codecs), downlink, outer
+        self.alike = alike
         self.residual: Tensor | None = None
         self._lossless = CATALOG.entry(downlink.name).declares.lossless
         self.digest = digest(parameters)
@@ -132,6 +135,8 @@ class ParameterServer:
 
     def _combined(self, slots: Sequence[SlotShare], updates: list[Tensor]) -> Tensor:
         """The aggregation rule over one update of each slot."""
+        if self.alike:
+            return self.rule(updates, [slot.freshness for slot in slots])
         return self.rule(updates, [sum(weight for _, weight in slot.contributions) for slot in slots])
 
     def _slot(self, slot: SlotShare, size: int, read: ReadPayload) -> Tensor:

@@ -49,9 +49,7 @@ def replay(ledger: Ledger) -> Replayed:
         found.time = decision.time
         if isinstance(decision, VersionClosed):
             found.rates[decision.version] = decision.rate, decision.scales
-            found.slots[decision.version] = tuple(
-                SlotShare(slot.node, slot.parameters, tuple(slot.contributions)) for slot in found.state.closing_slots
-            )
+            found.slots[decision.version] = tuple(slot.share() for slot in found.state.closing_slots)
         elif isinstance(decision, VersionMade):
             found.digests[decision.version] = decision.digest
         elif isinstance(decision, Noted) and decision.kind == "started":

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from barnraise.controller.actions import SlotShare
 from barnraise.controller.custody import Custody
 from barnraise.core.types import LinkReport, NodeProfile, ParameterRange, RowRange, Update
 from barnraise.ledger.decisions import Assigned, Decision, Judged, NodeChanged, Noted, VersionClosed, VersionMade
@@ -77,6 +78,13 @@ class SlotState(msgspec.Struct):
     node: str
     parameters: ParameterRange
     contributions: list[tuple[int, float]] = []
+    fresh_weight: float = 0.0  # theirs, were none of them stale
+
+    def share(self) -> SlotShare:
+        """The slot as part of a version."""
+        weight = sum(weight for _, weight in self.contributions)
+        freshness = weight / self.fresh_weight if self.fresh_weight else 1.0
+        return SlotShare(self.node, self.parameters, tuple(self.contributions), freshness)
 
 
 class State(msgspec.Struct):
@@ -210,6 +218,7 @@ def _judged(state: State, d: Judged) -> None:
         if slot is None:
             slot = slots[d.parameters] = SlotState(d.node, d.parameters, [])
         slot.contributions.append((d.assignment, d.weight))
+        slot.fresh_weight += d.tokens if work.kind == "train" else d.weight
         if state.half_time == math.inf and 2 * len(state.slots) >= state.num_live:
             state.half_time = d.time
         state.accepted += 1

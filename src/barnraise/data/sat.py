@@ -7,6 +7,7 @@ left out, in both sets alike; `sat.json` in the dataset's folder records how man
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 from collections.abc import Iterator
@@ -174,7 +175,7 @@ class _Examples:
         self.options, self.tokenizer, self.counts = options, tokenizer, counts
         self.solver = Solver(style=options.style, heuristic=options.heuristic, slots=options.slots)
         self.formulas = _formulas(options, np.random.default_rng(options.seed))
-        self.seen: set[int] = set()  # hashes: a collision only skips a formula
+        self.seen: set[bytes] = set()  # digests of formulas
 
     def rows(self, number: int) -> Iterator[npt.NDArray[np.uint16]]:
         """`number` more rows, in arrays of at most _CHUNK."""
@@ -198,7 +199,8 @@ class _Examples:
         )
 
     def _example(self, formula: Formula, wanted: dict[bool, int] | None) -> list[int] | None:
-        key = hash(formula.canonical())
+        # no hash(): that of -1 is that of -2
+        key = hashlib.blake2b(repr(formula.canonical()).encode(), digest_size=16).digest()
         if key in self.seen:
             self.counts.repeated += 1
             return None

@@ -120,9 +120,11 @@ class Executor:
                 self.trainer.shift(offset)
             return not self.cut.is_set()
 
-        steps, loss = self.trainer.run(
-            batches(self._rows(task), task.batch_size, task.seed, self.dataset.meta), task.learning_rate, after_step
-        )
+        with torch.random.fork_rng(devices=[]):  # dropout is the task's own, not of a process that others share
+            torch.manual_seed(task.seed)
+            steps, loss = self.trainer.run(
+                batches(self._rows(task), task.batch_size, task.seed, self.dataset.meta), task.learning_rate, after_step
+            )
         self.reached = self.trainer.flat.vector.cpu().clone()
         self.path.codec = self.codecs[task.rung]
         # Wang et al. 2020, "FedNova", with tau_eff fixed: nodes that take more steps pull no harder for it.
