@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -295,16 +296,50 @@ def test_a_past_that_cannot_be_reproduced_stops_the_controller(tmp_path: Path) -
         Run(tmp_path)
 
 
-def test_a_ledger_older_than_its_checkpoints_is_noticed(tmp_path: Path) -> None:
+def files(folder: Path) -> dict[Path, bytes]:
+    """All that a run's past lies in, but for the ledger."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and "ledger" not in path.name}
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["older", "empty"])
+def test_a_ledger_that_is_not_the_newest_is_refused_and_costs_nothing(tmp_path: Path, whole: bool) -> None:
+    """However often; when the right one is put back, the run goes on as if nothing had been."""
     run = Run(tmp_path)
     run.go_on(6)
     run.kill()
-    version, copy = run.server.version, (tmp_path / "ledger.sqlite").read_bytes()
+    ledger = tmp_path / "ledger.sqlite"
+    copy = b"" if whole else ledger.read_bytes()
+    later = Run(tmp_path, run.workers)
+    later.get_ahead()
+    version, parameters = later.server.version, later.server.parameters
+    later.kill()
+    right, before = ledger.read_bytes(), files(tmp_path)
+    for _ in range(2):
+        ledger.write_bytes(copy)
+        with pytest.raises(CorruptionError, match=r"payloads that the ledger does not know of: .* put back the ledger"):
+            Run(tmp_path)
+        assert files(tmp_path) == before
+    ledger.write_bytes(right)
+    again = Run(tmp_path, run.workers)
+    assert again.server.version == version
+    assert torch.equal(again.server.parameters, parameters)
+    again.kill()
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["older", "empty"])
+def test_a_ledger_older_than_its_checkpoints_is_noticed(tmp_path: Path, whole: bool) -> None:
+    """Without any payload that would tell."""
+    run = Run(tmp_path)
+    run.go_on(6)
+    run.kill()
+    copy = b"" if whole else (tmp_path / "ledger.sqlite").read_bytes()
+    version = 0 if whole else run.server.version
     later = Run(tmp_path, run.workers)
     newest = later.get_ahead()
     later.kill()
     assert newest > version
     (tmp_path / "ledger.sqlite").write_bytes(copy)
+    shutil.rmtree(tmp_path / "segments")
     with pytest.raises(CorruptionError, match=f"checkpoint of version {newest}, but the ledger ends at {version}"):
         Run(tmp_path)
 

@@ -71,6 +71,7 @@ def restore(
     The newest good checkpoint is the start; newer ones that are damaged go to `warn`. Raises
     CorruptionError when there is none, a payload is damaged, or a version does not hash to what the ledger says.
     """
+    _refuse_newer(found, checkpoints, ledger)
     latest = checkpoints.load_latest()
     if latest.checkpoint is None:
         reasons = "; ".join(f"{item.path.name}: {item.reason}" for item in latest.rejected) or "there is none"
@@ -87,16 +88,26 @@ def restore(
     return made
 
 
-def _check(server: ParameterServer, found: Replayed, version: int) -> None:
-    if not found.digests:
-        return  # nothing was journaled yet: the run is about to start
-    expected = found.digests.get(version)
-    if expected is None:
+def _refuse_newer(found: Replayed, checkpoints: Checkpoints, ledger: Ledger) -> None:
+    """CorruptionError when there are checkpoints of what the ledger has not seen."""
+    newer = [
+        checkpoint
+        for version, checkpoint in checkpoints.readable().items()
+        if version > found.state.version or checkpoint.manifest.ledger_id > ledger.last_id
+    ]
+    if newer:
+        names = " ".join(checkpoint.path.name for checkpoint in newer)
         raise CorruptionError(
-            f"there is a checkpoint of version {version}, but the ledger ends at {found.state.version}: they are "
-            "not of one run, or the ledger is an older copy; restore both from one backup"
+            f"there is a checkpoint of version {newer[-1].manifest.version}, but the ledger ends at "
+            f"{found.state.version}: it is an older copy, or was copied without its ledger.sqlite-wal, or they are not "
+            f"of one run. Nothing was changed: put back the ledger that belongs to {names}. If it is lost, remove "
+            f"those (in {newer[-1].path.parent}: rm -r {names}) to go on from where this ledger ends"
         )
-    if server.digest != expected:
+
+
+def _check(server: ParameterServer, found: Replayed, version: int) -> None:
+    if found.digests and server.digest != found.digests[version]:
+        expected = found.digests[version]
         raise CorruptionError(
             f"version {version} was made again, but hashes to {server.digest[:16]} and not to {expected[:16]} as the "
             "ledger says: the run directory was altered, or this machine computes differently"
