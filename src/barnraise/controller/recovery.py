@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from barnraise.controller.actions import SlotShare
+from barnraise.controller.buffering import shares
 from barnraise.controller.parameter_server import Made, ParameterServer
 from barnraise.controller.state import State, apply
-from barnraise.core.errors import CorruptionError
+from barnraise.core.errors import CorruptionError, VersionRefusedError
 from barnraise.ledger import Checkpoints, Ledger
 from barnraise.ledger.decisions import Noted, VersionClosed, VersionMade
 
@@ -35,6 +36,11 @@ class Replayed:
             for version, slots in self.slots.items()
         }
 
+    def close(self) -> None:
+        """Take down the closed buffer, less what was voided since, as what its version is made of."""
+        if self.state.closing is not None:
+            self.slots[self.state.closing.version] = shares(self.state.closing_slots)
+
     def open_contributions(self) -> list[int]:
         """Accepted contributions that are in no version yet."""
         slots = (slot for slots in self.state.slots.values() for slot in slots.values())
@@ -45,17 +51,17 @@ def replay(ledger: Ledger) -> Replayed:
     """Fold all decisions."""
     found = Replayed()
     for _, decision in ledger.replay():
+        if isinstance(decision, VersionMade):
+            found.close()
         apply(found.state, decision)
         found.time = decision.time
         if isinstance(decision, VersionClosed):
             found.rates[decision.version] = decision.rate, decision.scales
-            found.slots[decision.version] = tuple(
-                SlotShare(slot.node, slot.parameters, tuple(slot.contributions)) for slot in found.state.closing_slots
-            )
         elif isinstance(decision, VersionMade):
             found.digests[decision.version] = decision.digest
         elif isinstance(decision, Noted) and decision.kind == "started":
             found.digests[0] = decision.detail["digest"]
+    found.close()
     return found
 
 
@@ -83,7 +89,14 @@ def restore(
     _check(server, found, version)
     made = []
     for later in range(version + 1, found.state.version + 1):
-        made.append(server.aggregate(later, found.slots[later], ledger.read, *found.rates[later]))
+        try:
+            made.append(server.aggregate(later, found.slots[later], ledger.read, *found.rates[later]))
+        except VersionRefusedError as error:
+            passed_over = "".join(f" or {item.path}" for item in latest.rejected)
+            raise CorruptionError(
+                f"{error}. It was made once and others have it, so it must be made again to the bit: restore what is "
+                f"damaged{passed_over} from a backup, and resume"
+            ) from error
         _check(server, found, later)
     return made
 
