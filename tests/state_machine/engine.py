@@ -156,6 +156,7 @@ class Account:
         self.versions: dict[int, tuple[int, ...]] = {}
         self.made: list[VersionMade] = []
         self.gone: set[int] = set()  # pieces that were discarded at the end
+        self.voided: set[int] = set()  # accepted, and of no use
         self.live: set[str] = set()
         self.closed = self.final = self.flushing = False
         self.cursor = 0
@@ -193,6 +194,15 @@ class Account:
         elif isinstance(d, Noted) and d.kind == "released":
             if self.tasks[d.detail["assignment"]].kind == "flush":  # nobody else can do it
                 self.gone.add(d.detail["assignment"])
+        elif isinstance(d, Noted) and d.kind == "voided":
+            assignment, version = d.detail["assignment"], d.detail["version"]
+            assert self.closed
+            assert version == len(self.made) + 1
+            assert self.accepted.pop(assignment).node == d.node
+            self.versions[version] = tuple(i for i in self.versions[version] if i != assignment)
+            self.voided.add(assignment)
+            if self.tasks[assignment].kind == "flush":
+                self.gone.add(assignment)
         elif isinstance(d, Noted) and d.kind == "left_over":
             assert not self.closed
             assert d.detail["contributions"] == len(self.buffer)
@@ -492,7 +502,13 @@ class Engine:
             case act.Aggregate():
                 delta = Blob(digest(10**6 + job.version // 2), 90)  # every other one is like the one before
                 self.deltas.add(delta.digest)
-                return ev.Aggregated(job.epoch, job.version, digest(job.version), delta)
+                held = [assignment for slot in job.slots for assignment, _ in slot.contributions]
+                if good or not held:
+                    return ev.Aggregated(job.epoch, job.version, digest(job.version), delta)
+                if job.version % 3 == 0:
+                    return ev.Unmade(job.epoch, job.version, {}, {}, "its parameters would not be finite")
+                void = dict.fromkeys(held[job.version % 3 - 1 :: 2], "cannot be decoded")
+                return ev.Unmade(job.epoch, job.version, void, {held[-1]: "is damaged"} if job.version % 2 else {})
             case act.Evaluate():
                 return ev.Evaluated(job.epoch, self.state.version, 2.0 if good else math.inf)
             case act.Checkpoint():
@@ -553,7 +569,7 @@ class Engine:
         state = self.state
         assert state.final
         assert state.finished
-        assert state.tokens >= self.settings.tokens or state.stopping
+        assert state.tokens >= self.settings.tokens or state.stopping or self.account.voided
         assert state.checkpoint == state.version == state.evaluations[-1][0]
         assert sorted(i for version in self.account.versions.values() for i in version) == sorted(self.account.accepted)
         self.crash()

@@ -97,6 +97,8 @@ _REASONED = {
     "finished": "finished: {reason}",
     "advice": "advice: {reason}",
     "checkpoint_failed": "a checkpoint failed: {reason}",
+    "voided": "a contribution of {node} is void: {reason}",
+    "version_refused": "a version was made without its contributions: {reason}",
     "frame_dropped": "a frame from {node} was dropped: {reason}",
 }
 

@@ -112,10 +112,19 @@ class Host:
 
 
 def open_host(run: RunDirectory, plan: Plan, warn: Callable[[str], None]) -> Host:
-    """The controller of a prepared run, gone back to where its ledger ends. Raises CorruptionError, StorageError."""
+    """The controller of a prepared run, gone back to where its ledger ends. Raises CorruptionError, StorageError; then
+    the run directory is as it was."""
+    ledger = Ledger(run.ledger, run.segments, run=run.path.name)
+    try:
+        return _open(run, plan, ledger, warn)
+    except BaseException:
+        ledger.close()
+        raise
+
+
+def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], None]) -> Host:
     content = (run.path / "manifest.json").read_bytes()
     manifest, blob = Manifest.decode(content), _blob(content)
-    ledger = Ledger(run.ledger, run.segments, run=run.path.name)
     found = replay(ledger)
     dataset, checkpoints = Dataset.open(run.data), Checkpoints(run.checkpoints)
     server = _parameter_server(plan)

@@ -9,13 +9,13 @@ one but last, and the last version is made of those.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from barnraise.controller.actions import Action, Aggregate, Checkpoint, Evaluate, Finish, Release, Send, SlotShare
-from barnraise.controller.events import Aggregated
+from barnraise.controller.events import Aggregated, Unmade
 from barnraise.controller.pacing import participation
 from barnraise.controller.settings import EngineSettings
-from barnraise.controller.state import Soft, State
+from barnraise.controller.state import SlotState, Soft, State
 from barnraise.core.ranges import covers, pieces
 from barnraise.core.types import Update
 from barnraise.ledger.decisions import Decision, Noted, VersionClosed, VersionMade
@@ -94,14 +94,53 @@ def close(state: State, soft: Soft, settings: EngineSettings, epoch: int, now: f
         return
     if reason == "flush":
         yield Noted(now, "flushing", detail={"nodes": state.num_live})
-    shares = tuple(slot.share() for slots in state.slots.values() for slot in slots.values())
-    contributions = tuple(assignment for share in shares for assignment, _ in share.contributions)
-    rate, scales = _rates(state, soft, settings, shares)
+    held = shares(slot for slots in state.slots.values() for slot in slots.values())
+    contributions = tuple(assignment for share in held for assignment, _ in share.contributions)
+    rate, scales = _rates(state, soft, settings, held)
     yield VersionClosed(now, state.version + 1, contributions, nodes, state.buffer_tokens, reason, rate, scales)
-    yield Aggregate(epoch, state.version + 1, shares, rate, scales)
+    yield from aggregate(state, epoch)
     if state.final:
         for node in list(soft.seen):
             yield Send(node, Stop(state.stopping or "the run's token budget is met"))
+
+
+def shares(slots: Iterable[SlotState]) -> tuple[SlotShare, ...]:
+    """What a version is made of, in the order of reduction."""
+    return tuple(slot.share() for slot in slots)
+
+
+def aggregate(state: State, epoch: int) -> Steps:
+    """Have the closed buffer made into its version."""
+    assert state.closing is not None
+    yield Aggregate(epoch, state.closing.version, shares(state.closing_slots), state.closing.rate, state.closing.scales)
+
+
+def unmade(state: State, settings: EngineSettings, epoch: int, event: Unmade, now: float) -> Steps:
+    """The version cannot be made of all that its buffer holds: void what cannot be used, and make it of the rest.
+
+    Where numbers are at fault, or too few nodes are left for the aggregation rule, that is everything: the version is
+    then the one before, and its rows are done again. A node is judged by what it sent, not by what our disk lost.
+    """
+    faults = event.void | event.lost
+    used = {slot.node for slot in state.closing_slots if any(i not in faults for i, _ in slot.contributions)}
+    reason = event.reason
+    if not reason and len(used) < max(1, settings.minimum_nodes):
+        reason = (
+            f"{len(used)} nodes' contributions can be used, but the aggregation rule needs {settings.minimum_nodes}"
+        )
+    if reason:
+        contributions = [assignment for slot in state.closing_slots for assignment, _ in slot.contributions]
+        detail = {"version": event.version, "reason": reason, "contributions": contributions}
+        yield Noted(now, "version_refused", detail=detail)
+    for slot in list(state.closing_slots):
+        for assignment, _ in list(slot.contributions):
+            why = faults.get(assignment, reason and f"version {event.version} was refused: {reason}")
+            if why:
+                detail = {"assignment": assignment, "version": event.version, "reason": why}
+                yield Noted(
+                    now, "voided", slot.node, detail | {"judged": assignment in event.void or bool(event.reason)}
+                )
+    yield from aggregate(state, epoch)
 
 
 def _rates(
@@ -136,7 +175,7 @@ def _why(state: State, soft: Soft, settings: EngineSettings, now: float) -> str:
     """Why the buffer closes now; empty while it does not. After `flush` it holds residuals alone, `last` is next."""
     if state.stopping:
         return "last"
-    if state.tokens >= settings.tokens:
+    if state.tokens >= settings.tokens or state.flushing is not None:  # which voided contributions do not undo
         if state.flushing is None:
             return "flush" if settings.flush else "last"
         awaited = soft.custody.inspecting or any(

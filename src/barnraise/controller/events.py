@@ -69,6 +69,17 @@ class Aggregated(Event, frozen=True, gc=False):
     parameters: ParameterRange | None = None  # what the delta changes; None: all
 
 
+class Unmade(Event, frozen=True, gc=False):
+    """`version` cannot be made as it was asked for. By assignment: why payloads cannot be decoded (`void`), or be read
+    any more (`lost`); or `reason`, when the numbers that they make are at fault."""
+
+    epoch: int
+    version: int
+    void: dict[int, str]
+    lost: dict[int, str]
+    reason: str = ""
+
+
 class Evaluated(Event, frozen=True, gc=False):
     """Held-out cross-entropy of `version`, nats a token."""
 

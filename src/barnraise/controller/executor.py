@@ -11,9 +11,9 @@ from torch import Tensor
 from barnraise.controller.actions import Aggregate, Checkpoint, Evaluate, Inspect
 from barnraise.controller.blobs import BlobStore
 from barnraise.controller.evaluator import Evaluator
-from barnraise.controller.events import Aggregated, Checkpointed, Evaluated, Event, Inspected
+from barnraise.controller.events import Aggregated, Checkpointed, Evaluated, Event, Inspected, Unmade
 from barnraise.controller.parameter_server import ParameterServer
-from barnraise.core.errors import StorageError, WireError
+from barnraise.core.errors import StorageError, VersionRefusedError, WireError
 from barnraise.ledger import Checkpoints, Ledger
 from barnraise.wire.blobs import Upload
 
@@ -58,7 +58,10 @@ class Executor:
 
     def aggregate(self, action: Aggregate) -> None:
         def work() -> Event:
-            made = self.server.aggregate(action.version, action.slots, self.ledger.read, action.rate, action.scales)
+            try:
+                made = self.server.aggregate(action.version, action.slots, self.ledger.read, action.rate, action.scales)
+            except VersionRefusedError as refusal:
+                return Unmade(action.epoch, action.version, refusal.void, refusal.lost, refusal.reason)
             self.blobs.add_delta(made.delta.digest, made.delta_bytes)
             self.blobs.publish(self.server.parameters, made.digest)
             self._versions = {made.version: (self.server.parameters, made.digest)}

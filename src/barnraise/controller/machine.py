@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from barnraise.controller import admission, buffering, custody, dispatch, membership
-from barnraise.controller.actions import Action, Aggregate, Discard, Evaluate, Finish, Inspect, Journal, Send
+from barnraise.controller.actions import Action, Discard, Evaluate, Finish, Inspect, Journal, Send
 from barnraise.controller.events import (
     Admitted,
     Aggregated,
@@ -28,6 +28,7 @@ from barnraise.controller.events import (
     StopRequested,
     Tick,
     Traffic,
+    Unmade,
 )
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import Soft, State, Work, apply
@@ -90,8 +91,7 @@ class Controller:
         yield Noted(now, "resumed", detail={"version": state.version, "epoch": self.epoch})
         yield from membership.await_back(state, self.soft, self.settings, grace, now)
         if state.closing is not None:
-            shares = tuple(slot.share() for slot in state.closing_slots)
-            yield Aggregate(self.epoch, state.closing.version, shares, state.closing.rate, state.closing.scales)
+            yield from buffering.aggregate(state, self.epoch)
         elif state.final:
             yield from buffering.end(state, self.soft, self.epoch, now)
         elif not state.evaluations:
@@ -169,6 +169,12 @@ class Controller:
             yield from self._after(now)
             for node in list(self.soft.watching):
                 yield from dispatch.publish(self.state, self.soft, self.settings, self.state.nodes[node])
+
+    def _unmade(self, event: Unmade, now: float) -> Steps:
+        closing = self.state.closing
+        if event.epoch == self.epoch and closing is not None and closing.version == event.version:
+            yield from buffering.unmade(self.state, self.settings, self.epoch, event, now)
+            yield from self._after(now)
 
     def _evaluated(self, event: Evaluated, now: float) -> Steps:
         if event.epoch == self.epoch:
@@ -288,6 +294,7 @@ _DECIDE: dict[type[Event], Callable[[Controller, Any, float], Steps]] = {
     Lost: Controller._lost,
     Inspected: Controller._inspected,
     Aggregated: Controller._aggregated,
+    Unmade: Controller._unmade,
     Evaluated: Controller._evaluated,
     Checkpointed: Controller._checkpointed,
     Tick: Controller._tick,

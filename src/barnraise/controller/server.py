@@ -24,7 +24,7 @@ from barnraise.controller.executor import Executor
 from barnraise.controller.machine import Controller
 from barnraise.core.errors import StorageError, WireError
 from barnraise.ledger import Ledger
-from barnraise.ledger.decisions import Judged, NodeChanged, VersionClosed
+from barnraise.ledger.decisions import Judged, NodeChanged, Noted, VersionClosed
 from barnraise.transport.base import Peer
 from barnraise.transport.several import listener_for
 from barnraise.wire.blobs import Uploads, inlined
@@ -316,12 +316,18 @@ class Server:
             covered = [version for version in self.contributions if version <= kept[0].manifest.version]
             for version in covered:
                 self.ledger.segments.forget(self.contributions.pop(version))
-        elif getattr(decision, "kind", "") == "checkpoint_failed":
-            self.warn(f"checkpoint failed: {decision.detail['reason']}")  # type: ignore[attr-defined]
+        elif isinstance(decision, Noted) and decision.kind in _WARNINGS:
+            self.warn(_WARNINGS[decision.kind].format(node=decision.node, **decision.detail))
 
     def _finish(self, action: act.Finish) -> None:
         self.finished = action
 
+
+_WARNINGS = {
+    "checkpoint_failed": "checkpoint failed: {reason}",
+    "voided": "contribution {assignment} of {node} is void, its rows are done again: {reason}",
+    "version_refused": "version {version} is made without its contributions: {reason}",
+}
 
 ev_report = Callable[[ev.Event], None]
 

@@ -25,6 +25,9 @@ MOST_OPEN = 4
 """Assignments a node may have without a verdict (a worker has one running, one waiting, two unanswered), and answers
 remembered for one whose acknowledgement was lost. The residual at the run's end comes on top."""
 
+SLOWEST, FASTEST = 1e-3, 1e12
+"""Tokens a second between which every rate is held as it is folded in: sums and quotients of such are finite."""
+
 REMEMBERED_TIMES = 8
 """Step times of a node that the literal pace looks back on."""
 
@@ -100,6 +103,7 @@ class State(msgspec.Struct):
     version_time: float = 0.0
     half_time: float = math.inf  # when half of the living had contributed to the open buffer
     digest: str = ""
+    merging: dict[int, Work] = {}  # accepted, and in no version yet; `tokens` are those credited
     closing: VersionClosed | None = None
     closing_slots: list[SlotState] = []
     last_assignment: int = 0
@@ -170,7 +174,7 @@ def _node_changed(state: State, d: NodeChanged) -> None:
         node.live, node.session = True, d.session
         node.profile = d.profile or NodeProfile()
         if node.rate_seconds == 0.0:
-            node.rate = node.profile.tokens_per_second
+            node.rate = _bounded(node.profile.tokens_per_second)
     else:
         state.num_live -= node.live
         node.live = False
@@ -219,6 +223,7 @@ def _judged(state: State, d: Judged) -> None:
             slot = slots[d.parameters] = SlotState(d.node, d.parameters, [])
         slot.contributions.append((d.assignment, d.weight))
         slot.fresh_weight += d.tokens if work.kind == "train" else d.weight
+        state.merging[d.assignment] = msgspec.structs.replace(work, tokens=d.tokens)
         if state.half_time == math.inf and 2 * len(state.slots) >= state.num_live:
             state.half_time = d.time
         state.accepted += 1
@@ -237,13 +242,18 @@ def _judged(state: State, d: Judged) -> None:
 
 def _observe_rate(node: NodeState, work: Work, time: float) -> None:
     """Smooth tokens and seconds apart: two contributions at once after an outage are no sign of great speed."""
-    elapsed = time - max(work.time, node.last_verdict_time)
+    elapsed = max(0.0, time - max(work.time, node.last_verdict_time))
     node.last_verdict_time = time
     node.rate_tokens += RATE_SMOOTHING * (work.tokens - node.rate_tokens)
     node.rate_seconds += RATE_SMOOTHING * (elapsed - node.rate_seconds)
     node.step_seconds = [*node.step_seconds[1 - REMEMBERED_TIMES :], elapsed / max(1, work.local_steps)]
     if node.rate_seconds > 0.0:
-        node.rate = node.rate_tokens / node.rate_seconds
+        node.rate = _bounded(node.rate_tokens / node.rate_seconds)
+
+
+def _bounded(rate: float) -> float:
+    """A rate to compute with; 0, not known, for what is none."""
+    return min(max(rate, SLOWEST), FASTEST) if rate > 0.0 else 0.0
 
 
 def _version_closed(state: State, d: VersionClosed) -> None:
@@ -265,7 +275,9 @@ def _version_made(state: State, d: VersionMade) -> None:
     state.version_tokens += state.closing.tokens
     for slot in state.closing_slots:
         node = state.nodes[slot.node]
-        node.merged = max(node.merged, *(assignment for assignment, _ in slot.contributions))
+        for assignment, _ in slot.contributions:
+            node.merged = max(node.merged, assignment)
+            del state.merging[assignment]
     state.closing, state.closing_slots = None, []
 
 
@@ -300,11 +312,37 @@ def _reopened(state: State, d: Noted) -> None:
     state.nodes[work.node].open.append(work.assignment)
 
 
+def _voided(state: State, d: Noted) -> None:
+    """What was accepted cannot be used: taken back out of the closed buffer and all totals, its rows done again.
+
+    Its node holds it no longer and was told that it counts, so to that node it is as if it were merged.
+    """
+    work, node = state.merging.pop(d.detail["assignment"]), state.nodes[d.node]
+    assert state.closing is not None
+    state.closing = msgspec.structs.replace(state.closing, tokens=state.closing.tokens - work.tokens)
+    for slot in state.closing_slots:
+        for held in [held for held in slot.contributions if held[0] == work.assignment]:
+            slot.contributions.remove(held)
+            slot.fresh_weight -= work.tokens if work.kind == "train" else held[1]
+    node.merged = max(node.merged, work.assignment)
+    state.accepted -= 1
+    node.accepted -= 1
+    state.tokens -= work.tokens
+    node.tokens -= work.tokens
+    if d.detail["judged"]:
+        state.refused += 1
+        node.refused += 1
+    else:
+        state.discarded += 1
+    _redo(state, msgspec.structs.replace(work, node=""))
+
+
 def _left_over(state: State, d: Noted) -> None:
     state.accepted -= d.detail["contributions"]
     state.discarded += d.detail["contributions"]
     state.tokens -= state.buffer_tokens
     state.slots, state.buffer_tokens, state.final = {}, 0, True
+    state.merging = {}
 
 
 def _tuned(state: State, d: Noted) -> None:
@@ -341,6 +379,7 @@ _NOTED = {
     "started": _started,
     "released": _released,
     "reopened": _reopened,
+    "voided": _voided,
     "left_over": _left_over,
     "flushing": _flushing,
     "tuned": _tuned,

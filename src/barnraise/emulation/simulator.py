@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from barnraise.controller import actions as ca
 from barnraise.controller import events as ce
 from barnraise.controller.machine import Controller
+from barnraise.core.errors import VersionRefusedError
 from barnraise.emulation.agenda import Agenda
 from barnraise.emulation.fleet import Churn, Fault, Machine
 from barnraise.emulation.node import MESSAGE_BYTES, Node
@@ -224,7 +225,11 @@ class Simulator(Agenda):
         self.at(free, Simulator._deliver, self, 0, event)
 
     def _aggregate(self, action: ca.Aggregate) -> None:
-        event = ce.Aggregated(action.epoch, action.version, *self.work.aggregate(action))
+        event: ce.Event
+        try:
+            event = ce.Aggregated(action.epoch, action.version, *self.work.aggregate(action))
+        except VersionRefusedError as refusal:
+            event = ce.Unmade(action.epoch, action.version, refusal.void, refusal.lost, refusal.reason)
         self.at(self.now + self.work.aggregate_seconds(action), Simulator._deliver, self, 0, event)
 
     def _evaluate(self, action: ca.Evaluate) -> None:

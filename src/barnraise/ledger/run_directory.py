@@ -15,14 +15,14 @@ runs/sat-neo-20260131-174500/
 
 from __future__ import annotations
 
-import os
 import re
 from datetime import datetime
 from itertools import count
 from pathlib import Path
 
 from barnraise.core.errors import RunDirectoryError
-from barnraise.ledger.disk import fsync_directory, storage_errors
+from barnraise.core.files import fsync_directory, write_file
+from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.lock import RunLock, holder
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -99,15 +99,7 @@ class RunDirectory:
         path = self.keys / name
         with storage_errors(path):
             self.keys.mkdir(mode=0o700, exist_ok=True)
-            unfinished = self.keys / f".{name}"
-            unfinished.unlink(missing_ok=True)
-            descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with open(descriptor, "wb") as file:
-                file.write(secret)
-                file.flush()
-                os.fsync(descriptor)
-            unfinished.rename(path)
-            fsync_directory(self.keys)
+            write_file(path, secret, mode=0o600)
         return path
 
 
