@@ -18,6 +18,7 @@ from barnraise.cli.engine_settings import engine_settings
 from barnraise.config.schema import MAX_COUNT, TextData, Worker
 from barnraise.controller.machine import Controller
 from barnraise.controller.settings import EngineSettings
+from barnraise.core.errors import RunFailedError
 from barnraise.core.types import Blob
 from barnraise.data.ranges import RowIndex
 from barnraise.emulation.fleet import Fault, Machine, lognormal_fleet
@@ -62,7 +63,10 @@ class Trial:
 
 
 def simulate(plan: Plan, trial: Trial) -> Report:
-    """Play the run of `plan`. Imports torch, and makes the dataset in a temporary folder, for real tensors alone."""
+    """Play the run of `plan`; RunFailedError when its training comes to nothing.
+
+    Imports torch, and makes the dataset in a temporary folder, for real tensors alone.
+    """
     cost = estimate(plan)
     rate = trial.tokens_per_second or nominal_rate(cost.parameters)
     fleet = trial.fleet if trial.fleet is not None else make_fleet(plan, trial.nodes, rate, trial.seed)
@@ -77,6 +81,8 @@ def simulate(plan: Plan, trial: Trial) -> Report:
         began = time.monotonic()
         simulator.run(digest, math.inf if trial.hours is None else trial.hours * 3600)
         seconds = time.monotonic() - began
+        if simulator.failed:
+            raise RunFailedError(simulator.end)
         losses = (controller.state.evaluations[0][1], work.evaluate()) if trial.real else None
         return report(simulator, seconds, losses=losses)
 

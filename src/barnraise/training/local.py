@@ -6,6 +6,7 @@ one pass. The optimizer's moments stay with the worker from task to task (DiLoCo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -73,10 +74,15 @@ class LocalTrainer:
         else:
             return
         longest, length = torch.linalg.vector_norm(own), torch.linalg.vector_norm(fleet)
+        if not math.isfinite(float(length)):
+            return
         own.lerp_(fleet.mul_((longest / (length + 1e-30)).clamp_(max=1.0)).view_as(own), share)
 
-    def step(self, batch: Batch, learning_rate: float) -> float:
-        """One step of the inner optimizer; the batch's mean loss before it, in nats a token."""
+    def step(self, batch: Batch, learning_rate: float) -> float | None:
+        """One step of the inner optimizer: the batch's mean loss before it, in nats a token.
+
+        None when loss or gradient are not finite: then no step is taken, or the moments would be lost for good.
+        """
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         self.flat.gradient.zero_()
@@ -85,11 +91,14 @@ class LocalTrainer:
         torch.autograd.backward(loss)
         if self._anchor is not None:  # the gradient of mu / 2 |w - start|^2 (Li et al. 2020, "FedProx", equation 2)
             self.flat.gradient.add_(self.flat.vector - self._anchor, alpha=self.proximal)
+        norm = torch.linalg.vector_norm(self.flat.gradient)
+        mean = float(loss.detach())
+        if not (math.isfinite(mean) and math.isfinite(float(norm))):
+            return None
         if self.gradient_clip is not None:
-            norm = torch.linalg.vector_norm(self.flat.gradient)
             self.flat.gradient.mul_((self.gradient_clip / (norm + 1e-6)).clamp_(max=1.0))
         self.optimizer.step()
-        return float(loss.detach())
+        return mean
 
     def run(
         self,
@@ -97,14 +106,21 @@ class LocalTrainer:
         learning_rate: float,
         after_step: Callable[[int], bool] = lambda step: True,
     ) -> tuple[int, float]:
-        """Step through `batches` until they end or `after_step(steps done)` is false: (steps, mean loss)."""
+        """Step through `batches` until they end or `after_step(batches so far)` is false: (steps taken, mean loss).
+
+        Batches whose step was skipped count towards neither; the loss is NaN when all were.
+        """
         steps, total = 0, 0.0
-        for batch in batches:
-            total += self.step(batch, learning_rate)
-            steps += 1
-            if not after_step(steps):
+        for number, batch in enumerate(batches, 1):
+            if (loss := self.step(batch, learning_rate)) is not None:
+                steps, total = steps + 1, total + loss
+            if not after_step(number):
                 break
-        return steps, total / max(1, steps)
+        return steps, total / steps if steps else math.nan
+
+    def forget(self) -> None:
+        """Let go of the moments: the next step is taken as a new worker's first."""
+        self.optimizer.state.clear()
 
     def _autocast(self) -> AbstractContextManager[Any]:
         if self.precision == "float32":

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from barnraise.core.errors import InviteError, WireError
+from barnraise.core.errors import BarnraiseError, InviteError, WireError
+from barnraise.core.text import printable
 from barnraise.core.types import Blob, Contribution
 from barnraise.data.meta import Meta
 from barnraise.transport import Invite, Keys, proof
@@ -34,6 +35,7 @@ from barnraise.wire.messages import (
     Enrol,
     Enrolled,
     Gone,
+    Leave,
     Message,
     Newer,
     Offer,
@@ -48,6 +50,9 @@ from barnraise.worker.machine import Worker
 from barnraise.worker.profile import machine_profile
 
 ENROL_INTERVAL = 2.0
+
+REASON = 1000
+"""Letters of a reason that are told."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,7 @@ class WorkerRuntime:
                         if isinstance(answer, Enrolled):
                             return
                         if isinstance(answer, Stop):
-                            raise InviteError(answer.reason)
+                            raise InviteError(printable(answer.reason, REASON))
 
     async def _work(self) -> None:
         self._spawn(self._read())
@@ -192,9 +197,15 @@ class WorkerRuntime:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        """A thread or task of ours broke: stop, and say why."""
-        self.outcome = Outcome(f"{type(error).__name__}: {error}", final=False)
+        """A thread or task of ours broke: stop, and say why, here and to the controller."""
+        reason = str(error) if isinstance(error, BarnraiseError) else f"{type(error).__name__}: {error}"
+        self._end(reason, final=False)
+        self.outbox.put_nowait(Leave(reason[:REASON]))
         self.inbox.put_nowait(ev.Tick())
+
+    def _end(self, reason: str, final: bool) -> None:
+        """`reason` may be the controller's words, or quote them."""
+        self.outcome = Outcome(printable(reason, REASON), final)
 
     # The connection
 
@@ -322,7 +333,8 @@ class WorkerRuntime:
                 self._loop.call_soon_threadsafe(self.inbox.put_nowait, ev.Nearly(task.id))
 
         def train() -> ev.Event:
-            return ev.TaskDone(task.id, *self.executor.train(task, on_step))
+            done = self.executor.train(task, on_step)
+            return ev.TaskFailed(task.id) if done is None else ev.TaskDone(task.id, *done)
 
         self._run(self._training, train)
 
@@ -336,10 +348,13 @@ class WorkerRuntime:
         self.executor.cut.set()
 
     def _settle(self, action: act.Settle) -> None:
-        self._training.submit(self.executor.settle, action.assignment, action.accepted)
+        async def settle() -> None:
+            await self._loop.run_in_executor(self._training, self.executor.settle, action.assignment, action.accepted)
+
+        self._spawn(settle())
 
     def _quit(self, action: act.Quit) -> None:
-        self.outcome = Outcome(action.reason, action.final)
+        self._end(action.reason, action.final)
 
 
 def _yield_to_others() -> None:
