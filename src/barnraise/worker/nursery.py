@@ -56,11 +56,14 @@ def work(order: Order) -> int:
         link=order.link,
     )
 
+    def say(text: str) -> None:
+        sys.stderr.write(f"{order.name}: {text}\n")
+
     async def run() -> bool:
-        runtime = WorkerRuntime(options)
+        runtime = WorkerRuntime(options, say=say)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, runtime.leave, "SIGTERM")
         outcome = await runtime.run()
-        sys.stderr.write(f"{order.name}: {outcome.reason}\n")
+        say(outcome.reason)
         return outcome.final
 
     return 0 if asyncio.run(run()) else 1

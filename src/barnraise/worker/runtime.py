@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +41,18 @@ from barnraise.wire.messages import (
     Newer,
     Offer,
     Part,
+    Pulse,
     Stop,
+    Welcome,
 )
 from barnraise.worker import actions as act
 from barnraise.worker import events as ev
+from barnraise.worker.building import build_executor
 from barnraise.worker.fetching import Fetcher
 from barnraise.worker.imports import import_all
 from barnraise.worker.machine import Worker
 from barnraise.worker.profile import machine_profile
+from barnraise.worker.terms import require_intervals
 
 ENROL_INTERVAL = 2.0
 
@@ -102,6 +107,7 @@ class WorkerRuntime:
         self.inbox: asyncio.Queue[ev.Event] = asyncio.Queue()
         self.outbox: asyncio.Queue[Message | Contribution] = asyncio.Queue()
         self.outcome: Outcome | None = None
+        self._num_lost = 0  # messages that could not be read
         self._training = ThreadPoolExecutor(1, "train", initializer=_yield_to_others)
         self._updating = ThreadPoolExecutor(1, "update")
         self._background: set[asyncio.Task[None]] = set()
@@ -160,7 +166,10 @@ class WorkerRuntime:
         sender = self._spawn(self._write())
         self._carry_out(self.machine.start(time.monotonic()))
         while self.outcome is None:
-            await self._turn()
+            try:
+                await self._turn()
+            except BarnraiseError as error:
+                self._fail(error)
         await self.outbox.join()
         sender.cancel()
 
@@ -216,9 +225,17 @@ class WorkerRuntime:
                 connects = self.connection.num_connects
                 self.fetcher.forget_requests()
             for frames in batch:
-                with contextlib.suppress(WireError):
+                try:
                     self._receive(*decode_from_controller(frames))
+                except WireError as error:
+                    self._lose(error)
             self._request_chunks()
+
+    def _lose(self, error: WireError) -> None:
+        """A message that cannot be read is lost; that is said once."""
+        if not self._num_lost:
+            self.say(f"a message from the controller is passed over: {printable(str(error))}")
+        self._num_lost += 1
 
     def _receive(self, message: Message, raw: Buffer | None) -> None:
         if isinstance(message, Chunk):
@@ -226,9 +243,11 @@ class WorkerRuntime:
             if num_bytes := self.fetcher.chunk(message, raw, time.monotonic()):
                 self.inbox.put_nowait(ev.Fetched(message.digest, num_bytes))
         elif isinstance(message, Gone):
-            if self.fetcher.gone(message):
+            if self.fetcher.gone(message, time.monotonic()):
                 self.inbox.put_nowait(ev.FetchFailed(message.digest))
         else:
+            if isinstance(message, Welcome | Pulse):
+                require_intervals(message.heartbeat, message.lease)
             if isinstance(message, Assign | Newer) and raw is not None:
                 self.fetcher.inline(inlined(message.updates), raw)
             self.inbox.put_nowait(ev.Received(message))
@@ -278,8 +297,20 @@ class WorkerRuntime:
         meta = Meta.read(folder / "meta.json")
         for info in meta.shards:
             self.fetcher.files[info.sha256] = folder / info.name
+        self.executor = await self._loop.run_in_executor(
+            self._training,
+            partial(
+                build_executor,
+                manifest,
+                meta,
+                action.settings,
+                folder=folder,
+                device=self.options.device,
+                threads=self.options.threads,
+                slowdown=self.options.slowdown,
+            ),
+        )
         self.fetcher.limit = max(self.fetcher.limit, 8 * manifest.num_parameters + 4096)
-        self.executor = await self._loop.run_in_executor(self._training, self._build, manifest, action.settings)
         profile = await self._loop.run_in_executor(
             self._training, self.executor.measure, self.machine.profile, action.settings.batch_size
         )
@@ -291,28 +322,6 @@ class WorkerRuntime:
         while not self.fetcher.start(blob):
             self._request_chunks()
             await asyncio.sleep(0.02)
-
-    def _build(self, manifest: Manifest, settings: Any) -> Any:
-        import torch
-
-        from barnraise.data.shards import Dataset
-        from barnraise.models.build import build
-        from barnraise.training.local import LocalTrainer
-        from barnraise.worker.executor import Executor
-
-        torch.set_num_threads(self.options.threads)
-        torch.set_flush_denormal(True)  # fading Adam moments become subnormal, and arithmetic on those 20% slower
-        trainer = LocalTrainer(
-            build(manifest.model),
-            optimizer=settings.inner_optimizer,
-            options=settings.inner_options,
-            gradient_clip=settings.gradient_clip,
-            proximal=settings.proximal,
-            precision=settings.precision,
-            device=self.options.device,
-        )
-        dataset = Dataset.open(self.options.cache, partial=True)
-        return Executor(trainer, dataset, settings, self.options.slowdown)
 
     def _apply_updates(self, action: act.ApplyUpdates) -> None:
         blobs = {update.blob.digest: update.blob for update in action.updates}  # equal deltas are one blob
