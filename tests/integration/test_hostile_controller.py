@@ -23,6 +23,7 @@ from barnraise.transport import Keys
 from barnraise.wire.frames import decode_from_worker, encode
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import (
+    Ack,
     Assign,
     Chunk,
     Fetch,
@@ -32,6 +33,7 @@ from barnraise.wire.messages import (
     Leave,
     Message,
     Next,
+    Offer,
     Pulse,
     Stop,
     Welcome,
@@ -80,7 +82,7 @@ class Scripted:
         )  # fmt: skip
         self.heard: Counter[str] = Counter()
         self.left = ""
-        self.folder, self.keys = folder, Keys.generate()
+        self.folder, self.keys, self.tasks = folder, Keys.generate(), 0
 
     def add(self, content: bytes) -> Blob:
         digest = hashlib.sha256(content).hexdigest()
@@ -111,19 +113,23 @@ class Scripted:
                 if answer := self.answer(message):
                     listener.send(peer, encode(*answer))
 
-    def run(self, say: Callable[[str], None] = lambda text: None) -> Outcome:
-        """A worker's life with this controller."""
+    def run(self, say: Callable[[str], None] = lambda text: None, *, leaves: bool = False) -> Outcome:
+        """A worker's life with this controller; with `leaves` the controller hears its last word."""
 
         async def main() -> Outcome:
             listener = transport.create("zmq").listener()
             uri = await listener.bind("zmq://127.0.0.1:0", self.keys)
             serving = asyncio.ensure_future(self.serve(listener))
-            options = WorkerOptions(uri, self.keys.public, "a", Keys.generate(), self.folder / "cache")
+            moments = self.folder / "moments.safetensors"
+            options = WorkerOptions(uri, self.keys.public, "a", Keys.generate(), self.folder / "cache", moments)
+            self.runtime = WorkerRuntime(options, say=say)
             try:
                 async with asyncio.timeout(90):
-                    return await WorkerRuntime(options, say=say).run()
+                    outcome = await self.runtime.run()
+                    while leaves and not self.left:
+                        await asyncio.sleep(0.01)
+                    return outcome
             finally:
-                await asyncio.sleep(0)
                 serving.cancel()
                 await listener.close()
 
@@ -174,7 +180,7 @@ def test_what_cannot_work_here_is_refused_before_it_is_built(
     tmp_path: Path, resolved: dict[str, Any], settings: dict[str, Any], reason: str
 ) -> None:
     controller = Scripted(tmp_path, resolved, **settings)
-    outcome = controller.run()
+    outcome = controller.run(leaves=True)
     assert not outcome.final
     assert re.search(reason, outcome.reason), outcome.reason
     assert controller.left == outcome.reason
@@ -191,7 +197,7 @@ def test_a_shard_whose_bytes_are_wrong_is_given_up_by_name(tmp_path: Path, monke
     monkeypatch.setattr(fetching, "FIRST_REST", 0.01)
     controller = Scripted(tmp_path)
     controller.blobs[controller.shard.sha256] = bytes(controller.shard.bytes)
-    outcome = controller.run()
+    outcome = controller.run(leaves=True)
     assert not outcome.final
     assert f"{controller.shard.name} came 4 times with bytes that are not those of its name" in outcome.reason
     assert controller.left == outcome.reason
@@ -206,7 +212,7 @@ def test_what_breaks_in_the_training_thread_is_told_to_both_sides(tmp_path: Path
     )
     size = memory.num_parameters(model())
     controller.manifest = controller.add(Manifest(model(), controller.add(meta.encode()), size).encode())
-    outcome = controller.run()
+    outcome = controller.run(leaves=True)
     assert not outcome.final
     assert "holds token id 309, but the vocabulary has 300" in outcome.reason
     assert controller.left == outcome.reason
@@ -218,7 +224,7 @@ def test_training_that_diverges_ends_with_what_to_do(tmp_path: Path) -> None:
     blob = controller.add(poison)
     update = Update("snapshot", 0, blob, blob.digest)
     controller.task = msgspec.structs.replace(controller.task, updates=(update,))
-    outcome = controller.run()
+    outcome = controller.run(leaves=True)
     assert not outcome.final
     assert outcome.reason.startswith("training diverged")
     assert "lower the learning rate" in outcome.reason
@@ -240,3 +246,33 @@ def test_a_message_that_cannot_be_read_is_told_once(tmp_path: Path) -> None:
     assert controller.run(said.append).reason == "enough"
     assert len(said) == 1
     assert said[0].startswith("a message from the controller is passed over: header: ")
+
+
+def test_a_worker_that_comes_back_has_its_moments(tmp_path: Path) -> None:
+    """It leaves when it has handed in its task; the next process of it has not trained yet."""
+
+    class Leading(Scripted):
+        def answer(self, message: Message) -> tuple[Message, bytes | None] | None:
+            if isinstance(message, Offer):
+                return Ack(message.contribution.assignment, True), None
+            if isinstance(message, Next) and self.heard["Next"] > self.tasks:
+                self.runtime.leave("enough")
+                return None
+            return super().answer(message)
+
+    controller, said = Leading(tmp_path), list[str]()
+    controller.tasks = 1
+    assert controller.run(said.append) == Outcome("enough", True)
+    assert controller.heard["Offer"] == 1
+    first = controller.runtime.executor.trainer.moments()
+    controller.tasks, controller.heard = 0, Counter()
+    controller.run(said.append)
+    second = controller.runtime.executor.trainer.moments()
+    assert first.keys() == second.keys()
+    assert all(bool((first[name] == second[name]).all()) for name in first)
+    assert float(second["step"]) == 2.0
+    assert said == []
+    controller.tasks, controller.keys = 0, Keys.generate()  # another run
+    controller.run(said.append)
+    assert controller.runtime.executor.trainer.fresh
+    assert len(said) == 1

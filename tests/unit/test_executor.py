@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -29,7 +30,8 @@ class Trainer:
 
     def __init__(self, steps: Iterator[Tensor]) -> None:
         self.followed: list[tuple[Tensor, int]] = []
-        self.forgotten = 0
+        self.forgotten = self.ramps = 0
+        self.fresh = False
         self.steps, self.flat = steps, SimpleNamespace(num_parameters=SIZE, vector=torch.zeros(SIZE))
         self.device = torch.device("cpu")
 
@@ -44,6 +46,9 @@ class Trainer:
 
     def forget(self) -> None:
         self.forgotten += 1
+
+    def ramp(self) -> None:
+        self.ramps += 1
 
     def run(self, batches: Any, rate: float, after_step: Callable[[int], bool]) -> tuple[int, float]:
         taken = 0
@@ -206,3 +211,12 @@ def test_a_task_that_ends_in_parameters_that_are_not_finite_is_forgotten(compres
     torch.testing.assert_close(executor.reached, sum(steps[STEPS : 2 * STEPS]))
     residual = executor.path.flush(SIZE)
     assert bool(residual.codec.decode(residual.encoded).isfinite().all())
+
+
+@pytest.mark.parametrize(("fresh", "base", "ramps"), [(True, 3, 1), (True, 0, 0), (False, 3, 0)])
+def test_a_newcomer_to_a_run_under_way_takes_short_steps_first(fresh: bool, base: int, ramps: int) -> None:
+    executor, _ = make()
+    trainer: Any = executor.trainer
+    trainer.fresh = fresh
+    executor.train(msgspec.structs.replace(task(1), base=base), lambda step: None)
+    assert trainer.ramps == ramps

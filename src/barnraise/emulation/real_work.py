@@ -53,7 +53,12 @@ class RealWork:
 
     def start(self, node: str) -> None:
         trainer = copy.copy(self.trainer)
-        trainer.optimizer = inner_optimizer(self.settings.inner_optimizer, trainer.flat, self.settings.inner_options)
+        before = self._executors.get(node)
+        trainer.optimizer = (  # a worker keeps it on its disk
+            before.trainer.optimizer
+            if before
+            else inner_optimizer(self.settings.inner_optimizer, trainer.flat, self.settings.inner_options)
+        )
         self._executors[node] = Executor(trainer, self.dataset, self.settings)
         self._fetched[node] = {}
 

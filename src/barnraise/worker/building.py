@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnraise.data.meta import Meta
 from barnraise.models.memory import available_bytes
 from barnraise.wire.manifest import Manifest
-from barnraise.wire.messages import WorkerSettings
+from barnraise.wire.messages import Welcome, WorkerSettings
 from barnraise.worker.terms import require_model, require_settings
 
 if TYPE_CHECKING:
-    from barnraise.worker.executor import Executor  # imports torch
+    from barnraise.worker.executor import Executor  # these import torch
+    from barnraise.worker.moments import Moments
 
 
 def build_executor(
     manifest: Manifest,
     meta: Meta,
     settings: WorkerSettings,
-    *,
     folder: Path,
     device: str,
     threads: int,
@@ -50,3 +51,21 @@ def build_executor(
         device=device,
     )
     return Executor(trainer, Dataset.open(folder, partial=True), settings, slowdown)
+
+
+def restore_moments(
+    executor: Executor, path: Path, welcome: Welcome, server_key: str, say: Callable[[str], None]
+) -> Moments:
+    """The moments' file at `path`; the executor goes on with what an earlier process of this node left in it."""
+    from barnraise.worker.moments import Moments
+
+    owner = {
+        "run": welcome.run,
+        "controller": server_key,
+        "node": welcome.node,
+        "manifest": welcome.manifest.digest,
+        "optimizer": welcome.settings.inner_optimizer,
+    }
+    moments = Moments(path, owner, say)
+    moments.restore(executor.trainer)
+    return moments

@@ -106,6 +106,8 @@ class Executor:
             self.start.copy_(self.reached if self.reached is not None else self.replica)
         self._take_in(self.start, task)
         self.trainer.load(self.start)
+        if self.trainer.fresh and task.base > 0:
+            self.trainer.ramp()
 
         def after_step(step: int) -> bool:
             self.steps += 1

@@ -35,6 +35,7 @@ class Order(msgspec.Struct, frozen=True):
     server_key: str
     keys: str  # path of its key file
     cache: str
+    moments: str
     log: str
     device: str
     threads: int
@@ -50,6 +51,7 @@ def work(order: Order) -> int:
         name=order.name,
         keys=Keys.load(Path(order.keys)),
         cache=Path(order.cache),
+        moments=Path(order.moments),
         device=order.device,
         threads=order.threads,
         slowdown=order.slowdown,

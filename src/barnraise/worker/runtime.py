@@ -47,7 +47,7 @@ from barnraise.wire.messages import (
 )
 from barnraise.worker import actions as act
 from barnraise.worker import events as ev
-from barnraise.worker.building import build_executor
+from barnraise.worker.building import build_executor, restore_moments
 from barnraise.worker.fetching import Fetcher
 from barnraise.worker.imports import import_all
 from barnraise.worker.machine import Worker
@@ -67,7 +67,7 @@ class WorkerOptions:
     `uri` is one address, or two with a space between, the second for a network that does not let the first through.
     With an `invite` the worker enrols first; without one its key is on the ledger already (a local worker).
     `slowdown` s makes each second of training take s + 1, and `link` is emulated (trials). `cache` holds token shards
-    between runs.
+    between runs, `moments` is the file of the optimizer's, None to keep none.
     """
 
     uri: str
@@ -75,6 +75,7 @@ class WorkerOptions:
     name: str
     keys: Keys = field(repr=False)
     cache: Path
+    moments: Path | None = None
     invite: Invite | None = field(default=None, repr=False)
     device: str = "cpu"
     threads: int = 1
@@ -104,6 +105,7 @@ class WorkerRuntime:
         self.machine = Worker(secrets.randbits(53), machine_profile(options.device))
         self.fetcher = Fetcher()
         self.executor: Any = None  # worker.executor.Executor, once the model is known: it imports torch
+        self.moments: Any = None  # worker.moments.Moments, likewise
         self.inbox: asyncio.Queue[ev.Event] = asyncio.Queue()
         self.outbox: asyncio.Queue[Message | Contribution] = asyncio.Queue()
         self.outcome: Outcome | None = None
@@ -131,6 +133,8 @@ class WorkerRuntime:
             self.on_connected(self.options.name)
             await self._loop.run_in_executor(self._training, import_all)  # before a lease has to be kept
             await self._work()
+            if self.machine.leaving and self.outcome and self.outcome.final and self.moments is not None:
+                await self._loop.run_in_executor(self._training, self.moments.keep, self.executor.trainer)
         finally:
             self.machine.quit = True
             for task in self._background:
@@ -297,23 +301,16 @@ class WorkerRuntime:
         meta = Meta.read(folder / "meta.json")
         for info in meta.shards:
             self.fetcher.files[info.sha256] = folder / info.name
-        self.executor = await self._loop.run_in_executor(
-            self._training,
-            partial(
-                build_executor,
-                manifest,
-                meta,
-                action.settings,
-                folder=folder,
-                device=self.options.device,
-                threads=self.options.threads,
-                slowdown=self.options.slowdown,
-            ),
-        )
+        options, welcome = self.options, self.machine.welcome
+        assert welcome is not None
+        build = partial(build_executor, manifest, meta, action.settings, folder, options.device, options.threads)
+        self.executor = await self._loop.run_in_executor(self._training, build, options.slowdown)
         self.fetcher.limit = max(self.fetcher.limit, 8 * manifest.num_parameters + 4096)
-        profile = await self._loop.run_in_executor(
-            self._training, self.executor.measure, self.machine.profile, action.settings.batch_size
-        )
+        measure = partial(self.executor.measure, self.machine.profile, action.settings.batch_size)
+        profile = await self._loop.run_in_executor(self._training, measure)
+        if options.moments is not None:
+            restore = partial(restore_moments, self.executor, options.moments, welcome, options.server_key, self.say)
+            self.moments = await self._loop.run_in_executor(self._training, restore)
         shards = tuple(Blob(info.sha256, info.bytes) for info in meta.shards)
         self.inbox.put_nowait(ev.Prepared(shards, profile))
 
@@ -346,6 +343,8 @@ class WorkerRuntime:
             return ev.TaskFailed(task.id) if done is None else ev.TaskDone(task.id, *done)
 
         self._run(self._training, train)
+        if self.moments is not None:
+            self._in_training(self.moments.keep_if_due, self.executor.trainer)
 
     def _run(self, pool: ThreadPoolExecutor, work: Callable[[], ev.Event]) -> None:
         async def finish() -> None:
@@ -353,14 +352,17 @@ class WorkerRuntime:
 
         self._spawn(finish())
 
+    def _in_training(self, work: Callable[..., None], *arguments: Any) -> None:
+        async def finish() -> None:
+            await self._loop.run_in_executor(self._training, work, *arguments)
+
+        self._spawn(finish())
+
     def _cut_short(self, action: act.CutShort) -> None:
         self.executor.cut.set()
 
     def _settle(self, action: act.Settle) -> None:
-        async def settle() -> None:
-            await self._loop.run_in_executor(self._training, self.executor.settle, action.assignment, action.accepted)
-
-        self._spawn(settle())
+        self._in_training(self.executor.settle, action.assignment, action.accepted)
 
     def _quit(self, action: act.Quit) -> None:
         self._end(action.reason, action.final)
