@@ -18,7 +18,7 @@ from barnraise.cli.main import main
 from barnraise.cli.summary import summarise
 from barnraise.cli.view import LiveView, PlainView, make_view
 from barnraise.config.load import load
-from barnraise.core.errors import CorruptionError, InputError
+from barnraise.core.errors import CorruptionError, DataError, InputError
 from barnraise.ledger import Checkpoints, Ledger, NodeChanged, Noted, RunDirectory
 from barnraise.plan.purpose import TRAIN
 from barnraise.plan.resolve import Plan, resolve
@@ -70,6 +70,16 @@ def host(text_run: tuple[RunDirectory, Plan]) -> Iterator[Host]:
     yield opened
     opened.server.executor.close()
     opened.ledger.close()
+
+
+@pytest.mark.parametrize("name", ["train-00000.bin", "held_out.bin", "meta.json"])
+def test_a_damaged_dataset_is_noticed_before_workers_fetch_it(text_run: tuple[RunDirectory, Plan], name: str) -> None:
+    path = text_run[0].data / name
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1 if name != "meta.json" else ord("\n") ^ ord(" ")  # sound JSON, but other bytes
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=rf"{name} is (damaged|not that).*put .* back from a copy"):
+        open_host(*text_run, lambda text: None)
 
 
 def test_summary_for_people(sat_run: tuple[RunDirectory, Plan], capsys: pytest.CaptureFixture[str]) -> None:

@@ -291,6 +291,12 @@ class Bench:
         self.payloads[task.id] = Contribution(task.id, task.base, task.parameters, payload, steps, 1.0, 0.5)
         self.handle(ev.TaskDone(task.id, payload, steps, 1.0, 0.5))
 
+    def fail_task(self) -> None:
+        """The running task ends in numbers that are not finite."""
+        task, self.training = self.training, None
+        if task is not None:
+            self.handle(ev.TaskFailed(task.id))
+
     def tick(self, seconds: float) -> None:
         """Time passes; the shell ticks when the deadline is reached, and that moves the deadline."""
         self.now += seconds
@@ -301,10 +307,10 @@ class Bench:
     def leave(self) -> None:
         self.handle(ev.LeaveRequested("asked to"))
 
-    def set_up(self) -> None:
-        """Greeted, prepared, at work."""
+    def set_up(self, *, answering: bool = True) -> None:
+        """Greeted, prepared, at work; contributions are answered meanwhile, or not."""
         while self.training is None:
-            self._go_well()
+            self._go_well(answering=answering)
 
     def conclude(self, tasks: int = 4) -> None:
         """From here on everything goes well: `tasks` more contributions are made, or all is handed in and it leaves."""
@@ -317,8 +323,8 @@ class Bench:
         if self.worker.leaving and self.quit is not None:
             assert self.left or self.stopped
 
-    def _go_well(self) -> None:
-        for step in self.due():
+    def _go_well(self, *, answering: bool = True) -> None:
+        for step in self.due()[: None if answering or not self.payloads else -1]:
             if self.quit is None:
                 step()
         self.tick(0.3)

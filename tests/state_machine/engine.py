@@ -17,7 +17,16 @@ from barnraise.controller.custody import Custody
 from barnraise.controller.machine import Controller
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import MOST_OPEN, State, apply
-from barnraise.core.types import Blob, Contribution, NodeProfile, ParameterRange, RowRange, Task, Update
+from barnraise.core.types import (
+    MOST_ROW_RANGES,
+    Blob,
+    Contribution,
+    NodeProfile,
+    ParameterRange,
+    RowRange,
+    Task,
+    Update,
+)
 from barnraise.data.ranges import RowIndex
 from barnraise.ledger.decisions import Assigned, Decision, Judged, NodeChanged, Noted, VersionClosed, VersionMade
 from barnraise.ledger.rows import FORMATS
@@ -225,10 +234,12 @@ class Account:
             assert d.cursor == self.cursor
         else:
             alike = self.settings.pace == "fixed" and not self.settings.tune
+            few = self.settings.rows.total * MOST_ROW_RANGES // 2 < self.settings.local_steps * self.settings.batch_size
             assert 1 <= d.local_steps <= self.settings.max_local_steps
             most = self.settings.local_steps * (2 if self.settings.worker.overlap else 1)  # to let others catch up
-            assert not alike or self.settings.local_steps <= d.local_steps <= most
-            count = d.local_steps * self.settings.batch_size
+            assert few or not alike or self.settings.local_steps <= d.local_steps <= most
+            count = sum(r.stop - r.start for r in d.rows)
+            assert count == d.local_steps * self.settings.batch_size or (few and d.local_steps == 1)
             assert d.cursor == self.cursor + count
             assert d.rows == tuple(RowRange(*r) for r in self.settings.rows.ranges(self.cursor, count))
             self.cursor = d.cursor

@@ -94,6 +94,9 @@ class Chance:
             short = self.bench.cut or self.rng.random() < 0.05
             self.bench.finish_task(self.rng.randrange(4) if short else 4)
 
+    def task_failed(self) -> None:
+        self.bench.fail_task()
+
     def time(self) -> None:
         self.bench.tick(self.rng.choice([0.01, 0.5, 1.0, 3.0, 6.0, 20.0]))
 
@@ -121,6 +124,7 @@ _HAPPENINGS: list[tuple[Callable[[Chance], None], float]] = [
     (Chance.updated, 5),
     (Chance.nearly, 8),
     (Chance.task_done, 5),
+    (Chance.task_failed, 0.5),
     (Chance.time, 8),
     (Chance.leave, 0.2),
     (Chance.stop, 0.1),

@@ -8,9 +8,12 @@ import pytest
 
 from barnraise.controller import buffering, dispatch, pacing
 from barnraise.controller.state import MOST_OPEN, NodeState, Soft, State
-from barnraise.core.types import Blob, LinkReport, Update
+from barnraise.core.types import MOST_ROW_RANGES, Blob, LinkReport, RowRange, Update
+from barnraise.data.ranges import RowIndex
 from barnraise.ledger.decisions import Assigned
 from barnraise.staleness import create as staleness
+from barnraise.wire.frames import decode_from_controller, encode
+from barnraise.wire.messages import Assign
 
 from ..state_machine.engine import Engine, contribution, digest, engine_settings, overlap
 
@@ -28,6 +31,36 @@ def test_rows_are_handed_out_in_order_and_in_a_circle() -> None:
     circle = [(0, row) for row in range(7)] + [(1, row) for row in range(30)]
     assert rows == (circle * 2)[: len(rows)]
     assert len(rows) == 12 * 4
+
+
+@pytest.mark.parametrize(
+    ("shard_rows", "batch_size", "steps", "rows"),
+    [
+        ([3, 2], 4, 160, 640),  # 256 ranges: 128 times around 5 rows
+        ([3], 5, 153, 765),  # 768 rows, but whole batches
+        ([1], 1000, 1, 256),  # not even one
+        ([7, 30], 4, 1000, 4000),  # all of it
+    ],
+)
+def test_a_task_goes_around_few_rows_only_so_often(
+    shard_rows: list[int], batch_size: int, steps: int, rows: int
+) -> None:
+    wanted = 1000 if batch_size < 1000 else 3
+    rows_of = RowIndex(shard_rows)
+    engine = Engine(
+        engine_settings(rows=rows_of, batch_size=batch_size, local_steps=wanted, max_local_steps=wanted, tokens=10**9)
+    )
+    for node in ("a", "b"):
+        engine.hello(node)
+        engine.next(node)
+    first, second = assigned(engine)
+    assert (first.local_steps, first.tokens) == (steps, rows * engine.settings.context)
+    assert sum(piece.stop - piece.start for piece in first.rows) == rows
+    assert len(first.rows) <= MOST_ROW_RANGES
+    assert first.cursor == rows
+    assert second.rows == tuple(RowRange(*piece) for piece in rows_of.ranges(rows, rows))
+    task = engine.held["a"][first.assignment]
+    assert decode_from_controller(encode(Assign(task))) == (Assign(task), None)
 
 
 def test_a_node_holds_only_so_much_and_is_served_once_it_hands_something_in() -> None:

@@ -223,3 +223,18 @@ def test_a_gpu_that_this_machine_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnraise.plan.surroundings._ACCELERATORS", ())
     _, warnings = inspect(load(content(workers=[{"name": "a", "device": "cuda:0"}])), Purpose.TRAIN)
     assert str(warnings[0]).startswith("workers[0].device: is cuda:0, but this machine shows no GPU driver; use cpu")
+
+
+@pytest.mark.parametrize(("local_steps", "warned"), [(600, True), (300, False)])
+def test_few_rows_for_long_tasks(folder: Path, local_steps: int, warned: bool) -> None:
+    (folder / "short.txt").write_text("a" * 80)
+    run_file = load(
+        content(data=text("short.txt", context=8, held_out=0.5), training={"local_steps": local_steps, "batch_size": 4})
+    )
+    errors, warnings = inspect(run_file, Purpose.TRAIN)
+    assert errors == []
+    expected = (
+        "training.local_steps: is 600, but the data has about 5 rows, and a task goes around them at most 256 times"
+    )
+    assert [str(warning).startswith(expected) for warning in warnings] == [True] * warned
+    assert all("it will be of about 320 steps" in str(warning) for warning in warnings)

@@ -11,11 +11,12 @@ import pytest
 from rich.console import Console
 
 from barnraise.cli import nodes, panel
-from barnraise.cli.chronicle import Chronicle, Happening, of_note, plain, printable
+from barnraise.cli.chronicle import Chronicle, Happening, of_note, plain
 from barnraise.cli.columns import columns
 from barnraise.cli.links import LinkUse, total_table, use_line, use_table
 from barnraise.cli.nodes import NodeRow
 from barnraise.controller.state import Soft, State, apply
+from barnraise.core.text import printable
 from barnraise.core.types import NodeProfile, ParameterRange, RowRange
 from barnraise.ledger import Assigned, Decision, Judged, Ledger, LedgerView, NodeChanged, Noted
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -52,6 +53,8 @@ async def _train(run: RunDirectory, plan: Plan, json: bool, prepared: Callable[[
         finish = await work(host, view, local, "train")
     finally:
         view.close()
+    if host.machine.state.finished:
+        shutil.rmtree(run.moments, ignore_errors=True)  # nobody goes on from there
     conclude(host, finish, json=json)
 
 

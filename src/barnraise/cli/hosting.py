@@ -25,7 +25,7 @@ from barnraise.controller.machine import Controller
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.controller.recovery import replay, restore
 from barnraise.controller.server import Server
-from barnraise.core.errors import RunDirectoryError
+from barnraise.core.errors import DataError, RunDirectoryError
 from barnraise.core.types import Blob
 from barnraise.data.shards import Dataset
 from barnraise.ledger import Checkpoints, Ledger, RunDirectory
@@ -126,7 +126,9 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     content = (run.path / "manifest.json").read_bytes()
     manifest, blob = Manifest.decode(content), _blob(content)
     found = replay(ledger)
-    dataset, checkpoints = Dataset.open(run.data), Checkpoints(run.checkpoints)
+    dataset, checkpoints = Dataset.open(run.data, verify=True), Checkpoints(run.checkpoints)
+    if dataset.files()[0].sha256 != manifest.dataset.digest:
+        raise DataError(f"{run.data / 'meta.json'} is not that of this run; put it back from a copy")
     server = _parameter_server(plan)
     restore(server, found, checkpoints, ledger, warn)
     keep = plan.run_file.controller.keep_checkpoints
@@ -142,7 +144,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
         rows=dataset.index,
     )
     machine = Controller(settings, found.state, ledger.epoch)
-    blobs = BlobStore(dataset, blob.digest, content)
+    blobs = BlobStore(dataset, blob.digest, content, warn)
     blobs.publish(server.parameters, server.digest)
     evaluator = Evaluator(manifest.model, dataset, plan.run_file.controller.evaluation_rows)
     clock = _run_clock(found.time)

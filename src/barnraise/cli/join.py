@@ -58,6 +58,7 @@ def join(
         name=node,
         keys=Keys.load_or_create(folder / "keys.json"),
         cache=folder / "data",
+        moments=folder / "moments.safetensors",
         invite=ticket,
         device=device,
         threads=threads or os.cpu_count() or 1,

@@ -66,6 +66,7 @@ class LocalWorkers:
             server_key=self.server.enrolment.keys.public,
             keys=str(keys_path),
             cache=str(self.run.data),
+            moments=str(self.run.moments / f"{worker.name}.safetensors"),
             log=str(self.run.logs / f"worker-{worker.name}.log"),
             device=worker.device,
             threads=worker.threads,

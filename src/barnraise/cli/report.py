@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from barnraise.cli import charts, nodes, sat_summary
 from barnraise.cli.account import Account, pieces
-from barnraise.cli.chronicle import Happening, of_note, printable
+from barnraise.cli.chronicle import Happening, of_note
 from barnraise.cli.facts import facts
+from barnraise.core.text import printable
 from barnraise.core.units import bytes_text, count_text, duration_text
 from barnraise.ledger.disk import storage_errors
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import math
 import random
@@ -15,9 +14,10 @@ from functools import cache, partial
 from pathlib import Path
 
 from barnraise.cli.engine_settings import engine_settings
-from barnraise.config.schema import MAX_COUNT, TextData, Worker
+from barnraise.config.schema import MAX_COUNT, Worker
 from barnraise.controller.machine import Controller
 from barnraise.controller.settings import EngineSettings
+from barnraise.core.errors import RunFailedError
 from barnraise.core.types import Blob
 from barnraise.data.ranges import RowIndex
 from barnraise.emulation.fleet import Fault, Machine, lognormal_fleet
@@ -28,6 +28,7 @@ from barnraise.plan.dataset import vocabulary
 from barnraise.plan.estimate import Estimate, estimate
 from barnraise.plan.links import link_of
 from barnraise.plan.resolve import Plan
+from barnraise.plan.surroundings import training_rows
 
 NOMINAL_FLOPS = 2e12
 """Floating-point operations a second that a machine of speed 1.0 sustains: a good laptop's GPU."""
@@ -35,13 +36,11 @@ NOMINAL_FLOPS = 2e12
 OVERHEAD_PARAMETERS = 10_000_000
 """A small model keeps no machine busy: it trains as if it had this many parameters more."""
 
-NOMINAL_TOKENS = 1_000_000_000
-"""Size of a dataset whose files are not there."""
+NOMINAL_ROWS = 10_000_000
+"""Of a dataset whose files are not there."""
 
 SHARD_BYTES = 32 << 20
 MANIFEST_BYTES = 4096
-BYTES_A_TOKEN = 4
-"""Of text, through a tokenizer that is not `bytes`."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,10 @@ class Trial:
 
 
 def simulate(plan: Plan, trial: Trial) -> Report:
-    """Play the run of `plan`. Imports torch, and makes the dataset in a temporary folder, for real tensors alone."""
+    """Play the run of `plan`; RunFailedError when its training comes to nothing.
+
+    Imports torch, and makes the dataset in a temporary folder, for real tensors alone.
+    """
     cost = estimate(plan)
     rate = trial.tokens_per_second or nominal_rate(cost.parameters)
     fleet = trial.fleet if trial.fleet is not None else make_fleet(plan, trial.nodes, rate, trial.seed)
@@ -77,6 +79,8 @@ def simulate(plan: Plan, trial: Trial) -> Report:
         began = time.monotonic()
         simulator.run(digest, math.inf if trial.hours is None else trial.hours * 3600)
         seconds = time.monotonic() - began
+        if simulator.failed:
+            raise RunFailedError(simulator.end)
         losses = (controller.state.evaluations[0][1], work.evaluate()) if trial.real else None
         return report(simulator, seconds, losses=losses)
 
@@ -113,7 +117,7 @@ def _fault(plan: Plan, at: float, kill: str | None, join: Worker | None, rate: f
 
 def _costed(plan: Plan, cost: Estimate) -> tuple[EngineSettings, Work, str]:
     """Sizes alone: no data is made, no torch imported."""
-    rows = _num_rows(plan)
+    rows = training_rows(plan.run_file) or NOMINAL_ROWS
     row_bytes = plan.run_file.data.context * (2 if vocabulary(plan.run_file).size <= 1 << 16 else 4)
     a_shard = max(1, SHARD_BYTES // row_bytes)
     shards = [min(a_shard, rows - start) for start in range(0, rows, a_shard)]
@@ -133,22 +137,6 @@ def _costed(plan: Plan, cost: Estimate) -> tuple[EngineSettings, Work, str]:
         threads=plan.run_file.controller.threads,
     )
     return settings, work, "e" * 64
-
-
-def _num_rows(plan: Plan) -> int:
-    """Training rows, from the data section; the files' sizes are looked at."""
-    data = plan.run_file.data
-    if not isinstance(data, TextData):
-        return data.examples
-    size = sum(path.stat().st_size for pattern in data.files for path in _files(pattern))
-    tokens = size / (1 if data.tokenizer == "bytes" else BYTES_A_TOKEN) if size else NOMINAL_TOKENS
-    return max(1, int(tokens * (1 - data.held_out) / data.context))
-
-
-def _files(pattern: str) -> Iterator[Path]:
-    path = Path(pattern).expanduser()
-    found = path.rglob("*") if path.is_dir() else map(Path, glob.glob(str(path), recursive=True))
-    return (file for file in found if file.is_file())
 
 
 @contextmanager

@@ -27,6 +27,7 @@ def _words(text: str) -> dict[str, Any]:
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Interval = Annotated[float, Field(ge=0.01, le=86_400)]  # workers refuse shorter ones
 Share = Annotated[float, Field(ge=0, le=1)]
 Milliseconds = Annotated[float, Field(ge=0, le=60_000)]
 Loss = Annotated[float, Field(ge=0, le=0.5)]
@@ -165,8 +166,8 @@ class Controller(Section):
     sync_longest_wait: Positive = Field(
         default=600.0, description="Synchronous mode: seconds after which a round closes."
     )
-    heartbeat: Positive = Field(default=0.4, description="Seconds between heartbeats in a small fleet.")
-    lease: Positive = Field(
+    heartbeat: Interval = Field(default=0.4, description="Seconds between heartbeats in a small fleet.")
+    lease: Interval = Field(
         default=1.2, description="Seconds of silence after which a node counts as gone (small fleet)."
     )
     checkpoint_seconds: Positive = Field(default=60.0, description="Seconds between checkpoints.")

@@ -14,7 +14,7 @@ from barnraise.controller.actions import Action, Send
 from barnraise.controller.pacing import local_steps, participation, rate_factor, relative_speed, tuned
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import MOST_OPEN, NodeState, Soft, State
-from barnraise.core.types import Blob, ParameterRange, RowRange, Task, Update
+from barnraise.core.types import MOST_ROW_RANGES, Blob, ParameterRange, RowRange, Task, Update
 from barnraise.ledger.decisions import Assigned, Decision
 from barnraise.matching.base import NodeView, TaskView
 from barnraise.wire.messages import Assign, Newer
@@ -128,9 +128,8 @@ def _assign_one(state: State, soft: Soft, settings: EngineSettings, task: int, n
     else:
         yield from tuned(state, soft, settings, node, now)
         steps = max(local_steps(state, soft, settings, node), node.least_steps)
-        count = steps * settings.batch_size
-        rows = tuple(RowRange(*piece) for piece in settings.rows.ranges(cursor, count))
-        cursor += count
+        rows, steps = _rows(settings, cursor, steps)
+        cursor += sum(piece.stop - piece.start for piece in rows)
     schedule = settings.rate_multiplier(state.tokens, settings.tokens)
     num_rows = sum(piece.stop - piece.start for piece in rows)
     rate = settings.learning_rate * schedule * rate_factor(state, soft, settings, node, steps, num_rows)
@@ -173,6 +172,18 @@ def _assign_one(state: State, soft: Soft, settings: EngineSettings, task: int, n
             )
         ),
     )
+
+
+def _rows(settings: EngineSettings, cursor: int, steps: int) -> tuple[tuple[RowRange, ...], int]:
+    """The rows of a task of `steps` steps from `cursor` on, and its steps: fewer, in whole batches if possible, where
+    the data has so few rows that a task would have to go around them too often."""
+    wanted = steps * settings.batch_size
+    pieces = settings.rows.ranges(cursor, wanted, MOST_ROW_RANGES)
+    found = sum(stop - start for _, start, stop in pieces)
+    if found < wanted:
+        found -= found % settings.batch_size if found > settings.batch_size else 0
+        pieces, steps = settings.rows.ranges(cursor, found), -(-found // settings.batch_size)
+    return tuple(RowRange(*piece) for piece in pieces), steps
 
 
 def publish(state: State, soft: Soft, settings: EngineSettings, node: NodeState) -> Steps:

@@ -49,6 +49,10 @@ class Blob(msgspec.Struct, frozen=True, gc=False):
     num_bytes: Count
 
 
+MOST_ROW_RANGES = 256
+"""In one task: with few rows of data a task goes around them so often at most."""
+
+
 class RowRange(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Rows [start, stop) of one token shard."""
 
@@ -79,7 +83,7 @@ class Task(msgspec.Struct, frozen=True, gc=False):
 
     id: Count  # the assignment's id
     kind: TaskKind
-    rows: Annotated[tuple[RowRange, ...], msgspec.Meta(max_length=256)]
+    rows: Annotated[tuple[RowRange, ...], msgspec.Meta(max_length=MOST_ROW_RANGES)]
     tokens: Count  # token positions in `rows`: what is credited, whatever the worker claims
     local_steps: Count
     batch_size: Count

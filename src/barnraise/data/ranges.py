@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
@@ -28,13 +29,16 @@ class RowIndex:
         self.total = self._ends[-1] if self._ends else 0
         assert self.total > 0, "a dataset without rows"
 
-    def ranges(self, start: int, count: int) -> list[Range]:
-        """The `count` rows from cursor `start` on, in order, one range for each shard touched."""
+    def ranges(self, start: int, count: int, most: float = math.inf) -> list[Range]:
+        """The `count` rows from cursor `start` on, in order, one range for each shard touched.
+
+        Fewer when they are not in the first `most` ranges: few rows, gone around again and again.
+        """
         assert min(start, count) >= 0, (start, count)
         found: list[Range] = []
         position = start % self.total
         shard = bisect_right(self._ends, position)
-        while count > 0:
+        while count > 0 and len(found) < most:
             begin = self._ends[shard - 1] if shard else 0
             taken = min(count, self._ends[shard] - position)
             found.append((shard, position - begin, position - begin + taken))

@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 IGNORED = -100  # the label that cross-entropy leaves out
+_REMEDY = "put the file back from a copy, or make the dataset again"
 _MAX_MAPS = 64  # every mapping holds a file descriptor
 
 Tokens = npt.NDArray[np.unsignedinteger]
@@ -187,15 +188,15 @@ def check_file(folder: Path, info: FileInfo, *, verify: bool = False) -> None:
     """DataError unless `folder` holds the file `info` describes: its size, and with `verify` its sha256."""
     path = folder / info.name
     if not path.is_file():
-        raise DataError(f"{path} is missing; make the dataset again")
+        raise DataError(f"{path} is missing; {_REMEDY}")
     size = path.stat().st_size
     if size != info.bytes:
-        raise DataError(f"{path} has {size} bytes, but {META} says {info.bytes}; make the dataset again")
+        raise DataError(f"{path} has {size} bytes, but {META} says {info.bytes}; {_REMEDY}")
     if verify:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if digest != info.sha256:
-            raise DataError(f"{path} does not match its sha256 in {META}; make the dataset again")
+            raise DataError(f"{path} is damaged: it does not match its sha256 in {META}; {_REMEDY}")
 
 
 def _write(

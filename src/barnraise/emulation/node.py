@@ -62,6 +62,9 @@ class World(Protocol):
     def bring(self, event: ce.Received) -> None:
         """An offer reaches the controller, and its payload with it."""
 
+    def give_up(self, reason: str) -> None:
+        """A node has stopped for good, though the run goes on."""
+
 
 class Node:
     """Carries out what its worker's machine wants, in the simulator's time.
@@ -299,15 +302,17 @@ class Node:
     def _finish(self, incarnation: int, run: _Run) -> None:
         if incarnation == self.incarnation and run is self._running:
             self._running = None
-            payload, loss = self.sim.work.train(self.spec.name, run.task, run.steps, run.news)
-            seconds = run.step * run.steps
-            self.handle(incarnation, we.TaskDone(run.task.id, payload, run.steps, loss, seconds))
+            done = self.sim.work.train(self.spec.name, run.task, run.steps, run.news)
+            failed, seconds = we.TaskFailed(run.task.id), run.step * run.steps
+            self.handle(incarnation, we.TaskDone(run.task.id, *done, seconds) if done else failed)
 
     def _settle(self, action: wa.Settle) -> None:
         self.sim.work.settle(self.spec.name, action.assignment, action.accepted)
 
     def _quit(self, action: wa.Quit) -> None:
         self.stop()
+        if not action.final:
+            self.sim.give_up(action.reason)
 
 
 class _Run:

@@ -18,7 +18,7 @@ from barnraise.controller.evaluator import Evaluator
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.core.types import Blob, Contribution, ParameterRange, Task, Update
 from barnraise.data.shards import Dataset
-from barnraise.emulation.work import ControllerCosts
+from barnraise.emulation.work import ControllerCosts, Trained
 from barnraise.training.local import LocalTrainer, inner_optimizer
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.actions import ApplyUpdates
@@ -53,7 +53,12 @@ class RealWork:
 
     def start(self, node: str) -> None:
         trainer = copy.copy(self.trainer)
-        trainer.optimizer = inner_optimizer(self.settings.inner_optimizer, trainer.flat, self.settings.inner_options)
+        before = self._executors.get(node)
+        trainer.optimizer = (  # a worker keeps it on its disk
+            before.trainer.optimizer
+            if before
+            else inner_optimizer(self.settings.inner_optimizer, trainer.flat, self.settings.inner_options)
+        )
         self._executors[node] = Executor(trainer, self.dataset, self.settings)
         self._fetched[node] = {}
 
@@ -74,7 +79,7 @@ class RealWork:
         for update in news.updates:
             fetched.pop(update.blob.digest, None)
 
-    def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> tuple[Blob, float]:
+    def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> Trained | None:
         executor, waiting = self._executors[node], deque(news)
         executor.cut.clear()
 
@@ -84,10 +89,10 @@ class RealWork:
             if step == steps:
                 executor.cut.set()
 
-        payload, _, loss, _ = executor.train(task, on_step)
+        done = executor.train(task, on_step)
         for _, late in waiting:
             self.update(node, late)
-        return payload, loss
+        return done and done[:3]
 
     def settle(self, node: str, assignment: int, accepted: bool) -> None:
         self._executors[node].settle(assignment, accepted)

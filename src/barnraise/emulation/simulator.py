@@ -63,7 +63,7 @@ class Simulator(Agenda):
         self.faults = sorted(faults, key=lambda fault: fault.at)
         self.shard_bits = {blob.digest: 1 << index for index, blob in enumerate(work.shards())}
         self.ledger_hash = LedgerHash()
-        self.events, self.end = 0, ""
+        self.events, self.end, self.failed = 0, "", False
         self.bytes_up = self.bytes_down = self.max_staleness = 0
         self.curve: list[Point] = []
         self.first_task = math.inf, 0
@@ -123,6 +123,12 @@ class Simulator(Agenda):
             self._leave(node.incarnation, node)
         else:
             node.stop()
+
+    def give_up(self, reason: str) -> None:
+        """A node has stopped for good; without the last one the run has failed."""
+        if not self._expected and not any(node.up for node in self.nodes.values()):
+            self.failed = True
+            self._stop(reason)
 
     def join(self, spec: Machine) -> None:
         """A node that was not there before."""

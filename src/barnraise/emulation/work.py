@@ -17,6 +17,10 @@ PUBLISH_BYTES_PER_SECOND = 0.5e9
 """Float32 bytes of parameters that it moves, encodes, decodes and hashes in a second."""
 
 
+Trained = tuple[Blob, int, float]
+"""A contribution's payload, the steps behind it, and their mean loss."""
+
+
 class Work(Protocol):
     """Work happens at once and takes virtual seconds that the simulator adds. Nodes go by their names."""
 
@@ -32,9 +36,8 @@ class Work(Protocol):
     def update(self, node: str, news: ApplyUpdates) -> None:
         """Bring the node's replica up to date, between two tasks."""
 
-    def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> tuple[Blob, float]:
-        """So many of the task's steps; each of `news` comes while a step is taken, counted from 1: payload and mean
-        loss."""
+    def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> Trained | None:
+        """So many of the task's steps; each of `news` comes while a step is taken, counted from 1. None: it failed."""
 
     def settle(self, node: str, assignment: int, accepted: bool) -> None:
         """The node learns what became of its contribution."""
@@ -101,9 +104,9 @@ class CostModel:
     def update(self, node: str, news: ApplyUpdates) -> None:
         """Nothing is kept."""
 
-    def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> tuple[Blob, float]:
+    def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> Trained | None:
         share = (task.parameters.stop - task.parameters.start) / self.span
-        return Blob(f"b{task.id:063x}", math.ceil(self.payload_bytes[task.rung] * min(1.0, share))), 0.0
+        return Blob(f"b{task.id:063x}", math.ceil(self.payload_bytes[task.rung] * min(1.0, share))), steps, 0.0
 
     def settle(self, node: str, assignment: int, accepted: bool) -> None:
         """Nothing is kept."""

@@ -8,6 +8,7 @@ runs/sat-neo-20260131-174500/
     data/            token shards, tokenizer
     keys/            the controller's secret keys (0700)
     logs/            one file a process
+    moments/         what the local workers' optimizers know, until the run is over
     model/           the result, in Hugging Face format
     report.md        what happened
     lock             held while a controller runs
@@ -41,6 +42,7 @@ class RunDirectory:
         self.data = path / "data"
         self.keys = path / "keys"
         self.logs = path / "logs"
+        self.moments = path / "moments"
         self.model = path / "model"
         self.report = path / "report.md"
         self.lock_file = path / "lock"

@@ -83,7 +83,9 @@ def estimate(plan: Plan) -> Estimate:
         bytes_down=len(workers) * (snapshot + (versions or 0) * min(version, snapshot)) if versions else None,
         worker_memory_bytes=memory.worker(resolved, **batch, inner_optimizer=training.inner_optimizer).total,
         controller_memory_bytes=memory.controller(resolved, buffer_size=slots, outer_states=states, **batch).total,
-        disk_bytes=(run_file.controller.keep_checkpoints + 1) * (2 + states) * snapshot + 2 * slots * contribution,
+        disk_bytes=(run_file.controller.keep_checkpoints + 1) * (2 + states) * snapshot
+        + 2 * slots * contribution
+        + len(workers) * memory.INNER_STATES[training.inner_optimizer] * snapshot,
         seconds=_seconds(size * 6 * training.tokens, workers),
     )
 

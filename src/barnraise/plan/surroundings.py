@@ -13,11 +13,15 @@ from pathlib import Path
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile, TextData
 from barnraise.core.errors import InputError, nearest
+from barnraise.core.types import MOST_ROW_RANGES
 from barnraise.core.units import bytes_text
 from barnraise.models import memory
 from barnraise.plan.estimate import Estimate, estimate
 from barnraise.plan.purpose import SERVE, TRAIN, Purpose
 from barnraise.plan.resolve import Plan
+
+BYTES_A_TOKEN = 4
+"""Of text, through a tokenizer that is not `bytes`."""
 
 _ACCELERATORS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd", "/dev/nvmap")
 
@@ -27,7 +31,7 @@ def inspect(run_file: RunFile, purpose: Purpose) -> tuple[list[Problem], list[Pr
     errors = [*_data(run_file), *_model_folder(run_file), *_run_folder(run_file)]
     if purpose in (TRAIN, SERVE):
         errors += _address(run_file)
-    return errors, list(_devices(run_file)) if purpose is TRAIN else []
+    return errors, [*_few_rows(run_file), *(_devices(run_file) if purpose is TRAIN else ())]
 
 
 def measure(plan: Plan) -> tuple[Estimate | None, list[Problem]]:
@@ -65,6 +69,28 @@ def _data(run_file: RunFile) -> Iterator[Problem]:
     if data.tokenizer != "bytes" and not Path(data.tokenizer).expanduser().exists():
         text = f"there is no tokenizer at '{data.tokenizer}'{_near(data.tokenizer)}; give `bytes`, or a folder or file"
         yield Problem(("data", "tokenizer"), text)
+
+
+def training_rows(run_file: RunFile) -> int:
+    """About how many rows there will be to train on; 0 where the files say nothing."""
+    data = run_file.data
+    if not isinstance(data, TextData):
+        return data.examples
+    size = sum(size for pattern in data.files for size in _sizes(pattern))
+    tokens = size / (1 if data.tokenizer == "bytes" else BYTES_A_TOKEN)
+    return int(tokens * (1 - data.held_out) / data.context)
+
+
+def _few_rows(run_file: RunFile) -> Iterator[Problem]:
+    rows, training = training_rows(run_file), run_file.training
+    wanted, most = training.local_steps * training.batch_size, MOST_ROW_RANGES * rows
+    if 0 < most < wanted:
+        text = (
+            f"is {training.local_steps}, but the data has about {rows} rows, and a task goes around them at most "
+            f"{MOST_ROW_RANGES} times: it will be of about {max(1, most // training.batch_size)} steps; "
+            "give more data, or lower local_steps or batch_size"
+        )
+        yield Problem(("training", "local_steps"), text)
 
 
 def _sizes(pattern: str) -> Iterator[int]:

@@ -15,6 +15,10 @@ from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import CHUNK_BYTES, FRAME_LIMIT, INLINE_BYTES
 
 
+class WrongDigestError(WireError):
+    """All bytes are there, but they are not those that were promised."""
+
+
 def parts(payload: Buffer, chunk: int = CHUNK_BYTES, start: int = 0) -> Iterator[tuple[int, memoryview]]:
     """`payload` from `start` on, cut into views of at most `chunk` bytes, each with its offset.
 
@@ -213,4 +217,4 @@ class Download:
 
 def _check_digest(what: str, digest: str, expected: str) -> None:
     if digest != expected:
-        raise WireError(f"{what} hashes to {digest[:16]}..., but {expected[:16]}... was promised: send it again")
+        raise WrongDigestError(f"{what} hashes to {digest[:16]}..., but {expected[:16]}... was promised: send it again")

@@ -41,7 +41,8 @@ class ApplyUpdates(Action, frozen=True, gc=False):
 
 
 class StartTask(Action, frozen=True, gc=False):
-    """Train from the replica; say `Nearly` after `ask_at` steps (0: not at all), and answer with `TaskDone`."""
+    """Train from the replica; say `Nearly` after `ask_at` steps (0: not at all), and answer with `TaskDone`
+    or `TaskFailed`."""
 
     task: Task
     ask_at: int

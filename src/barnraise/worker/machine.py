@@ -42,6 +42,7 @@ from barnraise.worker.actions import (
     Settle,
     StartTask,
 )
+from barnraise.worker.ahead import Lead
 from barnraise.worker.events import (
     Event,
     Fetched,
@@ -51,6 +52,7 @@ from barnraise.worker.events import (
     Prepared,
     Received,
     TaskDone,
+    TaskFailed,
     Tick,
     Updated,
 )
@@ -60,8 +62,13 @@ from barnraise.worker.outgoing import Outgoing
 HELLO_INTERVAL = 1.0
 """Seconds between attempts to reach a silent controller."""
 
-LEAD_MARGIN = 1.5
-"""The next task is asked for this many times earlier than getting one usually takes."""
+MOST_FAILURES = 3
+"""After so many failed tasks, one after the other, the worker goes."""
+
+DIVERGED = (
+    f"training diverged: {MOST_FAILURES} tasks in a row ended in numbers that are not finite; "
+    "lower the learning rate, or raise warmup_tokens"
+)
 
 
 class Worker:
@@ -82,8 +89,8 @@ class Worker:
         self.asked_at = math.inf
         self.link = LinkReport()
         self.fetched_at, self.fetched_bytes = 0.0, 0  # since when blobs are on their way, and what has come of them
-        self.lead = 0.05
-        self.step_seconds = 0.0
+        self.lead = Lead()
+        self.failures = 0  # tasks that failed since one did not
         self.leaving = ""
         self.quit = False
         self.heartbeat, self.lease = 1.0, 10.0
@@ -119,18 +126,8 @@ class Worker:
         if self.greeted or not self.greeting:
             self.greeting, self.greeted = self.greeting + 1, False
         working = tuple(task.id for task in (self.running, self.waiting) if task and task.id not in self.dropped)
-        return self._send(
-            Hello(
-                PROTOCOL_VERSION,
-                self.session,
-                self.greeting,
-                self.profile,
-                self.incoming.have,
-                tuple(self.outgoing.pending),
-                working,
-            ),
-            now,
-        )
+        state = self.profile, self.incoming.have, tuple(self.outgoing.pending), working
+        return self._send(Hello(PROTOCOL_VERSION, self.session, self.greeting, *state), now)
 
     def _tick(self, event: Tick, now: float) -> list[Action]:
         if now < self.deadline:
@@ -141,10 +138,8 @@ class Worker:
 
     def _received(self, event: Received, now: float) -> list[Action]:
         self.last_heard = now
-        return _MESSAGES.get(type(event.message), Worker._ignore)(self, event.message, now)
-
-    def _ignore(self, message: Message, now: float) -> list[Action]:
-        return []
+        handler = _MESSAGES.get(type(event.message))
+        return handler(self, event.message, now) if handler else []
 
     def _pulse(self, message: Pulse, now: float) -> list[Action]:
         self.heartbeat, self.lease = message.heartbeat, message.lease
@@ -227,11 +222,9 @@ class Worker:
         if known or task.id in self.outgoing.pending or not self.ready or not self.greeted or self.leaving:
             return []
         self.waiting = task
-        shards = []
-        for piece in task.rows:
-            if piece.shard >= len(self.shards):
-                return self._quit(f"a task names token shard {piece.shard}, but there are {len(self.shards)}", True)
-            shards.append(self.shards[piece.shard])
+        if (last := max((piece.shard for piece in task.rows), default=0)) >= len(self.shards):
+            return self._quit(f"a task names token shard {last}, but there are {len(self.shards)}", True)
+        shards = [self.shards[piece.shard] for piece in task.rows]
         return self._hear(ApplyUpdates(task.updates, task.merged, task.share), now) + self.incoming.get(shards)
 
     def _on_newer(self, message: Newer, now: float) -> list[Action]:
@@ -286,7 +279,7 @@ class Worker:
     def _go_on(self, now: float) -> list[Action]:
         """Start what waits, ask when there is nothing, leave when all is handed in."""
         if self.asked_at < math.inf and self._at_hand():
-            self.lead += 0.3 * (now - self.asked_at - self.lead)
+            self.lead.waited(now - self.asked_at)
             self.asked_at = math.inf
         if not self.ready or not self.greeted or self.welcome is None:
             return []
@@ -299,7 +292,8 @@ class Worker:
             return self._ask(now)
         if not self._at_hand() or (len(self.outgoing.pending) > 1 and task.kind == "train"):
             return []
-        ask_at = self._ask_at(task)
+        never = task.kind == "flush" or not self.welcome.settings.overlap
+        ask_at = task.local_steps + 1 if never else self.lead.ask_at(task.local_steps)
         self.running, self.waiting, self.near = task, None, ask_at == 0
         return [StartTask(task, ask_at), *self._watch(now), *(self._ask(now) if self.near else [])]
 
@@ -310,15 +304,6 @@ class Worker:
             return False
         rows = {self.shards[piece.shard].digest for piece in task.rows}
         return task.kind == "flush" or (self.incoming.have >= task.base and not rows & self.incoming.needs)
-
-    def _ask_at(self, task: Task) -> int:
-        assert self.welcome is not None
-        if not self.welcome.settings.overlap or task.kind == "flush":
-            return task.local_steps + 1
-        if self.step_seconds <= 0.0:
-            return task.local_steps - 1
-        early = math.ceil(LEAD_MARGIN * self.lead / self.step_seconds)
-        return max(0, task.local_steps - max(1, early))
 
     def _ask(self, now: float) -> list[Action]:
         if self.asked_at < math.inf or self.waiting is not None or self.incoming.updating or self.leaving:
@@ -334,8 +319,8 @@ class Worker:
         task, self.running = self.running, None
         assert task is not None
         assert task.id == event.assignment
-        if event.steps:
-            self.step_seconds = event.seconds / event.steps
+        self.lead.trained(event.steps, event.seconds)
+        self.failures = 0 if event.steps else self.failures
         if task.id in self.dropped:
             self.dropped.discard(task.id)
             return [Settle(task.id, False), *self._go_on(now)]
@@ -348,6 +333,16 @@ class Worker:
             return self.outgoing.add(contribution, now) + self._go_on(now)
         self.outgoing.keep(contribution)  # the Welcome will bring it about
         return self._go_on(now)
+
+    def _task_failed(self, event: TaskFailed, now: float) -> list[Action]:
+        """There is nothing to hand in: the Hello says so."""
+        task, self.running = self.running, None
+        assert task is not None
+        self.dropped.discard(task.id)
+        self.failures += 1
+        if self.failures == MOST_FAILURES:
+            return self._leave_requested(LeaveRequested(DIVERGED), now)
+        return self._go_on(now) if self.leaving else [self._hello(now)]
 
     def _go(self, message: Go, now: float) -> list[Action]:
         return self.outgoing.go(message, now) if self.greeted else []
@@ -365,7 +360,7 @@ class Worker:
         return [CutShort()] if self.running is not None else self._go_on(now)
 
     def _leave(self, now: float) -> list[Action]:
-        return [self._send(Leave(self.leaving), now), *self._quit(self.leaving, True)]
+        return [self._send(Leave(self.leaving), now), *self._quit(self.leaving, self.failures < MOST_FAILURES)]
 
 
 _HANDLE: dict[type[Event], Callable[[Worker, Any, float], list[Action]]] = {
@@ -376,6 +371,7 @@ _HANDLE: dict[type[Event], Callable[[Worker, Any, float], list[Action]]] = {
     Updated: Worker._updated,
     Nearly: Worker._nearly,
     TaskDone: Worker._task_done,
+    TaskFailed: Worker._task_failed,
     Tick: Worker._tick,
     LeaveRequested: Worker._leave_requested,
 }

@@ -35,6 +35,7 @@ class Order(msgspec.Struct, frozen=True):
     server_key: str
     keys: str  # path of its key file
     cache: str
+    moments: str
     log: str
     device: str
     threads: int
@@ -50,17 +51,21 @@ def work(order: Order) -> int:
         name=order.name,
         keys=Keys.load(Path(order.keys)),
         cache=Path(order.cache),
+        moments=Path(order.moments),
         device=order.device,
         threads=order.threads,
         slowdown=order.slowdown,
         link=order.link,
     )
 
+    def say(text: str) -> None:
+        sys.stderr.write(f"{order.name}: {text}\n")
+
     async def run() -> bool:
-        runtime = WorkerRuntime(options)
+        runtime = WorkerRuntime(options, say=say)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, runtime.leave, "SIGTERM")
         outcome = await runtime.run()
-        sys.stderr.write(f"{order.name}: {outcome.reason}\n")
+        say(outcome.reason)
         return outcome.final
 
     return 0 if asyncio.run(run()) else 1

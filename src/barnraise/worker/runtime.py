@@ -14,10 +14,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from barnraise.core.errors import InviteError, WireError
+from barnraise.core.errors import BarnraiseError, InviteError, WireError
+from barnraise.core.text import printable
 from barnraise.core.types import Blob, Contribution
 from barnraise.data.meta import Meta
 from barnraise.transport import Invite, Keys, proof
@@ -35,20 +37,28 @@ from barnraise.wire.messages import (
     Enrol,
     Enrolled,
     Gone,
+    Leave,
     Message,
     Newer,
     Offer,
     Part,
+    Pulse,
     Stop,
+    Welcome,
 )
 from barnraise.worker import actions as act
 from barnraise.worker import events as ev
+from barnraise.worker.building import build_executor, restore_moments
 from barnraise.worker.fetching import Fetcher
 from barnraise.worker.imports import import_all
 from barnraise.worker.machine import Worker
 from barnraise.worker.profile import machine_profile
+from barnraise.worker.terms import require_intervals
 
 ENROL_INTERVAL = 2.0
+
+REASON = 1000
+"""Letters of a reason that are told."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +68,7 @@ class WorkerOptions:
     `uri` is one address, or two with a space between, the second for a network that does not let the first through.
     With an `invite` the worker enrols first; without one its key is on the ledger already (a local worker).
     `slowdown` s makes each second of training take s + 1, and `link` is emulated (trials). `cache` holds token shards
-    between runs.
+    between runs, `moments` is the file of the optimizer's, None to keep none.
     """
 
     uri: str
@@ -66,6 +76,7 @@ class WorkerOptions:
     name: str
     keys: Keys = field(repr=False)
     cache: Path
+    moments: Path | None = None
     invite: Invite | None = field(default=None, repr=False)
     device: str = "cpu"
     threads: int = 1
@@ -95,9 +106,11 @@ class WorkerRuntime:
         self.machine = Worker(secrets.randbits(53), machine_profile(options.device))
         self.fetcher = Fetcher()
         self.executor: Any = None  # worker.executor.Executor, once the model is known: it imports torch
+        self.moments: Any = None  # worker.moments.Moments, likewise
         self.inbox: asyncio.Queue[ev.Event] = asyncio.Queue()
         self.outbox: asyncio.Queue[Message] = asyncio.Queue()
         self.outcome: Outcome | None = None
+        self._num_lost = 0  # messages that could not be read
         self._training = ThreadPoolExecutor(1, "train", initializer=_yield_to_others)
         self._updating = ThreadPoolExecutor(1, "update")
         self._background: set[asyncio.Task[None]] = set()
@@ -122,6 +135,8 @@ class WorkerRuntime:
             self.on_connected(self.options.name)
             await self._loop.run_in_executor(self._training, import_all)  # before a lease has to be kept
             await self._work()
+            if self.machine.leaving and self.outcome and self.outcome.final and self.moments is not None:
+                await self._loop.run_in_executor(self._training, self.moments.keep, self.executor.trainer)
         finally:
             self.machine.quit = True
             for task in self._background:
@@ -150,14 +165,17 @@ class WorkerRuntime:
                         if isinstance(answer, Enrolled):
                             return
                         if isinstance(answer, Stop):
-                            raise InviteError(answer.reason)
+                            raise InviteError(printable(answer.reason, REASON))
 
     async def _work(self) -> None:
         self._spawn(self._read())
         sender = self._spawn(self._write())
         self._carry_out(self.machine.start(time.monotonic()))
         while self.outcome is None:
-            await self._turn()
+            try:
+                await self._turn()
+            except BarnraiseError as error:
+                self._fail(error)
         await self.outbox.join()
         sender.cancel()
 
@@ -194,9 +212,15 @@ class WorkerRuntime:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        """A thread or task of ours broke: stop, and say why."""
-        self.outcome = Outcome(f"{type(error).__name__}: {error}", final=False)
+        """A thread or task of ours broke: stop, and say why, here and to the controller."""
+        reason = str(error) if isinstance(error, BarnraiseError) else f"{type(error).__name__}: {error}"
+        self._end(reason, final=False)
+        self.outbox.put_nowait(Leave(reason[:REASON]))
         self.inbox.put_nowait(ev.Tick())
+
+    def _end(self, reason: str, final: bool) -> None:
+        """`reason` may be the controller's words, or quote them."""
+        self.outcome = Outcome(printable(reason, REASON), final)
 
     # The connection
 
@@ -207,9 +231,17 @@ class WorkerRuntime:
                 connects = self.connection.num_connects
                 self.fetcher.forget_requests()
             for frames in batch:
-                with contextlib.suppress(WireError):
+                try:
                     self._receive(*decode_from_controller(frames))
+                except WireError as error:
+                    self._lose(error)
             self._request_chunks()
+
+    def _lose(self, error: WireError) -> None:
+        """A message that cannot be read is lost; that is said once."""
+        if not self._num_lost:
+            self.say(f"a message from the controller is passed over: {printable(str(error))}")
+        self._num_lost += 1
 
     def _receive(self, message: Message, raw: Buffer | None) -> None:
         if isinstance(message, Chunk):
@@ -217,9 +249,11 @@ class WorkerRuntime:
             if num_bytes := self.fetcher.chunk(message, raw, time.monotonic()):
                 self.inbox.put_nowait(ev.Fetched(message.digest, num_bytes))
         elif isinstance(message, Gone):
-            if self.fetcher.gone(message):
+            if self.fetcher.gone(message, time.monotonic()):
                 self.inbox.put_nowait(ev.FetchFailed(message.digest))
         else:
+            if isinstance(message, Welcome | Pulse):
+                require_intervals(message.heartbeat, message.lease)
             if isinstance(message, Assign | Newer) and raw is not None:
                 self.fetcher.inline(inlined(message.updates), raw)
             self.inbox.put_nowait(ev.Received(message))
@@ -279,11 +313,16 @@ class WorkerRuntime:
         meta = Meta.read(folder / "meta.json")
         for info in meta.shards:
             self.fetcher.files[info.sha256] = folder / info.name
+        options, welcome = self.options, self.machine.welcome
+        assert welcome is not None
+        build = partial(build_executor, manifest, meta, action.settings, folder, options.device, options.threads)
+        self.executor = await self._loop.run_in_executor(self._training, build, options.slowdown)
         self.fetcher.limit = max(self.fetcher.limit, 8 * manifest.num_parameters + 4096)
-        self.executor = await self._loop.run_in_executor(self._training, self._build, manifest, action.settings)
-        profile = await self._loop.run_in_executor(
-            self._training, self.executor.measure, self.machine.profile, action.settings.batch_size
-        )
+        measure = partial(self.executor.measure, self.machine.profile, action.settings.batch_size)
+        profile = await self._loop.run_in_executor(self._training, measure)
+        if options.moments is not None:
+            restore = partial(restore_moments, self.executor, options.moments, welcome, options.server_key, self.say)
+            self.moments = await self._loop.run_in_executor(self._training, restore)
         shards = tuple(Blob(info.sha256, info.bytes) for info in meta.shards)
         self.inbox.put_nowait(ev.Prepared(shards, profile))
 
@@ -292,28 +331,6 @@ class WorkerRuntime:
         while not self.fetcher.start(blob):
             self._request_chunks()
             await asyncio.sleep(0.02)
-
-    def _build(self, manifest: Manifest, settings: Any) -> Any:
-        import torch
-
-        from barnraise.data.shards import Dataset
-        from barnraise.models.build import build
-        from barnraise.training.local import LocalTrainer
-        from barnraise.worker.executor import Executor
-
-        torch.set_num_threads(self.options.threads)
-        torch.set_flush_denormal(True)  # fading Adam moments become subnormal, and arithmetic on those 20% slower
-        trainer = LocalTrainer(
-            build(manifest.model),
-            optimizer=settings.inner_optimizer,
-            options=settings.inner_options,
-            gradient_clip=settings.gradient_clip,
-            proximal=settings.proximal,
-            precision=settings.precision,
-            device=self.options.device,
-        )
-        dataset = Dataset.open(self.options.cache, partial=True)
-        return Executor(trainer, dataset, settings, self.options.slowdown)
 
     def _apply_updates(self, action: act.ApplyUpdates) -> None:
         blobs = {update.blob.digest: update.blob for update in action.updates}  # equal deltas are one blob
@@ -334,9 +351,12 @@ class WorkerRuntime:
                 self._loop.call_soon_threadsafe(self.inbox.put_nowait, ev.Nearly(task.id))
 
         def train() -> ev.Event:
-            return ev.TaskDone(task.id, *self.executor.train(task, on_step))
+            done = self.executor.train(task, on_step)
+            return ev.TaskFailed(task.id) if done is None else ev.TaskDone(task.id, *done)
 
         self._run(self._training, train)
+        if self.moments is not None:
+            self._in_training(self.moments.keep_if_due, self.executor.trainer)
 
     def _run(self, pool: ThreadPoolExecutor, work: Callable[[], ev.Event]) -> None:
         async def finish() -> None:
@@ -344,14 +364,20 @@ class WorkerRuntime:
 
         self._spawn(finish())
 
+    def _in_training(self, work: Callable[..., None], *arguments: Any) -> None:
+        async def finish() -> None:
+            await self._loop.run_in_executor(self._training, work, *arguments)
+
+        self._spawn(finish())
+
     def _cut_short(self, action: act.CutShort) -> None:
         self.executor.cut.set()
 
     def _settle(self, action: act.Settle) -> None:
-        self._training.submit(self.executor.settle, action.assignment, action.accepted)
+        self._in_training(self.executor.settle, action.assignment, action.accepted)
 
     def _quit(self, action: act.Quit) -> None:
-        self.outcome = Outcome(action.reason, action.final)
+        self._end(action.reason, action.final)
 
 
 def _yield_to_others() -> None:
