@@ -159,6 +159,9 @@ class Account:
         self.settings = settings
         self.tasks: dict[int, Assigned] = {}
         self.piece: dict[int, int] = {}  # assignment -> the one that first handed out its rows
+        self.span: dict[int, tuple[int, int]] = {}  # assignment -> which of its piece's steps
+        self.left: dict[int, tuple[int, int]] = {}  # what was lost of it or left undone, and waits
+        self.covered: set[tuple[int, int]] = set()  # (piece, step) that an accepted contribution holds
         self.accepted: dict[int, Judged] = {}
         self.verdicts: dict[int, Judged] = {}
         self.buffer: list[int] = []
@@ -201,23 +204,25 @@ class Account:
             assert sum(self.accepted[i].tokens for i in self.accepted) >= self.settings.tokens
             self.flushing = True
         elif isinstance(d, Noted) and d.kind == "released":
-            if self.tasks[d.detail["assignment"]].kind == "flush":  # nobody else can do it
-                self.gone.add(d.detail["assignment"])
+            self._lost(d.detail["assignment"])
+        elif isinstance(d, Noted) and d.kind == "reopened":
+            assert self.left.pop(d.detail["assignment"]) == self.span[d.detail["assignment"]]
         elif isinstance(d, Noted) and d.kind == "voided":
             assignment, version = d.detail["assignment"], d.detail["version"]
             assert self.closed
             assert version == len(self.made) + 1
-            assert self.accepted.pop(assignment).node == d.node
+            verdict = self.accepted.pop(assignment)
+            assert verdict.node == d.node
+            self._uncover(verdict)
             self.versions[version] = tuple(i for i in self.versions[version] if i != assignment)
             self.voided.add(assignment)
-            if self.tasks[assignment].kind == "flush":
-                self.gone.add(assignment)
+            self._lost(assignment, verdict.steps)
         elif isinstance(d, Noted) and d.kind == "left_over":
             assert not self.closed
             assert d.detail["contributions"] == len(self.buffer)
             self.gone.update(self.piece[i] for i in self.buffer)
             for i in self.buffer:
-                del self.accepted[i]
+                self._uncover(self.accepted.pop(i))
             self.buffer, self.final = [], True
 
     def _assigned(self, d: Assigned) -> None:
@@ -230,8 +235,10 @@ class Account:
             assert (d.rows, d.local_steps, d.redo, d.cursor) == ((), 0, 0, self.cursor)
             assert d.node not in {self.tasks[i].node for i in self.verdicts if self.tasks[i].kind == "flush"}
         elif d.redo:
-            assert (d.rows, d.local_steps) == (self.tasks[d.redo].rows, self.tasks[d.redo].local_steps)
-            assert d.cursor == self.cursor
+            first, last = self.span[d.assignment] = self.left.pop(d.redo)
+            piece = self.tasks[self.piece[d.redo]]
+            assert (d.rows, d.local_steps, d.cursor) == (piece.rows, last - first, self.cursor)
+            assert d.tokens * piece.local_steps == piece.tokens * d.local_steps
         else:
             alike = self.settings.pace == "fixed" and not self.settings.tune
             few = self.settings.rows.total * MOST_ROW_RANGES // 2 < self.settings.local_steps * self.settings.batch_size
@@ -243,7 +250,9 @@ class Account:
             assert d.cursor == self.cursor + count
             assert d.rows == tuple(RowRange(*r) for r in self.settings.rows.ranges(self.cursor, count))
             self.cursor = d.cursor
-        assert d.tokens == self.settings.context * sum(r.stop - r.start for r in d.rows)
+        if not d.redo:
+            assert d.tokens == self.settings.context * sum(r.stop - r.start for r in d.rows)
+            self.span[d.assignment] = 0, d.local_steps
         whole = ParameterRange(0, self.settings.num_parameters)
         allowed = [part for ranges in self.settings.partitions for part in ranges]
         assert d.parameters in ((whole,) if d.kind == "flush" else allowed)
@@ -258,21 +267,56 @@ class Account:
         assert (d.verdict == "discarded") == (self.final or (self.flushing and task.kind == "train"))
         self.verdicts[d.assignment] = d
         if d.verdict == "accepted":
-            assert self.piece[d.assignment] not in {self.piece[i] for i in self.accepted}
+            assert d.assignment not in self.accepted
             assert d.base == task.base
-            assert d.tokens == task.tokens
+            assert task.kind == "flush" or 0 < d.steps <= task.local_steps
+            assert d.tokens * max(1, task.local_steps) == task.tokens * d.steps, "credit is for what was done"
+            self._cover(d)
             assert d.weight > 0
             assert 0 <= d.staleness == d.version - d.base <= task.max_staleness
             self.accepted[d.assignment] = d
             self.buffer.append(d.assignment)
-        elif d.verdict == "discarded" or task.kind == "flush":
+        elif d.verdict == "discarded":
             self.gone.add(self.piece[d.assignment])
+        else:
+            self._lost(d.assignment)
+
+    def _cover(self, d: Judged) -> None:
+        """The contribution holds some steps of its piece, and no other does; the others wait to be done."""
+        (first, last), piece = self.span[d.assignment], self.piece[d.assignment]
+        steps = {(piece, step) for step in range(first, first + d.steps)}
+        assert not steps & self.covered, "work is done twice"
+        self.covered |= steps
+        if first + d.steps < last:
+            self.left[d.assignment] = first + d.steps, last
+
+    def _uncover(self, d: Judged) -> None:
+        first, piece = self.span[d.assignment][0], self.piece[d.assignment]
+        self.covered -= {(piece, step) for step in range(first, first + d.steps)}
+
+    def _lost(self, assignment: int, steps: int | None = None) -> None:
+        """The assignment (or its first steps, beside what was left undone of it) waits to be done again."""
+        first, last = self.span[assignment]
+        if self.tasks[assignment].kind == "flush":  # nobody else can do it
+            self.gone.add(assignment)
+        elif steps is not None and assignment not in self.left:  # the rest went to somebody
+            self.left[assignment] = first, first + steps
+        else:
+            self.left[assignment] = first, last
 
     def compare(self, state: State) -> None:
         """The machine's state tells the same story."""
-        places = Counter(self.piece[i] for i in (*state.works, *state.redo, *self.accepted))
-        places.update(self.gone)
-        assert places == Counter(set(self.piece.values())), "a piece of work is lost, or in two places"
+        assert self.left == {i: (work.done, work.done + work.local_steps) for i, work in state.redo.items()}
+        flushes = {i for i, task in self.tasks.items() if task.kind == "flush"}
+        assert flushes == {*(flushes & state.works.keys()), *(flushes & self.accepted.keys()), *(flushes & self.gone)}
+        waiting = [self.span[i] for i in state.works] + list(self.left.values())
+        names = [*state.works, *self.left]
+        places = self.covered | {
+            (self.piece[i], n) for i, span in zip(names, waiting, strict=True) for n in range(*span)
+        }
+        whole = {(i, n) for i in set(self.piece.values()) - self.gone for n in range(*self.span[i])}
+        assert whole <= places, "a piece of work is lost"
+        assert len(self.covered) + sum(last - first for first, last in waiting) == len(places), "or in two places"
         buffer = [i for slots in state.slots.values() for slot in slots.values() for i, _ in slot.contributions]
         assert sorted(buffer) == sorted(self.buffer)
         closing = [i for slot in state.closing_slots for i, _ in slot.contributions]

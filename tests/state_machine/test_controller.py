@@ -97,7 +97,9 @@ class Chance:
         if node not in self.engine.machine.soft.seen:
             self.engine.hello(node)
         elif tasks and self.rng.random() < 0.7:
-            self.engine.offer(node, contribution(self.rng.choice(list(tasks.values()))))
+            task = self.rng.choice(list(tasks.values()))
+            steps = self.rng.randrange(task.local_steps + 1) if self.rng.random() < 0.1 else task.local_steps
+            self.engine.offer(node, contribution(task, steps=steps))  # one that was cut short has done less
         elif tasks and self.rng.random() < 0.5:
             self.engine.handle(ev.Received(node, Offer(contribution(self.rng.choice(list(tasks.values()))))))
         else:

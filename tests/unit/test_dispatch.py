@@ -7,7 +7,8 @@ import math
 import pytest
 
 from barnraise.controller import buffering, dispatch, pacing
-from barnraise.controller.state import MOST_OPEN, NodeState, Soft, State
+from barnraise.controller.soft import Soft
+from barnraise.controller.state import MOST_OPEN, NodeState, State
 from barnraise.core.types import MOST_ROW_RANGES, Blob, LinkReport, RowRange, Update
 from barnraise.data.ranges import RowIndex
 from barnraise.ledger.decisions import Assigned

@@ -15,7 +15,8 @@ from barnraise.cli.chronicle import Chronicle, Happening, of_note, plain
 from barnraise.cli.columns import columns
 from barnraise.cli.links import LinkUse, total_table, use_line, use_table
 from barnraise.cli.nodes import NodeRow
-from barnraise.controller.state import Soft, State, apply
+from barnraise.controller.soft import Soft
+from barnraise.controller.state import State, apply
 from barnraise.core.text import printable
 from barnraise.core.types import NodeProfile, ParameterRange, RowRange
 from barnraise.ledger import Assigned, Decision, Judged, Ledger, LedgerView, NodeChanged, Noted

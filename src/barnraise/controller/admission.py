@@ -26,6 +26,8 @@ def refuse_offer(offer: Contribution, work: Work, version: int, settings: Engine
         return f"payload of {offer.payload.num_bytes} bytes, but the codec needs at most {most}"
     if offer.steps > work.local_steps:
         return f"claims {offer.steps} steps, but {work.local_steps} were assigned"
+    if work.kind == "train" and not offer.steps:
+        return "claims no step: nothing was done, so nothing is taken"
     if not math.isfinite(offer.loss):
         return f"training loss is {offer.loss}: training diverged on this worker; lower the learning rate"
     staleness = version - offer.base

@@ -15,7 +15,8 @@ from barnraise.controller.actions import Action, Aggregate, Checkpoint, Evaluate
 from barnraise.controller.events import Aggregated, Unmade
 from barnraise.controller.pacing import participation
 from barnraise.controller.settings import EngineSettings
-from barnraise.controller.state import SlotState, Soft, State
+from barnraise.controller.soft import Soft
+from barnraise.controller.state import SlotState, State
 from barnraise.core.ranges import covers, pieces
 from barnraise.core.types import Update
 from barnraise.ledger.decisions import Decision, Noted, VersionClosed, VersionMade

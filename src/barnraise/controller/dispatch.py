@@ -13,7 +13,8 @@ from itertools import islice
 from barnraise.controller.actions import Action, Send
 from barnraise.controller.pacing import local_steps, participation, rate_factor, relative_speed, tuned
 from barnraise.controller.settings import EngineSettings
-from barnraise.controller.state import MOST_OPEN, NodeState, Soft, State
+from barnraise.controller.soft import Soft
+from barnraise.controller.state import MOST_OPEN, NodeState, State
 from barnraise.core.types import MOST_ROW_RANGES, Blob, ParameterRange, RowRange, Task, Update
 from barnraise.ledger.decisions import Assigned, Decision
 from barnraise.matching.base import NodeView, TaskView
@@ -122,17 +123,21 @@ def _assign_one(state: State, soft: Soft, settings: EngineSettings, task: int, n
     if node.id in soft.watching:
         soft.watching[node.id] = state.version
     assignment, cursor = state.last_assignment + 1, state.cursor
+    root, done = assignment, 0
     if task > 0:
         lost = state.redo[task]
-        rows, steps = lost.rows, lost.local_steps
+        rows, steps, tokens = lost.rows, lost.local_steps, lost.tokens
+        root, done = lost.root, lost.done
     else:
         yield from tuned(state, soft, settings, node, now)
         steps = max(local_steps(state, soft, settings, node), node.least_steps)
         rows, steps = _rows(settings, cursor, steps)
-        cursor += sum(piece.stop - piece.start for piece in rows)
+        num_rows = sum(piece.stop - piece.start for piece in rows)
+        tokens, cursor = settings.context * num_rows, cursor + num_rows
     schedule = settings.rate_multiplier(state.tokens, settings.tokens)
-    num_rows = sum(piece.stop - piece.start for piece in rows)
-    rate = settings.learning_rate * schedule * rate_factor(state, soft, settings, node, steps, num_rows)
+    rate = (
+        settings.learning_rate * schedule * rate_factor(state, soft, settings, node, steps, tokens / settings.context)
+    )
     decision = Assigned(
         now,
         assignment,
@@ -140,7 +145,7 @@ def _assign_one(state: State, soft: Soft, settings: EngineSettings, task: int, n
         "train",
         state.version,
         settings.staleness.bound(relative_speed(state, soft, node)) if settings.asynchronous else 0,
-        settings.context * num_rows,
+        tokens,
         steps,
         rate,
         rows,
@@ -162,13 +167,14 @@ def _assign_one(state: State, soft: Soft, settings: EngineSettings, task: int, n
                 settings.batch_size,
                 decision.rung,
                 rate,
-                settings.seed + assignment,
+                settings.seed + root,
                 decision.parameters,
                 decision.base,
                 updates_from(state, soft, settings, have),
                 decision.max_staleness,
                 node.merged,
                 own_share(state, soft, settings, node),
+                done,
             )
         ),
     )

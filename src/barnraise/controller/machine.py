@@ -31,7 +31,8 @@ from barnraise.controller.events import (
     Unmade,
 )
 from barnraise.controller.settings import EngineSettings
-from barnraise.controller.state import Soft, State, Work, apply
+from barnraise.controller.soft import Soft
+from barnraise.controller.state import State, Work, apply
 from barnraise.core.types import Contribution
 from barnraise.ledger.decisions import Decision, Judged, Noted
 from barnraise.wire.messages import Ack, Heartbeat, Hello, Leave, Next, Offer, Pulse, Stop, Watch, Who
@@ -271,11 +272,12 @@ class Controller:
         else:
             verdict = "refused" if reason else "accepted"
         staleness = max(0, version - offer.base)
-        weight = work.tokens * self.settings.staleness.weight(staleness)
+        tokens = work.credit(offer.steps) if verdict == "accepted" else work.tokens
+        weight = tokens * self.settings.staleness.weight(staleness)
         if work.kind == "flush":
             weight = self.state.nodes[work.node].rate or 1.0  # as all that it sent before weighed
         yield Judged(
-            now, work.assignment, work.node, verdict, reason, offer.base, version, staleness, work.tokens,  # type: ignore[arg-type]
+            now, work.assignment, work.node, verdict, reason, offer.base, version, staleness, tokens,  # type: ignore[arg-type]
             offer.steps, offer.loss, norm, offer.seconds, offer.payload.num_bytes, offer.payload.digest,
             work.parameters, weight,
         )  # fmt: skip

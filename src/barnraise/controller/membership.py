@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from barnraise.controller import custody
 from barnraise.controller.actions import Action, Send
 from barnraise.controller.settings import EngineSettings
-from barnraise.controller.state import Soft, State
+from barnraise.controller.soft import Soft
+from barnraise.controller.state import State
 from barnraise.ledger.decisions import Decision, NodeChanged, Noted
 from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Enrolled, Hello, Stop, Welcome
 
@@ -58,7 +59,7 @@ def hello(state: State, soft: Soft, settings: EngineSettings, node: str, message
         if assignment in state.works:
             continue
         lost = state.redo.get(assignment)
-        if lost is not None and lost.node == node and assignment not in known.verdicts:
+        if lost is not None and lost.node == node and not lost.rest and assignment not in known.verdicts:
             yield Noted(now, "reopened", node, {"assignment": assignment})
         elif assignment not in known.verdicts:
             forget.append(assignment)

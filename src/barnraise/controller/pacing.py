@@ -7,7 +7,8 @@ from dataclasses import asdict
 from statistics import median
 
 from barnraise.controller.settings import EngineSettings
-from barnraise.controller.state import NodeState, Soft, State
+from barnraise.controller.soft import Soft
+from barnraise.controller.state import NodeState, State
 from barnraise.core.types import LinkReport
 from barnraise.ledger.decisions import Noted
 from barnraise.training import pace
@@ -78,7 +79,7 @@ def _round_seconds(state: State, soft: Soft, settings: EngineSettings) -> float:
 
 
 def rate_factor(
-    state: State, soft: Soft, settings: EngineSettings, node: NodeState, steps: int, num_rows: int
+    state: State, soft: Soft, settings: EngineSettings, node: NodeState, steps: int, num_rows: float
 ) -> float:
     """The share of the learning rate at which the node takes `steps` steps with so many rows.
 

@@ -1,7 +1,7 @@
 """The controller's state, and how each decision changes it. Nothing else changes it durably.
 
 `apply` is all that a replay runs: it reads no clock, no policy and no random number. What is not decided but merely
-observed (who asked for work, when a node was last heard) lives in `Soft` and starts empty after a restart.
+observed (who asked for work, when a node was last heard) lives in `soft.Soft` and starts empty after a restart.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from typing import Any
 import msgspec
 
 from barnraise.controller.actions import SlotShare
-from barnraise.controller.custody import Custody
-from barnraise.core.types import LinkReport, NodeProfile, ParameterRange, RowRange, Update
+from barnraise.core.types import NodeProfile, ParameterRange, RowRange
 from barnraise.ledger.decisions import Assigned, Decision, Judged, NodeChanged, Noted, VersionClosed, VersionMade
-from barnraise.matching.base import TaskView
 
 RATE_SMOOTHING = 0.3
 """Weight of the newest observation in the EWMAs of a node's tokens and seconds."""
@@ -33,7 +31,10 @@ REMEMBERED_TIMES = 8
 
 
 class Work(msgspec.Struct):
-    """An assignment that has no verdict yet, or whose work was lost and waits to be done again."""
+    """An assignment that has no verdict yet, or work that was lost or left undone and waits to be done again.
+
+    Its steps are those from `done` on of the assignment `root`, which handed out the rows: `tokens` are theirs.
+    """
 
     assignment: int
     node: str
@@ -46,6 +47,13 @@ class Work(msgspec.Struct):
     parameters: ParameterRange
     time: float
     rung: int = 0
+    root: int = 0
+    done: int = 0
+    rest: bool = False  # of a contribution that was judged: its node cannot take it up again under this number
+
+    def credit(self, steps: int) -> int:
+        """Tokens of so many of its steps."""
+        return self.tokens * steps // self.local_steps if self.local_steps else self.tokens
 
 
 class NodeState(msgspec.Struct):
@@ -130,34 +138,6 @@ class State(msgspec.Struct):
     finished: str = ""
 
 
-class Soft:
-    """What was observed since this process started, and may be forgotten with it."""
-
-    def __init__(self) -> None:
-        self.seen: dict[str, float] = {}  # nodes that said Hello to this process, the longest silent first
-        self.awaited: dict[str, None] = {}  # nodes that were live before it started and have not said Hello yet
-        self.awaited_until = math.inf
-        self.lease = self.lease_told = 0.0  # seconds of silence allowed, and when the fleet was last told so much
-        self.asking: dict[str, int] = {}  # node -> version it has
-        self.links: dict[str, LinkReport] = {}
-        self.resting: dict[str, int] = {}  # those that wait for a version (without overlap)
-        self.watching: dict[str, int] = {}  # nodes that train and want to know of a newer version than they have
-        self.told: dict[str, int] = {}  # the version that such a node has once what was sent has arrived
-        self.fresh: list[TaskView] = []  # as many as were ever offered at once
-        self.custody = Custody()
-        self.evaluating = False
-        self.checkpointing = False
-        self.updates: dict[int, Update] = {}  # version -> the delta that leads to it, while worth sending
-        self.update_bytes = 0
-        self.news = 0  # joins, departures and verdicts so far: each changes a rate or who is alive
-        self.median_rate = self.total_rate = 0.0  # over the living
-        self.round_seconds = 0.0  # of a round at the fleet's pace; 0 while no rate is known
-        self.usual_staleness = 0.0  # of the median node
-        self.rates_at = self.paced_at = -1  # news when the rates and the round were computed
-        self.wanted_size, self.wanted_at = 1, -1  # K if enough nodes live, likewise
-        self.advised = False  # that a pinned K is too small
-
-
 def apply(state: State, decision: Decision) -> None:
     """Fold one decision into the state."""
     _APPLY[type(decision)](state, decision)
@@ -181,8 +161,7 @@ def _node_changed(state: State, d: NodeChanged) -> None:
 
 
 def _assigned(state: State, d: Assigned) -> None:
-    if d.redo:
-        del state.redo[d.redo]
+    lost = state.redo.pop(d.redo) if d.redo else None
     state.last_assignment = d.assignment
     state.cursor = d.cursor
     state.works[d.assignment] = Work(
@@ -197,6 +176,8 @@ def _assigned(state: State, d: Assigned) -> None:
         d.parameters,
         d.time,
         d.rung,
+        lost.root if lost is not None else d.assignment,
+        lost.done if lost is not None else 0,
     )
     state.nodes[d.node].open.append(d.assignment)
     state.nodes[d.node].turns += d.kind == "train"
@@ -223,7 +204,9 @@ def _judged(state: State, d: Judged) -> None:
             slot = slots[d.parameters] = SlotState(d.node, d.parameters, [])
         slot.contributions.append((d.assignment, d.weight))
         slot.fresh_weight += d.tokens if work.kind == "train" else d.weight
-        state.merging[d.assignment] = msgspec.structs.replace(work, tokens=d.tokens)
+        state.merging[d.assignment] = msgspec.structs.replace(work, tokens=d.tokens, local_steps=d.steps, rest=True)
+        if d.tokens < work.tokens:
+            _redo(state, _rest(work, d))
         if state.half_time == math.inf and 2 * len(state.slots) >= state.num_live:
             state.half_time = d.time
         state.accepted += 1
@@ -301,8 +284,19 @@ def _released(state: State, d: Noted) -> None:
 
 def _redo(state: State, work: Work) -> None:
     """Rows can be trained on by somebody else; a residual is nobody else's."""
-    if work.kind == "train":
-        state.redo[work.assignment] = work
+    if work.kind != "train":
+        return
+    rest = state.redo.get(work.assignment)
+    if rest is not None:  # of a contribution that turned out to be void: all of it is to be done again
+        steps, tokens = work.local_steps + rest.local_steps, work.tokens + rest.tokens
+        work = msgspec.structs.replace(work, local_steps=steps, tokens=tokens)
+    state.redo[work.assignment] = work
+
+
+def _rest(work: Work, d: Judged) -> Work:
+    """What a contribution left undone."""
+    steps, tokens = work.local_steps - d.steps, work.tokens - d.tokens
+    return msgspec.structs.replace(work, local_steps=steps, tokens=tokens, done=work.done + d.steps, rest=True)
 
 
 def _reopened(state: State, d: Noted) -> None:

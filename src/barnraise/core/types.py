@@ -84,7 +84,7 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     id: Count  # the assignment's id
     kind: TaskKind
     rows: Annotated[tuple[RowRange, ...], msgspec.Meta(max_length=MOST_ROW_RANGES)]
-    tokens: Count  # token positions in `rows`: what is credited, whatever the worker claims
+    tokens: Count  # token positions in the task's batches: what is credited at most, whatever the worker claims
     local_steps: Count
     batch_size: Count
     rung: Count  # which of `WorkerSettings.ratios` its contribution is compressed at
@@ -96,6 +96,7 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     max_staleness: Count
     merged: Count  # `base` includes this worker's own contributions up to this one
     share: float  # of its own later ones, how much to start with: what they will weigh once they are merged
+    skip: Count = 0  # batches of `rows` that somebody has trained on already: the task's come after them
 
 
 class Contribution(msgspec.Struct, frozen=True, gc=False):

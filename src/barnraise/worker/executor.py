@@ -10,6 +10,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -126,7 +127,9 @@ class Executor:
         with torch.random.fork_rng(devices=[]):  # dropout is the task's own, not of a process that others share
             torch.manual_seed(task.seed)
             steps, loss = self.trainer.run(
-                batches(self._rows(task), task.batch_size, task.seed, self.dataset.meta), task.learning_rate, after_step
+                islice(batches(self._rows(task), task.batch_size, task.seed, self.dataset.meta), task.skip, None),
+            task.learning_rate,
+            after_step,
             )
         self.reached = self.trainer.flat.vector.cpu().clone()
         if not steps or not _finite(self.reached):
