@@ -224,8 +224,10 @@ def test_training_that_diverges_ends_with_what_to_do(tmp_path: Path) -> None:
     blob = controller.add(poison)
     update = Update("snapshot", 0, blob, blob.digest)
     controller.task = msgspec.structs.replace(controller.task, updates=(update,))
-    outcome = controller.run(leaves=True)
+    said: list[str] = []
+    outcome = controller.run(said.append, leaves=True)
     assert not outcome.final
+    assert said[0] == "task 1: 2 of 2 steps skipped, their gradients are not finite"
     assert outcome.reason.startswith("training diverged")
     assert "lower the learning rate" in outcome.reason
     assert controller.left == outcome.reason

@@ -36,8 +36,8 @@ NOMINAL_FLOPS = 2e12
 OVERHEAD_PARAMETERS = 10_000_000
 """A small model keeps no machine busy: it trains as if it had this many parameters more."""
 
-NOMINAL_ROWS = 10_000_000
-"""Of a dataset whose files are not there."""
+NOMINAL_TOKENS = 1_000_000_000
+"""Size of a dataset whose files are not there."""
 
 SHARD_BYTES = 32 << 20
 MANIFEST_BYTES = 4096
@@ -117,7 +117,7 @@ def _fault(plan: Plan, at: float, kill: str | None, join: Worker | None, rate: f
 
 def _costed(plan: Plan, cost: Estimate) -> tuple[EngineSettings, Work, str]:
     """Sizes alone: no data is made, no torch imported."""
-    rows = training_rows(plan.run_file) or NOMINAL_ROWS
+    rows = training_rows(plan.run_file) or max(1, NOMINAL_TOKENS // plan.run_file.data.context)
     row_bytes = plan.run_file.data.context * (2 if vocabulary(plan.run_file).size <= 1 << 16 else 4)
     a_shard = max(1, SHARD_BYTES // row_bytes)
     shards = [min(a_shard, rows - start) for start in range(0, rows, a_shard)]

@@ -196,7 +196,7 @@ def check_file(folder: Path, info: FileInfo, *, verify: bool = False) -> None:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if digest != info.sha256:
-            raise DataError(f"{path} is damaged: it does not match its sha256 in {META}; {_REMEDY}")
+            raise DataError(f"{path} does not match its sha256 in {META}, it is damaged; {_REMEDY}")
 
 
 def _write(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import math
 import os
 import shutil
 import socket
@@ -71,19 +72,23 @@ def _data(run_file: RunFile) -> Iterator[Problem]:
         yield Problem(("data", "tokenizer"), text)
 
 
-def training_rows(run_file: RunFile) -> int:
-    """About how many rows there will be to train on; 0 where the files say nothing."""
+def training_rows(run_file: RunFile, enough: float = math.inf) -> int:
+    """About how many rows there will be to train on, counted until there are `enough`; 0 where files say nothing."""
     data = run_file.data
     if not isinstance(data, TextData):
         return data.examples
-    size = sum(size for pattern in data.files for size in _sizes(pattern))
-    tokens = size / (1 if data.tokenizer == "bytes" else BYTES_A_TOKEN)
-    return int(tokens * (1 - data.held_out) / data.context)
+    size, row_bytes = 0, data.context * (1 if data.tokenizer == "bytes" else BYTES_A_TOKEN) / (1 - data.held_out)
+    sizes = (size for pattern in data.files for size in _sizes(pattern))
+    while size < enough * row_bytes and (more := next(sizes, None)) is not None:
+        size += more
+    return int(size / row_bytes)
 
 
 def _few_rows(run_file: RunFile) -> Iterator[Problem]:
-    rows, training = training_rows(run_file), run_file.training
-    wanted, most = training.local_steps * training.batch_size, MOST_ROW_RANGES * rows
+    training = run_file.training
+    wanted = training.local_steps * training.batch_size
+    rows = training_rows(run_file, enough=wanted / MOST_ROW_RANGES + 1)
+    most = MOST_ROW_RANGES * rows
     if 0 < most < wanted:
         text = (
             f"is {training.local_steps}, but the data has about {rows} rows, and a task goes around them at most "

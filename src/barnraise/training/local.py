@@ -42,6 +42,7 @@ class LocalTrainer:
         self.flat = FlatParameters(self.module)
         self.optimizer = inner_optimizer(optimizer, self.flat, options)
         self.gradient_clip, self.proximal, self.precision = gradient_clip, proximal, precision
+        self.skipped = 0  # steps so far that were not finite
         self._anchor: Tensor | None = None
         self._ramp, self._climbed = 1, 0  # steps over which the rate rises, and those of them that were taken
 
@@ -98,6 +99,7 @@ class LocalTrainer:
         norm = torch.linalg.vector_norm(self.flat.gradient)
         mean = float(loss.detach())
         if not (math.isfinite(mean) and math.isfinite(float(norm))):
+            self.skipped += 1
             return None
         if self.gradient_clip is not None:
             self.flat.gradient.mul_((self.gradient_clip / (norm + 1e-6)).clamp_(max=1.0))

@@ -61,7 +61,7 @@ class TaskDone(Event, frozen=True, gc=False):
 
 
 class TaskFailed(Event, frozen=True, gc=False):
-    """The task ended in numbers that are not finite: there is no update, and the trainer is as before."""
+    """The task ended in numbers that are not finite: there is no update, and nothing of it is kept."""
 
     assignment: int
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,7 +35,8 @@ class Fetcher:
         self._held: dict[str, Buffer] = {}
         self._inlined: dict[str, Buffer] = {}  # what came with the newest task
         self._on_disk: set[str] = set()
-        self._failures: dict[str, int] = {}
+        self._wrong: Counter[str] = Counter()  # times that a blob's bytes were not those of its name
+        self._failures: Counter[str] = Counter()  # times that it did not come, these included
         self._rests: dict[str, float] = {}  # until when
 
     def start(self, blob: Blob) -> bool:
@@ -85,8 +87,10 @@ class Fetcher:
         try:
             complete = download.add(message.offset, data, now) and self._complete(message.digest)
         except WrongDigestError:
-            if self._rest(message.digest, now) >= MOST_TRIES:
-                raise DataError(self._wrong(download.blob)) from None
+            self._wrong[message.digest] += 1
+            if self._wrong[message.digest] >= MOST_TRIES:
+                raise DataError(self._spoiled(download.blob)) from None
+            self._rest(message.digest, now)
             return 0
         except WireError:
             return 0
@@ -104,13 +108,12 @@ class Fetcher:
         for download in self._downloads.values():
             download.forget_requests()
 
-    def _rest(self, digest: str, now: float) -> int:
-        """Let it be for a while; how often it was to no avail by now."""
-        self._failures[digest] = failures = self._failures.get(digest, 0) + 1
-        self._rests[digest] = now + min(LONGEST_REST, FIRST_REST * 2.0 ** (failures - 1))
-        return failures
+    def _rest(self, digest: str, now: float) -> None:
+        """Let it be for a while."""
+        self._rests[digest] = now + min(LONGEST_REST, FIRST_REST * 2.0 ** min(self._failures[digest], 60))
+        self._failures[digest] += 1
 
-    def _wrong(self, blob: Blob) -> str:
+    def _spoiled(self, blob: Blob) -> str:
         path = self.files.get(blob.digest)
         name = path.name if path else f"blob {blob.digest[:16]}"
         return (
@@ -120,8 +123,8 @@ class Fetcher:
 
     def _complete(self, digest: str) -> bool:
         payload = self._downloads.pop(digest).payload
-        self._failures.pop(digest, None)
-        self._rests.pop(digest, None)
+        for counted in (self._wrong, self._failures, self._rests):
+            counted.pop(digest, None)
         path = self.files.get(digest)
         if path is None:
             self._held[digest] = payload

@@ -351,7 +351,11 @@ class WorkerRuntime:
                 self._loop.call_soon_threadsafe(self.inbox.put_nowait, ev.Nearly(task.id))
 
         def train() -> ev.Event:
+            before = self.executor.trainer.skipped
             done = self.executor.train(task, on_step)
+            if skipped := self.executor.trainer.skipped - before:
+                text = f"task {task.id}: {skipped} of {task.local_steps} steps skipped, their gradients are not finite"
+                self._loop.call_soon_threadsafe(self.say, text)
             return ev.TaskFailed(task.id) if done is None else ev.TaskDone(task.id, *done)
 
         self._run(self._training, train)
