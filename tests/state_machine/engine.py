@@ -488,6 +488,20 @@ class Engine:
         ]
         assert custody.num_bytes == sum(offer.payload.num_bytes for offer in held)
 
+    def observed(self, **rates: float) -> None:
+        """As if the nodes had been seen to train on so many tokens a second, a task's at a time."""
+        tokens = self.settings.local_steps * self.settings.batch_size * self.settings.context
+        for state in (self.state, self.shadow):
+            for name, rate in rates.items():
+                node = state.nodes[name]
+                node.rate, node.rate_tokens, node.rate_seconds, node.turnaround = (
+                    rate,
+                    tokens,
+                    tokens / rate,
+                    tokens / rate,
+                )
+        self.machine.soft.speeds.at = -1
+
     # What may happen
 
     def hello(self, node: str, *, restart: bool = False, **changes: Any) -> None:

@@ -88,8 +88,7 @@ def test_an_automatic_k_keeps_staleness_within_half_the_bounds(rates: list[float
     engine = Engine(engine_settings(staleness=staleness("fixed", max_staleness=5)))
     for index, rate in enumerate(rates):
         engine.hello(f"n{index}")
-        engine.state.nodes[f"n{index}"].rate = engine.shadow.nodes[f"n{index}"].rate = rate
-    engine.machine.soft.wanted_at = engine.machine.soft.rates_at = -1
+        engine.observed(**{f"n{index}": rate})
     engine.handle(ev.Tick())
     assert engine.state.buffer_size == expected
 
@@ -102,7 +101,7 @@ def unequal(**changes: Any) -> Engine:
         settle(engine)
         engine.next(node)
     for name, rate in (("a", 100.0), ("b", 1.0)):
-        engine.state.nodes[name].rate = engine.shadow.nodes[name].rate = rate
+        engine.observed(**{name: rate})
     for _ in range(3):
         engine.machine.soft.news += 2
         engine.handle(ev.Tick())

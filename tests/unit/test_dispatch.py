@@ -154,7 +154,7 @@ def update(version: int, size: int) -> Update:
 )
 def test_the_way_to_the_base_is_whichever_is_fewer_bytes(have: int, size: int, expected: list[object]) -> None:
     settings = engine_settings(num_parameters=1000)
-    state, soft = State(version=3, digest=digest(103)), Soft()
+    state, soft = State(version=3, digest=digest(103)), Soft(12)
     soft.updates = {version: update(version, size) for version in (1, 2, 3)}
     way = dispatch.updates_from(state, soft, settings, have)
     assert [u.version if u.kind == "delta" else "snapshot" for u in way] == expected
@@ -163,7 +163,7 @@ def test_the_way_to_the_base_is_whichever_is_fewer_bytes(have: int, size: int, e
 
 
 def test_a_chain_has_no_gap() -> None:
-    state, soft = State(version=3, digest=digest(103)), Soft()
+    state, soft = State(version=3, digest=digest(103)), Soft(12)
     soft.updates = {1: update(1, 10), 3: update(3, 10)}
     (way,) = dispatch.updates_from(state, soft, engine_settings(), 0)
     assert way.kind == "snapshot"
@@ -186,27 +186,30 @@ def test_the_bound_follows_the_nodes_speed_when_the_task_is_assigned() -> None:
     engine = Engine(engine_settings(staleness=staleness("adaptive", max_staleness=50, min_staleness=5)))
     for node, rate in (("slow", 30.0), ("middle", 100.0), ("fast", 2000.0)):
         engine.hello(node)
-        engine.state.nodes[node].rate = engine.shadow.nodes[node].rate = rate
-    engine.machine.soft.rates_at = -1
+        engine.observed(**{node: rate})
     for node in ("slow", "middle", "fast"):
         engine.next(node)
     assert {d.node: d.max_staleness for d in assigned(engine)} == {"slow": 167, "middle": 50, "fast": 5}
 
 
+def node_at(name: str, rate: float, turnaround: float = 0.1) -> NodeState:
+    """A node that was seen to train on so many tokens a second."""
+    return NodeState(name, live=True, rate=rate, rate_tokens=rate, rate_seconds=1.0, turnaround=turnaround)
+
+
 def test_participation_is_a_share_of_all_work() -> None:
-    nodes = {name: NodeState(name, live=True, rate=rate) for name, rate in (("a", 30.0), ("b", 10.0), ("c", 0.0))}
+    nodes = {name: node_at(name, rate) for name, rate in (("a", 30.0), ("b", 10.0), ("c", 0.0))}
     state = State(nodes=nodes, num_live=3)
-    shares = [pacing.participation(state, Soft(), node) for node in nodes.values()]
+    shares = [pacing.participation(state, Soft(12), node) for node in nodes.values()]
     assert shares == [0.75, 0.25, pytest.approx(1 / 3)]
-    assert pacing.participation(State(nodes=nodes, num_live=1), Soft(), nodes["a"]) == 1.0
+    assert pacing.participation(State(nodes=nodes, num_live=1), Soft(12), nodes["a"]) == 1.0
 
 
 def paced(engine: Engine, **rates: float) -> dict[str, Assigned]:
     """The first tasks of nodes with these observed rates."""
     for node, rate in rates.items():
         engine.hello(node)
-        engine.state.nodes[node].rate = engine.shadow.nodes[node].rate = rate
-    engine.machine.soft.rates_at = engine.machine.soft.paced_at = -1
+        engine.observed(**{node: rate})
     for node in rates:
         engine.next(node)
     return {d.node: d for d in assigned(engine)}
@@ -226,8 +229,8 @@ def test_matched_nodes_get_tasks_of_one_length_in_time() -> None:
 @pytest.mark.parametrize("batch_rows", [2, 1])
 def test_a_rate_does_not_rise_with_delay_and_falls_with_the_batch(batch_rows: int) -> None:
     settings = engine_settings(pace="matched", max_local_steps=1000)
-    nodes = {name: NodeState(name, live=True, rate=60.0) for name in ("near", "far")}  # 0.1 s a step
-    state, soft = State(nodes=nodes, num_live=2), Soft()
+    nodes = {"near": node_at("near", 60.0), "far": node_at("far", 60.0, turnaround=9.0)}  # 0.1 s a step
+    state, soft = State(nodes=nodes, num_live=2), Soft(12)
     soft.links["far"] = LinkReport(round_trip=5.0)
     taken, factors = {}, {}
     for name, node in nodes.items():
@@ -239,9 +242,9 @@ def test_a_rate_does_not_rise_with_delay_and_falls_with_the_batch(batch_rows: in
 
 
 def test_scaled_to_equal_work_nodes_share_a_version_alike() -> None:
-    nodes = {name: NodeState(name, live=True, rate=rate) for name, rate in (("a", 30.0), ("b", 10.0))}
+    nodes = {name: node_at(name, rate) for name, rate in (("a", 30.0), ("b", 10.0))}
     state = State(nodes=nodes, num_live=2)
-    assert [pacing.participation(state, Soft(), node, alike=True) for node in nodes.values()] == [0.5, 0.5]
+    assert [pacing.participation(state, Soft(12), node, alike=True) for node in nodes.values()] == [0.5, 0.5]
 
 
 def test_a_fixed_pace_is_the_same_for_all() -> None:

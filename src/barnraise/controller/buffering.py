@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
+from barnraise.controller import speeds
 from barnraise.controller.actions import Action, Aggregate, Checkpoint, Evaluate, Finish, Release, Send, SlotShare
 from barnraise.controller.events import Aggregated, Unmade
 from barnraise.controller.pacing import participation
@@ -28,6 +29,9 @@ Steps = Iterator[Decision | Action]
 LONGEST_CHAIN = 1024
 """Deltas that a worker may be sent instead of a snapshot; each is about 200 bytes of a header that has a limit."""
 
+HYSTERESIS = 0.1
+"""Share by which an automatic K must be wrong to be changed."""
+
 
 def size(state: State, soft: Soft, settings: EngineSettings, now: float) -> Steps:
     """Set K for the living, and pause or go on with the aggregation rule's minimum."""
@@ -39,11 +43,33 @@ def size(state: State, soft: Soft, settings: EngineSettings, now: float) -> Step
         yield Noted(now, "paused", detail={"reason": reason})
     elif not short and state.paused:
         yield Noted(now, "continued", detail={"reason": ""})
-    nodes = max(settings.minimum_nodes, min(_wanted(state, soft, settings), state.num_live), 1)
+    _measure(state, soft, settings)
+    wanted = state.num_live if not settings.asynchronous else settings.buffer_size or soft.automatic_size
+    there = len(soft.speeds.counted) if settings.asynchronous else state.num_live
+    nodes = max(settings.minimum_nodes, min(wanted, there), 1)
     if nodes != state.buffer_size:
         why = "automatic" if settings.buffer_size is None else f"controller.buffer_size is {settings.buffer_size}"
         yield Noted(now, "buffer_size", detail={"nodes": nodes, "live": state.num_live, "why": why})
     yield from _advise(state, soft, settings, now)
+
+
+def _measure(state: State, soft: Soft, settings: EngineSettings) -> None:
+    """The automatic K, and how long an open buffer waits for K nodes, anew with the fleet's figures.
+
+    K stays while it is about right. The wait is several times what the slowest of the K fastest nodes takes.
+    """
+    speeds.refresh(state, soft)
+    if not settings.asynchronous or soft.speeds.count == soft.sized_at:
+        return
+    counted, soft.sized_at = soft.speeds.counted, soft.speeds.count
+    rates, delays = [speeds.known(soft, node) for node in counted], [speeds.delay(node) for node in counted]
+    automatic = least_buffer(rates, settings.staleness.bound, delays)
+    if abs(automatic - soft.automatic_size) > HYSTERESIS * soft.automatic_size:
+        soft.automatic_size = automatic
+    periods = sorted(speeds.period(soft, node) for node in counted)
+    wanted = settings.buffer_size or soft.automatic_size
+    slowest = periods[min(len(periods), wanted) - 1] if periods else 0.0
+    soft.patience = max(speeds.LEAST_PATIENCE, speeds.OVERDUE * slowest)
 
 
 def _advise(state: State, soft: Soft, settings: EngineSettings, now: float) -> Steps:
@@ -51,31 +77,14 @@ def _advise(state: State, soft: Soft, settings: EngineSettings, now: float) -> S
     pinned = settings.buffer_size
     if pinned is None or not settings.asynchronous or soft.advised or state.accepted < 2 * state.num_live:
         return
-    if soft.news - soft.wanted_at > state.num_live // 2:
-        soft.wanted_at = soft.news
-        enough = math.ceil(_automatic(state, settings) / 2)  # which leaves half of each bound in hand
-        if pinned < enough:
-            soft.advised = True
-            reason = (
-                f"with speeds this far apart slow nodes' work is refused as stale; set controller.buffer_size, "
-                f"which is {pinned}, to {enough} or more, or to auto"
-            )
-            yield Noted(now, "advice", detail={"reason": reason})
-
-
-def _wanted(state: State, soft: Soft, settings: EngineSettings) -> int:
-    """K if enough nodes live. An automatic one is computed anew after news of half of the living."""
-    if not settings.asynchronous:
-        return state.num_live
-    if settings.buffer_size is not None:
-        return settings.buffer_size
-    if soft.wanted_at < 0 or soft.news - soft.wanted_at > state.num_live // 2:
-        soft.wanted_size, soft.wanted_at = _automatic(state, settings), soft.news
-    return soft.wanted_size
-
-
-def _automatic(state: State, settings: EngineSettings) -> int:
-    return least_buffer([node.rate for node in state.nodes.values() if node.live], settings.staleness.bound)
+    enough = math.ceil(soft.automatic_size / 2)  # which leaves half of each bound in hand
+    if pinned < enough:
+        soft.advised = True
+        reason = (
+            f"with speeds this far apart slow nodes' work is refused as stale; set controller.buffer_size, "
+            f"which is {pinned}, to {enough} or more, or to auto"
+        )
+        yield Noted(now, "advice", detail={"reason": reason})
 
 
 def close(state: State, soft: Soft, settings: EngineSettings, epoch: int, now: float) -> Steps:
@@ -184,7 +193,9 @@ def _why(state: State, soft: Soft, settings: EngineSettings, now: float) -> str:
         )
         return "" if awaited and now < state.flushing + settings.flush_patience else "last"
     if settings.asynchronous:
-        return "full" if len(state.slots) >= state.buffer_size else ""
+        if len(state.slots) >= state.buffer_size:
+            return "full"
+        return "time" if now >= state.buffer_time + soft.patience else ""
     return _round_over(state, soft, settings, now)
 
 
@@ -205,9 +216,11 @@ def deadline(state: State, soft: Soft, settings: EngineSettings) -> float:
     """When a synchronous round, or the wait for residuals, ends at the latest, in the machine's time."""
     if state.flushing is not None and not state.final:
         return state.flushing + settings.flush_patience
-    if settings.asynchronous or state.closing is not None or soft.custody.inspecting:
+    if state.closing is not None or not state.slots or len(state.slots) < settings.minimum_nodes:
         return math.inf
-    if not state.slots or len(state.slots) < settings.minimum_nodes:
+    if settings.asynchronous:
+        return state.buffer_time + soft.patience
+    if soft.custody.inspecting:
         return math.inf
     return min(state.version_time + settings.sync_longest_wait, state.half_time + settings.sync_window)
 

@@ -10,17 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+from barnraise.controller import speeds
 from barnraise.controller.actions import Action, Send
-from barnraise.controller.pacing import local_steps, participation, rate_factor, relative_speed, tuned
+from barnraise.controller.pacing import local_steps, participation, rate_factor, tuned
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.soft import Soft
 from barnraise.controller.state import MOST_OPEN, NodeState, State
-from barnraise.core.types import MOST_ROW_RANGES, Blob, ParameterRange, RowRange, Task, Update
+from barnraise.core.types import MOST_ROW_RANGES, Blob, LinkReport, ParameterRange, RowRange, Task, Update
 from barnraise.ledger.decisions import Assigned, Decision
 from barnraise.matching.base import NodeView, TaskView
 from barnraise.wire.messages import Assign, Newer
 
 Steps = Iterator[Decision | Action]
+
+MOST_IN_BUFFER = 32
+"""Contributions that a node may have in an open buffer. An honest one rarely has more than a few."""
 
 ANY_STALENESS = 1 << 31
 """A residual is worth its place however old it is."""
@@ -35,13 +39,13 @@ def assign(state: State, soft: Soft, settings: EngineSettings, now: float) -> St
         return
     if state.closing is not None and not settings.asynchronous:
         return
-    asking = [node for node in map(state.nodes.__getitem__, soft.asking) if len(node.open) < MOST_OPEN]
+    asking = [node for node in map(state.nodes.__getitem__, soft.asking) if _may_ask(state, node)]
     if not settings.worker.overlap:
         asking = [node for node in asking if _may_start(state, soft, settings, node)]
     if not asking:
         return
     tasks = _offered(state, soft, settings, len(asking))
-    for task, node in settings.scheduler.assign(tasks, [_view(node) for node in asking]):
+    for task, node in settings.scheduler.assign(tasks, [_view(state, soft, node) for node in asking]):
         yield from _assign_one(state, soft, settings, int(task), state.nodes[node], now)
 
 
@@ -72,6 +76,11 @@ def flush(state: State, soft: Soft, settings: EngineSettings, now: float) -> Ste
                 1.0,
             )
             yield Send(node.id, Assign(task))
+
+
+def _may_ask(state: State, node: NodeState) -> bool:
+    """However fast a node is, others' contributions are to come between its own."""
+    return len(node.open) < MOST_OPEN and state.num_in_buffer(node.id) < MOST_IN_BUFFER
 
 
 def _may_start(state: State, soft: Soft, settings: EngineSettings, node: NodeState) -> bool:
@@ -106,14 +115,15 @@ def _offered(state: State, soft: Soft, settings: EngineSettings, count: int) -> 
     return lost + soft.fresh[: count - len(lost)]
 
 
-def _view(node: NodeState) -> NodeView:
-    profile = node.profile
+def _view(state: State, soft: Soft, node: NodeState) -> NodeView:
+    """What matching knows of a node: observed speed, and its own word for its link."""
+    profile, link = node.profile, soft.links.get(node.id, LinkReport())
     return NodeView(
         node.id,
-        node.rate,
-        profile.up_bytes_per_second,
-        profile.down_bytes_per_second,
-        profile.latency_seconds,
+        speeds.estimate(state, soft, node),
+        link.up or profile.up_bytes_per_second,
+        link.down or profile.down_bytes_per_second,
+        link.round_trip / 2 or profile.latency_seconds,
         profile.memory_bytes,
     )
 
@@ -144,7 +154,7 @@ def _assign_one(state: State, soft: Soft, settings: EngineSettings, task: int, n
         node.id,
         "train",
         state.version,
-        settings.staleness.bound(relative_speed(state, soft, node)) if settings.asynchronous else 0,
+        settings.staleness.bound(speeds.relative(state, soft, node)) if settings.asynchronous else 0,
         tokens,
         steps,
         rate,

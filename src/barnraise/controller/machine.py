@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from barnraise.controller import admission, buffering, custody, dispatch, membership
+from barnraise.controller import admission, buffering, custody, dispatch, membership, speeds
 from barnraise.controller.actions import Action, Discard, Evaluate, Finish, Inspect, Journal, Send
 from barnraise.controller.events import (
     Admitted,
@@ -46,10 +46,11 @@ class Controller:
     def __init__(self, settings: EngineSettings, state: State | None = None, epoch: int = 1) -> None:
         self.settings, self.epoch = settings, epoch
         self.state = state if state is not None else State()
-        self.soft = Soft()
+        self.soft = Soft(settings.local_steps * settings.batch_size * settings.context)
 
     def handle(self, event: Event, now: float) -> list[Action]:
         """What to do about `event` at `now` seconds."""
+        self.soft.now = now
         return self._carry(_DECIDE[type(event)](self, event, now))
 
     def start(self, digest: str, now: float) -> list[Action]:
@@ -58,6 +59,7 @@ class Controller:
 
     def resume(self, now: float, grace: float) -> list[Action]:
         """Go on after a replay: nodes that were alive have `grace` seconds beyond their lease to come back."""
+        self.soft.now = now
         return self._carry(self._resume(now, grace))
 
     @property
@@ -275,7 +277,8 @@ class Controller:
         tokens = work.credit(offer.steps) if verdict == "accepted" else work.tokens
         weight = tokens * self.settings.staleness.weight(staleness)
         if work.kind == "flush":
-            weight = self.state.nodes[work.node].rate or 1.0  # as all that it sent before weighed
+            node = self.state.nodes[work.node]
+            weight = speeds.usable(self.state, self.soft, node) or 1.0  # as all that it sent before weighed
         yield Judged(
             now, work.assignment, work.node, verdict, reason, offer.base, version, staleness, tokens,  # type: ignore[arg-type]
             offer.steps, offer.loss, norm, offer.seconds, offer.payload.num_bytes, offer.payload.digest,

@@ -5,14 +5,29 @@ from __future__ import annotations
 import math
 
 from barnraise.controller.custody import Custody
+from barnraise.controller.state import NodeState
 from barnraise.core.types import LinkReport, Update
 from barnraise.matching.base import TaskView
 
 
-class Soft:
-    """What was observed since this process started, and may be forgotten with it."""
+class Speeds:
+    """The fleet's figures as `speeds.refresh` found them last. Rates are tokens a second."""
 
-    def __init__(self) -> None:
+    def __init__(self, tokens: int) -> None:
+        self.tokens = tokens  # of a usual task
+        self.at, self.time = -1, -math.inf  # the news and the time it was found at
+        self.count = 0  # how often by now
+        self.counted: list[NodeState] = []  # on whose next contributions the others count
+        self.median = self.total = 0.0  # of their rates
+        self.lowest = self.highest = 0.0  # within which a claim is believed
+        self.turnaround = 0.0  # median seconds from a task to its contribution
+        self.usual_staleness = 0.0  # of the median node
+
+
+class Soft:
+    """What was observed since this process started, and may be forgotten with it. A usual task has `tokens`."""
+
+    def __init__(self, tokens: int) -> None:
         self.seen: dict[str, float] = {}  # nodes that said Hello to this process, the longest silent first
         self.awaited: dict[str, None] = {}  # nodes that were live before it started and have not said Hello yet
         self.awaited_until = math.inf
@@ -29,9 +44,9 @@ class Soft:
         self.updates: dict[int, Update] = {}  # version -> the delta that leads to it, while worth sending
         self.update_bytes = 0
         self.news = 0  # joins, departures and verdicts so far: each changes a rate or who is alive
-        self.median_rate = self.total_rate = 0.0  # over the living
-        self.round_seconds = 0.0  # of a round at the fleet's pace; 0 while no rate is known
-        self.usual_staleness = 0.0  # of the median node
-        self.rates_at = self.paced_at = -1  # news when the rates and the round were computed
-        self.wanted_size, self.wanted_at = 1, -1  # K if enough nodes live, likewise
+        self.now = 0.0  # the time of the event in hand
+        self.speeds = Speeds(tokens)
+        self.round_seconds, self.paced_at = 0.0, 0  # of a round at the fleet's pace; the count of the speeds behind it
+        self.automatic_size, self.sized_at = 1, 0  # K if enough nodes live, likewise
+        self.patience = math.inf  # seconds for which an open buffer waits for K nodes
         self.advised = False  # that a pinned K is too small

@@ -63,10 +63,12 @@ class NodeState(msgspec.Struct):
     key: str = ""
     live: bool = False
     session: int = 0
+    joined: float = 0.0
     profile: NodeProfile = NodeProfile()
-    rate: float = 0.0  # tokens a second: the profile's claim until work was observed, then EWMA tokens / EWMA seconds
+    rate: float = 0.0  # tokens a second, as observed: EWMA tokens / EWMA seconds; 0 until then
     rate_tokens: float = 0.0
     rate_seconds: float = 0.0
+    turnaround: float = 0.0  # seconds from a task to its contribution, EWMA
     turns: int = 0  # training tasks so far
     step_seconds: list[float] = []  # its newest contributions'
     last_verdict_time: float = 0.0
@@ -109,6 +111,7 @@ class State(msgspec.Struct):
     slots: dict[str, dict[ParameterRange, SlotState]] = {}  # the open buffer, by node
     version: int = 0
     version_time: float = 0.0
+    buffer_time: float = math.inf  # when the open buffer got its first contribution
     half_time: float = math.inf  # when half of the living had contributed to the open buffer
     digest: str = ""
     merging: dict[int, Work] = {}  # accepted, and in no version yet; `tokens` are those credited
@@ -137,6 +140,10 @@ class State(msgspec.Struct):
     final: bool = False
     finished: str = ""
 
+    def num_in_buffer(self, node: str) -> int:
+        """Contributions of the node in the open buffer."""
+        return sum(len(slot.contributions) for slot in self.slots.get(node, {}).values())
+
 
 def apply(state: State, decision: Decision) -> None:
     """Fold one decision into the state."""
@@ -151,10 +158,8 @@ def _node_changed(state: State, d: NodeChanged) -> None:
     node = state.nodes[d.node]
     if d.change == "joined":
         state.num_live += not node.live
-        node.live, node.session = True, d.session
+        node.live, node.session, node.joined = True, d.session, d.time
         node.profile = d.profile or NodeProfile()
-        if node.rate_seconds == 0.0:
-            node.rate = _bounded(node.profile.tokens_per_second)
     else:
         state.num_live -= node.live
         node.live = False
@@ -195,7 +200,7 @@ def _judged(state: State, d: Judged) -> None:
     while len(node.verdicts) > MOST_OPEN:
         del node.verdicts[next(iter(node.verdicts))]
     if work.kind == "train":
-        _observe_rate(node, work, d.time)
+        _observe_rate(node, work, d)
         node.last_staleness = d.staleness
     if d.verdict == "accepted":
         slots = state.slots.setdefault(d.node, {})
@@ -207,6 +212,7 @@ def _judged(state: State, d: Judged) -> None:
         state.merging[d.assignment] = msgspec.structs.replace(work, tokens=d.tokens, local_steps=d.steps, rest=True)
         if d.tokens < work.tokens:
             _redo(state, _rest(work, d))
+        state.buffer_time = min(state.buffer_time, d.time)
         if state.half_time == math.inf and 2 * len(state.slots) >= state.num_live:
             state.half_time = d.time
         state.accepted += 1
@@ -223,15 +229,19 @@ def _judged(state: State, d: Judged) -> None:
         state.discarded += 1
 
 
-def _observe_rate(node: NodeState, work: Work, time: float) -> None:
-    """Smooth tokens and seconds apart: two contributions at once after an outage are no sign of great speed."""
-    elapsed = max(0.0, time - max(work.time, node.last_verdict_time))
-    node.last_verdict_time = time
-    node.rate_tokens += RATE_SMOOTHING * (work.tokens - node.rate_tokens)
-    node.rate_seconds += RATE_SMOOTHING * (elapsed - node.rate_seconds)
-    node.step_seconds = [*node.step_seconds[1 - REMEMBERED_TIMES :], elapsed / max(1, work.local_steps)]
-    if node.rate_seconds > 0.0:
+def _observe_rate(node: NodeState, work: Work, d: Judged) -> None:
+    """Smooth tokens and seconds apart: two contributions at once after an outage are no sign of great speed. One that
+    is refused is none either, but it may be one of slowness."""
+    elapsed = max(1e-9, d.time - max(work.time, node.last_verdict_time))
+    tokens = d.tokens if d.verdict == "accepted" else work.tokens
+    if d.verdict == "accepted" or tokens < node.rate * elapsed or not node.rate:
+        share = RATE_SMOOTHING if node.rate else 1.0
+        node.rate_tokens += share * (tokens - node.rate_tokens)
+        node.rate_seconds += share * (elapsed - node.rate_seconds)
+        node.turnaround += share * (d.time - work.time - node.turnaround)
         node.rate = _bounded(node.rate_tokens / node.rate_seconds)
+        node.step_seconds = [*node.step_seconds[1 - REMEMBERED_TIMES :], elapsed / max(1, d.steps)]
+    node.last_verdict_time = d.time
 
 
 def _bounded(rate: float) -> float:
@@ -245,7 +255,7 @@ def _version_closed(state: State, d: VersionClosed) -> None:
     for name, slots in state.slots.items():
         node, count = state.nodes[name], sum(len(slot.contributions) for slot in slots.values())
         node.waited = d.time - node.last_verdict_time if count == 1 else 0.0
-    state.slots, state.buffer_tokens, state.half_time = {}, 0, math.inf
+    state.slots, state.buffer_tokens, state.half_time, state.buffer_time = {}, 0, math.inf, math.inf
     if d.reason == "last":
         state.final = True
 

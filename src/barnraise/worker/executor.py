@@ -128,8 +128,8 @@ class Executor:
             torch.manual_seed(task.seed)
             steps, loss = self.trainer.run(
                 islice(batches(self._rows(task), task.batch_size, task.seed, self.dataset.meta), task.skip, None),
-            task.learning_rate,
-            after_step,
+                task.learning_rate,
+                after_step,
             )
         self.reached = self.trainer.flat.vector.cpu().clone()
         if not steps or not _finite(self.reached):
