@@ -36,3 +36,9 @@ def test_a_simulation_with_dropout_repeats(run: Report) -> None:
     repeated = again()
     assert repeated.final_loss == run.final_loss
     assert repeated.ledger_hash == run.ledger_hash
+
+
+def test_a_version_is_measured_as_it_was_when_that_began(run: Report) -> None:
+    assert [run.curve[0].seconds, run.curve[0].tokens] == [0.0, 0]
+    assert run.curve[-1].tokens == run.tokens
+    assert run.curve[-1].seconds < run.virtual_seconds
