@@ -187,8 +187,7 @@ def _real(plan: Plan) -> Iterator[tuple[EngineSettings, Work, str]]:
 
     run_file = plan.run_file
     torch.set_num_threads(run_file.controller.threads)
-    torch.set_flush_denormal(True)
-    with tempfile.TemporaryDirectory(prefix="barnraise-") as folder:
+    with tempfile.TemporaryDirectory(prefix="barnraise-") as folder, _without_subnormals():
         make_dataset(plan, Path(folder) / "data")
         dataset = Dataset.open(Path(folder) / "data")
         meta, section = dataset.meta, run_file.model.model_dump(exclude_none=True)
@@ -227,3 +226,15 @@ def _real(plan: Plan) -> Iterator[tuple[EngineSettings, Work, str]]:
         costs = _costs(plan, num_parameters)
         work = RealWork(settings.worker, server, blobs, evaluator, dataset, trainer, costs)
         yield settings, work, server.digest
+
+
+@contextmanager
+def _without_subnormals() -> Iterator[None]:
+    """Flushed to zero, as workers do; the process that simulates may have other things to compute afterwards."""
+    import torch
+
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
