@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from barnraise.cli.simulation import Trial, simulate
 from barnraise.config import load
@@ -36,3 +37,13 @@ def test_a_simulation_with_dropout_repeats(run: Report) -> None:
     repeated = again()
     assert repeated.final_loss == run.final_loss
     assert repeated.ledger_hash == run.ledger_hash
+
+
+def test_a_version_is_measured_as_it_was_when_that_began(run: Report) -> None:
+    assert [run.curve[0].seconds, run.curve[0].tokens] == [0.0, 0]
+    assert run.curve[-1].tokens == run.tokens
+    assert run.curve[-1].seconds < run.virtual_seconds
+
+
+def test_a_simulation_leaves_the_process_as_it_was(run: Report) -> None:
+    assert float(torch.tensor(1e-40) * 0.5) > 0.0

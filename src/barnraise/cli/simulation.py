@@ -20,18 +20,23 @@ from barnraise.controller.settings import EngineSettings
 from barnraise.core.errors import RunFailedError
 from barnraise.core.types import Blob
 from barnraise.data.ranges import RowIndex
+from barnraise.emulation.costs import Costs
 from barnraise.emulation.fleet import Fault, Machine, lognormal_fleet
 from barnraise.emulation.report import Report, report
 from barnraise.emulation.simulator import Simulator
 from barnraise.emulation.work import CostModel, Work
 from barnraise.plan.dataset import vocabulary
 from barnraise.plan.estimate import Estimate, estimate
-from barnraise.plan.links import link_of
+from barnraise.plan.links import controller_link, link_of
 from barnraise.plan.resolve import Plan
 from barnraise.plan.surroundings import training_rows
+from barnraise.transport.presets import parse
 
 NOMINAL_FLOPS = 2e12
 """Floating-point operations a second that a machine of speed 1.0 sustains: a good laptop's GPU."""
+
+CONTROLLER_LINK = "1gbit"
+"""The controller's own line in a simulation whose run file names none."""
 
 OVERHEAD_PARAMETERS = 10_000_000
 """A small model keeps no machine busy: it trains as if it had this many parameters more."""
@@ -75,7 +80,9 @@ def simulate(plan: Plan, trial: Trial) -> Report:
             settings = replace(settings, tokens=MAX_COUNT)
         faults = [_fault(plan, fault.at, fault.kill, fault.join, rate) for fault in plan.run_file.faults]
         controller = Controller(settings)
-        simulator = Simulator(controller, fleet, work, seed=trial.seed, churn=trial.churn, faults=faults)
+        line = controller_link(plan.run_file) or parse(CONTROLLER_LINK)
+        access = line.throughput(line.up), line.throughput(line.down)
+        simulator = Simulator(controller, fleet, work, seed=trial.seed, access=access, churn=trial.churn, faults=faults)
         began = time.monotonic()
         simulator.run(digest, math.inf if trial.hours is None else trial.hours * 3600)
         seconds = time.monotonic() - began
@@ -128,15 +135,26 @@ def _costed(plan: Plan, cost: Estimate) -> tuple[EngineSettings, Work, str]:
         num_parameters=cost.parameters,
         rows=RowIndex(shards),
     )
-    work = CostModel(
+    work: Work = CostModel(
         payload_bytes=settings.rungs,
         span=max(part.stop - part.start for part in settings.partitions[0]),
         delta_bytes=settings.update_bytes,
         shard_bytes=[count * row_bytes for count in shards],
-        num_parameters=cost.parameters,
-        threads=plan.run_file.controller.threads,
+        costs=_costs(plan, cost.parameters),
     )
     return settings, work, "e" * 64
+
+
+def _costs(plan: Plan, num_parameters: int) -> Costs:
+    controller = plan.run_file.controller
+    return Costs(
+        num_parameters,
+        plan.compression.name,
+        plan.downlink.name,
+        robust=list(plan.aggregation.names) != ["mean"],
+        evaluation_tokens=controller.evaluation_rows * plan.run_file.data.context,
+        threads=controller.threads,
+    )
 
 
 @contextmanager
@@ -157,8 +175,7 @@ def _real(plan: Plan) -> Iterator[tuple[EngineSettings, Work, str]]:
 
     run_file = plan.run_file
     torch.set_num_threads(run_file.controller.threads)
-    torch.set_flush_denormal(True)
-    with tempfile.TemporaryDirectory(prefix="barnraise-") as folder:
+    with tempfile.TemporaryDirectory(prefix="barnraise-") as folder, _without_subnormals():
         make_dataset(plan, Path(folder) / "data")
         dataset = Dataset.open(Path(folder) / "data")
         meta, section = dataset.meta, run_file.model.model_dump(exclude_none=True)
@@ -194,4 +211,18 @@ def _real(plan: Plan) -> Iterator[tuple[EngineSettings, Work, str]]:
         blobs = BlobStore(dataset, blob.digest, manifest)
         blobs.publish(server.parameters, server.digest)
         evaluator = Evaluator(resolved, dataset, run_file.controller.evaluation_rows)
-        yield settings, RealWork(settings.worker, server, blobs, evaluator, dataset, trainer), server.digest
+        costs = _costs(plan, num_parameters)
+        work = RealWork(settings.worker, server, blobs, evaluator, dataset, trainer, costs)
+        yield settings, work, server.digest
+
+
+@contextmanager
+def _without_subnormals() -> Iterator[None]:
+    """Flushed to zero, as workers do; the process that simulates may have other things to compute afterwards."""
+    import torch
+
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)

@@ -352,7 +352,9 @@ class Network(Section):
     small_jitter_ms: Milliseconds | None = Field(default=None, description="The same of jitter.")
     small_loss: Loss | None = Field(default=None, description="The same of loss.")
     controller_link: Text | None = Field(
-        default=None, description="In a lab, the controller's own link: a preset, or figures; without limit by default."
+        default=None,
+        description="The controller's own link in a lab, without limit by default, and in simulations, where its rates "
+        "alone count, 1gbit by default: a preset, or figures.",
     )
 
 

@@ -26,7 +26,7 @@ SPREAD = 100.0
 def refresh(state: State, soft: Soft) -> None:
     """Compute the fleet's figures anew, after news of a quarter of the living, or when a task's time has passed."""
     speeds, patience = soft.speeds, max(LEAST_PATIENCE / 2, soft.speeds.turnaround)
-    fresh = speeds.at >= 0 and soft.news - speeds.at <= state.num_live // 4 and soft.now < speeds.time + patience
+    fresh = speeds.at >= 0 and soft.news - speeds.at < max(1, state.num_live // 4) and soft.now < speeds.time + patience
     if fresh:
         return
     speeds.at, speeds.time, speeds.count = soft.news, soft.now, speeds.count + 1

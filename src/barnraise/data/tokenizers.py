@@ -78,8 +78,12 @@ class ByteTokenizer:
         vocab = {letter: byte for byte, letter in enumerate(_byte_letters())}
         model = {"type": "BPE", "vocab": vocab, "merges": []}
         whole = {"version": "1.0", "added_tokens": added, "pre_tokenizer": level, "decoder": level, "model": model}
-        config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<eos>", "pad_token": "<pad>"}
-        config |= {"split_special_tokens": True}  # a `<eos>` in a text is text
+        config = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "eos_token": "<eos>",
+            "pad_token": "<pad>",
+            "split_special_tokens": True,  # a `<eos>` in a text is text
+        }
         return {_FILE: json.dumps(whole).encode(), _CONFIG: json.dumps(config).encode()}
 
 

@@ -18,7 +18,8 @@ from barnraise.controller.evaluator import Evaluator
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.core.types import Blob, Contribution, ParameterRange, Task, Update
 from barnraise.data.shards import Dataset
-from barnraise.emulation.work import ControllerCosts, Trained
+from barnraise.emulation.costs import Costs
+from barnraise.emulation.work import Trained
 from barnraise.training.local import LocalTrainer, inner_optimizer
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.actions import ApplyUpdates
@@ -36,8 +37,10 @@ class RealWork:
         evaluator: Evaluator,
         dataset: Dataset,
         trainer: LocalTrainer,
+        costs: Costs,
     ) -> None:
         self.settings, self.server, self.blobs, self.evaluator = settings, server, blobs, evaluator
+        self.costs = costs
         self.dataset, self.trainer = dataset, trainer
         self._shards = tuple(Blob(info.sha256, info.bytes) for info in dataset.meta.shards)
         self._shard_digests = {blob.digest for blob in self._shards}
@@ -45,8 +48,6 @@ class RealWork:
         self._fetched: dict[str, dict[str, memoryview]] = {}
         self._offered: dict[tuple[str, int], Any] = {}
         self._accepted: dict[int, Any] = {}
-        costs = ControllerCosts(len(server.parameters), 1)
-        self.inspect_seconds, self.aggregate_seconds = costs.inspect_seconds, costs.aggregate_seconds
 
     def shards(self) -> tuple[Blob, ...]:
         return self._shards

@@ -16,6 +16,7 @@ from barnraise.controller import actions as ca
 from barnraise.controller import events as ce
 from barnraise.controller.machine import Controller
 from barnraise.core.errors import VersionRefusedError
+from barnraise.emulation.access import Access
 from barnraise.emulation.agenda import Agenda
 from barnraise.emulation.fleet import Churn, Fault, Machine
 from barnraise.emulation.node import MESSAGE_BYTES, Node
@@ -29,7 +30,8 @@ ARRIVALS = 1.0
 
 
 class Point(NamedTuple):
-    """An evaluation: virtual seconds, tokens in the model, held-out loss (None: not finite), bytes on all links."""
+    """A version that was evaluated: virtual seconds when it was the newest, tokens in it, held-out loss (None: not
+    finite), bytes on all links by then."""
 
     seconds: float
     tokens: int
@@ -42,7 +44,8 @@ class Simulator(Agenda):
     """Drives `controller` and a fleet until the run finishes.
 
     `faults` are played at their share of the token budget, or of the time when a time is given. With `churn` nodes
-    leave without notice and come back.
+    leave without notice and come back. `access` is what the controller's own line carries up and down, in bytes a
+    second.
     """
 
     def __init__(
@@ -52,11 +55,13 @@ class Simulator(Agenda):
         work: Work,
         *,
         seed: int,
+        access: tuple[float, float] = (math.inf, math.inf),
         churn: bool = False,
         faults: Sequence[Fault] = (),
     ) -> None:
         super().__init__()
         self.controller, self.work = controller, work
+        self.outbound, self.inbound = map(Access, access)
         self.rng = random.Random(seed)
         self.nodes = {spec.name: Node(spec, self) for spec in fleet}
         self.churn = Churn(self.rng) if churn else None
@@ -70,6 +75,8 @@ class Simulator(Agenda):
         self._tick_at, self._decided = math.inf, True
         self._inspector_free = 0.0
         self._brought: tuple[str, int] | None = None  # whose payload came along with the offer in hand
+        self._payload_bytes: dict[int, int] = {}  # of contributions that are in no version yet
+        self._measured = Point(0.0, 0, None, 0, 0)  # what is being evaluated
         self._expected = 0  # nodes that are to start yet
         self._timed = False
 
@@ -202,8 +209,7 @@ class Simulator(Agenda):
 
     def _noted(self, decision: Noted) -> None:
         if decision.kind == "evaluated":
-            tokens, loss = decision.detail["tokens"], decision.detail["loss"]
-            self.curve.append(Point(decision.time, tokens, loss, self.bytes_up, self.bytes_down))
+            self.curve.append(self._measured._replace(loss=decision.detail["loss"]))
         elif decision.kind == "paused" and not self._expected:
             self._stop(decision.detail["reason"])
 
@@ -225,22 +231,30 @@ class Simulator(Agenda):
     def _inspect(self, action: ca.Inspect) -> None:
         contribution = action.contribution
         norm, reason = self.work.inspect(action.node, contribution)
-        free = max(self.now, self._inspector_free) + self.work.inspect_seconds(contribution)
+        free = max(self.now, self._inspector_free) + self.work.costs.inspect(contribution)
         self._inspector_free = free
+        self._payload_bytes[contribution.assignment] = contribution.payload.num_bytes
         event = ce.Inspected(action.epoch, contribution.assignment, norm, reason)
         self.at(free, Simulator._deliver, self, 0, event)
 
     def _aggregate(self, action: ca.Aggregate) -> None:
         event: ce.Event
         try:
-            event = ce.Aggregated(action.epoch, action.version, *self.work.aggregate(action))
+            digest, delta, parameters = self.work.aggregate(action)
         except VersionRefusedError as refusal:
             event = ce.Unmade(action.epoch, action.version, refusal.void, refusal.lost, refusal.reason)
-        self.at(self.now + self.work.aggregate_seconds(action), Simulator._deliver, self, 0, event)
+            self.soon(Simulator._deliver, self, 0, event)
+            return
+        seconds = self.work.costs.aggregate(action, delta, self._payload_bytes)
+        for assignment in [assignment for slot in action.slots for assignment, _ in slot.contributions]:
+            del self._payload_bytes[assignment]
+        event = ce.Aggregated(action.epoch, action.version, digest, delta, parameters)
+        self.at(self.now + seconds, Simulator._deliver, self, 0, event)
 
     def _evaluate(self, action: ca.Evaluate) -> None:
-        event = ce.Evaluated(action.epoch, action.version, self.work.evaluate())
-        self.soon(Simulator._deliver, self, 0, event)
+        event, state = ce.Evaluated(action.epoch, action.version, self.work.evaluate()), self.controller.state
+        self._measured = Point(self.now, state.version_tokens, None, self.bytes_up, self.bytes_down)
+        self.at(self.now + self.work.costs.evaluate, Simulator._deliver, self, 0, event)
 
     def _checkpoint(self, action: ca.Checkpoint) -> None:
         self.soon(Simulator._deliver, self, 0, ce.Checkpointed(action.epoch, action.version))
@@ -255,6 +269,7 @@ class Simulator(Agenda):
         self.stopped, self.end = True, why
 
     def _discard(self, action: ca.Discard) -> None:
+        self._payload_bytes.pop(action.assignment, None)
         self.work.discard(action.node, action.assignment)
 
 
