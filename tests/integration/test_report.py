@@ -146,6 +146,30 @@ def test_export_holds_the_checkpoint_and_the_tokenizer(text_run: tuple[RunDirect
     assert AutoTokenizer.from_pretrained(exported.folder).encode("barn") == list(b"barn")
 
 
+def test_export_takes_the_average_of_versions_where_there_is_one(text_run: tuple[RunDirectory, Plan]) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from barnraise.models.flat import FlatParameters
+
+    run, _ = text_run
+    with Ledger(run.ledger) as ledger:
+        newest = Checkpoints(run.checkpoints).load_latest().checkpoint
+        assert newest is not None
+        tensors = newest.tensors("parameters")
+        tensors["average"] = tensors["parameters"] + 1.0
+        Checkpoints(run.checkpoints).save(
+            1,
+            ledger_id=ledger.last_id,
+            parameters_digest=newest.manifest.parameters_digest,
+            state=b"{}",
+            tensors={"parameters": tensors},
+        )
+    exported = export_model(run)
+    vector = FlatParameters(AutoModelForCausalLM.from_pretrained(exported.folder)).vector
+    assert torch.equal(vector, tensors["average"])
+
+
 def test_export_command_refuses_what_is_not_there(
     text_run: tuple[RunDirectory, Plan], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

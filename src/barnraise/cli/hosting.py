@@ -168,6 +168,7 @@ def _parameter_server(plan: Plan) -> ParameterServer:
         codecs=[compression.create(choice.name, **choice.options) for choice in codecs],
         downlink=compression.create(plan.downlink.name, **plan.downlink.options),
         outer=training.create(plan.outer.name, **plan.outer.options),
+        average=plan.run_file.training.average,
     )
 
 

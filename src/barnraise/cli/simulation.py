@@ -201,6 +201,7 @@ def _real(plan: Plan) -> Iterator[tuple[EngineSettings, Work, str]]:
             codecs=[compression.create(choice.name, **choice.options) for choice in codecs],
             downlink=compression.create(plan.downlink.name, **plan.downlink.options),
             outer=training.create(plan.outer.name, **plan.outer.options),
+            average=run_file.training.average,
         )
         blobs = BlobStore(dataset, blob.digest, manifest)
         blobs.publish(server.parameters, server.digest)

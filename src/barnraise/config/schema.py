@@ -278,6 +278,11 @@ class Training(Section):
         default=None, description="Momentum of the outer Nesterov optimizers; their own default when not given."
     )
     outer_options: Options = Field(default_factory=dict, description="Further options of the outer optimizer.")
+    average: Share = Field(
+        default=0.0,
+        description="Evaluate and export an average of the versions that looks back over about this share of the run, "
+        "instead of the newest version alone (0). Workers train on from the newest one.",
+    )
     compression: Text = Field(
         default="none",
         description="Codec of contributions: none, fp16, bf16, int8, int4, entropy_coded, topk, chunked_topk, "
