@@ -95,7 +95,7 @@ def _checkpoint(run: RunDirectory, version: int | None) -> Checkpoint:
 def tokenizer_files(run: RunDirectory) -> dict[str, bytes]:
     """The files by which `AutoTokenizer.from_pretrained` finds the tokenizer of the run's dataset."""
     from barnraise.data.meta import META, Meta
-    from barnraise.data.sat import RECORD
+    from barnraise.data.sat import BACKTRACKING, RECORD
 
-    names = [info.name for info in Meta.read(run.data / META).files if info.name != RECORD]
+    names = [info.name for info in Meta.read(run.data / META).files if info.name not in (RECORD, BACKTRACKING)]
     return {name: (run.data / name).read_bytes() for name in names}

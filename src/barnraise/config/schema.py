@@ -123,6 +123,13 @@ class SatData(Section):
     context: int = Field(default=62, ge=8, le=1 << 20, description="Tokens a row; longer examples are left out.")
     examples: int = Field(default=40_000, ge=1, le=20_000_000, description="Formulas to train on.")
     held_out: int = Field(default=500, ge=2, le=20_000_000, description="Formulas kept for evaluation.")
+    held_out_backtracking: int = Field(
+        default=0,
+        ge=0,
+        le=10_000,
+        description="More of them, whose traces all take a decision back: where formulas are small, unit propagation "
+        "settles nearly all others.",
+    )
     seed: Annotated[int, Field(ge=0, lt=2**31)] | None = Field(
         default=None, description="Seeds the formulas; run.seed when not given."
     )
