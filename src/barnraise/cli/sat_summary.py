@@ -12,6 +12,7 @@ from barnraise.ledger import RunDirectory
 
 if TYPE_CHECKING:
     from barnraise.data.sat_evaluation import SatScores
+    from barnraise.data.shards import Dataset
 
 FEWEST, MOST = 100, 500
 """Formulas to solve; 500 know a share to about 2 points."""
@@ -24,11 +25,15 @@ BATCH = 125
 
 def solve_held_out(run: RunDirectory) -> SatScores:
     """Let the exported model of `run` solve held-out formulas; the same model and data give the same scores."""
-    from barnraise.data.sat_evaluation import evaluate
     from barnraise.data.shards import Dataset
 
-    dataset = Dataset.open(run.data)
-    model = _load(run.model)
+    return solve(_load(run.model), Dataset.open(run.data))
+
+
+def solve(model: Any, dataset: Dataset) -> SatScores:
+    """Let `model` (in evaluation mode) solve held-out formulas of `dataset`."""
+    from barnraise.data.sat_evaluation import evaluate
+
     limit = num_formulas(sum(tensor.numel() for tensor in model.parameters()), dataset.meta.context)
     eos, pad = dataset.meta.eos_id, dataset.meta.pad_id
     assert eos is not None
