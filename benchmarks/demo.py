@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from races import Known
+from _races import Known
 
 from barnraise.cli.sat_summary import as_json
 from barnraise.cli.simulation import Trial, simulate

@@ -44,8 +44,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _races import DATA, At, Known, files, picture, reached
 from peers.common import ADAMW
-from races import DATA, At, Known, files, picture, reached
 
 from barnraise.cli.simulation import Trial, simulate
 from barnraise.config import load
