@@ -282,6 +282,7 @@ def prepared(options: argparse.Namespace) -> Iterator[Bench]:
     if options.quick:
         options.peer, options.workers, options.model, options.tokens = options.peer or ["barnraise"], 2, "tiny", 20_000
         options.seconds = options.loopback_seconds = 10.0
+        options.speed, options.local_steps = 2000.0, 5
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that namespaces and processes go
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
