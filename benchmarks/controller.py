@@ -236,7 +236,13 @@ def sync_floor(size: int, total: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--flat", type=int, default=0, metavar="N", help="watch memory and disk over N contributions")
+    parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
     arguments = parser.parse_args()
+    if arguments.quick:
+        sync_floor(4 * 400_000, 1 << 25)
+        measure("dense (1.6 MB, float32)", 400_000, "none", {}, 100)
+        measure("small (1 kB, top-k 1%)", 12_500, "topk", {"ratio": 0.01}, 300)
+        return
     if arguments.flat:
         measure("small", 12_500, "topk", {"ratio": 0.01}, arguments.flat, report_every=arguments.flat // 10)
         return

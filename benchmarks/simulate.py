@@ -41,7 +41,10 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--hours", type=float, default=1.0)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
     options = parser.parse_args()
+    if options.quick:
+        options.nodes, options.hours = 200, 0.5
     plan = resolve(load(RUN), purpose=Purpose.SIMULATE, nodes=options.nodes)
     loop_before = loop_rate()
     cpu = time.process_time()

@@ -219,7 +219,10 @@ def main() -> None:
     parser.add_argument("--contributions", type=int, default=30, metavar="N", help="contributions over each transport")
     parser.add_argument("--rounds", type=int, default=7, metavar="N", help="rounds of frames over each")
     parser.add_argument("--frames", type=int, default=400, metavar="N", help="1 MiB frames a round")
+    parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
     arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.contributions, arguments.rounds, arguments.frames = 2, 1, 20
     end_to_end(arguments.contributions)
     rates(arguments.rounds, arguments.frames)
 

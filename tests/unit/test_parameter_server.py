@@ -37,6 +37,7 @@ def make_server(
     outer: str = "sgd",
     codec: tuple[str, dict[str, Any]] = ("none", {}),
     alike: bool = False,
+    average: float = 0.0,
     **options: Any,
 ) -> ParameterServer:
     return ParameterServer(
@@ -47,6 +48,7 @@ def make_server(
         downlink=compression.create(downlink[0], **downlink[1]),
         outer=training.create(outer),
         alike=alike,
+        average=average,
     )
 
 
@@ -108,6 +110,23 @@ def test_published_versions_are_never_written_to() -> None:
     before = published.clone()
     advance(server, range(1, 4))
     assert torch.equal(published, before)
+
+
+def test_an_average_weights_versions_by_a_power_of_their_number_and_moves_none_of_them() -> None:
+    server, plain = make_server(average=0.25), make_server()
+    versions = [server.parameters]
+    for version in range(1, 9):
+        (made,) = advance(server, range(version, version + 1))
+        (expected,) = advance(plain, range(version, version + 1))
+        assert made.digest == expected.digest
+        versions.append(server.parameters)
+    weights = [1.0]
+    for version in range(1, 9):
+        new = 1 / (1 + version / 4)
+        weights = [*(weight * (1 - new) for weight in weights), new]
+    wanted = torch.stack([weight * each for weight, each in zip(weights, versions, strict=True)]).sum(0)
+    torch.testing.assert_close(server.average, wanted)
+    assert torch.equal(plain.average, plain.parameters)
 
 
 @pytest.mark.parametrize("downlink", CODECS[1:], ids=str)

@@ -45,6 +45,7 @@ def make_server(robust: bool = True) -> ParameterServer:
         codecs=[compression.create("topk", ratio=0.1)],
         downlink=compression.create("int8"),
         outer=training.create("delayed_nesterov", learning_rate=0.7 if robust else 100.0),
+        average=0.5,
     )
 
 
@@ -240,6 +241,8 @@ def test_a_run_with_many_crashes_is_the_run_without(tmp_path: Path) -> None:
         broken = Run(tmp_path / "broken", broken.workers)
     assert broken.finished
     assert replay(broken.ledger).digests == expected
+    assert torch.equal(broken.server.average, whole.server.average)
+    assert not torch.equal(whole.server.average, whole.server.parameters)
     broken.kill()
 
 

@@ -180,6 +180,7 @@ def _parameter_server(plan: Plan) -> ParameterServer:
         downlink=compression.create(plan.downlink.name, **plan.downlink.options),
         outer=training.create(plan.outer.name, **plan.outer.options),
         alike=plan.run_file.training.normalize_steps,
+        average=plan.run_file.training.average,
     )
 
 

@@ -115,12 +115,13 @@ def _workers(account: Account) -> Iterator[str]:
 
 
 def _solved(scores: SatScores) -> Iterator[str]:
-    yield f"{scores.formulas} formulas, none of them seen in training."
-    yield ""
-    yield from _table(("share", ""), sat_summary.shares(scores), right=1)
-    yield ""
-    yield sat_summary.judgement(scores)
-    yield ""
+    for which, found in sat_summary.parts(scores):
+        yield f"On {which}:"
+        yield ""
+        yield from _table(("share", ""), sat_summary.shares(found), right=1)
+        yield ""
+        yield sat_summary.judgement(found)
+        yield ""
     yield "One of them, and all that the model wrote:"
     yield ""
     yield "```"

@@ -7,12 +7,14 @@ import math
 import random
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
+from barnraise.cli import sat_summary
 from barnraise.cli.engine_settings import engine_settings
 from barnraise.config.schema import MAX_COUNT, Worker
 from barnraise.controller.machine import Controller
@@ -31,6 +33,9 @@ from barnraise.plan.links import controller_link, link_of
 from barnraise.plan.resolve import Plan
 from barnraise.plan.surroundings import training_rows
 from barnraise.transport.presets import parse
+
+if TYPE_CHECKING:
+    from barnraise.emulation.real_work import RealWork
 
 NOMINAL_FLOPS = 2e12
 """Floating-point operations a second that a machine of speed 1.0 sustains: a good laptop's GPU."""
@@ -53,7 +58,8 @@ class Trial:
     """What to simulate: `nodes` machines around `tokens_per_second` (None: what `NOMINAL_FLOPS` makes of the model).
 
     `hours` of virtual time instead of the token budget; with `churn` machines leave and come back; `real` tensors.
-    A `fleet` counts instead of one that is drawn.
+    A `fleet` counts instead of one that is drawn. With `skipped` the run begins after that share of the rows, which
+    come last: another order of the same ones.
     """
 
     nodes: int
@@ -63,10 +69,18 @@ class Trial:
     churn: bool = False
     tokens_per_second: float | None = None
     fleet: Sequence[Machine] | None = None
+    skipped: float = 0.0
 
 
-def simulate(plan: Plan, trial: Trial) -> Report:
-    """Play the run of `plan`; RunFailedError when its training comes to nothing.
+Watch = Callable[[Simulator], AbstractContextManager[object]]
+
+
+def _nobody(simulator: Simulator) -> AbstractContextManager[object]:
+    return nullcontext()
+
+
+def simulate(plan: Plan, trial: Trial, watch: Watch = _nobody) -> Report:
+    """Play the run of `plan`, `watch` around it; RunFailedError when its training comes to nothing.
 
     Imports torch, and makes the dataset in a temporary folder, for real tensors alone.
     """
@@ -74,7 +88,7 @@ def simulate(plan: Plan, trial: Trial) -> Report:
     rate = trial.tokens_per_second or nominal_rate(cost.parameters)
     fleet = trial.fleet if trial.fleet is not None else make_fleet(plan, trial.nodes, rate, trial.seed)
     workshop: AbstractContextManager[tuple[EngineSettings, Work, str]]
-    workshop = _real(plan) if trial.real else nullcontext(_costed(plan, cost))
+    workshop = _real(plan, trial.skipped) if trial.real else nullcontext(_costed(plan, cost))
     with workshop as (settings, work, digest):
         if trial.hours is not None:
             settings = replace(settings, tokens=MAX_COUNT)
@@ -84,12 +98,18 @@ def simulate(plan: Plan, trial: Trial) -> Report:
         access = line.throughput(line.up), line.throughput(line.down)
         simulator = Simulator(controller, fleet, work, seed=trial.seed, access=access, churn=trial.churn, faults=faults)
         began = time.monotonic()
-        simulator.run(digest, math.inf if trial.hours is None else trial.hours * 3600)
+        with watch(simulator):
+            simulator.run(digest, math.inf if trial.hours is None else trial.hours * 3600)
         seconds = time.monotonic() - began
         if simulator.failed:
             raise RunFailedError(simulator.end)
-        losses = (controller.state.evaluations[0][1], work.evaluate()) if trial.real else None
-        return report(simulator, seconds, losses=losses)
+        if not trial.real:
+            return report(simulator, seconds)
+        real = cast("RealWork", work)
+        losses = controller.state.evaluations[0][1], real.evaluate()
+        model = real.evaluator.model_of(real.server.average)
+        sat = sat_summary.solve(model, real.dataset) if plan.run_file.data.kind == "sat" else None
+        return report(simulator, seconds, losses=losses, sat=sat)
 
 
 def nominal_rate(num_parameters: int) -> float:
@@ -158,7 +178,7 @@ def _costs(plan: Plan, num_parameters: int) -> Costs:
 
 
 @contextmanager
-def _real(plan: Plan) -> Iterator[tuple[EngineSettings, Work, str]]:
+def _real(plan: Plan, skipped: float) -> Iterator[tuple[EngineSettings, Work, str]]:
     """Dataset, model and parameter server, in a temporary folder."""
     import torch
 
@@ -187,8 +207,9 @@ def _real(plan: Plan) -> Iterator[tuple[EngineSettings, Work, str]]:
         num_parameters = sum(parameter.numel() for parameter in module.parameters())
         manifest = Manifest(resolved, Blob(info.sha256, info.bytes), num_parameters).encode()
         blob = Blob(hashlib.sha256(manifest).hexdigest(), len(manifest))
+        rows = RowIndex([shard.rows for shard in meta.shards], int(skipped * dataset.num_rows))
         settings = engine_settings(
-            plan, run_name=run_file.run.name, manifest=blob, num_parameters=num_parameters, rows=dataset.index
+            plan, run_name=run_file.run.name, manifest=blob, num_parameters=num_parameters, rows=rows
         )
         trainer = LocalTrainer(
             module,
@@ -207,6 +228,7 @@ def _real(plan: Plan) -> Iterator[tuple[EngineSettings, Work, str]]:
             downlink=compression.create(plan.downlink.name, **plan.downlink.options),
             outer=training.create(plan.outer.name, **plan.outer.options),
             alike=plan.run_file.training.normalize_steps,
+            average=run_file.training.average,
         )
         blobs = BlobStore(dataset, blob.digest, manifest)
         blobs.publish(server.parameters, server.digest)

@@ -124,6 +124,13 @@ class SatData(Section):
     context: int = Field(default=62, ge=8, le=1 << 20, description="Tokens a row; longer examples are left out.")
     examples: int = Field(default=40_000, ge=1, le=20_000_000, description="Formulas to train on.")
     held_out: int = Field(default=500, ge=2, le=20_000_000, description="Formulas kept for evaluation.")
+    held_out_backtracking: int = Field(
+        default=0,
+        ge=0,
+        le=10_000,
+        description="More of them, whose traces all take a decision back: where formulas are small, unit propagation "
+        "settles nearly all others.",
+    )
     seed: Annotated[int, Field(ge=0, lt=2**31)] | None = Field(
         default=None, description="Seeds the formulas; run.seed when not given."
     )
@@ -283,6 +290,11 @@ class Training(Section):
         default=None, description="Momentum of the outer Nesterov optimizers; their own default when not given."
     )
     outer_options: Options = Field(default_factory=dict, description="Further options of the outer optimizer.")
+    average: Share = Field(
+        default=0.0,
+        description="Evaluate and export an average of the versions that looks back over about this share of the run, "
+        "instead of the newest version alone (0). Workers train on from the newest one.",
+    )
     compression: Text = Field(
         default="none",
         description="Codec of contributions: none, fp16, bf16, int8, int4, entropy_coded, topk, chunked_topk, "

@@ -38,7 +38,7 @@ class Executor:
         self.ledger, self.checkpoints = ledger, checkpoints
         self._report, self._failed = report, failed
         self._threads = {name: ThreadPoolExecutor(1, name) for name in ("inspect", "version", "evaluate", "checkpoint")}
-        self._versions: dict[int, tuple[Tensor, str]] = {server.version: (server.parameters, server.digest)}
+        self._newest: tuple[int, Tensor] = server.version, server.average
 
     def inspect(self, action: Inspect, upload: Upload) -> None:
         """Check the payload's digest, decode it and measure it."""
@@ -64,16 +64,16 @@ class Executor:
                 return Unmade(action.epoch, action.version, refusal.void, refusal.lost, refusal.reason)
             self.blobs.add_delta(made.delta.digest, made.delta_bytes)
             self.blobs.publish(self.server.parameters, made.digest)
-            self._versions = {made.version: (self.server.parameters, made.digest)}
+            self._newest = made.version, self.server.average
             return Aggregated(action.epoch, made.version, made.digest, made.delta, made.parameters)
 
         self._run("version", work)
 
     def evaluate(self, action: Evaluate) -> None:
-        """Measures the newest version, which is the one asked for or a little younger."""
+        """Measures the newest version (or the average up to it), which is the one asked for or a little younger."""
 
         def work() -> Event:
-            version, (parameters, _) = next(iter(self._versions.items()))
+            version, parameters = self._newest
             return Evaluated(action.epoch, version, self.evaluator.loss(parameters))
 
         self._run("evaluate", work)

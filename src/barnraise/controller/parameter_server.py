@@ -50,6 +50,10 @@ class ParameterServer:
     in, the usual one first. `alike`: nodes weigh alike instead of by their tokens, as their updates are scaled to equal
     steps (FedNova). Versions are immutable tensors: a snapshot that is being sent keeps its own alive. Not thread-safe:
     one thread makes versions and reads the state.
+
+    `average` is what evaluation and export take: a_v = a_{v-1} + (theta_v - a_{v-1}) / (1 + s v), which weights the
+    versions by a power of their number (Shamir and Zhang, 2013) and so looks back over about the share s of all of
+    them, however long the run. s = 0 is the newest version alone. Workers never see it.
     """
 
     def __init__(
@@ -62,8 +66,10 @@ class ParameterServer:
         downlink: Codec,
         outer: OuterOptimizer,
         alike: bool = False,
+        average: float = 0.0,
     ) -> None:
         self.parameters, self.version = parameters, version
+        self.average_share, self.average = average, parameters
         self.rule, self.codecs, self.downlink, self.outer = rule, tuple(codecs), downlink, outer
         self.alike = alike
         self.residual: Tensor | None = None
@@ -140,10 +146,16 @@ class ParameterServer:
             moved, part = self.parameters.clone(), moved
             moved[span] = part
         self.parameters, self.version = moved, version
+        self.average = self._averaged()
         self.digest = digest(self.parameters)
         delta = Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes)
         changed = None if whole else ParameterRange(span.start, span.stop)
         return Made(version, self.digest, delta, encoded.payload, changed)
+
+    def _averaged(self) -> Tensor:
+        if not self.average_share:
+            return self.parameters
+        return torch.lerp(self.average, self.parameters, 1.0 / (1.0 + self.average_share * self.version))
 
     def _pseudo_gradient(
         self,
@@ -217,12 +229,15 @@ class ParameterServer:
         tensors["parameters"] = self.parameters
         if self.residual is not None:
             tensors["residual"] = self.residual.clone()
+        if self.average_share:
+            tensors["average"] = self.average
         return tensors
 
     def load(self, tensors: dict[str, Tensor], version: int) -> None:
         """Go back to a checkpoint's `state()` at `version`."""
         self.parameters, self.version = tensors["parameters"], version
         self.residual = tensors.get("residual")
+        self.average = tensors.get("average", self.parameters) if self.average_share else self.parameters
         outer = {name.removeprefix("outer."): t for name, t in tensors.items() if name.startswith("outer.")}
         self.outer.load(outer)
         self.digest = digest(self.parameters)

@@ -128,4 +128,4 @@ class RealWork:
         self.blobs.release(digests)
 
     def evaluate(self) -> float:
-        return self.evaluator.loss(self.server.parameters)
+        return self.evaluator.loss(self.server.average)

@@ -78,21 +78,26 @@ class Simulator(Agenda):
         self._payload_bytes: dict[int, int] = {}  # of contributions that are in no version yet
         self._measured = Point(0.0, 0, None, 0, 0)  # what is being evaluated
         self._expected = 0  # nodes that are to start yet
-        self._timed = False
+        self._until = math.inf
 
     def run(self, digest: str, until: float = math.inf) -> None:
         """Play the run from its start, whose parameters hash to `digest`, for `until` seconds at most."""
         self._carry_out(self.controller.start(digest, 0.0))
         for node in self.nodes.values():
             self._expect(node)
+        self._until = until
         if until < math.inf:
-            self._timed = True
             for fault in self.faults:
                 self.at(fault.at * until, Simulator._play, self, 0, fault)
         self.advance(until)
         if not self.stopped:
             self._stop("the time is up" if until < math.inf else "nobody is left")
             self.now = until if until < math.inf else self.now
+
+    def progress(self) -> float:
+        """Which share of the time, or of the token budget, is done. Any thread may ask."""
+        state = self.controller.state
+        return self.now / self._until if self._until < math.inf else state.tokens / self.controller.settings.tokens
 
     def utilisation(self) -> float:
         """Seconds of training that entered the model over seconds that nodes were up."""
@@ -202,7 +207,7 @@ class Simulator(Agenda):
                 self.work.accept(decision.node, decision.assignment)
                 self.nodes[decision.node].busy_seconds += decision.seconds
                 self.max_staleness = max(self.max_staleness, decision.staleness)
-                if self.faults and not self._timed:
+                if self.faults and self._until == math.inf:
                     self._play_due()
         elif type(decision) is Noted:
             self._noted(decision)

@@ -68,7 +68,7 @@ def estimate(plan: Plan) -> Estimate:
     nodes = expected_buffer(plan, workers)
     versions = math.ceil(contributions / nodes) if nodes else None
     snapshot = 4 * size
-    states = _OUTER_STATES.get(plan.outer.name, 2)
+    states = _OUTER_STATES.get(plan.outer.name, 2) + bool(training.average)
     slots = nodes or plan.buffer_size or plan.aggregation.minimum_nodes
     batch = {"batch_size": training.batch_size, "context": run_file.data.context}
     return Estimate(
