@@ -62,7 +62,8 @@ def _measure(state: State, soft: Soft, settings: EngineSettings) -> None:
     if not settings.asynchronous or soft.speeds.count == soft.sized_at:
         return
     counted, soft.sized_at = soft.speeds.counted, soft.speeds.count
-    rates, delays = [speeds.known(soft, node) for node in counted], [speeds.delay(node) for node in counted]
+    first = 2.0 if settings.worker.overlap else 1.0
+    rates, delays = [speeds.known(soft, node) for node in counted], [speeds.delay(node, first) for node in counted]
     automatic = least_buffer(rates, settings.staleness.bound, delays)
     if abs(automatic - soft.automatic_size) > HYSTERESIS * soft.automatic_size:
         soft.automatic_size = automatic

@@ -7,6 +7,7 @@ sides: base version, the way there, rate, seed, and the staleness bound that is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import islice
 
@@ -76,6 +77,15 @@ def flush(state: State, soft: Soft, settings: EngineSettings, now: float) -> Ste
                 1.0,
             )
             yield Send(node.id, Assign(task))
+
+
+def _bound(state: State, soft: Soft, settings: EngineSettings, node: NodeState) -> int:
+    """How stale the node's contribution may be: as its speed says, but never less than the versions that are made of
+    what is in flight already, twice over, within what a node of median speed may be. A link or a controller that holds
+    all up makes fast nodes no fresher."""
+    bound = settings.staleness.bound
+    in_flight = math.ceil(2 * len(state.works) / max(1, state.buffer_size))
+    return max(bound(speeds.relative(state, soft, node)), min(bound(1.0), in_flight))
 
 
 def _may_ask(state: State, node: NodeState) -> bool:
@@ -154,7 +164,7 @@ def _assign_one(state: State, soft: Soft, settings: EngineSettings, task: int, n
         node.id,
         "train",
         state.version,
-        settings.staleness.bound(speeds.relative(state, soft, node)) if settings.asynchronous else 0,
+        _bound(state, soft, settings, node) if settings.asynchronous else 0,
         tokens,
         steps,
         rate,

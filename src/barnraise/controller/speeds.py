@@ -23,6 +23,10 @@ SPREAD = 100.0
 """A node counts as at most this many times faster than the median, and so does a claim when nothing was observed."""
 
 
+CAUTION = 2.0
+"""Mean deviations by which a contribution is expected to be later than usual."""
+
+
 def refresh(state: State, soft: Soft) -> None:
     """Compute the fleet's figures anew, after news of a quarter of the living, or when a task's time has passed."""
     speeds, patience = soft.speeds, max(LEAST_PATIENCE / 2, soft.speeds.turnaround)
@@ -70,9 +74,15 @@ def period(soft: Soft, node: NodeState) -> float:
     return soft.speeds.tokens / rate if rate > 0.0 else 0.0
 
 
-def delay(node: NodeState) -> float:
-    """How many of its periods pass from a task to its contribution: more than one where exchanges overlap with work."""
-    return max(1.0, node.turnaround * node.rate / node.rate_tokens) if node.rate > 0.0 else 1.0
+def delay(node: NodeState, first: float) -> float:
+    """How many of its periods pass from a task to its contribution, where they are many; `first` before any was seen.
+
+    More than one where exchanges overlap with work. As with a retransmission timeout (Jacobson 1988), the mean and some
+    of its spread: links are not steady.
+    """
+    if node.rate <= 0.0:
+        return first
+    return max(1.0, (node.turnaround + CAUTION * node.turnaround_spread) * node.rate / node.rate_tokens)
 
 
 def known(soft: Soft, node: NodeState) -> float:

@@ -68,7 +68,8 @@ class NodeState(msgspec.Struct):
     rate: float = 0.0  # tokens a second, as observed: EWMA tokens / EWMA seconds; 0 until then
     rate_tokens: float = 0.0
     rate_seconds: float = 0.0
-    turnaround: float = 0.0  # seconds from a task to its contribution, EWMA
+    turnaround: float = 0.0  # seconds from a task to its contribution, EWMA; and of how far they are from that
+    turnaround_spread: float = 0.0
     turns: int = 0  # training tasks so far
     step_seconds: list[float] = []  # its newest contributions'
     last_verdict_time: float = 0.0
@@ -238,7 +239,9 @@ def _observe_rate(node: NodeState, work: Work, d: Judged) -> None:
         share = RATE_SMOOTHING if node.rate else 1.0
         node.rate_tokens += share * (tokens - node.rate_tokens)
         node.rate_seconds += share * (elapsed - node.rate_seconds)
+        late = d.time - work.time - node.turnaround if node.rate else 0.0
         node.turnaround += share * (d.time - work.time - node.turnaround)
+        node.turnaround_spread += share * (abs(late) - node.turnaround_spread)
         node.rate = _bounded(node.rate_tokens / node.rate_seconds)
         node.step_seconds = [*node.step_seconds[1 - REMEMBERED_TIMES :], elapsed / max(1, d.steps)]
     node.last_verdict_time = d.time
