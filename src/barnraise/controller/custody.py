@@ -22,7 +22,7 @@ Steps = Iterator[Action]
 PATIENCE = 30.0
 """Seconds without a byte after which an upload is given up; the node is asked to greet, and offers it again."""
 
-PRESSED_PATIENCE = 5.0
+PRESSED_PATIENCE = 10.0
 """The same while others wait for the room that it takes."""
 
 SLOWEST_UPLOAD = 10_000.0

@@ -26,7 +26,7 @@ from barnraise.worker.machine import Worker
 MESSAGE_BYTES = 200
 """What a small message weighs on the simulated link, headers included."""
 
-PROGRESS = 5.0
+PROGRESS = 2.0
 """Seconds after which the controller sees again how much of a payload has come."""
 
 PREPARE_SECONDS = 15.0
