@@ -107,7 +107,7 @@ def _make_new(base: Path, stem: str) -> Path:
     for number in count(1):
         path = base / (stem if number == 1 else f"{stem}-{number}")
         try:
-            path.mkdir()
+            path.mkdir(mode=0o700)
         except FileExistsError:
             continue
         return path
