@@ -94,6 +94,11 @@ class RunDirectory:
         """The pid of the controller that runs now, None when none does."""
         return holder(self.lock_file)
 
+    def write(self, path: Path, content: bytes) -> None:
+        """Write one of the run's files, whole and durably. Raises StorageError."""
+        with storage_errors(path):
+            write_file(path, content)
+
     def write_key(self, name: str, secret: bytes) -> Path:
         """Write a secret, durably, that only the owner may read (0600). Raises StorageError."""
         path = self.keys / name
