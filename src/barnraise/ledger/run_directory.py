@@ -2,6 +2,8 @@
 
 runs/sat-neo-20260131-174500/
     run.yaml         the resolved run file
+    manifest.json    what workers fetch first: the model's config and the dataset's description
+    address.json     where the controller listens, and how the run was started
     ledger.sqlite    every decision, in order
     segments/        payloads that no checkpoint covers yet
     checkpoints/     v000042/ ...
