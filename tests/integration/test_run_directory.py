@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,16 @@ def test_the_address_is_replaced_and_never_written_over(run: RunDirectory) -> No
         assert json.loads(reader.read()) == {"uri": first, "mode": "serve"}
         assert os.fstat(reader.fileno()).st_nlink == 0
     assert recorded_mode(run) == "serve"
+
+
+def test_damage_that_costs_nothing_is_told(run: RunDirectory) -> None:
+    with sqlite3.connect(run.ledger) as connection:
+        connection.execute("UPDATE meta SET value = 2 WHERE key = 'segment_number'")
+    (run.segments / "00000001.seg").write_bytes(b"no record")
+    warnings: list[str] = []
+    close(start(run, plan_of(run), warnings))
+    (warning,) = warnings
+    assert "00000001.seg is damaged at byte 0" in warning
 
 
 def test_a_dataset_that_is_lost_names_the_file(run: RunDirectory) -> None:

@@ -136,6 +136,8 @@ def open_host(run: RunDirectory, plan: Plan, warn: Callable[[str], None]) -> Hos
 
 def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], None]) -> Host:
     found = replay(ledger)
+    for damage in ledger.segments.damage:
+        warn(f"{damage}; what was there can be done without, or is done again")
     changed = changes(found.run_file, plan.run_file) if found.run_file else []
     dataset, checkpoints = Dataset.open(run.data), Checkpoints(run.checkpoints)
     server = _parameter_server(plan)
