@@ -81,6 +81,8 @@ class Chronicle:
         if noted.kind == "left_over":
             count = detail["contributions"]
             return (noted.kind, f"{count_text(count, 'contribution')} left over") if count else None
+        if noted.kind == "run_file":
+            return (noted.kind, f"the run file changed: {printable(detail['changed'])}") if detail["changed"] else None
         words = _REASONED.get(noted.kind)
         if words is None:
             return None

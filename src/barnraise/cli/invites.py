@@ -46,9 +46,3 @@ def new_invite(run: RunDirectory, uri: str, server_key: str, *, uses: int, hours
     with open_book(run) as book:
         book.add(invite)
     return invite
-
-
-def recorded_uri(run: RunDirectory) -> str:
-    """Where the run's controller listens, or did last; empty when it never has."""
-    path = run.path / "address.json"
-    return str(msgspec.json.decode(path.read_bytes())["uri"]) if path.exists() else ""

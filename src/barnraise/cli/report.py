@@ -15,7 +15,6 @@ from barnraise.cli.chronicle import Happening, of_note
 from barnraise.cli.facts import facts
 from barnraise.core.text import printable
 from barnraise.core.units import bytes_text, count_text, duration_text
-from barnraise.ledger.disk import storage_errors
 
 if TYPE_CHECKING:
     from barnraise.data.sat_evaluation import SatScores
@@ -32,10 +31,7 @@ def write_report(account: Account, scores: SatScores | None) -> Path:
     charts.loss_chart(folder / LOSS, account.losses, account.happenings)
     charts.timeline_chart(folder / TIMELINE, pieces(run), account.happenings, account.end)
     text = "\n".join(_lines(account, scores)) + "\n"
-    with storage_errors(run.report):
-        unfinished = run.report.with_name(f".{run.report.name}")
-        unfinished.write_text(text, "utf-8")
-        unfinished.replace(run.report)
+    run.write(run.report, text.encode())
     return run.report
 
 

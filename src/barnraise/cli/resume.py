@@ -21,7 +21,7 @@ def resume(
 
     run = RunDirectory.open(run_dir)
     with run.lock():
-        from barnraise.cli.hosting import recorded_mode
+        from barnraise.cli.addresses import recorded_mode
         from barnraise.config.load import load
         from barnraise.plan.purpose import Purpose
         from barnraise.plan.resolve import resolve as resolve_plan

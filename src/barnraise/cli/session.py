@@ -8,7 +8,8 @@ import signal
 from collections.abc import Callable
 from typing import Protocol
 
-from barnraise.cli.hosting import Host, address, record_address
+from barnraise.cli.addresses import listen
+from barnraise.cli.hosting import Host
 from barnraise.cli.local_workers import LocalWorkers
 from barnraise.controller.actions import Finish
 from barnraise.controller.events import StopRequested
@@ -37,8 +38,7 @@ async def work(
 ) -> Finish:
     """Listen, start local workers if there are any, and run to the end. SIGINT and SIGTERM finish early and cleanly."""
     server, run = host.server, host.run
-    uri = await server.bind(address(run, host.plan))
-    record_address(run, uri, mode)
+    uri = await listen(server, run, host.plan, mode)
     listening(uri)
     _stop_on_signals(host, view)
     if local is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from barnraise.controller.actions import SlotShare
 from barnraise.controller.buffering import shares
@@ -20,12 +21,13 @@ from barnraise.ledger.decisions import Noted, VersionClosed, VersionMade
 
 @dataclass
 class Replayed:
-    """The folded ledger: state, the slots of every version, and every version's digest."""
+    """The folded ledger: state, the slots of every version, every version's digest, and the newest run file."""
 
     state: State = field(default_factory=State)
     slots: dict[int, tuple[SlotShare, ...]] = field(default_factory=dict)
     rates: dict[int, tuple[float, tuple[float, ...]]] = field(default_factory=dict)
     digests: dict[int, str] = field(default_factory=dict)
+    run_file: dict[str, Any] = field(default_factory=dict)  # what is kept of it; empty where nothing was
     time: float = 0.0
 
     @property
@@ -61,6 +63,8 @@ def replay(ledger: Ledger) -> Replayed:
             found.digests[decision.version] = decision.digest
         elif isinstance(decision, Noted) and decision.kind == "started":
             found.digests[0] = decision.detail["digest"]
+        elif isinstance(decision, Noted) and decision.kind == "run_file":
+            found.run_file = decision.detail["content"]
     found.close()
     return found
 

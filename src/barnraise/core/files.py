@@ -10,9 +10,9 @@ def write_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
     """Put `content` in the file `path`, durably, in place of what it held; `mode` is the new file's, less the umask.
 
     It is written beside its place, synced and renamed: a reader, and whoever comes after a power loss, finds the old
-    file or the new one. Raises OSError, and the old file is untouched then.
+    file or the new one. For one writer at a time. Raises OSError; the old file is untouched then.
     """
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+    unfinished = path.with_name(f".{path.name}.unfinished")
     unfinished.unlink(missing_ok=True)
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from barnraise.core.errors import BarnraiseError, DataError, StorageError
+from barnraise.core.files import fsync_directory, write_file
 from barnraise.data.meta import HELD_OUT, MAX_SHARD_BYTES, META, MIB, FileInfo, Format, Meta, Targets, check_name
 from barnraise.data.ranges import Range, RowIndex, ranges
 
@@ -243,13 +244,13 @@ def _check_replaceable(folder: Path) -> None:
 
 
 def _replace(folder: Path, new: Path) -> None:
-    if not folder.exists():
-        new.rename(folder)
-        return
     old = new.with_suffix(".old")
-    folder.rename(old)
+    if folder.exists():
+        folder.rename(old)
     new.rename(folder)
-    shutil.rmtree(old)
+    fsync_directory(folder.parent)
+    if old.exists():
+        shutil.rmtree(old)
 
 
 def _checked(chunk: npt.NDArray[np.integer], form: Format) -> Tokens:
@@ -276,7 +277,7 @@ def _info(name: str, content: bytes, rows: int = 0) -> FileInfo:
 
 
 def _put(folder: Path, name: str, content: bytes, rows: int = 0) -> FileInfo:
-    (folder / name).write_bytes(content)
+    write_file(folder / name, content)
     return _info(name, content, rows)
 
 

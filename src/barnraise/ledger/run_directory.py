@@ -2,6 +2,8 @@
 
 runs/sat-neo-20260131-174500/
     run.yaml         the resolved run file
+    manifest.json    what workers fetch first: the model's config and the dataset's description
+    address.json     where the controller listens, and how the run was started
     ledger.sqlite    every decision, in order
     segments/        payloads that no checkpoint covers yet
     checkpoints/     v000042/ ...
@@ -96,6 +98,11 @@ class RunDirectory:
         """The pid of the controller that runs now, None when none does."""
         return holder(self.lock_file)
 
+    def write(self, path: Path, content: bytes) -> None:
+        """Write one of the run's files, whole and durably. Raises StorageError."""
+        with storage_errors(path):
+            write_file(path, content)
+
     def write_key(self, name: str, secret: bytes) -> Path:
         """Write a secret, durably, that only the owner may read (0600). Raises StorageError."""
         path = self.keys / name
@@ -109,7 +116,7 @@ def _make_new(base: Path, stem: str) -> Path:
     for number in count(1):
         path = base / (stem if number == 1 else f"{stem}-{number}")
         try:
-            path.mkdir()
+            path.mkdir(mode=0o700)
         except FileExistsError:
             continue
         return path
