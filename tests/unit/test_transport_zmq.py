@@ -204,7 +204,9 @@ def test_a_stranger_who_says_much_is_hung_up_on(monkeypatch: pytest.MonkeyPatch)
                 hung_up = asyncio.ensure_future(failures.recv_multipart())
                 while not hung_up.done():
                     await stranger.send(bytes(4096))
-                    assert await listener.receive() is not None
+                    reading = asyncio.ensure_future(listener.receive())
+                    await asyncio.wait({reading, hung_up}, return_when=asyncio.FIRST_COMPLETED)
+                    reading.cancel()
                 for index in range(100):
                     await connection.send([b"%d" % index, bytes(4096)])
                     received = await listener.receive()
