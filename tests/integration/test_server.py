@@ -356,8 +356,9 @@ def test_invites_let_in_once_and_only_with_the_right_proof(tmp_path: Path) -> No
         now = time.time()
         invite = Invite.create("h", 1, "test", cluster.keys.public, now=now, lifetime=100.0, uses=1)
         expired = Invite.create("h", 1, "test", cluster.keys.public, now=now - 200, lifetime=100.0)
-        cluster.book.add(invite)
-        cluster.book.add(expired)
+        another = Invite.create("h", 1, "test", cluster.keys.public, now=now, lifetime=100.0, uses=1)
+        for one in (invite, expired, another):
+            cluster.book.add(one)
 
         async def enrol(client: Client, ticket: Invite, name: str, secret: bytes | None = None) -> Any:
             nonce = "a" * 64
@@ -370,8 +371,11 @@ def test_invites_let_in_once_and_only_with_the_right_proof(tmp_path: Path) -> No
         assert "expired" in (await enrol(ann, expired, "ann")).reason
         assert (await enrol(ann, invite, "ann")).node == "ann"
         assert (await enrol(ann, invite, "ann")).node == "ann"  # again costs nothing
-        assert "taken" in (await enrol(bob, invite, "ann")).reason
         assert "used up" in (await enrol(bob, invite, "bob")).reason
+        stranger = [(await enrol(bob, another, name, secret=b"x" * 32)).reason for name in ("ann", "nobody")]
+        assert stranger[0] == stranger[1], "without a proof nobody learns whose names are taken"
+        assert "taken" in (await enrol(bob, another, "ann")).reason
+        assert (await enrol(bob, another, "bob")).node == "bob", "a name that is taken spends no use"
         await ann.hello()
 
     run(tmp_path, scenario)

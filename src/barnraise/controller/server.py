@@ -90,6 +90,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self.listener = listener_for(uri)
+        self.listener.members = self.machine.state.keys
         return await self.listener.bind(uri, self.enrolment.keys)
 
     async def run(self, first: list[act.Action]) -> act.Finish:
