@@ -156,7 +156,9 @@ class Controller:
         offer, version = self.soft.custody.inspecting[event.assignment]
         custody.settled(self.soft.custody, offer)
         work = self.state.works[event.assignment]
-        reason = admission.refuse_inspection(event.norm, event.reason, self.settings)
+        dense = work.kind == "flush" or offer.payload.num_bytes == self.settings.last_bytes
+        most = admission.most_norm(work, dense, self.soft.speeds, self.settings)
+        reason = admission.refuse_inspection(event.norm, event.reason, most, self.settings)
         yield from self._judge(work, offer, version, event.norm, reason, now)
         yield from custody.ask(self.soft.custody, self.settings, now)
         yield from self._after(now)

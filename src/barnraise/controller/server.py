@@ -290,7 +290,10 @@ class Server:
             self._transmit(peer, Enrolled(self.machine.state.keys[peer.key]))
         elif peer.key not in self.enrolling:
             taken = message.name in self.machine.state.nodes or message.name in self.peers
-            refusal = self.enrolment.refuse(message, peer.key, taken=taken)
+            try:
+                refusal = self.enrolment.refuse(message, peer.key, taken=taken)
+            except StorageError as error:  # nobody is let in whose invite cannot be spent
+                refusal = Stop(f"nobody can join now, try again later: {error}")
             if refusal is not None:
                 self._transmit(peer, refusal)
                 return

@@ -23,6 +23,8 @@ class Speeds:
         self.lowest = self.highest = 0.0  # within which a claim is believed
         self.turnaround = 0.0  # median seconds from a task to its contribution
         self.usual_staleness = 0.0  # of the median node
+        self.num_norms = 0  # nodes whose updates' norms are known
+        self.norm = self.travel = 0.0  # those of the median node
 
 
 class Soft:
