@@ -55,6 +55,7 @@ from barnraise.worker.events import (
     Updated,
 )
 from barnraise.worker.incoming import Incoming
+from barnraise.worker.leaving import PROBE, farewell, gives_up_at
 
 HELLO_INTERVAL = 1.0
 """Seconds between attempts to reach a silent controller."""
@@ -86,7 +87,7 @@ class Worker:
         self.fetched_at, self.fetched_bytes = 0.0, 0  # since when blobs are on their way, and what has come of them
         self.lead = 0.05
         self.step_seconds = 0.0
-        self.leaving = ""
+        self.leaving, self.leaving_since = "", math.inf
         self.quit = False
         self.heartbeat, self.lease = 1.0, 10.0
         self.last_sent = self.last_heard = -math.inf
@@ -96,7 +97,10 @@ class Worker:
         """When the machine wants a `Tick`, in its own time."""
         if self.quit:
             return math.inf
-        return self.last_sent + (self.heartbeat if self.greeted else HELLO_INTERVAL)
+        interval = self.heartbeat if self.greeted else HELLO_INTERVAL
+        if not self.leaving:
+            return self.last_sent + interval
+        return min(self.last_sent + min(interval, PROBE), gives_up_at(self.leaving_since, self.last_heard))
 
     def start(self, now: float) -> list[Action]:
         self.last_heard = now
@@ -121,22 +125,16 @@ class Worker:
         if self.greeted or not self.greeting:
             self.greeting, self.greeted = self.greeting + 1, False
         working = tuple(task.id for task in (self.running, self.waiting) if task and task.id not in self.dropped)
-        return self._send(
-            Hello(
-                PROTOCOL_VERSION,
-                self.session,
-                self.greeting,
-                self.profile,
-                self.incoming.have,
-                tuple(self.pending),
-                working,
-            ),
-            now,
-        )
+        have, pending = self.incoming.have, tuple(self.pending)
+        hello = Hello(PROTOCOL_VERSION, self.session, self.greeting, self.profile, have, pending, working)
+        return self._send(hello, now)
 
     def _tick(self, event: Tick, now: float) -> list[Action]:
         if now < self.deadline:
             return []
+        if self.leaving and now >= gives_up_at(self.leaving_since, self.last_heard):
+            gone = farewell(self.leaving, len(self.pending))
+            return [self._send(Leave(self.leaving), now), *self._quit(gone, not self.pending)]
         if not self.greeted or now - self.last_heard > self.lease:
             return [self._hello(now)]
         return [self._send(Heartbeat(now), now)]
@@ -366,7 +364,7 @@ class Worker:
         return [Settle(message.assignment, message.accepted), *self._go_on(now)]
 
     def _leave_requested(self, event: LeaveRequested, now: float) -> list[Action]:
-        self.leaving = event.reason or "asked to leave"
+        self.leaving, self.leaving_since = event.reason or "asked to leave", now
         self.waiting = None
         self.incoming.forget()
         if not self.ready:

@@ -47,7 +47,13 @@ from barnraise.worker.imports import import_all
 from barnraise.worker.machine import Worker
 from barnraise.worker.profile import machine_profile
 
+DIVERGED = "training diverged"
+"""How the reason begins that a worker gives for its end when its steps are no numbers any more."""
+
 ENROL_INTERVAL = 2.0
+
+LINGER = 1.0
+"""Seconds for what is still to be sent when the worker stops."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +103,16 @@ class WorkerRuntime:
         self.inbox: asyncio.Queue[ev.Event] = asyncio.Queue()
         self.outbox: asyncio.Queue[Message | Contribution] = asyncio.Queue()
         self.outcome: Outcome | None = None
+        self._enrolling: asyncio.Task[None] | None = None
         self._training = ThreadPoolExecutor(1, "train", initializer=_yield_to_others)
         self._updating = ThreadPoolExecutor(1, "update")
         self._background: set[asyncio.Task[None]] = set()
 
     def leave(self, reason: str) -> None:
         """Ask the worker to hand in what it has and go. For the event loop's thread (a signal handler)."""
+        if self._enrolling is not None:
+            self.outcome = Outcome(reason, final=True)
+            self._enrolling.cancel()
         if self.executor is not None:
             self.executor.leaving.set()
         self.inbox.put_nowait(ev.LeaveRequested(reason))
@@ -116,7 +126,13 @@ class WorkerRuntime:
         await self.connection.open(self.options.uri, self.options.server_key, self.options.keys)
         try:
             if self.options.invite is not None:
-                await self._enrol(self.options.invite)
+                enrolling = self._enrolling = asyncio.ensure_future(self._enrol(self.options.invite))
+                await asyncio.wait([enrolling])
+                self._enrolling = None
+                if enrolling.cancelled():
+                    assert self.outcome is not None  # `leave` cancelled it
+                    return self.outcome
+                enrolling.result()
             self.on_connected(self.options.name)
             await self._loop.run_in_executor(self._training, import_all)  # before a lease has to be kept
             await self._work()
@@ -124,7 +140,7 @@ class WorkerRuntime:
             self.machine.quit = True
             for task in self._background:
                 task.cancel()
-            await self.connection.close(linger=1.0)
+            await self.connection.close(linger=LINGER)
             if self.executor is not None:
                 self.executor.cut.set()
             self._training.shutdown(wait=False, cancel_futures=True)
@@ -156,7 +172,8 @@ class WorkerRuntime:
         self._carry_out(self.machine.start(time.monotonic()))
         while self.outcome is None:
             await self._turn()
-        await self.outbox.join()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.outbox.join(), LINGER)
         sender.cancel()
 
     async def _turn(self) -> None:
