@@ -33,6 +33,7 @@ from barnraise.wire.messages import (
     Newer,
     Next,
     Offer,
+    Stop,
     Watch,
     Welcome,
     WorkerSettings,
@@ -334,6 +335,7 @@ class Engine:
             assert decision.assignment not in self.spoiled
 
     def _sent(self, node: str, message: Message) -> None:
+        assert isinstance(message, Ack | Stop) or not self.state.nodes[node].revoked
         if isinstance(message, Assign):
             task = message.task
             assert self.account.tasks[task.id].node == node
@@ -510,6 +512,7 @@ class Engine:
                 self.heartbeat(node)
         assert self.finished is not None, "the run does not finish"
         assert not self.finished.failed
+        assert not self.finished.interrupted
         self._check_end()
 
     def _check_end(self) -> None:

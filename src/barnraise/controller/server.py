@@ -22,6 +22,7 @@ from barnraise.controller import events as ev
 from barnraise.controller.enrolment import Enrolment
 from barnraise.controller.executor import Executor
 from barnraise.controller.machine import Controller
+from barnraise.controller.membership import turned_away
 from barnraise.core.errors import StorageError, WireError
 from barnraise.ledger import Ledger
 from barnraise.ledger.decisions import Judged, NodeChanged, VersionClosed
@@ -85,6 +86,7 @@ class Server:
         self._dropped_at: dict[str, float] = {}
         self._traffic_at = 0.0
         self.stopped: set[str] = set()  # nodes that were told to stop
+        self._settling: list[asyncio.Future[None]] = []
 
     async def bind(self, uri: str) -> str:
         """Listen at one address, or at two with a space between; the same with the ports taken. Raises AddressError."""
@@ -116,6 +118,13 @@ class Server:
         self.inbox.append(event)
         self._wake.set()
 
+    async def settle(self, event: ev.Event) -> None:
+        """`post`, and wait until what was decided is durable. For the event loop's thread, while `run` runs."""
+        self.post(event)
+        settled = self._loop.create_future()
+        self._settling.append(settled)
+        await settled
+
     async def _turn(self) -> None:
         if not self.inbox:
             self._wake.clear()
@@ -124,6 +133,7 @@ class Server:
                 await asyncio.wait_for(self._wake.wait(), None if wait == math.inf else max(0.0, wait))
         now = self.clock()
         actions: list[act.Action] = []
+        settling, self._settling = self._settling, []
         for _ in range(len(self.inbox)):
             actions += self.machine.handle(self.inbox.popleft(), now)
         if self.machine.deadline <= now:
@@ -132,6 +142,9 @@ class Server:
             self._traffic_at = now
             actions = self.machine.handle(ev.Traffic(self.bytes_up, self.bytes_down), now) + actions
         await self._carry_out(actions)
+        for settled in settling:
+            if not settled.done():
+                settled.set_result(None)
 
     async def _carry_out(self, actions: list[act.Action]) -> None:
         decisions = [action.decision for action in actions if isinstance(action, act.Journal)]
@@ -165,6 +178,15 @@ class Server:
         self.error = error
         self._loop.call_soon_threadsafe(self._wake.set)
 
+    def supervise(self, task: asyncio.Task[Any]) -> None:
+        """End the run with the error of `task`, should it have one: no task may die unnoticed."""
+
+        def ended(task: asyncio.Task[Any]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self._failed(error)
+
+        task.add_done_callback(ended)
+
     # What arrives
 
     async def _read(self) -> None:
@@ -179,7 +201,9 @@ class Server:
                     self._drop(node or peer.key, str(error))
 
     def _receive(self, peer: Peer, node: str | None, message: Message, raw: memoryview | None) -> None:
-        if isinstance(message, Enrol):
+        if node is not None and self.machine.state.nodes[node].revoked:
+            self._turn_away(peer, node, message)
+        elif isinstance(message, Enrol):
             self._enrol(peer, message)
         elif node is None:
             return
@@ -200,6 +224,11 @@ class Server:
             self._take_part(node, message, raw)
         else:
             self.post(ev.Received(node, message))
+
+    def _turn_away(self, peer: Peer, node: str, message: Message) -> None:
+        """A revoked node is answered when it asks to be let in; whatever else it says is not read."""
+        if isinstance(message, Enrol | Hello):
+            self._transmit(peer, turned_away(self.machine.state.nodes[node]).message)
 
     def _begin_upload(self, node: str, message: Offer) -> None:
         self.post(ev.Heard(node))
@@ -235,7 +264,7 @@ class Server:
                 return
             self.enrolling.add(peer.key)
             self.peers[message.name] = peer
-            self.post(ev.Admitted(message.name, peer.key))
+            self.post(ev.Admitted(message.name, peer.key, message.token))
 
     def _drop(self, who: str, reason: str) -> None:
         """Journal a malformed frame, at most one a second for each sender."""
@@ -292,7 +321,7 @@ class Server:
         decision = action.decision
         if isinstance(decision, VersionClosed):
             self.contributions[decision.version] = decision.contributions
-        elif isinstance(decision, NodeChanged) and decision.change == "left":
+        elif isinstance(decision, NodeChanged) and decision.change not in ("enrolled", "joined"):
             self.executor.blobs.let_go(decision.node)
         elif getattr(decision, "kind", "") == "checkpointed":
             kept = self.executor.checkpoints.prune(self.keep_checkpoints)

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from barnraise.controller.events import InterruptRequested
 from barnraise.core.types import Contribution, LinkReport, NodeProfile, ParameterRange, RowRange, Update
 from barnraise.ledger.decisions import Assigned, Decision, Judged, NodeChanged, Noted, VersionClosed, VersionMade
 from barnraise.matching.base import TaskView
@@ -49,6 +50,7 @@ class NodeState(msgspec.Struct):
     id: str
     key: str = ""
     live: bool = False
+    revoked: str = ""  # why the host wants it in the run no more
     session: int = 0
     profile: NodeProfile = NodeProfile()
     rate: float = 0.0  # tokens a second: the profile's claim until work was observed, then EWMA tokens / EWMA seconds
@@ -134,6 +136,7 @@ class Soft:
         self.inspecting: dict[int, tuple[Contribution, int]] = {}  # -> offer, version at its arrival
         self.evaluating = False
         self.checkpointing = False
+        self.interrupted: InterruptRequested | None = None
         self.updates: dict[int, Update] = {}  # version -> the delta that leads to it, while worth sending
         self.update_bytes = 0
         self.news = 0  # joins, departures and verdicts so far: each changes a rate or who is alive
@@ -165,6 +168,8 @@ def _node_changed(state: State, d: NodeChanged) -> None:
     else:
         state.num_live -= node.live
         node.live = False
+        if d.change == "revoked":
+            node.revoked = d.reason
 
 
 def _assigned(state: State, d: Assigned) -> None:

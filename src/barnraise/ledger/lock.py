@@ -23,8 +23,9 @@ class RunLock:
     def __init__(self, path: Path) -> None:
         """Raises RunDirectoryError, naming the holder's pid, when another process (or this one) holds the lock."""
         with storage_errors(path):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
+                os.fchmod(descriptor, 0o600)  # whoever may read the file could hold the lock, and so keep the owner out
                 _lock(descriptor, path)
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)

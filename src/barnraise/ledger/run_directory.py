@@ -6,7 +6,8 @@ runs/sat-neo-20260131-174500/
     segments/        payloads that no checkpoint covers yet
     checkpoints/     v000042/ ...
     data/            token shards, tokenizer
-    keys/            the controller's secret keys (0700)
+    keys/            the controller's secret keys
+    requests/        what other commands want of the controller
     logs/            one file a process
     model/           the result, in Hugging Face format
     report.md        what happened
@@ -26,7 +27,7 @@ from barnraise.ledger.disk import fsync_directory, storage_errors
 from barnraise.ledger.lock import RunLock, holder
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_FOLDERS = ("checkpoints", "data", "logs", "segments")
+_FOLDERS = ("checkpoints", "data", "keys", "logs", "requests", "segments")
 
 
 class RunDirectory:
@@ -42,12 +43,13 @@ class RunDirectory:
         self.keys = path / "keys"
         self.logs = path / "logs"
         self.model = path / "model"
+        self.requests = path / "requests"
         self.report = path / "report.md"
         self.lock_file = path / "lock"
 
     @classmethod
     def create(cls, name: str, base: Path, *, now: datetime | None = None) -> RunDirectory:
-        """Make BASE/NAME-YYYYmmdd-HHMMSS, numbered -2, -3 ... when that is taken, with its empty folders.
+        """Make BASE/NAME-YYYYmmdd-HHMMSS, numbered -2, -3 ... when that is taken, with its empty folders, all 0700.
 
         Raises RunDirectoryError when the name cannot be one or the folder cannot be made.
         """
@@ -60,8 +62,7 @@ class RunDirectory:
             base.mkdir(parents=True, exist_ok=True)
             path = _make_new(base, stem)
             for folder in _FOLDERS:
-                (path / folder).mkdir()
-            (path / "keys").mkdir(mode=0o700)
+                (path / folder).mkdir(mode=0o700)
             fsync_directory(path)
             fsync_directory(base)
         except OSError as error:
@@ -96,18 +97,22 @@ class RunDirectory:
 
     def write_key(self, name: str, secret: bytes) -> Path:
         """Write a secret, durably, that only the owner may read (0600). Raises StorageError."""
-        path = self.keys / name
+        return self.write_private(self.keys / name, secret)
+
+    def write_private(self, path: Path, content: bytes) -> Path:
+        """Write a file of the run, durably, whole or not at all, that only the owner may read (0600). Raises
+        StorageError."""
         with storage_errors(path):
-            self.keys.mkdir(mode=0o700, exist_ok=True)
-            unfinished = self.keys / f".{name}"
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            unfinished = path.with_name(f".{path.name}.partial")
             unfinished.unlink(missing_ok=True)
             descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with open(descriptor, "wb") as file:
-                file.write(secret)
+                file.write(content)
                 file.flush()
                 os.fsync(descriptor)
             unfinished.rename(path)
-            fsync_directory(self.keys)
+            fsync_directory(path.parent)
         return path
 
 
@@ -115,7 +120,7 @@ def _make_new(base: Path, stem: str) -> Path:
     for number in count(1):
         path = base / (stem if number == 1 else f"{stem}-{number}")
         try:
-            path.mkdir()
+            path.mkdir(mode=0o700)
         except FileExistsError:
             continue
         return path
