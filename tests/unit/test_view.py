@@ -52,7 +52,7 @@ def a_run() -> list[Decision]:
         assigned(2, "idle"),
         accepted(2, "idle", staleness=1),
         assigned(3, "busy", bound=16),
-        NodeChanged(13.0, "gone", "left", "killed by signal 9"),
+        NodeChanged(13.0, "gone", "killed", "killed by signal 9"),
     ]
 
 
@@ -185,9 +185,11 @@ def test_chronicle_tells_first_visits_returns_and_restarts_apart(tmp_path: Path)
             joined("a", 7, rate=200.0),  # it has measured itself: nothing to tell
             NodeChanged(3.0, "a", "left", "silent for 1.2 s"),
             joined("a", 7, time=4.0),
-            NodeChanged(5.0, "a", "left", "killed by signal 9"),
+            NodeChanged(5.0, "a", "killed", "killed by signal 9"),
             joined("a", 8, time=6.0),
-            NodeChanged(7.0, "a", "left", "its process ended with code 0"),
+            NodeChanged(7.0, "a", "ended", "whatever words"),
+            joined("a", 9, time=8.0),
+            NodeChanged(9.0, "a", "revoked", "it lies"),
         ],
     )
     assert [(item.kind, item.text) for item in happenings] == [
@@ -196,6 +198,8 @@ def test_chronicle_tells_first_visits_returns_and_restarts_apart(tmp_path: Path)
         ("back", "a is back"),
         ("killed", "a is gone: killed by signal 9"),
         ("restarted", "a was started again"),
+        ("restarted", "a was started again"),
+        ("revoked", "a may take part no more: it lies"),
     ]
 
 

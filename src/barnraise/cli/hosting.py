@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Callable, Sequence
+from asyncio import CancelledError
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ from barnraise import aggregation, compression, training
 from barnraise.cli.engine_settings import engine_settings
 from barnraise.cli.invites import open_book, recorded_uri
 from barnraise.cli.links import LinkUse
-from barnraise.config.load import dump
+from barnraise.config.load import dump, load
 from barnraise.config.schema import TextData
 from barnraise.controller.actions import Action
 from barnraise.controller.blobs import BlobStore
@@ -30,9 +33,13 @@ from barnraise.core.types import Blob
 from barnraise.data.shards import Dataset
 from barnraise.ledger import Checkpoints, Ledger, RunDirectory
 from barnraise.models.vectors import digest
-from barnraise.plan.resolve import Plan
+from barnraise.plan.purpose import Purpose
+from barnraise.plan.resolve import Plan, resolve
 from barnraise.transport import Keys
 from barnraise.wire.manifest import Manifest
+
+ADDRESS = "address.json"
+"""Where a run listens, and in which mode: there once it has ever listened."""
 
 RESUME_GRACE = 10.0
 """Seconds that workers have to find a controller that came back."""
@@ -69,6 +76,19 @@ def prepare(plan: Plan, run: RunDirectory, say: Callable[[str], None]) -> None:
         0, ledger_id=0, parameters_digest=digest(parameters), state=b"{}", tensors={"parameters": tensors}
     )
     Keys.load_or_create(run.keys / "controller.json")
+
+
+@contextmanager
+def making(run: RunDirectory, say: Callable[[str], None]) -> Iterator[None]:
+    """Should the body end before the new run has ever listened, nothing is left of it: there is nothing to resume."""
+    try:
+        yield
+    except BaseException as error:
+        if not (run.path / ADDRESS).exists():
+            shutil.rmtree(run.path, ignore_errors=True)
+            if isinstance(error, KeyboardInterrupt | CancelledError):
+                say(f"interrupted before the run began; {run.path} is removed again")
+        raise
 
 
 def make_dataset(plan: Plan, folder: Path) -> None:
@@ -197,12 +217,17 @@ def address(run: RunDirectory, plan: Plan) -> str:
 
 def record_address(run: RunDirectory, uri: str, mode: str) -> None:
     """Remember port and mode for `resume`."""
-    (run.path / "address.json").write_bytes(msgspec.json.encode({"uri": uri, "mode": mode}))
+    (run.path / ADDRESS).write_bytes(msgspec.json.encode({"uri": uri, "mode": mode}))
 
 
 def recorded_mode(run: RunDirectory) -> str:
     """`train`, `serve` or `lab`: how the run was started."""
-    path = run.path / "address.json"
+    path = run.path / ADDRESS
     if not path.exists():
         raise RunDirectoryError(f"{run.path} was never started: start it again with `barnraise train RUN.yaml`")
     return str(msgspec.json.decode(path.read_bytes())["mode"])
+
+
+def recorded_plan(run: RunDirectory) -> Plan:
+    """What the run was started with."""
+    return resolve(load(run.run_file), purpose=Purpose.SERVE if recorded_mode(run) == "serve" else Purpose.TRAIN)

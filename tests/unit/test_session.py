@@ -1,0 +1,22 @@
+"""What a run says when nobody works on it any more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from barnraise.cli.session import why_nobody_is_left
+from barnraise.config.schema import Training
+
+TRAINING = Training(tokens=1000, learning_rate=2.5, gradient_clip=None)
+
+
+def test_equal_reasons_are_told_once() -> None:
+    reasons = {"a": "killed by signal 9", "b": "OSError: disk \x1b[2J", "c": "killed by signal 9"}
+    told = why_nobody_is_left(reasons, TRAINING, Path("logs"))
+    assert told == "no worker is left ('a', 'c': killed by signal 9; 'b': OSError: disk [2J); logs are in logs"
+
+
+def test_divergence_comes_with_what_to_do() -> None:
+    told = why_nobody_is_left({"a": "training diverged: the loss of step 3 is nan"}, TRAINING, Path("logs"))
+    assert told.startswith("training diverged, no worker is left")
+    assert "lower training.learning_rate, which is 2.5, or training.gradient_clip, which is null" in told
