@@ -104,14 +104,16 @@ class WorkerRuntime:
         self.outbox: asyncio.Queue[Message | Contribution] = asyncio.Queue()
         self.outcome: Outcome | None = None
         self._enrolling: asyncio.Task[None] | None = None
+        self._working = False
         self._training = ThreadPoolExecutor(1, "train", initializer=_yield_to_others)
         self._updating = ThreadPoolExecutor(1, "update")
         self._background: set[asyncio.Task[None]] = set()
 
     def leave(self, reason: str) -> None:
         """Ask the worker to hand in what it has and go. For the event loop's thread (a signal handler)."""
-        if self._enrolling is not None:
+        if not self._working:  # there is nothing to hand in yet
             self.outcome = Outcome(reason, final=True)
+        if self._enrolling is not None:
             self._enrolling.cancel()
         if self.executor is not None:
             self.executor.leaving.set()
@@ -125,17 +127,16 @@ class WorkerRuntime:
             self.connection = ShapedConnection(self.connection, self.options.link, seed=self.options.name)
         await self.connection.open(self.options.uri, self.options.server_key, self.options.keys)
         try:
-            if self.options.invite is not None:
-                enrolling = self._enrolling = asyncio.ensure_future(self._enrol(self.options.invite))
-                await asyncio.wait([enrolling])
-                self._enrolling = None
-                if enrolling.cancelled():
-                    assert self.outcome is not None  # `leave` cancelled it
-                    return self.outcome
-                enrolling.result()
-            self.on_connected(self.options.name)
-            await self._loop.run_in_executor(self._training, import_all)  # before a lease has to be kept
-            await self._work()
+            if self.options.invite is not None and self.outcome is None:
+                self._enrolling = asyncio.ensure_future(self._enrol(self.options.invite))
+                await asyncio.wait([self._enrolling])
+                if not self._enrolling.cancelled():
+                    self._enrolling.result()
+            if self.outcome is None:
+                self.on_connected(self.options.name)
+                await self._loop.run_in_executor(self._training, import_all)  # before a lease has to be kept
+            if self.outcome is None:
+                await self._work()
         finally:
             self.machine.quit = True
             for task in self._background:
@@ -167,6 +168,7 @@ class WorkerRuntime:
                             raise InviteError(answer.reason)
 
     async def _work(self) -> None:
+        self._working = True
         self._spawn(self._read())
         sender = self._spawn(self._write())
         self._carry_out(self.machine.start(time.monotonic()))
