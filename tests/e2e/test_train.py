@@ -50,7 +50,7 @@ def test_train_learns_and_reports(barnraise, run_file) -> None:
     AutoModelForCausalLM.from_pretrained(result["model_dir"])
     with LedgerView(Path(result["run_dir"]) / "ledger.sqlite") as view:
         changes = [(d.node, d.change, d.reason) for _, d in view.replay() if type(d).__name__ == "NodeChanged"]
-    assert any(node == "two" and change == "left" and "signal 9" in reason for node, change, reason in changes)
+    assert any(node == "two" and change == "killed" and "signal 9" in reason for node, change, reason in changes)
     assert any(node == "three" and change == "joined" for node, change, _ in changes)
 
 
