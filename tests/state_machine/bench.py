@@ -296,7 +296,7 @@ class Bench:
             self._go_well()
         assert self.quit is not None or sum(self.done.values()) >= goal, "the worker is stuck"
         if self.worker.leaving and self.quit is not None:
-            assert self.left or self.stopped
+            assert self.left or self.stopped or not self.quit.final
 
     def _go_well(self) -> None:
         for step in self.due():

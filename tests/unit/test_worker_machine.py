@@ -350,7 +350,7 @@ def test_leaving_gives_up_on_a_controller_that_is_gone() -> None:
     bench.tick(0.1)
     assert bench.quit is not None
     assert not bench.quit.final
-    assert "1 finished tasks could not be handed in" in bench.quit.reason
+    assert "the work of 1 task could not be handed in" in bench.quit.reason
 
 
 def test_leaving_without_work_in_hand_is_no_failure_when_nobody_answers() -> None:

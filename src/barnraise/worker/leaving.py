@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from barnraise.core.units import count_text
+
 PATIENCE = 10.0
 """Seconds of silence after which it goes without having handed in what it has."""
 
@@ -14,7 +16,7 @@ def gives_up_at(asked_at: float, last_heard: float) -> float:
     return max(asked_at, last_heard) + PATIENCE
 
 
-def farewell(reason: str, num_pending: int) -> str:
+def farewell(reason: str, num_lost: int) -> str:
     """Why a worker that waited in vain has gone."""
-    lost = f", and what it has of {num_pending} finished tasks could not be handed in" if num_pending else ""
+    lost = f", and the work of {count_text(num_lost, 'task')} could not be handed in" if num_lost else ""
     return f"{reason}: the controller does not answer{lost}"

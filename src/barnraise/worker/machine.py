@@ -133,8 +133,9 @@ class Worker:
         if now < self.deadline:
             return []
         if self.leaving and now >= gives_up_at(self.leaving_since, self.last_heard):
-            gone = farewell(self.leaving, len(self.pending))
-            return [self._send(Leave(self.leaving), now), *self._quit(gone, not self.pending)]
+            lost = len(self.pending) + (self.running is not None)
+            farewells = [] if lost else [self._send(Leave(self.leaving), now)]
+            return [*farewells, *self._quit(farewell(self.leaving, lost), not lost)]
         if not self.greeted or now - self.last_heard > self.lease:
             return [self._hello(now)]
         return [self._send(Heartbeat(now), now)]
