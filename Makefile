@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo install test check lint types layers format bench bench-miles docs clean
+.PHONY: help demo install test check lint types layers format bench bench-quick bench-miles docs clean
 
 VENV := .venv
 BENCH_VENV := .venv-bench
@@ -43,9 +43,16 @@ format: install  ## let ruff fix and format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: install  ## run every benchmark, each prints its comparison
-	@set -e; for script in $(filter-out benchmarks/_% benchmarks/miles_%,$(wildcard benchmarks/*.py)); do \
+BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
+
+bench: install  ## run the benchmarks, each prints its comparison (an hour; those over slow links: bench-miles)
+	@set -e; for script in $(filter-out benchmarks/miles%,$(BENCHMARKS)); do \
 		echo "== $$script"; $(BIN)/python $$script; \
+	done
+
+bench-quick: install  ## see that every benchmark runs, in small (a few minutes)
+	@set -e; for script in $(BENCHMARKS); do \
+		echo "== $$script"; timeout 120 $(BIN)/python $$script --quick; \
 	done
 
 bench-miles: install $(BENCH_VENV)/.bench  ## as root: codecs, transports, time to a loss, and DDP, DiLoCo, torchft, hivemind beside us

@@ -21,14 +21,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from barnraise.cli.simulation import Trial, simulate
 from barnraise.config import load
-from barnraise.emulation.fleet import Machine, link
+from barnraise.emulation.fleet import Machine
 from barnraise.emulation.report import Report
 from barnraise.plan import Purpose, resolve
+from barnraise.transport.presets import parse
 
 SOURCES = str(Path(__file__).parents[1] / "src")
 MODEL = {"architecture": "gpt_neo", "config": {"hidden_size": 64, "num_layers": 2, "num_heads": 4}}
@@ -38,7 +40,7 @@ SPREAD = 100.0
 def fleet(nodes: int, slowest: float) -> list[Machine]:
     """Machines from `slowest` tokens a second to `SPREAD` times that, evenly in logarithm."""
     step = SPREAD ** (1.0 / (nodes - 1))
-    return [Machine(f"node-{index:03d}", slowest * step**index, link("none")) for index in range(nodes)]
+    return [Machine(f"node-{index:03d}", slowest * step**index, parse("none")) for index in range(nodes)]
 
 
 def run_file(tokens: int, controller: dict[str, Any], **training: Any) -> dict[str, Any]:
@@ -73,11 +75,14 @@ def costed(nodes: int, tasks: float) -> None:
             )
 
 
-def live(tokens: int) -> None:
+SIDES = ((1, False), ("auto", False), ("auto", True))
+
+
+def live(tokens: int, sides: Sequence[tuple[int | str, bool]] = SIDES) -> None:
     """Part 2: five workers over sockets, on this machine."""
     print(f"five live workers, speeds 1 to {SPREAD:.0f}, max_staleness 50, {tokens:,} tokens")
     workers = [{"name": f"w{index}", "speed": SPREAD ** (-index / 4)} for index in range(5)]
-    for size, adaptive in ((1, False), ("auto", False), ("auto", True)):
+    for size, adaptive in sides:
         controller = {"adaptive_staleness": adaptive, "buffer_size": size}
         with tempfile.TemporaryDirectory() as folder:
             content = run_file(tokens, controller)
@@ -128,7 +133,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=600_000, help="of each run with real tensors")
+    parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
     options = parser.parse_args()
+    if options.quick:
+        costed(30, 3.0)
+        live(40_000, SIDES[-1:])
+        losses(40_000, 1)
+        return
     costed(300, 6.0)
     live(1_000_000)
     losses(options.tokens, options.seeds)

@@ -11,6 +11,7 @@ parameter.
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import time
 from collections.abc import Callable
@@ -41,11 +42,11 @@ CODECS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def copies(work: Callable[[], Any], copy: Callable[[], Any]) -> float:
+def copies(work: Callable[[], Any], copy: Callable[[], Any], repeats: int) -> float:
     """Median CPU seconds of `work` over those of `copy`, taken in turns."""
     work()
     taken: dict[Callable[[], Any], list[float]] = {work: [], copy: []}
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         for each in (copy, work):
             began = time.thread_time()
             each()
@@ -54,36 +55,44 @@ def copies(work: Callable[[], Any], copy: Callable[[], Any]) -> float:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
+    quick = parser.parse_args().quick
+    measure(SIZE // 50 if quick else SIZE, 1 if quick else REPEATS)
+
+
+def measure(size: int, repeats: int) -> None:
+    """Every codec on a vector of `size`."""
     torch.set_num_threads(1)
-    vector = torch.randn(SIZE, generator=torch.Generator().manual_seed(0))
+    vector = torch.randn(size, generator=torch.Generator().manual_seed(0))
     out = torch.empty_like(vector)
 
     def copy() -> None:
         out.copy_(vector)
 
     def topk() -> None:
-        for start in range(0, SIZE - (1 << 16), 1 << 16):
+        for start in range(0, size - (1 << 16), 1 << 16):
             vector[start : start + (1 << 16)].view(-1, 4096).abs().topk(64, dim=1)
 
     times = []
-    for _ in range(2 * REPEATS):
+    for _ in range(2 * repeats):
         began = time.thread_time()
         copy()
         times.append(time.thread_time() - began)
-    print(f"{SIZE:,} float32, one thread; one copy_ takes {1000 * statistics.median(times):.1f} ms")
-    print(f"torch.topk of 64 of each 4096, alone: {copies(topk, copy):.1f} copies\n")
+    print(f"{size:,} float32, one thread; one copy_ takes {1000 * statistics.median(times):.1f} ms")
+    print(f"torch.topk of 64 of each 4096, alone: {copies(topk, copy, repeats):.1f} copies\n")
     print(f"{'codec':<26}{'bits/param':>11}{'declared':>10}{'smaller':>9}{'encode':>8}{'decode':>8}{'add':>7}  error")
     for name, options in CODECS:
         codec = compression.create(name, **options)
         encoded = codec.encode(vector)
         error = float((codec.decode(encoded) - vector).norm() / vector.norm())
         label = name + "".join(f" {value}" for value in options.values())
-        encode = copies(lambda codec=codec: codec.encode(vector), copy)
-        decode = copies(lambda codec=codec, encoded=encoded: codec.decode(encoded, out=out), copy)
-        add = copies(lambda codec=codec, encoded=encoded: codec.decode_add(encoded, out), copy)
+        encode = copies(lambda codec=codec: codec.encode(vector), copy, repeats)
+        decode = copies(lambda codec=codec, encoded=encoded: codec.decode(encoded, out=out), copy, repeats)
+        add = copies(lambda codec=codec, encoded=encoded: codec.decode_add(encoded, out), copy, repeats)
         print(
-            f"{label:<26}{8 * encoded.num_bytes / SIZE:11.4f}{8 * codec.max_bytes(SIZE) / SIZE:10.4f}"
-            f"{4 * SIZE / encoded.num_bytes:8.1f}x{encode:8.1f}{decode:8.1f}{add:7.2f}  {error:.4f}",
+            f"{label:<26}{8 * encoded.num_bytes / size:11.4f}{8 * codec.max_bytes(size) / size:10.4f}"
+            f"{4 * size / encoded.num_bytes:8.1f}x{encode:8.1f}{decode:8.1f}{add:7.2f}  {error:.4f}",
             flush=True,
         )
 

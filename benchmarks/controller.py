@@ -43,9 +43,11 @@ from barnraise.transport import Keys
 from barnraise.wire.blobs import parts
 from barnraise.wire.frames import decode_from_controller, encode
 from barnraise.wire.messages import (
+    INLINE_BYTES,
     PROTOCOL_VERSION,
     Ack,
     Assign,
+    Go,
     Heartbeat,
     Hello,
     Next,
@@ -80,7 +82,8 @@ def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_b
         max_local_steps=100, learning_rate=1e-3,
         rate_multiplier=lambda done, total: 1.0, seed=0, asynchronous=True, participation=True,
         staleness=staleness.create("fixed", max_staleness=10**6), scheduler=matching.create("fifo"),
-        buffer_size=CONNECTIONS // 2, minimum_nodes=1, max_update_norm=None, max_payload_bytes=payload_bytes,
+        buffer_size=CONNECTIONS // 2, minimum_nodes=1, max_update_norm=None,
+        max_payload_bytes=payload_bytes, upload_memory=1 << 30,
         partitions=((ParameterRange(0, num_parameters),),),
         tune=False, rungs=(payload_bytes,), last_bytes=0, update_bytes=payload_bytes,
         flush=False,
@@ -141,9 +144,11 @@ async def client(uri: str, server_key: str, keys: Keys, payload: memoryview, cou
             elif isinstance(message, Assign):
                 task = message.task
                 offer = Contribution(task.id, task.base, task.parameters, blob, task.local_steps, 1.0, 0.1)
-                await connection.send(encode(Offer(offer)))
-                for offset, piece in parts(payload):
-                    await connection.send(encode(Part(task.id, offset), piece))
+                inline = payload if len(payload) <= INLINE_BYTES else None
+                await connection.send(encode(Offer(offer), inline))
+            elif isinstance(message, Go):
+                for offset, piece in parts(payload, start=message.offset):
+                    await connection.send(encode(Part(message.assignment, offset), piece))
             elif isinstance(message, Ack):
                 assert message.accepted, message.reason
                 count[0] += 1
@@ -231,7 +236,13 @@ def sync_floor(size: int, total: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--flat", type=int, default=0, metavar="N", help="watch memory and disk over N contributions")
+    parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
     arguments = parser.parse_args()
+    if arguments.quick:
+        sync_floor(4 * 400_000, 1 << 25)
+        measure("dense (1.6 MB, float32)", 400_000, "none", {}, 100)
+        measure("small (1 kB, top-k 1%)", 12_500, "topk", {"ratio": 0.01}, 300)
+        return
     if arguments.flat:
         measure("small", 12_500, "topk", {"ratio": 0.01}, arguments.flat, report_every=arguments.flat // 10)
         return

@@ -82,7 +82,7 @@ def running(*command: str) -> Iterator[subprocess.Popen[bytes]]:
 class Engine:
     """A run of `workers` equal workers, and the contributions it has accepted."""
 
-    def __init__(self, folder: Path, workers: int) -> None:
+    def __init__(self, folder: Path, workers: int, steps: int) -> None:
         self.folder = folder
         self.path = folder / "bench.yaml"
         content = {
@@ -91,7 +91,7 @@ class Engine:
             "data": {"kind": "text", "files": [str(Path(__file__).parents[1] / "src")], "context": CONTEXT},
             "controller": {"evaluations": 1, "checkpoint_seconds": 1e6, "lease": 600.0},
             "workers": [{"name": f"w{index}"} for index in range(workers)],
-            "training": {"tokens": 10**12, "batch_size": BATCH, "local_steps": STEPS},
+            "training": {"tokens": 10**12, "batch_size": BATCH, "local_steps": steps},
         }
         self.path.write_text(json.dumps(content))
         self.times: list[float] = []
@@ -114,33 +114,38 @@ class Engine:
                             self.times.append(decision.time)
 
 
-def compare(workers: int, num_loops: int, turns: int, tasks: int) -> tuple[float, float]:
-    """Tokens a second of the engine and of the loops together, over `turns` turns of `tasks` contributions each."""
+def compare(
+    workers: int, num_loops: int, turns: int, tasks: int, steps: int = STEPS, seconds: float = 8.0
+) -> tuple[float, float]:
+    """Tokens a second of the engine and of the loops together, over `turns` turns.
+
+    The engine's turns are of `tasks` contributions of `steps` steps, the loops' of `seconds`.
+    """
     per_step = BATCH * CONTEXT
     engine_seconds = plain_seconds = 0.0
-    steps = 0
+    taken = 0
     with tempfile.TemporaryDirectory() as name:
-        engine = Engine(Path(name), workers)
+        engine = Engine(Path(name), workers, steps)
         counters = [Path(name) / f"counter{index}" for index in range(num_loops)]
         with running(sys.executable, "-m", "barnraise.cli.main", "train", str(engine.path), "--json") as process:
             engine.wait(2 * workers)  # the first tasks of each worker wait for the others to start
             signal_tree(process, signal.SIGSTOP)
-            with stopped_loops(engine.run, counters) as (loops, shared):
+            with stopped_loops(engine.run, counters, steps) as (loops, shared):
                 for _ in range(turns):
                     began, before = time.monotonic(), count(shared)
                     for loop in loops:
                         signal_tree(loop, signal.SIGCONT)
-                    time.sleep(8.0)
+                    time.sleep(seconds)
                     for loop in loops:
                         signal_tree(loop, signal.SIGSTOP)
                     plain_seconds += time.monotonic() - began
-                    steps += count(shared) - before
+                    taken += count(shared) - before
                     first = len(engine.times) + workers  # those in hand were interrupted
                     signal_tree(process, signal.SIGCONT)
                     engine.wait(first + tasks)
                     signal_tree(process, signal.SIGSTOP)
                     engine_seconds += engine.times[first + tasks - 1] - engine.times[first - 1]
-    return turns * tasks * STEPS * per_step / engine_seconds, steps * per_step / plain_seconds
+    return turns * tasks * steps * per_step / engine_seconds, taken * per_step / plain_seconds
 
 
 def count(shared: list[mmap.mmap]) -> int:
@@ -149,8 +154,10 @@ def count(shared: list[mmap.mmap]) -> int:
 
 
 @contextmanager
-def stopped_loops(run: Path, counters: list[Path]) -> Iterator[tuple[list[subprocess.Popen[bytes]], list[mmap.mmap]]]:
-    """Plain loops on the data and model of `run`, warm and stopped, and their counters."""
+def stopped_loops(
+    run: Path, counters: list[Path], warm: int
+) -> Iterator[tuple[list[subprocess.Popen[bytes]], list[mmap.mmap]]]:
+    """Plain loops on the data and model of `run`, stopped after `warm` steps, and their counters."""
     loops, shared = [], []
     try:
         for counter in counters:
@@ -159,7 +166,7 @@ def stopped_loops(run: Path, counters: list[Path]) -> Iterator[tuple[list[subpro
                 shared.append(mmap.mmap(file.fileno(), 8))
             command = [sys.executable, "-c", PLAIN, str(run), str(counter), str(BATCH)]
             loops.append(subprocess.Popen(command))
-        while any(struct.unpack("<q", counter[:])[0] < STEPS for counter in shared):
+        while any(struct.unpack("<q", counter[:])[0] < warm for counter in shared):
             time.sleep(0.1)
         for loop in loops:
             os.kill(loop.pid, signal.SIGSTOP)
@@ -181,7 +188,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
     options = parser.parse_args()
+    if options.quick:
+        report("one worker against one plain loop", [compare(1, 1, 1, 2, steps=2, seconds=2.0)])
+        return
     pairs = [compare(1, 1, options.turns, 2) for _ in range(options.pairs)]
     report("one worker against one plain loop", pairs)
     pairs = [compare(4, 2, options.turns, 8) for _ in range(options.pairs)]

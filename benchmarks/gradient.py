@@ -67,11 +67,13 @@ def main() -> None:
     parser.add_argument("--mbit", type=float, default=10.0)
     parser.add_argument("--delay-ms", type=float, default=25.0, help="one way")
     parser.add_argument("--whole", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
     options = parser.parse_args()
+    size = PARAMETERS // 500 if options.quick else PARAMETERS
     link, rate = f"{options.mbit:g}mbit/{options.delay_ms:g}ms", options.mbit * 1e6 / 8
     torch.set_num_threads(1)
-    gradient = torch.randn(PARAMETERS, generator=torch.Generator().manual_seed(0))
-    print(f"a gradient of {PARAMETERS:,} parameters over {link}")
+    gradient = torch.randn(size, generator=torch.Generator().manual_seed(0))
+    print(f"a gradient of {size:,} parameters over {link}")
     print(f"{'':<24}{'MB':>9}{'smaller':>9}{'computed':>11}{'measured':>11}{'encoding':>10}")
     for label, name, codec_options in CODECS:
         codec = compression.create(name, **codec_options)
@@ -83,7 +85,7 @@ def main() -> None:
         if not whole:
             measured *= payload.nbytes / PART
         print(
-            f"{label:<24}{payload.nbytes / 1e6:9.2f}{4 * PARAMETERS / payload.nbytes:8.1f}x"
+            f"{label:<24}{payload.nbytes / 1e6:9.2f}{4 * size / payload.nbytes:8.1f}x"
             f"{payload.nbytes / rate + options.delay_ms / 1000:9.1f} s{measured:9.1f} s{' ' if whole else '*'}"
             f"{encoding:8.2f} s",
             flush=True,

@@ -9,6 +9,10 @@ equal workers of `--rate` tokens a second, each behind `--mbit` and `--delay-ms`
 (`lone@0.004:0.006`) or those of `--rates`; the best by final loss of the first seed counts. Time begins with the first
 step: joining is the same for all (start a process, fetch the data), and is told apart.
 
+A seed chooses the model's first parameters, the held-out files and the order of the rows; each of `--orders` after the
+first takes the same rows in another one. A side's times are those to the lone worker's loss on the same seed and order,
+and their mean comes with its interval (95%, Student's t). With several lone ones the first is the target.
+
 A side's name says what it does, in parts:
 
     lone                     one worker; `batch16`: 16 rows a step instead of 4
@@ -18,6 +22,8 @@ A side's name says what it does, in parts:
     fp32_async_h30           a version for each contribution (K = 1)
     8x_..._e1.9              8 workers, 1.9 times the lone worker's tokens
     ..._momentum100          version_momentum: momentum of the fleet, else of one's own
+    ..._average10            training.average: evaluate an average of versions that looks back over 10% of the run
+    diloco_int4_h30_e2.4     DiLoCo (Nesterov outside, rounds that wait) whose exchanges take 4 bits both ways
     ..._beta0.95_decay0.1    AdamW's decay of the second moment and of the weights, else 0.99 and 0.01
     ..._tuned                auto_tune: steps and densities from these on, as the links allow
     ..._lerp40, _nesterov, _delayed1, _outer1.6, _nokeep      merge_lerp, the step outside, error feedback without keep
@@ -38,8 +44,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _races import DATA, At, Known, files, picture, reached
 from peers.common import ADAMW
-from races import DATA, At, Known, files, picture, reached
 
 from barnraise.cli.simulation import Trial, simulate
 from barnraise.config import load
@@ -51,9 +57,14 @@ from barnraise.transport.presets import parse
 SHAPE = {"n_embd": 64, "n_layer": 2, "n_head": 4, "activation_function": "gelu_pytorch_tanh"}
 MODEL = {"architecture": "gpt2", "config": SHAPE}
 HEADLINE = (
-    "lone_batch8@0.006,fp32_sync_h5@0.008,diloco_h30_e2.4@0.004,int4_overlap_h5_momentum100@0.008,"
+    "lone_batch8@0.006,lone_batch8_average10@0.006,fp32_sync_h5@0.008,diloco_h30_e2.4@0.004,"
+    "diloco_int4_h30_e2.4@0.004,int4_overlap_h5_momentum100@0.008,"
     "loco8-loco4_overlap_h3_momentum100@0.011,8x_loco8-loco4_overlap_h3_momentum100_e1.96@0.011"
 )
+QUICK = "lone_h5@0.006,lone_h5_average10@0.006,loco8-loco4_overlap_h3_momentum100@0.011"
+GOLDEN = 0.618
+"""Share of the rows by which each order begins later than the one before."""
+
 MODES: dict[str, dict[str, Any]] = {
     "sync": {"use_async_training": False},
     "overlap": {"use_async_training": True, "buffer_size": "all"},
@@ -105,6 +116,8 @@ class Side:
                 self.training["betas"] = [0.9, float(number)]
             case "decay":
                 self.training["weight_decay"] = float(number)
+            case "average":
+                self.training["average"] = int(number) / 100
             case "momentum":
                 self.training["version_momentum"] = int(number) / 100
             case "tuned":
@@ -154,6 +167,7 @@ class Found:
     seconds: float
     busy: float
     curve: list[Point]
+    order: int = 0
 
     def points(self) -> list[At]:
         """The curve, from the first evaluated version on."""
@@ -170,13 +184,14 @@ class Found:
         if lone and lone is not self:
             at = reached(self.points(), lone.loss)
             told = f"  {at[0] / lone.seconds:.1%} of its time, {at[1] / 1e6:.2f}M tokens" if at else "  not reached"
+        seed = f"{self.seed}.{self.order}" if self.order else str(self.seed)
         return (
-            f"{self.name:<30}{self.learning_rate:7.3f}{self.seed:5d}{self.loss:8.4f}{self.seconds:9.1f}{self.busy:7.1%}"
+            f"{self.name:<30}{self.learning_rate:7.3f}{seed:>5}{self.loss:8.4f}{self.seconds:9.1f}{self.busy:7.1%}"
             f"{up:9.2f}{down:9.2f}{told}"
         )
 
 
-def play(name: str, learning_rate: float, seed: int, options: argparse.Namespace) -> Found:
+def play(name: str, learning_rate: float, seed: int, order: int, options: argparse.Namespace) -> Found:
     """One run of the side `name` from its first to its last step."""
     torch.set_num_threads(1)
     side = Side.named(name)
@@ -211,7 +226,8 @@ def play(name: str, learning_rate: float, seed: int, options: argparse.Namespace
     link = slow if side.workers > 1 else parse("10gbit/0ms")  # alone there is nothing to wait for
     plan = resolve(load(content), purpose=Purpose.SIMULATE, nodes=side.workers)
     fleet = [Machine(f"n{index}", options.rate, link) for index in range(side.workers)]
-    report = simulate(plan, Trial(side.workers, fleet=fleet, real=True, seed=seed))
+    skipped = order * GOLDEN % 1.0
+    report = simulate(plan, Trial(side.workers, fleet=fleet, real=True, seed=seed, skipped=skipped))
     assert report.final_loss is not None
     assert report.first_task_seconds is not None
     curve = [
@@ -223,18 +239,20 @@ def play(name: str, learning_rate: float, seed: int, options: argparse.Namespace
     ]
     seconds = report.virtual_seconds - report.first_task_seconds
     busy = report.tokens / side.workers / options.rate / seconds
-    return Found(name, learning_rate, seed, side.workers, report.tokens, report.final_loss, seconds, busy, curve)
+    workers, tokens, loss = side.workers, report.tokens, report.final_loss
+    return Found(name, learning_rate, seed, workers, tokens, loss, seconds, busy, curve, order)
 
 
 def trials(
-    wanted: Iterable[tuple[str, float, int]], options: argparse.Namespace, pool: ProcessPoolExecutor
+    wanted: Iterable[tuple[str, float, int, int]], options: argparse.Namespace, pool: ProcessPoolExecutor
 ) -> Iterator[Found]:
     """The outcome of each, in order; what `--results` holds for the same settings is not run again."""
     known = Known(options.results)
     waiting: list[Found | Future[Found]] = []
     for trial in wanted:
         excess = Side.named(trial[0]).excess or options.excess
-        key = [options.tokens, excess, options.data, options.rate, options.mbit, options.delay_ms, *trial]
+        usual = trial if trial[-1] else trial[:-1]  # as results of before there were orders
+        key = [options.tokens, excess, options.data, options.rate, options.mbit, options.delay_ms, *usual]
         if found := known.get(key, Found):
             waiting.append(found)
             continue
@@ -255,25 +273,50 @@ def race(rates: dict[str, list[float]], options: argparse.Namespace, pool: Proce
     columns = f"{'loss':>8}{'seconds':>9}{'busy':>7}{'MB up':>9}{'MB down':>9}"
     yield f"{'side':<30}{'lr':>7}{'seed':>5}{columns}  to lone's loss"
     first: dict[str, list[Found]] = {name: [] for name in rates}
-    for found in trials([(name, rate, 0) for name, tried in rates.items() for rate in tried], options, pool):
+    for found in trials([(name, rate, 0, 0) for name, tried in rates.items() for rate in tried], options, pool):
         first[found.name].append(found)
         yield found.line()
     best = {name: min(tried, key=lambda one: one.loss) for name, tried in first.items()}
-    others = [(name, best[name].learning_rate, seed) for seed in range(1, options.seeds) for name in rates]
+    more = [(seed, order) for seed in range(options.seeds) for order in range(options.orders) if seed or order]
+    others = [(name, best[name].learning_rate, *which) for which in more for name in rates]
     chosen = {name: [one] for name, one in best.items()}
     for found in trials(others, options, pool):
         chosen[found.name].append(found)
-    targets = {one.seed: one for name, ones in chosen.items() if Side.named(name).workers == 1 for one in ones}
+    lone = next((ones for name, ones in chosen.items() if Side.named(name).workers == 1), [])
+    targets = {(one.seed, one.order): one for one in lone}
     yield ""
     for name, all_seeds in chosen.items():
         for one in all_seeds:
-            yield one.line(targets.get(one.seed))
+            yield one.line(targets.get((one.seed, one.order)))
         if len(all_seeds) > 1:
-            loss = statistics.median(one.loss for one in all_seeds)
-            yield f"{name:<30}{'median':>12}{loss:8.4f}"
+            yield f"{name:<30}{'mean':>12}  {intervals(all_seeds, targets)}"
     if options.pictures:
         curves = {name: one.points() for name, one in best.items()}
         picture(options.pictures / "miles.png", curves, "virtual seconds of training")
+
+
+def intervals(trials: list[Found], targets: dict[tuple[int, int], Found]) -> str:
+    """Over seeds and orders: the loss beside the lone worker's, and the time to its loss, each with its interval."""
+    told = []
+    beside = [one.loss / targets[one.seed, one.order].loss - 1.0 for one in trials if (one.seed, one.order) in targets]
+    if any(beside):
+        told.append(f"loss {interval(beside)} above the lone one's")
+    times = []
+    for one in trials:
+        target = targets.get((one.seed, one.order))
+        if target and target is not one and (at := reached(one.points(), target.loss)):
+            times.append(at[0] / target.seconds)
+    if len(times) == len(trials):
+        told.append(f"{interval(times)} of its time")
+    return ", ".join(told) or f"loss {statistics.mean(one.loss for one in trials):.4f}"
+
+
+def interval(values: list[float]) -> str:
+    """Mean and half the width of its 95% interval, as shares."""
+    from scipy.stats import t
+
+    half = float(t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / len(values) ** 0.5
+    return f"{statistics.mean(values):.1%} ± {half:.1%}"
 
 
 def main() -> None:
@@ -284,6 +327,8 @@ def main() -> None:
     parser.add_argument("--excess", type=float, default=1.55, help="tokens of several workers over the lone one's")
     parser.add_argument("--data", choices=DATA, default="tests", help="without or with Python's own tests (5 or 18 MB)")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--orders", type=int, default=1, help="orders of the rows for each seed")
+    parser.add_argument("--quick", action="store_true", help="does it run? tiny, and its figures say nothing")
     parser.add_argument("--rate", type=float, default=4_444.0, help="tokens a second of a worker; 4444: 16M an hour")
     parser.add_argument("--mbit", type=float, default=10.0)
     parser.add_argument("--delay-ms", type=float, default=25.0, help="one way")
@@ -291,6 +336,9 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="a file of trials that are done; new ones are added")
     parser.add_argument("--pictures", type=Path, help="a folder for the curves")
     options = parser.parse_args()
+    if options.quick:
+        options.tokens, options.seeds, options.orders, options.data = 0.02, 1, 2, "modules"
+        options.sides, options.processes = QUICK, 1
     rates: dict[str, list[float]] = {}
     for text in options.sides.split(","):
         name, _, own = text.partition("@")

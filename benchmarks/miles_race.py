@@ -17,11 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from _races import At, Known, picture, reached
 from miles_peers import ALL, PEERS, Bench, arguments, measure, prepared
 from peers.measure import Result
 from peers.networks import unlinked
 from peers.runs import run_peer
-from races import At, Known, picture, reached
 
 TUNED: dict[str, dict[str, float]] = {
     "lone": {"learning_rate": 0.006, "batch": 8, "excess": 1.0},
@@ -140,6 +140,8 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument("--pictures", type=Path, help="a folder for the curves")
     options = parser.parse_args()
+    if options.quick:
+        options.lone = 30_000.0
     options.seconds = options.lone / options.speed
     with prepared(options) as bench:
         for told in race(bench):

@@ -132,7 +132,9 @@ def one_crash(folder: Path, run: Path, controller: subprocess.Popen[bytes], numb
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5)
-    repeats = parser.parse_args().repeats
+    parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
+    options = parser.parse_args()
+    repeats = 1 if options.quick else options.repeats
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         log = folder / "serve.log"

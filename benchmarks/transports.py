@@ -33,9 +33,11 @@ from barnraise.transport.base import parse
 from barnraise.wire.blobs import parts
 from barnraise.wire.frames import decode_from_controller, encode
 from barnraise.wire.messages import (
+    INLINE_BYTES,
     PROTOCOL_VERSION,
     Ack,
     Assign,
+    Go,
     Heartbeat,
     Hello,
     Message,
@@ -75,9 +77,12 @@ class Node:
         task = (await expect(self.connection, Assign)).task
         began = time.perf_counter()
         offer = Contribution(task.id, task.base, task.parameters, self.blob, task.local_steps, 1.0, 0.1)
-        await self.connection.send(encode(Offer(offer)))
-        for offset, piece in parts(self.payload):
-            await self.connection.send(encode(Part(task.id, offset), piece))
+        inline = self.payload if len(self.payload) <= INLINE_BYTES else None
+        await self.connection.send(encode(Offer(offer), inline))
+        if inline is None:
+            start = (await expect(self.connection, Go)).offset
+            for offset, piece in parts(self.payload, start=start):
+                await self.connection.send(encode(Part(task.id, offset), piece))
         answer = await expect(self.connection, Ack)
         seconds = time.perf_counter() - began
         assert answer.accepted, answer.reason
@@ -214,7 +219,10 @@ def main() -> None:
     parser.add_argument("--contributions", type=int, default=30, metavar="N", help="contributions over each transport")
     parser.add_argument("--rounds", type=int, default=7, metavar="N", help="rounds of frames over each")
     parser.add_argument("--frames", type=int, default=400, metavar="N", help="1 MiB frames a round")
+    parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
     arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.contributions, arguments.rounds, arguments.frames = 2, 1, 20
     end_to_end(arguments.contributions)
     rates(arguments.rounds, arguments.frames)
 

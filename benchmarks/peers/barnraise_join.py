@@ -17,7 +17,7 @@ def pace(speed: float) -> None:
     """Make every local step take as long as on a machine that trains `speed` tokens a second."""
     step = LocalTrainer.step
 
-    def paced(self: LocalTrainer, batch: Batch, learning_rate: float) -> float:
+    def paced(self: LocalTrainer, batch: Batch, learning_rate: float) -> float | None:
         began = time.monotonic()
         if learning_rate > 0.0 and not told:  # a rate of zero is barnraise measuring the machine
             told.append(began)

@@ -17,6 +17,7 @@ import pytest
 
 from barnraise.ledger import RunDirectory
 from barnraise.ledger.view import LedgerView
+from barnraise.worker.machine import DIVERGED
 
 from .conftest import BARNRAISE, Process
 from .test_train import once_in_versions, view_of
@@ -130,6 +131,18 @@ def test_train_ends_with_the_reason_once_no_worker_can_live(barnraise, run_file)
     assert len(re.findall(r"worker 'one' broke down \(killed by signal 9\)", train.text())) == 3
     assert "error: no worker is left ('one': killed by signal 9)" in train.text()
     assert train.text().splitlines()[-1] == f"the run can go on: barnraise resume {run_dir}"
+    assert finished(run_dir) == []
+
+
+def test_train_ends_at_once_when_training_diverges(barnraise, run_file) -> None:
+    """Nobody is started again for more of the same."""
+    train = barnraise("train", str(run_file(training={**ENDLESS, "learning_rate": 1e30})))
+    run_dir = run_dir_of(train)
+    assert train.wait() == 1, train.text()
+    assert "broke down" not in train.text()
+    assert f"error: no worker is left ('one', 'two': {DIVERGED})" in train.text()
+    assert f"lower training.learning_rate, which is 1e+30, in {run_dir / 'run.yaml'}" in train.text()
+    assert "Traceback" not in train.text()
     assert finished(run_dir) == []
 
 

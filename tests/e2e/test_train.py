@@ -65,8 +65,13 @@ def test_a_killed_controller_resumes(barnraise, run_file, tmp_path: Path) -> Non
 
     first.wait_for(versions)
     first.kill()
+    kept = {path.name for path in (run_dir / "moments").glob("*.safetensors")}
+    assert kept <= {"one.safetensors", "two.safetensors"}
+    assert kept
     resumed = barnraise("resume", str(run_dir), "--json")
     assert resumed.wait() == 0, resumed.text()
+    assert not (run_dir / "moments").exists()
+    assert all("moments" not in path.read_text() for path in (run_dir / "logs").glob("worker-*.log"))
     result = resumed.json()
     assert result["tokens"] >= 120_000
     once_in_versions(run_dir)

@@ -18,7 +18,7 @@ from barnraise.cli.main import main
 from barnraise.cli.summary import summarise
 from barnraise.cli.view import LiveView, PlainView, make_view
 from barnraise.config.load import load
-from barnraise.core.errors import CorruptionError, InputError
+from barnraise.core.errors import CorruptionError, DataError, InputError
 from barnraise.ledger import Checkpoints, Ledger, NodeChanged, Noted, RunDirectory
 from barnraise.plan.purpose import TRAIN
 from barnraise.plan.resolve import Plan, resolve
@@ -28,7 +28,10 @@ JSON_KEYS = {
     "bytes_up", "bytes_down", "snapshot_bytes", "accepted", "refused", "discarded", "workers",
 }  # fmt: skip
 MODEL = {"architecture": "gpt_neo", "config": {"hidden_size": 16, "num_layers": 2, "num_heads": 2}}
-SAT = {"kind": "sat", "variables": [3, 3], "clause_ratio": 2.0, "context": 40, "examples": 60, "held_out": 30}
+SAT = {
+    "kind": "sat", "variables": [3, 3], "clause_lengths": [2, 3], "clause_ratio": 2.0, "context": 60, "examples": 60,
+    "held_out": 30, "held_out_backtracking": 5,
+}  # fmt: skip
 
 
 def make(folder: Path, data: dict[str, Any]) -> tuple[RunDirectory, Plan]:
@@ -72,18 +75,33 @@ def host(text_run: tuple[RunDirectory, Plan]) -> Iterator[Host]:
     opened.ledger.close()
 
 
+@pytest.mark.parametrize("name", ["train-00000.bin", "held_out.bin", "meta.json"])
+def test_a_damaged_dataset_is_noticed_before_workers_fetch_it(text_run: tuple[RunDirectory, Plan], name: str) -> None:
+    path = text_run[0].data / name
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1 if name != "meta.json" else ord("\n") ^ ord(" ")  # sound JSON, but other bytes
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=rf"{name} (does not match|is not that).*put .* back from a copy"):
+        open_host(*text_run, lambda text: None)
+
+
 def test_summary_for_people(sat_run: tuple[RunDirectory, Plan], capsys: pytest.CaptureFixture[str]) -> None:
     summarise(*sat_run, json=False)
     out = capsys.readouterr().out
     run, _ = sat_run
     assert "3.500 at version 0" in out
     assert "of its verdicts are right" in out
+    assert "by unit propagation alone" in out
+    assert "on 5 more, all of whose traces take a decision back" in out
     assert "formula: (" in out
     assert re.search(r"checker: (accepted|refused)", out)
     for path in (run.model, run.report, run.ledger):
         assert str(path) in out
         assert path.exists()
-    assert "## Held-out formulas" in run.report.read_text()
+    report = run.report.read_text()
+    assert "## Held-out formulas" in report
+    assert "On 5 more, all of whose traces take a decision back" in report
+    assert not (run.model / "backtracking.bin").exists()
 
 
 def test_summary_for_programs_is_one_line(
@@ -97,6 +115,7 @@ def test_summary_for_programs_is_one_line(
     assert (told["versions"], told["tokens"], told["first_loss"], told["final_loss"]) == (0, 0, 3.5, 3.5)
     assert told["sat"]["formulas"] == 30
     assert 0.5 <= told["sat"]["majority"] <= 1.0
+    assert told["sat"]["backtracking"]["formulas"] == 5
 
 
 def test_greedy_agrees_with_transformers(sat_run: tuple[RunDirectory, Plan]) -> None:
@@ -144,6 +163,30 @@ def test_export_holds_the_checkpoint_and_the_tokenizer(text_run: tuple[RunDirect
     assert checkpoint is not None
     assert torch.equal(vector, checkpoint.tensors("parameters")["parameters"])
     assert AutoTokenizer.from_pretrained(exported.folder).encode("barn") == list(b"barn")
+
+
+def test_export_takes_the_average_of_versions_where_there_is_one(text_run: tuple[RunDirectory, Plan]) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from barnraise.models.flat import FlatParameters
+
+    run, _ = text_run
+    with Ledger(run.ledger) as ledger:
+        newest = Checkpoints(run.checkpoints).load_latest().checkpoint
+        assert newest is not None
+        tensors = newest.tensors("parameters")
+        tensors["average"] = tensors["parameters"] + 1.0
+        Checkpoints(run.checkpoints).save(
+            1,
+            ledger_id=ledger.last_id,
+            parameters_digest=newest.manifest.parameters_digest,
+            state=b"{}",
+            tensors={"parameters": tensors},
+        )
+    exported = export_model(run)
+    vector = FlatParameters(AutoModelForCausalLM.from_pretrained(exported.folder)).vector
+    assert torch.equal(vector, tensors["average"])
 
 
 def test_export_command_refuses_what_is_not_there(

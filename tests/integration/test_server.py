@@ -33,7 +33,6 @@ from barnraise.ledger.decisions import Judged, NodeChanged, Noted
 from barnraise.models.vectors import digest
 from barnraise.transport import Invite, Keys, TokenBook, proof
 from barnraise.transport.simple import SimpleClient
-from barnraise.wire.blobs import parts
 from barnraise.wire.frames import decode_from_controller, encode
 from barnraise.wire.messages import (
     PROTOCOL_VERSION,
@@ -43,6 +42,7 @@ from barnraise.wire.messages import (
     Enrol,
     Enrolled,
     Fetch,
+    Go,
     Gone,
     Hello,
     Message,
@@ -80,7 +80,7 @@ def settings() -> EngineSettings:
         max_local_steps=100, learning_rate=0.1,
         rate_multiplier=lambda done, total: 1.0, seed=0, asynchronous=True, participation=True,
         staleness=staleness.create("adaptive"), scheduler=matching.create("fifo"), buffer_size=None, minimum_nodes=1,
-        max_update_norm=100.0, max_payload_bytes=CODEC.max_bytes(SIZE),
+        max_update_norm=100.0, max_payload_bytes=CODEC.max_bytes(SIZE), upload_memory=1 << 30,
         partitions=((ParameterRange(0, SIZE),),), tune=False, rungs=(CODEC.max_bytes(SIZE),),
         last_bytes=0, update_bytes=CODEC.max_bytes(SIZE), flush=False, sync_window=60.0,
         sync_longest_wait=600.0,
@@ -158,8 +158,8 @@ class Client:
                         return (message, raw) if raw is not None else message
                 self.unread += [decode_from_controller(frames) for frames in await self.connection.receive_many()]
 
-    async def hello(self) -> Welcome:
-        await self.send(Hello(PROTOCOL_VERSION, 1, 1, NodeProfile(100.0), have=-1))
+    async def hello(self, pending: tuple[int, ...] = ()) -> Welcome:
+        await self.send(Hello(PROTOCOL_VERSION, 1, 1, NodeProfile(100.0), have=-1, pending=pending))
         return await self.expect(Welcome)
 
     async def task(self, have: int = -1) -> Any:
@@ -168,13 +168,11 @@ class Client:
         message, self.inlined = answer if isinstance(answer, tuple) else (answer, b"")
         return message.task
 
-    async def offer(self, task: Any, content: bytes, **changes: Any) -> None:
+    async def offer(self, task: Any, content: bytes, *, inline: bool = True, **changes: Any) -> None:
         blob = Blob(hashlib.sha256(content).hexdigest(), len(content))
         fields = {"assignment": task.id, "base": task.base, "parameters": task.parameters, "payload": blob,
                   "steps": 2, "loss": 1.0, "seconds": 0.1} | changes  # fmt: skip
-        await self.send(Offer(Contribution(**fields)))
-        for offset, piece in parts(content):
-            await self.send(Part(task.id, offset), piece)
+        await self.send(Offer(Contribution(**fields)), content if inline else None)
 
 
 @asynccontextmanager
@@ -223,6 +221,65 @@ def test_a_contribution_moves_the_model_once_however_often_it_is_sent(tmp_path: 
         _, raw = await client.expect(Chunk)
         assert np.frombuffer(raw, np.float32).tolist() == [0.25] * SIZE
         assert len(cluster.decisions(Judged)) == 1
+
+    run(tmp_path, scenario)
+
+
+def test_what_was_inspected_is_what_is_committed(tmp_path: Path) -> None:
+    """Others of the same assignment, offered while the first is on its way or inspected, never take its place."""
+
+    async def scenario(cluster: Cluster) -> None:
+        client = await cluster.client()
+        await client.hello()
+        for _ in range(20):
+            task = await client.task()
+            await client.offer(task, update(-0.25), inline=False)
+            await client.expect(Go)
+            await client.send(Part(task.id, 0), update(-0.25))
+            for other in (b"\x00", update(1e30), update(1e6)):
+                await client.offer(task, other)
+                await client.send(Part(task.id, 0), other)
+            assert (await client.expect(Ack)).accepted
+        await cluster.reach(version=20)
+        judged = cluster.decisions(Judged)
+        assert {(d.verdict, d.norm) for d in judged} == {("accepted", 0.25 * SIZE**0.5)}
+        assert all(cluster.ledger.read(d.assignment) == update(-0.25) for d in judged)
+        assert not len(cluster.server.uploads)
+
+    run(tmp_path, scenario)
+
+
+def test_an_upload_goes_on_where_it_stood_when_the_connection_broke(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        client, content = await cluster.client(), update(-0.25)
+        await client.hello()
+        task = await client.task()
+        await client.offer(task, content, inline=False)
+        assert await client.expect(Go) == Go(task.id, 0)
+        await client.send(Part(task.id, 0), content[:10])
+        await client.send(Part(task.id, 30), content[30:])  # what is between was lost
+        assert await client.expect(Go) == Go(task.id, 10)
+        await client.connection.close()
+        again = Client(client.keys, cluster.keys.public)
+        cluster.clients.append(again)
+        await again.connection.open(cluster.uri, cluster.keys.public, client.keys)
+        await again.send(Part(task.id, 10), content[10:])
+        await again.expect(Who)
+        await again.hello(pending=(task.id,))
+        await again.offer(task, content, inline=False)
+        assert await again.expect(Go) == Go(task.id, 10)
+        await again.send(Part(task.id, 10), content[10:])
+        assert (await again.expect(Ack)).accepted
+
+    run(tmp_path, scenario)
+
+
+def test_parts_of_what_nobody_asked_for_are_answered(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        client = await cluster.client()
+        await client.hello()
+        await client.send(Part((await client.task()).id, 0), b"x")
+        await client.expect(Who)
 
     run(tmp_path, scenario)
 
@@ -344,8 +401,9 @@ def test_invites_let_in_once_and_only_with_the_right_proof(tmp_path: Path) -> No
         now = time.time()
         invite = Invite.create("h", 1, "test", cluster.keys.public, now=now, lifetime=100.0, uses=1)
         expired = Invite.create("h", 1, "test", cluster.keys.public, now=now - 200, lifetime=100.0)
-        cluster.book.add(invite)
-        cluster.book.add(expired)
+        another = Invite.create("h", 1, "test", cluster.keys.public, now=now, lifetime=100.0, uses=1)
+        for one in (invite, expired, another):
+            cluster.book.add(one)
 
         async def enrol(client: Client, ticket: Invite, name: str, secret: bytes | None = None) -> Any:
             nonce = "a" * 64
@@ -358,8 +416,11 @@ def test_invites_let_in_once_and_only_with_the_right_proof(tmp_path: Path) -> No
         assert "expired" in (await enrol(ann, expired, "ann")).reason
         assert (await enrol(ann, invite, "ann")).node == "ann"
         assert (await enrol(ann, invite, "ann")).node == "ann"  # again costs nothing
-        assert "taken" in (await enrol(bob, invite, "ann")).reason
         assert "used up" in (await enrol(bob, invite, "bob")).reason
+        stranger = [(await enrol(bob, another, name, secret=b"x" * 32)).reason for name in ("ann", "nobody")]
+        assert stranger[0] == stranger[1], "without a proof nobody learns whose names are taken"
+        assert "taken" in (await enrol(bob, another, "ann")).reason
+        assert (await enrol(bob, another, "bob")).node == "bob", "a name that is taken spends no use"
         await ann.hello()
 
     run(tmp_path, scenario)

@@ -68,6 +68,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
         None,
     ),
     (m.Pulse(12.25, 0.25, 1.2), None),
+    (m.Go(7, 524288), None),
     (
         m.Assign(
             Task(

@@ -10,11 +10,13 @@ from barnraise.core.types import Blob, Contribution, NodeProfile, ParameterRange
 from barnraise.wire.messages import (
     Ack,
     Assign,
+    Go,
     Hello,
     Leave,
     Message,
     Newer,
     Next,
+    Offer,
     Pulse,
     Stop,
     Watch,
@@ -58,6 +60,7 @@ class Bench:
         self.training: Task | None = None
         self.cut = False
         self.payloads: dict[int, Contribution] = {}
+        self.uploading = 0  # whose payload is on its way
         self.done: dict[int, bool] = {}  # what was settled, and how
         self.hello: Hello | None = None
         self.asked: Next | None = None
@@ -86,7 +89,7 @@ class Bench:
         """Everything that must hold between events."""
         worker = self.worker
         assert worker.quit == (self.quit is not None)
-        assert worker.pending == self.payloads
+        assert worker.outgoing.pending == self.payloads
         assert len(self.payloads) <= 2
         assert worker.running == self.training
         assert worker.incoming.have == self.replica
@@ -159,12 +162,23 @@ class Bench:
         assert self.training is not None
         self.cut = True
 
-    def _upload(self, action: act.Upload) -> None:
+    def _offer(self, action: act.Offer) -> None:
         assert self.worker.greeted
         assert self.payloads[action.contribution.assignment] == action.contribution
 
+    def _upload(self, action: act.Upload) -> None:
+        assert self.worker.greeted
+        assert self.payloads[action.contribution.assignment] == action.contribution
+        assert 0 <= action.offset < action.contribution.payload.num_bytes
+        self.uploading = action.contribution.assignment
+
+    def _cancelupload(self, action: act.CancelUpload) -> None:
+        assert self.uploading
+        self.uploading = 0
+
     def _settle(self, action: act.Settle) -> None:
         assert action.accepted == (action.assignment in self.acked)
+        assert action.assignment != self.uploading
         del self.payloads[action.assignment]
         self.done[action.assignment] = action.accepted
 
@@ -192,14 +206,16 @@ class Bench:
             self.asked = self.watched = None  # the controller forgot it with the Hello
             self.told = -1
         actions = self.hear(message)
-        uploads = {action.contribution.assignment for action in actions if isinstance(action, act.Upload)}
+        sent = [action.message for action in actions if isinstance(action, act.Send)]
+        offers = {message.contribution.assignment for message in sent if isinstance(message, Offer)}
         if counts:
-            assert uploads == self.payloads.keys()
+            assert offers == self.payloads.keys()
+            assert not self.uploading, "what was under way on the old connection is lost"
             assert not self.payloads.keys() & set(forget)
             assert self.worker.waiting is None or self.worker.waiting.id not in forget
             assert self.training is None or self.training.id not in forget or self.cut
         else:
-            assert not uploads
+            assert not offers
 
     def assign(self, *, behind: int = 0, whole: bool = False, shard: int = 0) -> None:
         """Answer the request for work with a task from a version that is `behind` newer than the replica had."""
@@ -229,6 +245,9 @@ class Bench:
         if accepted:
             self.acked.add(assignment)
         self.hear(Ack(assignment, accepted))
+
+    def go(self, assignment: int, offset: int) -> None:
+        self.hear(Go(assignment, offset))
 
     def pulse(self, heartbeat: float) -> None:
         self.hear(Pulse(self.now, heartbeat, 5.0 * heartbeat))
@@ -272,6 +291,12 @@ class Bench:
         self.payloads[task.id] = Contribution(task.id, task.base, task.parameters, payload, steps, 1.0, 0.5)
         self.handle(ev.TaskDone(task.id, payload, steps, 1.0, 0.5))
 
+    def fail_task(self) -> None:
+        """The running task ends in numbers that are not finite."""
+        task, self.training = self.training, None
+        if task is not None:
+            self.handle(ev.TaskFailed(task.id))
+
     def tick(self, seconds: float) -> None:
         """Time passes; the shell ticks when the deadline is reached, and that moves the deadline."""
         self.now += seconds
@@ -282,10 +307,10 @@ class Bench:
     def leave(self) -> None:
         self.handle(ev.LeaveRequested("asked to"))
 
-    def set_up(self) -> None:
-        """Greeted, prepared, at work."""
+    def set_up(self, *, answering: bool = True) -> None:
+        """Greeted, prepared, at work; contributions are answered meanwhile, or not."""
         while self.training is None:
-            self._go_well()
+            self._go_well(answering=answering)
 
     def conclude(self, tasks: int = 4) -> None:
         """From here on everything goes well: `tasks` more contributions are made, or all is handed in and it leaves."""
@@ -298,8 +323,8 @@ class Bench:
         if self.worker.leaving and self.quit is not None:
             assert self.left or self.stopped or not self.quit.final
 
-    def _go_well(self) -> None:
-        for step in self.due():
+    def _go_well(self, *, answering: bool = True) -> None:
+        for step in self.due()[: None if answering or not self.payloads else -1]:
             if self.quit is None:
                 step()
         self.tick(0.3)

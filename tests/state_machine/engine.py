@@ -13,10 +13,21 @@ from typing import Any
 
 from barnraise.controller import actions as act
 from barnraise.controller import events as ev
+from barnraise.controller.custody import Custody
+from barnraise.controller.folding import MOST_OPEN, apply
 from barnraise.controller.machine import Controller
 from barnraise.controller.settings import EngineSettings
-from barnraise.controller.state import MOST_OPEN, State, apply
-from barnraise.core.types import Blob, Contribution, NodeProfile, ParameterRange, RowRange, Task, Update
+from barnraise.controller.state import State
+from barnraise.core.types import (
+    MOST_ROW_RANGES,
+    Blob,
+    Contribution,
+    NodeProfile,
+    ParameterRange,
+    RowRange,
+    Task,
+    Update,
+)
 from barnraise.data.ranges import RowIndex
 from barnraise.ledger.decisions import Assigned, Decision, Judged, NodeChanged, Noted, VersionClosed, VersionMade
 from barnraise.ledger.rows import FORMATS
@@ -87,6 +98,7 @@ _SETTINGS = EngineSettings(
     minimum_nodes=1,
     max_update_norm=None,
     max_payload_bytes=500,
+    upload_memory=1 << 30,
     partitions=((ParameterRange(0, 100),),),
     tune=False,
     rungs=(500,),
@@ -149,12 +161,16 @@ class Account:
         self.settings = settings
         self.tasks: dict[int, Assigned] = {}
         self.piece: dict[int, int] = {}  # assignment -> the one that first handed out its rows
+        self.span: dict[int, tuple[int, int]] = {}  # assignment -> which of its piece's steps
+        self.left: dict[int, tuple[int, int]] = {}  # what was lost of it or left undone, and waits
+        self.covered: set[tuple[int, int]] = set()  # (piece, step) that an accepted contribution holds
         self.accepted: dict[int, Judged] = {}
         self.verdicts: dict[int, Judged] = {}
         self.buffer: list[int] = []
         self.versions: dict[int, tuple[int, ...]] = {}
         self.made: list[VersionMade] = []
         self.gone: set[int] = set()  # pieces that were discarded at the end
+        self.voided: set[int] = set()  # accepted, and of no use
         self.live: set[str] = set()
         self.closed = self.final = self.flushing = False
         self.cursor = 0
@@ -190,14 +206,25 @@ class Account:
             assert sum(self.accepted[i].tokens for i in self.accepted) >= self.settings.tokens
             self.flushing = True
         elif isinstance(d, Noted) and d.kind == "released":
-            if self.tasks[d.detail["assignment"]].kind == "flush":  # nobody else can do it
-                self.gone.add(d.detail["assignment"])
+            self._lost(d.detail["assignment"])
+        elif isinstance(d, Noted) and d.kind == "reopened":
+            assert self.left.pop(d.detail["assignment"]) == self.span[d.detail["assignment"]]
+        elif isinstance(d, Noted) and d.kind == "voided":
+            assignment, version = d.detail["assignment"], d.detail["version"]
+            assert self.closed
+            assert version == len(self.made) + 1
+            verdict = self.accepted.pop(assignment)
+            assert verdict.node == d.node
+            self._uncover(verdict)
+            self.versions[version] = tuple(i for i in self.versions[version] if i != assignment)
+            self.voided.add(assignment)
+            self._lost(assignment, verdict.steps)
         elif isinstance(d, Noted) and d.kind == "left_over":
             assert not self.closed
             assert d.detail["contributions"] == len(self.buffer)
             self.gone.update(self.piece[i] for i in self.buffer)
             for i in self.buffer:
-                del self.accepted[i]
+                self._uncover(self.accepted.pop(i))
             self.buffer, self.final = [], True
 
     def _assigned(self, d: Assigned) -> None:
@@ -210,18 +237,24 @@ class Account:
             assert (d.rows, d.local_steps, d.redo, d.cursor) == ((), 0, 0, self.cursor)
             assert d.node not in {self.tasks[i].node for i in self.verdicts if self.tasks[i].kind == "flush"}
         elif d.redo:
-            assert (d.rows, d.local_steps) == (self.tasks[d.redo].rows, self.tasks[d.redo].local_steps)
-            assert d.cursor == self.cursor
+            first, last = self.span[d.assignment] = self.left.pop(d.redo)
+            piece = self.tasks[self.piece[d.redo]]
+            assert (d.rows, d.local_steps, d.cursor) == (piece.rows, last - first, self.cursor)
+            assert d.tokens * piece.local_steps == piece.tokens * d.local_steps
         else:
             alike = self.settings.pace == "fixed" and not self.settings.tune
+            few = self.settings.rows.total * MOST_ROW_RANGES // 2 < self.settings.local_steps * self.settings.batch_size
             assert 1 <= d.local_steps <= self.settings.max_local_steps
             most = self.settings.local_steps * (2 if self.settings.worker.overlap else 1)  # to let others catch up
-            assert not alike or self.settings.local_steps <= d.local_steps <= most
-            count = d.local_steps * self.settings.batch_size
+            assert few or not alike or self.settings.local_steps <= d.local_steps <= most
+            count = sum(r.stop - r.start for r in d.rows)
+            assert count == d.local_steps * self.settings.batch_size or (few and d.local_steps == 1)
             assert d.cursor == self.cursor + count
             assert d.rows == tuple(RowRange(*r) for r in self.settings.rows.ranges(self.cursor, count))
             self.cursor = d.cursor
-        assert d.tokens == self.settings.context * sum(r.stop - r.start for r in d.rows)
+        if not d.redo:
+            assert d.tokens == self.settings.context * sum(r.stop - r.start for r in d.rows)
+            self.span[d.assignment] = 0, d.local_steps
         whole = ParameterRange(0, self.settings.num_parameters)
         allowed = [part for ranges in self.settings.partitions for part in ranges]
         assert d.parameters in ((whole,) if d.kind == "flush" else allowed)
@@ -236,21 +269,56 @@ class Account:
         assert (d.verdict == "discarded") == (self.final or (self.flushing and task.kind == "train"))
         self.verdicts[d.assignment] = d
         if d.verdict == "accepted":
-            assert self.piece[d.assignment] not in {self.piece[i] for i in self.accepted}
+            assert d.assignment not in self.accepted
             assert d.base == task.base
-            assert d.tokens == task.tokens
+            assert task.kind == "flush" or 0 < d.steps <= task.local_steps
+            assert d.tokens * max(1, task.local_steps) == task.tokens * d.steps, "credit is for what was done"
+            self._cover(d)
             assert d.weight > 0
             assert 0 <= d.staleness == d.version - d.base <= task.max_staleness
             self.accepted[d.assignment] = d
             self.buffer.append(d.assignment)
-        elif d.verdict == "discarded" or task.kind == "flush":
+        elif d.verdict == "discarded":
             self.gone.add(self.piece[d.assignment])
+        else:
+            self._lost(d.assignment)
+
+    def _cover(self, d: Judged) -> None:
+        """The contribution holds some steps of its piece, and no other does; the others wait to be done."""
+        (first, last), piece = self.span[d.assignment], self.piece[d.assignment]
+        steps = {(piece, step) for step in range(first, first + d.steps)}
+        assert not steps & self.covered, "work is done twice"
+        self.covered |= steps
+        if first + d.steps < last:
+            self.left[d.assignment] = first + d.steps, last
+
+    def _uncover(self, d: Judged) -> None:
+        first, piece = self.span[d.assignment][0], self.piece[d.assignment]
+        self.covered -= {(piece, step) for step in range(first, first + d.steps)}
+
+    def _lost(self, assignment: int, steps: int | None = None) -> None:
+        """The assignment (or its first steps, beside what was left undone of it) waits to be done again."""
+        first, last = self.span[assignment]
+        if self.tasks[assignment].kind == "flush":  # nobody else can do it
+            self.gone.add(assignment)
+        elif steps is not None and assignment not in self.left:  # the rest went to somebody
+            self.left[assignment] = first, first + steps
+        else:
+            self.left[assignment] = first, last
 
     def compare(self, state: State) -> None:
         """The machine's state tells the same story."""
-        places = Counter(self.piece[i] for i in (*state.works, *state.redo, *self.accepted))
-        places.update(self.gone)
-        assert places == Counter(set(self.piece.values())), "a piece of work is lost, or in two places"
+        assert self.left == {i: (work.done, work.done + work.local_steps) for i, work in state.redo.items()}
+        flushes = {i for i, task in self.tasks.items() if task.kind == "flush"}
+        assert flushes == {*(flushes & state.works.keys()), *(flushes & self.accepted.keys()), *(flushes & self.gone)}
+        waiting = [self.span[i] for i in state.works] + list(self.left.values())
+        names = [*state.works, *self.left]
+        places = self.covered | {
+            (self.piece[i], n) for i, span in zip(names, waiting, strict=True) for n in range(*span)
+        }
+        whole = {(i, n) for i in set(self.piece.values()) - self.gone for n in range(*self.span[i])}
+        assert whole <= places, "a piece of work is lost"
+        assert len(self.covered) + sum(last - first for first, last in waiting) == len(places), "or in two places"
         buffer = [i for slots in state.slots.values() for slot in slots.values() for i, _ in slot.contributions]
         assert sorted(buffer) == sorted(self.buffer)
         closing = [i for slot in state.closing_slots for i, _ in slot.contributions]
@@ -285,7 +353,8 @@ class Engine:
         self.welcomes: dict[str, Welcome] = {}
         self.jobs: list[act.Action] = []
         self.late: list[ev.Event] = []
-        self.payloads: set[tuple[str, int]] = set()
+        self.wanted: dict[tuple[str, int], Contribution] = {}  # whose payloads may come
+        self.payloads: set[tuple[str, int]] = set()  # that have come
         self.spoiled: set[int] = set()
         self.asked: set[str] = set()  # nodes that wait for an answer to Next
         self.watching: set[str] = set()  # and to Watch
@@ -311,7 +380,11 @@ class Engine:
                 self._journaled(action.decision)
             elif isinstance(action, act.Send):
                 self._sent(action.node, action.message)
+            elif isinstance(action, act.Receive):
+                assert (action.node, action.contribution.assignment) not in self.payloads, "it may be replaced"
+                self.wanted[action.node, action.contribution.assignment] = action.contribution
             elif isinstance(action, act.Discard):
+                self.wanted.pop((action.node, action.assignment), None)
                 self.payloads.discard((action.node, action.assignment))
             elif isinstance(action, act.Finish):
                 assert self.finished is None
@@ -385,7 +458,9 @@ class Engine:
         for kind, flag in ((act.Evaluate, soft.evaluating), (act.Checkpoint, soft.checkpointing)):
             assert sum(isinstance(job, kind) for job in self.jobs) == flag
         inspects = {job.contribution.assignment for job in self.jobs if isinstance(job, act.Inspect)}
-        assert inspects == soft.inspecting.keys() <= state.works.keys()
+        custody = soft.custody
+        assert inspects == custody.inspecting.keys() <= state.works.keys()
+        self._check_uploads(custody)
         idle = [work for i, work in state.works.items() if i not in inspects and not state.nodes[work.node].live]
         assert not idle or state.finished, "work is open that nobody does"
         assert self.payloads == {(state.works[i].node, i) for i in inspects}
@@ -399,6 +474,36 @@ class Engine:
         assert not soft.resting or not self.settings.asynchronous
         assert sum(u.blob.num_bytes for u in soft.updates.values()) == soft.update_bytes
         assert len(soft.updates) <= 1 or soft.update_bytes <= self.settings.snapshot_bytes
+
+    def _check_uploads(self, custody: Custody) -> None:
+        """What the machine waits for is what was asked for, of works that are open, one a node, within its memory."""
+        state = self.state
+        uploads = {(upload.node, number) for number, upload in custody.uploads.items()}
+        offered = {(node, number) for node, offers in custody.offered.items() for number in offers}
+        assert uploads == self.wanted.keys()
+        assert not offered & uploads
+        assert all(state.works[number].node == node for node, number in uploads | offered)
+        assert custody.sending == dict(uploads)
+        assert custody.heard.keys() == custody.uploads.keys()
+        assert custody.ready.keys() == custody.offered.keys() - custody.sending.keys()
+        held = [upload.offer for upload in custody.uploads.values()] + [
+            offer for offer, _ in custody.inspecting.values()
+        ]
+        assert custody.num_bytes == sum(offer.payload.num_bytes for offer in held)
+
+    def observed(self, **rates: float) -> None:
+        """As if the nodes had been seen to train on so many tokens a second, a task's at a time."""
+        tokens = self.settings.local_steps * self.settings.batch_size * self.settings.context
+        for state in (self.state, self.shadow):
+            for name, rate in rates.items():
+                node = state.nodes[name]
+                node.rate, node.rate_tokens, node.rate_seconds, node.turnaround = (
+                    rate,
+                    tokens,
+                    tokens / rate,
+                    tokens / rate,
+                )
+        self.machine.soft.speeds.at = -1
 
     # What may happen
 
@@ -441,8 +546,19 @@ class Engine:
         self.handle(ev.Received(node, Leave("enough")))
 
     def offer(self, node: str, offered: Contribution) -> None:
-        self.payloads.add((node, offered.assignment))
+        """The header, and the payload if it may come."""
         self.handle(ev.Received(node, Offer(offered)))
+        self.upload(node, offered.assignment)
+
+    def upload(self, node: str, number: int, share: float = 1.0) -> None:
+        """So much of a payload arrives, if it may come."""
+        wanted = self.wanted.get((node, number))
+        if wanted is None:
+            return
+        if share == 1.0:
+            self.payloads.add((node, number))
+            del self.wanted[node, number]
+        self.handle(ev.Arrived(node, number, int(share * wanted.payload.num_bytes)))
 
     def answer(self, job: act.Action, *, good: bool = True) -> None:
         """What the machine asked for is done, or went wrong."""
@@ -458,7 +574,13 @@ class Engine:
             case act.Aggregate():
                 delta = Blob(digest(10**6 + job.version // 2), 90)  # every other one is like the one before
                 self.deltas.add(delta.digest)
-                return ev.Aggregated(job.epoch, job.version, digest(job.version), delta)
+                held = [assignment for slot in job.slots for assignment, _ in slot.contributions]
+                if good or not held:
+                    return ev.Aggregated(job.epoch, job.version, digest(job.version), delta)
+                if job.version % 3 == 0:
+                    return ev.Unmade(job.epoch, job.version, {}, {}, "its parameters would not be finite")
+                void = dict.fromkeys(held[job.version % 3 - 1 :: 2], "cannot be decoded")
+                return ev.Unmade(job.epoch, job.version, void, {held[-1]: "is damaged"} if job.version % 2 else {})
             case act.Evaluate():
                 return ev.Evaluated(job.epoch, self.state.version, 2.0 if good else math.inf)
             case act.Checkpoint():
@@ -476,6 +598,7 @@ class Engine:
         """The process dies and another folds the journal. Results of its work may still come, but count no more."""
         self.late = [self.result(job) for job in self.jobs]
         self.jobs, self.payloads, self.deltas, self.finished = [], set(), set(), None
+        self.wanted = {}
         self.shadow = State()
         folded = State()
         for decision in self.journal:
@@ -519,7 +642,7 @@ class Engine:
         state = self.state
         assert state.final
         assert state.finished
-        assert state.tokens >= self.settings.tokens or state.stopping
+        assert state.tokens >= self.settings.tokens or state.stopping or self.account.voided
         assert state.checkpoint == state.version == state.evaluations[-1][0]
         assert sorted(i for version in self.account.versions.values() for i in version) == sorted(self.account.accepted)
         self.crash()

@@ -16,12 +16,13 @@ from typing import Any
 
 from barnraise.controller import actions as ca
 from barnraise.controller import events as ce
+from barnraise.controller.folding import apply
 from barnraise.controller.machine import Controller
 from barnraise.controller.settings import EngineSettings
-from barnraise.controller.state import State, apply
-from barnraise.core.types import Blob, NodeProfile, Task, Update
+from barnraise.controller.state import State
+from barnraise.core.types import Blob, Contribution, NodeProfile, Task, Update
 from barnraise.ledger.decisions import Decision, Judged, VersionMade
-from barnraise.wire.messages import Hello, Message, Offer, Who
+from barnraise.wire.messages import Go, Hello, Message, Offer, Who
 from barnraise.worker import actions as wa
 from barnraise.worker import events as we
 from barnraise.worker.machine import Worker
@@ -81,6 +82,7 @@ class Host:
         self.alive, self.committing, self.wakes_at = True, False, math.inf
         self.inbox: list[ce.Event] = []
         self.peers: dict[str, int] = {}
+        self.uploads: dict[tuple[str, int], bool] = {}  # that were asked for
         self.payloads: dict[tuple[str, int], str] = {}
         self.deltas: set[str] = set()
         self.snapshots = [self.machine.state.digest or digest(0)]
@@ -98,9 +100,14 @@ class Host:
         elif self.peers.get(name) != connection:
             self.network.down(node, connection, Who())
             return
-        if isinstance(message, Offer):
-            self.payloads[name, message.contribution.assignment] = message.contribution.payload.digest
         self.post(ce.Received(name, message))
+
+    def hears_payload(self, node: Process, connection: int, contribution: Contribution) -> None:
+        """A payload is complete; one that nobody waits for is not kept."""
+        key = node.name, contribution.assignment
+        if self.peers.get(node.name) == connection and self.uploads.pop(key, None):
+            self.payloads[key] = contribution.payload.digest
+            self.post(ce.Arrived(*key, contribution.payload.num_bytes))
 
     def post(self, event: ce.Event) -> None:
         if self.alive:
@@ -166,11 +173,17 @@ class Host:
                 node = self.network.processes[action.node]
                 if action.node in self.peers:
                     self.network.down(node, self.peers[action.node], action.message)
+            case ca.Receive():
+                key = action.node, action.contribution.assignment
+                if key not in self.payloads:  # else the machine has not heard yet that it is here
+                    self.uploads[key] = True
+                    self._carry_out(ca.Send(action.node, Go(action.contribution.assignment, 0)))
             case ca.Inspect():
                 assert self.payloads[action.node, action.contribution.assignment] == action.contribution.payload.digest
                 norm = math.nan if rng.random() < self.network.spoiled else 1.0
                 self._later(rng.uniform(0, 0.2), ce.Inspected(action.epoch, action.contribution.assignment, norm))
             case ca.Discard():
+                self.uploads.pop((action.node, action.assignment), None)
                 self.payloads.pop((action.node, action.assignment), None)
             case ca.Aggregate():
                 numbers = [number for slot in action.slots for number, _ in slot.contributions]
@@ -213,6 +226,7 @@ class Process:
         self.replica: tuple[int, str] = (-1, "")
         self.fetching: dict[str, Blob] = {}
         self.cut: set[int] = set()
+        self.uploading = 0
         self.payloads: set[int] = set()
 
     def begin(self) -> None:
@@ -228,7 +242,7 @@ class Process:
             return
         self._carry_out(self.machine.handle(event, self.clock.now))
         assert len(self.payloads) <= 3  # two contributions, and the residual at the end
-        assert self.machine.quit or self.payloads == self.machine.pending.keys()
+        assert self.machine.quit or self.payloads == self.machine.outgoing.pending.keys()
 
     def _tick(self) -> None:
         if self.alive and not self.machine.quit:
@@ -241,8 +255,14 @@ class Process:
             match action:
                 case wa.Send():
                     self.network.up(self, action.message)
+                case wa.Offer():
+                    self.network.up(self, Offer(action.contribution))
                 case wa.Upload():
-                    self.network.up(self, Offer(action.contribution), self.network.rng.uniform(0, 1.0))
+                    self.uploading = action.contribution.assignment
+                    delay = self.network.rng.choice([0.01, 0.5, 0.5, 4.0, 20.0])
+                    self.clock.at(self.clock.now + delay, self._uploaded, self.connection, action.contribution)
+                case wa.CancelUpload():
+                    self.uploading = 0
                 case wa.Fetch():
                     self.fetching[action.blob.digest] = action.blob
                     self.ask(action.blob)
@@ -261,6 +281,11 @@ class Process:
                         self.network.acknowledged.append(action.assignment)
                 case wa.Quit():
                     self.network.die(self)
+
+    def _uploaded(self, connection: int, contribution: Contribution) -> None:
+        """The last byte has left, unless another upload took the place of this one."""
+        if self.alive and self.uploading == contribution.assignment:
+            self.network.up_payload(self, connection, contribution)
 
     def ask(self, blob: Blob) -> None:
         """Ask for a blob until there is an answer."""
@@ -369,6 +394,14 @@ class Network:
         whole = node.connection == connection and self.processes[node.name] is node
         if whole and self.host is not None:
             self.host.hears(node, connection, message)
+
+    def up_payload(self, node: Process, connection: int, contribution: Contribution) -> None:
+        time = self._in_order("up", connection, self.delay(node))
+        self.clock.at(time, self._payload_up, node, connection, contribution)
+
+    def _payload_up(self, node: Process, connection: int, contribution: Contribution) -> None:
+        if node.connection == connection and self.processes[node.name] is node and self.host is not None:
+            self.host.hears_payload(node, connection, contribution)
 
     def down(self, node: Process, connection: int, message: Message) -> None:
         time = self._in_order("down", connection, self.delay(node))

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from barnraise.controller import events as ev
 from barnraise.core.types import Blob, NodeProfile, ParameterRange
 from barnraise.staleness import create as staleness
+from barnraise.wire.messages import Offer
 
 from .engine import Engine, contribution, digest, engine_settings
 
@@ -36,6 +37,7 @@ MODES: dict[str, dict[str, Any]] = {
     "tuned": {"tune": True, "rungs": (420, 500), "max_local_steps": 9},
     "tuned_fragments": {"tune": True, "partitions": (WHOLE, HALVES, QUARTERS), "flush": True, "buffer_size": 3},
     "synchronous-flush": {"asynchronous": False, "flush": True, "minimum_nodes": 2},
+    "little-memory": {"upload_memory": 900, "flush": True},
     "synchronous": {"asynchronous": False},
     "synchronous-matched": {"asynchronous": False, "pace": "matched", "max_local_steps": 7},
     "synchronous-robust": {"asynchronous": False, "minimum_nodes": 3},
@@ -96,7 +98,11 @@ class Chance:
         if node not in self.engine.machine.soft.seen:
             self.engine.hello(node)
         elif tasks and self.rng.random() < 0.7:
-            self.engine.offer(node, contribution(self.rng.choice(list(tasks.values()))))
+            task = self.rng.choice(list(tasks.values()))
+            steps = self.rng.randrange(task.local_steps + 1) if self.rng.random() < 0.1 else task.local_steps
+            self.engine.offer(node, contribution(task, steps=steps))  # one that was cut short has done less
+        elif tasks and self.rng.random() < 0.5:
+            self.engine.handle(ev.Received(node, Offer(contribution(self.rng.choice(list(tasks.values()))))))
         else:
             self.engine.next(node)
 
@@ -106,12 +112,23 @@ class Chance:
             changes = self.rng.choice([*BAD_OFFERS, {}])
             self.engine.offer(node, contribution(self.rng.choice(tasks), **changes))
 
+    def upload(self, node: str) -> None:
+        """Bytes of something that was asked for; perhaps all that lacks."""
+        if self.engine.wanted:
+            self.engine.upload(*self.rng.choice(sorted(self.engine.wanted)), self.rng.choice([0.0, 0.5, 1.0]))
+
+    def arrive(self, node: str) -> None:
+        """Bytes of something that nobody asked for."""
+        number = self.rng.randrange(30)
+        if (node, number) not in self.engine.wanted:
+            self.engine.handle(ev.Arrived(node, number, self.rng.choice([0, 1, 10**6])))
+
     def answer(self, node: str) -> None:
         if self.engine.jobs and self.engine.finished is None:
             self.engine.answer(self.rng.choice(self.engine.jobs), good=self.rng.random() < 0.9)
 
     def fall_silent(self, node: str) -> None:
-        self.engine.tick(self.rng.choice([0.01, 0.1, 0.5, 2.0, 3.0, 5.0, 9.0]))
+        self.engine.tick(self.rng.choice([0.01, 0.1, 0.5, 2.0, 3.0, 5.0, 9.0, 31.0]))
 
     def tick_early(self, node: str) -> None:
         self.engine.handle(ev.Tick())
@@ -153,6 +170,8 @@ _HAPPENINGS = [
     (Chance.watch, 10),
     (Chance.work, 60),
     (Chance.lie, 5),
+    (Chance.upload, 10),
+    (Chance.arrive, 1),
     (Chance.answer, 60),
     (Chance.fall_silent, 5),
     (Chance.tick_early, 1),

@@ -62,6 +62,10 @@ class Chance:
         if self.bench.payloads:
             self.bench.ack(self.rng.choice(list(self.bench.payloads)), self.rng.random() < 0.8)
 
+    def go(self) -> None:
+        if self.bench.payloads:
+            self.bench.go(self.rng.choice([*self.bench.payloads, 10**6]), self.rng.choice([0, 100, 419, 420]))
+
     def stray_ack(self) -> None:
         self.bench.ack(10**6, True)
 
@@ -90,6 +94,9 @@ class Chance:
             short = self.bench.cut or self.rng.random() < 0.05
             self.bench.finish_task(self.rng.randrange(4) if short else 4)
 
+    def task_failed(self) -> None:
+        self.bench.fail_task()
+
     def time(self) -> None:
         self.bench.tick(self.rng.choice([0.01, 0.5, 1.0, 3.0, 6.0, 20.0]))
 
@@ -108,6 +115,7 @@ _HAPPENINGS: list[tuple[Callable[[Chance], None], float]] = [
     (Chance.assign, 8),
     (Chance.newer, 6),
     (Chance.ack, 5),
+    (Chance.go, 5),
     (Chance.stray_ack, 1),
     (Chance.pulse, 2),
     (Chance.fetched, 8),
@@ -116,6 +124,7 @@ _HAPPENINGS: list[tuple[Callable[[Chance], None], float]] = [
     (Chance.updated, 5),
     (Chance.nearly, 8),
     (Chance.task_done, 5),
+    (Chance.task_failed, 0.5),
     (Chance.time, 8),
     (Chance.leave, 0.2),
     (Chance.stop, 0.1),

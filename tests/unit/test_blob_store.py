@@ -53,3 +53,20 @@ def test_what_is_held_is_bounded(store: BlobStore, monkeypatch: pytest.MonkeyPat
         store.hold(f"node{number}", [f"v{number}"])
     publish(store, *(f"w{number}" for number in range(RECENT_VERSIONS)))
     assert [number for number in range(9) if kept(store, f"v{number}")] == [7, 8]
+
+
+def test_a_file_that_cannot_be_read_is_not_kept_for_now_and_its_host_is_told_once(tmp_path: Path) -> None:
+    path, told = tmp_path / "train-00000.bin", list[str]()
+    info = SimpleNamespace(sha256="shard", name=path.name)
+    dataset: Any = SimpleNamespace(folder=tmp_path, files=lambda: [info])
+    store = BlobStore(dataset, "manifest", b"m", told.append)
+    assert not kept(store, "shard")
+    assert not kept(store, "shard")
+    assert len(told) == 1
+    assert str(path) in told[0]
+    path.write_bytes(b"rows")
+    assert kept(store, "shard")
+    assert store.read("shard", 2**53, 1) is None
+    path.unlink()
+    assert not kept(store, "shard")
+    assert len(told) == 2

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from barnraise.core.errors import WireError
 from barnraise.core.types import Blob, Contribution, ParameterRange
-from barnraise.wire import Download, Reassembler, parts
+from barnraise.wire import Download, Uploads, parts
 from barnraise.wire.messages import FRAME_LIMIT
 
 
@@ -36,91 +36,61 @@ def test_parts_are_frames() -> None:
         next(parts(b"x", FRAME_LIMIT + 1))
 
 
-class TestReassembler:
-    @given(st.binary(min_size=1, max_size=100), st.integers(1, 40))
-    def test_gives_the_payload_back(self, data: bytes, chunk: int) -> None:
-        uploads = Reassembler(1000)
-        assert uploads.begin("a", contribution(data), limit=100)
-        *others, last = [uploads.add("a", 1, offset, piece) for offset, piece in parts(data, chunk)]
-        assert others == [None] * len(others)
-        assert last is not None
-        assert (bytes(last.payload), last.contribution) == (data, contribution(data))
+class TestUploads:
+    @given(st.binary(min_size=1, max_size=100), st.integers(1, 40), st.integers(0, 99))
+    def test_gives_the_payload_back_wherever_it_was_broken_off(self, data: bytes, chunk: int, cut: int) -> None:
+        uploads = Uploads()
+        upload = uploads.open("a", contribution(data))
+        for offset, piece in list(parts(data, chunk))[:cut]:
+            assert upload.add(offset, piece)
+        assert uploads.open("a", contribution(data)) is upload, "an offer that is repeated goes on where it stood"
+        for offset, piece in parts(data, chunk, start=len(upload.payload)):
+            assert not upload.complete
+            assert upload.add(offset, piece)
+        assert upload.complete
+        upload.verify()
+        taken = uploads.take("a", 1)
+        assert (bytes(taken.payload), taken.contribution) == (data, contribution(data))
         assert (len(uploads), uploads.num_bytes) == (0, 0)
 
-    @pytest.mark.parametrize("size", [0, 101, 2**53])
-    def test_checks_the_size_before_allocating(self, size: int) -> None:
-        uploads = Reassembler(2**60)
-        offer = contribution(b"", payload=Blob("ab" * 32, size))
+    def test_a_promise_takes_no_memory(self) -> None:
         tracemalloc.start()
         try:
-            with pytest.raises(WireError, match=f"{size} bytes, but it must have between 1 and 100"):
-                uploads.begin("a", offer, limit=100)
+            Uploads().open("a", contribution(b"", payload=Blob("ab" * 32, 2**53)))
             assert tracemalloc.get_traced_memory()[1] < 100_000
         finally:
             tracemalloc.stop()
 
-    @pytest.mark.parametrize(
-        ("offset", "size", "reason"),
-        [(0, 4, "4 is next"), (5, 1, "4 is next"), (4, 7, "ends at 11"), (3, 1, "4 is next")],
-    )
-    def test_refuses_a_part_out_of_place(self, offset: int, size: int, reason: str) -> None:
-        uploads = Reassembler(1000)
-        uploads.begin("a", contribution(bytes(10)), limit=100)
-        assert uploads.add("a", 1, 0, bytes(4)) is None
-        with pytest.raises(WireError, match=reason):
-            uploads.add("a", 1, offset, bytes(size))
-        with pytest.raises(WireError, match="not being uploaded"):
-            uploads.add("a", 1, 4, bytes(6))
-        assert uploads.num_bytes == 0
+    @pytest.mark.parametrize(("offset", "size"), [(0, 4), (5, 1), (3, 1)])
+    def test_takes_nothing_but_what_comes_next(self, offset: int, size: int) -> None:
+        upload = Uploads().open("a", contribution(bytes(10)))
+        assert upload.add(0, bytes(4))
+        assert not upload.add(offset, b"x" * size)
+        assert upload.payload == bytes(4)
 
-    def test_refuses_bytes_that_do_not_hash_to_what_was_offered(self) -> None:
-        uploads = Reassembler(1000)
-        uploads.begin("a", contribution(b"0123456789"), limit=100)
-        with pytest.raises(WireError, match="promised"):
-            uploads.add("a", 1, 0, b"0123456788")
-        assert uploads.num_bytes == 0
+    def test_refuses_more_than_was_offered(self) -> None:
+        upload = Uploads().open("a", contribution(bytes(10)))
+        with pytest.raises(WireError, match="ends at 11, but the payload has 10"):
+            upload.add(4, bytes(7))
 
-    def test_may_leave_the_digest_to_another_thread(self) -> None:
-        uploads = Reassembler(1000, hash_parts=False)
-        uploads.begin("a", contribution(b"0123456789"), limit=100)
-        uploads.begin("b", contribution(b"0123456789"), limit=100)
-        right, wrong = uploads.add("a", 1, 0, b"0123456789"), uploads.add("b", 1, 0, b"0123456788")
-        assert right is not None
-        assert wrong is not None
+    def test_verifies_what_has_come(self) -> None:
+        uploads = Uploads()
+        right, wrong = (uploads.open(node, contribution(b"0123456789")) for node in "ab")
+        right.add(0, b"0123456789")
+        wrong.add(0, b"0123456788")
         right.verify()
         with pytest.raises(WireError, match="promised"):
             wrong.verify()
 
     def test_knows_nodes_and_assignments_apart(self) -> None:
-        uploads = Reassembler(1000)
-        uploads.begin("a", contribution(b"aa", 1), limit=100)
-        uploads.begin("b", contribution(b"bb", 2), limit=100)
-        with pytest.raises(WireError, match="contribution 2, which is not being uploaded"):
-            uploads.add("a", 2, 0, b"bb")
-        assert uploads.add("b", 2, 0, b"bb") is not None
-        assert uploads.add("a", 1, 0, b"aa") is not None
-
-    def test_an_offer_starts_over(self) -> None:
-        uploads = Reassembler(1000)
-        uploads.begin("a", contribution(b"aaaa"), limit=100)
-        uploads.add("a", 1, 0, b"aa")
-        uploads.begin("a", contribution(b"aaaa"), limit=100)
-        assert uploads.num_bytes == 4
-        assert uploads.add("a", 1, 0, b"aaaa") is not None
-
-    def test_holds_no_more_than_its_limit_over_all_nodes(self) -> None:
-        uploads = Reassembler(15)
-        assert uploads.begin("a", contribution(bytes(10)), limit=100)
-        assert not uploads.begin("b", contribution(bytes(6)), limit=100)
-        assert uploads.begin("c", contribution(bytes(5)), limit=100)
-        uploads.drop("a")
-        assert uploads.begin("b", contribution(bytes(6)), limit=100)
-        with pytest.raises(WireError, match="at most 15"):
-            uploads.begin("a", contribution(bytes(16)), limit=100)
-        uploads.drop("b")
-        uploads.drop("c")
-        uploads.drop("nobody")
-        assert uploads.num_bytes == 0
+        uploads = Uploads()
+        uploads.open("a", contribution(b"aa", 1)).add(0, b"aa")
+        uploads.open("b", contribution(b"bb", 2)).add(0, b"b")
+        assert uploads.get("a", 2) is None
+        assert uploads.num_bytes == 3
+        uploads.drop("a", 1)
+        uploads.drop("nobody", 1)
+        assert (len(uploads), uploads.num_bytes) == (1, 1)
 
 
 class TestDownload:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -87,8 +88,7 @@ def test_an_automatic_k_keeps_staleness_within_half_the_bounds(rates: list[float
     engine = Engine(engine_settings(staleness=staleness("fixed", max_staleness=5)))
     for index, rate in enumerate(rates):
         engine.hello(f"n{index}")
-        engine.state.nodes[f"n{index}"].rate = engine.shadow.nodes[f"n{index}"].rate = rate
-    engine.machine.soft.wanted_at = engine.machine.soft.rates_at = -1
+        engine.observed(**{f"n{index}": rate})
     engine.handle(ev.Tick())
     assert engine.state.buffer_size == expected
 
@@ -101,7 +101,7 @@ def unequal(**changes: Any) -> Engine:
         settle(engine)
         engine.next(node)
     for name, rate in (("a", 100.0), ("b", 1.0)):
-        engine.state.nodes[name].rate = engine.shadow.nodes[name].rate = rate
+        engine.observed(**{name: rate})
     for _ in range(3):
         engine.machine.soft.news += 2
         engine.handle(ev.Tick())
@@ -116,6 +116,41 @@ def test_a_pinned_k_that_is_too_small_is_said_once() -> None:
 @pytest.mark.parametrize("changes", [{"buffer_size": 34}, {"buffer_size": None}])
 def test_a_k_that_is_large_enough_is_not_spoken_of(changes: dict[str, Any]) -> None:
     assert not notes(unequal(**changes), "advice")
+
+
+@pytest.mark.parametrize(("weighting", "left"), [("constant", 1.0), ("inverse_sqrt", 0.5)])
+def test_a_version_of_one_stale_contribution_moves_less(weighting: str, left: float) -> None:
+    """The mean of one update does not see its weight: the version's rate does."""
+    engine = run("a", "b", buffer_size=1, staleness=staleness("fixed", max_staleness=5, weighting=weighting))
+    hand_in(engine, "a")
+    settle(engine)
+    assert last(engine, VersionClosed).rate == 0.5  # the share of one of two
+    hand_in(engine, "b")  # its base is a version behind
+    assert last(engine, Judged).staleness == 1
+    assert last(engine, VersionClosed).rate == 0.5 * left
+
+
+def test_staleness_leaves_what_fedbuff_says() -> None:
+    """The mean of the weighted, times what is left of the weights in all: each update by its own factor."""
+    settings = engine_settings(staleness=staleness("fixed", max_staleness=5, weighting="inverse_sqrt"))
+    engine = Engine(settings)
+    for node in ("a", "b"):
+        engine.hello(node)
+        engine.next(node)
+    hand_in(engine, "a")
+    settle(engine)  # K is 1: b's task is stale by one
+    engine.hello("c")
+    for node in ("a", "c"):
+        engine.next(node)
+    engine.machine.settings = replace(settings, buffer_size=2)
+    engine.handle(ev.Tick())
+    hand_in(engine, "b")
+    hand_in(engine, "c")
+    (closing,) = [job for job in engine.jobs if isinstance(job, act.Aggregate)]
+    weights = [sum(weight for _, weight in slot.contributions) for slot in closing.slots]
+    assert weights == [6.0, 12.0]
+    assert [slot.freshness for slot in closing.slots] == [0.5, 1.0]
+    assert closing.rate == pytest.approx(2 / 3 * 18 / 24)  # two of three nodes, and what is left of their 24 tokens
 
 
 def test_the_rate_of_a_node_survives_an_outage() -> None:

@@ -317,6 +317,33 @@ def test_stochastic_rounding_is_right_in_the_mean() -> None:
     assert float(decoded.mean()) == pytest.approx(0.3, abs=4 * (0.3 * 0.7 / decoded.numel()) ** 0.5 + 2**-9)
 
 
+@pytest.mark.parametrize(("name", "levels"), [("int8", 127), ("int4", 7)])
+@pytest.mark.parametrize("fraction", [0.0004, 0.0019, 0.9996])
+def test_stochastic_rounding_is_right_in_the_mean_for_any_fraction(name: str, levels: int, fraction: float) -> None:
+    codec = compression.create(name, rounding="stochastic")
+    total, rounds, size = 0.0, 40, 65536
+    for round_ in range(rounds):
+        x = torch.full((size,), fraction)
+        x[::256] = levels * (1 + 1e-6 * round_)  # the scale is 1
+        total += float(codec.decode(codec.encode(x))[x == x[1]].sum(dtype=torch.float64))
+    count = rounds * size * 255 / 256
+    spread = 2 * (min(fraction, 1 - fraction) / count) ** 0.5  # elements of one block are not quite independent
+    assert total / count == pytest.approx(fraction, abs=4 * spread)
+
+
+def test_stochastic_rounding_rolls_other_dice_for_any_other_vector() -> None:
+    """A part that stays as it is, as a frozen one does, must not make the rest err alike in each round."""
+    codec = compression.create("int4", rounding="stochastic")
+    head, tail = torch.zeros(1 << 16), vector(1 << 17)
+    errors = []
+    for round_ in range(64):
+        x = torch.cat([head, tail * (1 + 1e-3 * round_)])
+        errors.append((codec.decode(codec.encode(x)) - x)[1 << 16 :])
+    once, mean = float(errors[0].std()), float(torch.stack(errors).mean(0).std())
+    assert mean == pytest.approx(once / 8, rel=0.1)
+    assert codec.encode(x).to_bytes() == codec.encode(x).to_bytes()
+
+
 def test_random_blocks_take_turns_and_are_the_same_for_all() -> None:
     codec = compression.create("random_blocks", ratio=0.1, block=8)
     x, y, size = vector(800), vector(800, seed=1), 800

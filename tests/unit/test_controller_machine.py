@@ -38,9 +38,9 @@ def test_the_walk_of_a_contribution() -> None:
     assert [type(d) for d in engine.journal[1:]] == [NodeChanged, NodeChanged, Noted]
     assert kinds(engine.handle(ev.Received("a", Next(0)))) == ["Assigned", "Assign"]
     task = engine.held["a"][1]
-    engine.payloads.add(("a", 1))
-    assert kinds(engine.handle(ev.Received("a", Offer(contribution(task))))) == ["Inspect"]
-    engine.jobs.pop()
+    assert kinds(engine.handle(ev.Received("a", Offer(contribution(task))))) == ["Receive"]
+    assert engine.machine.handle(ev.Arrived("a", 1, 419), 1.0) == []
+    assert kinds(engine.machine.handle(ev.Arrived("a", 1, 420), 1.0)) == ["Inspect"]
     actions = engine.machine.handle(ev.Inspected(1, 1, 2.5), 1.0)
     assert kinds(actions) == ["Judged", "Ack", "VersionClosed", "Aggregate"]
     verdict = actions[0].decision  # type: ignore[attr-defined]
@@ -53,9 +53,9 @@ def test_the_walk_of_a_contribution() -> None:
 def test_every_effect_follows_the_decision_that_it_depends_on() -> None:
     engine = working()
     seen: list[act.Action] = []
-    engine.payloads.add(("a", 1))
     for event in (
         ev.Received("a", Offer(contribution(engine.held["a"][1]))),
+        ev.Arrived("a", 1, 420),
         ev.Inspected(1, 1, 1.0),
         ev.Aggregated(1, 1, digest(1), Blob(digest(9), 90)),
     ):
@@ -143,7 +143,7 @@ def test_weights_fall_with_staleness_and_ignore_claims() -> None:
         engine.hello(node)
         engine.next(node)
     for node in ("a", "b"):
-        engine.offer(node, contribution(next(iter(engine.held[node].values())), steps=1, seconds=1e-9))
+        engine.offer(node, contribution(next(iter(engine.held[node].values())), seconds=1e-9))
         while engine.jobs:
             engine.answer(engine.jobs[-1])
     verdicts = [d for d in engine.journal if isinstance(d, Judged)]
@@ -173,3 +173,26 @@ def test_slots_hold_a_nodes_contributions_in_order() -> None:
     closed = engine.journal[-1]
     assert isinstance(closed, VersionClosed)
     assert closed.contributions == (1, 2, 3)
+
+
+def test_nothing_is_credited_that_was_not_done() -> None:
+    engine = working()
+    engine.offer("a", contribution(engine.held["a"][1], steps=0))
+    verdict = engine.account.verdicts[1]
+    assert (verdict.verdict, engine.state.tokens) == ("refused", 0)
+    assert "claims no step" in verdict.reason
+
+
+def test_what_a_leaver_left_undone_is_done_by_another_from_where_it_stopped() -> None:
+    engine = working()
+    engine.offer("a", contribution(engine.held["a"][1], steps=1))
+    engine.answer(engine.jobs[-1])
+    assert (engine.state.tokens, engine.account.verdicts[1].weight) == (6, 6.0)
+    engine.hello("b")
+    engine.next("b")
+    (rest,) = engine.held["b"].values()
+    assert (rest.rows, rest.local_steps, rest.skip, rest.tokens) == (engine.account.tasks[1].rows, 1, 1, 6)
+    assert rest.seed == engine.settings.seed + 1, "its batches are those of the task that it goes on with"
+    engine.offer("b", contribution(rest))
+    engine.answer(next(job for job in engine.jobs if isinstance(job, act.Inspect)))
+    assert engine.state.tokens == 12

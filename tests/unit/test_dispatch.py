@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from barnraise.controller import buffering, dispatch, pacing
-from barnraise.controller.state import MOST_OPEN, NodeState, Soft, State
-from barnraise.core.types import Blob, Update
+from barnraise.controller.folding import MOST_OPEN
+from barnraise.controller.soft import Soft
+from barnraise.controller.state import NodeState, State
+from barnraise.core.types import MOST_ROW_RANGES, Blob, LinkReport, RowRange, Update
+from barnraise.data.ranges import RowIndex
 from barnraise.ledger.decisions import Assigned
 from barnraise.staleness import create as staleness
+from barnraise.wire.frames import decode_from_controller, encode
+from barnraise.wire.messages import Assign
 
 from ..state_machine.engine import Engine, contribution, digest, engine_settings, overlap
 
@@ -26,6 +33,36 @@ def test_rows_are_handed_out_in_order_and_in_a_circle() -> None:
     circle = [(0, row) for row in range(7)] + [(1, row) for row in range(30)]
     assert rows == (circle * 2)[: len(rows)]
     assert len(rows) == 12 * 4
+
+
+@pytest.mark.parametrize(
+    ("shard_rows", "batch_size", "steps", "rows"),
+    [
+        ([3, 2], 4, 160, 640),  # 256 ranges: 128 times around 5 rows
+        ([3], 5, 153, 765),  # 768 rows, but whole batches
+        ([1], 1000, 1, 256),  # not even one
+        ([7, 30], 4, 1000, 4000),  # all of it
+    ],
+)
+def test_a_task_goes_around_few_rows_only_so_often(
+    shard_rows: list[int], batch_size: int, steps: int, rows: int
+) -> None:
+    wanted = 1000 if batch_size < 1000 else 3
+    rows_of = RowIndex(shard_rows)
+    engine = Engine(
+        engine_settings(rows=rows_of, batch_size=batch_size, local_steps=wanted, max_local_steps=wanted, tokens=10**9)
+    )
+    for node in ("a", "b"):
+        engine.hello(node)
+        engine.next(node)
+    first, second = assigned(engine)
+    assert (first.local_steps, first.tokens) == (steps, rows * engine.settings.context)
+    assert sum(piece.stop - piece.start for piece in first.rows) == rows
+    assert len(first.rows) <= MOST_ROW_RANGES
+    assert first.cursor == rows
+    assert second.rows == tuple(RowRange(*piece) for piece in rows_of.ranges(rows, rows))
+    task = engine.held["a"][first.assignment]
+    assert decode_from_controller(encode(Assign(task))) == (Assign(task), None)
 
 
 def test_a_node_holds_only_so_much_and_is_served_once_it_hands_something_in() -> None:
@@ -118,7 +155,7 @@ def update(version: int, size: int) -> Update:
 )
 def test_the_way_to_the_base_is_whichever_is_fewer_bytes(have: int, size: int, expected: list[object]) -> None:
     settings = engine_settings(num_parameters=1000)
-    state, soft = State(version=3, digest=digest(103)), Soft()
+    state, soft = State(version=3, digest=digest(103)), Soft(12)
     soft.updates = {version: update(version, size) for version in (1, 2, 3)}
     way = dispatch.updates_from(state, soft, settings, have)
     assert [u.version if u.kind == "delta" else "snapshot" for u in way] == expected
@@ -127,7 +164,7 @@ def test_the_way_to_the_base_is_whichever_is_fewer_bytes(have: int, size: int, e
 
 
 def test_a_chain_has_no_gap() -> None:
-    state, soft = State(version=3, digest=digest(103)), Soft()
+    state, soft = State(version=3, digest=digest(103)), Soft(12)
     soft.updates = {1: update(1, 10), 3: update(3, 10)}
     (way,) = dispatch.updates_from(state, soft, engine_settings(), 0)
     assert way.kind == "snapshot"
@@ -150,27 +187,30 @@ def test_the_bound_follows_the_nodes_speed_when_the_task_is_assigned() -> None:
     engine = Engine(engine_settings(staleness=staleness("adaptive", max_staleness=50, min_staleness=5)))
     for node, rate in (("slow", 30.0), ("middle", 100.0), ("fast", 2000.0)):
         engine.hello(node)
-        engine.state.nodes[node].rate = engine.shadow.nodes[node].rate = rate
-    engine.machine.soft.rates_at = -1
+        engine.observed(**{node: rate})
     for node in ("slow", "middle", "fast"):
         engine.next(node)
     assert {d.node: d.max_staleness for d in assigned(engine)} == {"slow": 167, "middle": 50, "fast": 5}
 
 
+def node_at(name: str, rate: float, turnaround: float = 0.1) -> NodeState:
+    """A node that was seen to train on so many tokens a second."""
+    return NodeState(name, live=True, rate=rate, rate_tokens=rate, rate_seconds=1.0, turnaround=turnaround)
+
+
 def test_participation_is_a_share_of_all_work() -> None:
-    nodes = {name: NodeState(name, live=True, rate=rate) for name, rate in (("a", 30.0), ("b", 10.0), ("c", 0.0))}
+    nodes = {name: node_at(name, rate) for name, rate in (("a", 30.0), ("b", 10.0), ("c", 0.0))}
     state = State(nodes=nodes, num_live=3)
-    shares = [pacing.participation(state, Soft(), node) for node in nodes.values()]
+    shares = [pacing.participation(state, Soft(12), node) for node in nodes.values()]
     assert shares == [0.75, 0.25, pytest.approx(1 / 3)]
-    assert pacing.participation(State(nodes=nodes, num_live=1), Soft(), nodes["a"]) == 1.0
+    assert pacing.participation(State(nodes=nodes, num_live=1), Soft(12), nodes["a"]) == 1.0
 
 
 def paced(engine: Engine, **rates: float) -> dict[str, Assigned]:
     """The first tasks of nodes with these observed rates."""
     for node, rate in rates.items():
         engine.hello(node)
-        engine.state.nodes[node].rate = engine.shadow.nodes[node].rate = rate
-    engine.machine.soft.rates_at = engine.machine.soft.paced_at = -1
+        engine.observed(**{node: rate})
     for node in rates:
         engine.next(node)
     return {d.node: d for d in assigned(engine)}
@@ -185,6 +225,27 @@ def test_matched_nodes_get_tasks_of_one_length_in_time() -> None:
         assert sum(piece.stop - piece.start for piece in task.rows) == task.local_steps * settings.batch_size
         assert task.tokens == task.local_steps * settings.batch_size * settings.context
     assert tasks["slow"].learning_rate > tasks["middle"].learning_rate > tasks["fast"].learning_rate
+
+
+@pytest.mark.parametrize("batch_rows", [2, 1])
+def test_a_rate_does_not_rise_with_delay_and_falls_with_the_batch(batch_rows: int) -> None:
+    settings = engine_settings(pace="matched", max_local_steps=1000)
+    nodes = {"near": node_at("near", 60.0), "far": node_at("far", 60.0, turnaround=9.0)}  # 0.1 s a step
+    state, soft = State(nodes=nodes, num_live=2), Soft(12)
+    soft.links["far"] = LinkReport(round_trip=5.0)
+    taken, factors = {}, {}
+    for name, node in nodes.items():
+        taken[name] = steps = pacing.local_steps(state, soft, settings, node)
+        factors[name] = pacing.rate_factor(state, soft, settings, node, steps, steps * batch_rows)
+    assert taken == {"near": 250, "far": 200}  # a round is five exchanges long
+    smaller = batch_rows / settings.batch_size  # sgd: in proportion
+    assert factors["near"] == factors["far"] == pytest.approx(max(0.1, smaller * math.sqrt(2 / 250)), rel=1e-9)
+
+
+def test_scaled_to_equal_work_nodes_share_a_version_alike() -> None:
+    nodes = {name: node_at(name, rate) for name, rate in (("a", 30.0), ("b", 10.0))}
+    state = State(nodes=nodes, num_live=2)
+    assert [pacing.participation(state, Soft(12), node, alike=True) for node in nodes.values()] == [0.5, 0.5]
 
 
 def test_a_fixed_pace_is_the_same_for_all() -> None:

@@ -125,3 +125,38 @@ def test_vectors_of_one_kind_and_of_all_kinds(x: Tensor) -> None:
     decoded = codec.decode(codec.encode(x))
     assert bool(((decoded == 0) | (decoded.sign() == x.sign())).all())
     assert float((decoded - x).abs().max()) <= 1e-6 * float(x.abs().max()) + 1e-30
+
+
+SIGNS = torch.where(vector(5000) > 0, 1.0, -1.0)
+
+
+@pytest.mark.parametrize("bits", [0.3, 0.8, 0.99])
+@pytest.mark.parametrize("x", [SIGNS, torch.ones(5000), SIGNS * torch.where(vector(5000, 1) > 1.5, 5.0, 1.0)])
+def test_elements_of_one_magnitude_are_sent_by_turns(bits: float, x: Tensor) -> None:
+    """No step parts them, so all would be sent or, if they do not fit, none, however long they wait."""
+    feedback = ErrorFeedback(compression.create("entropy_coded", bits=bits))
+    sent = torch.zeros(len(x))
+    for _ in range(40):
+        feedback.codec.decode_add(feedback.compress(x), sent)
+    assert float(sent.norm()) > 0.8 * 40 * float(x.norm())
+
+
+def test_of_equal_magnitudes_the_lowest_indices_are_sent() -> None:
+    codec = compression.create("entropy_coded", bits=0.5)
+    sent = codec.decode(codec.encode(SIGNS)).nonzero().flatten()
+    assert 1000 < len(sent) < 2500
+    assert sent.tolist() == list(range(len(sent)))
+
+
+def test_a_stream_of_references_is_refused_before_it_unfolds() -> None:
+    """Deflate writes a thousand equal bytes in a few bits; our encoder does not."""
+    size = 1_000_000
+    planes = (bytes([121]) * (size // 5), *[b"\xff" * (size // 8)] * 31)
+    deflate = zlib.compressobj(level=9, wbits=-15)
+    stream = b"".join(deflate.compress(plane) for plane in planes) + deflate.flush()
+    codec = compression.create("entropy_coded")
+    head = struct.pack("<4sIQiI31f", b"ecsq", 0, size, 0, 31, *range(1, 32))
+    lie = (head + stream).ljust(codec.max_bytes(size), b"\0")
+    assert len(stream) < codec.max_bytes(size) // 20
+    with pytest.raises(PayloadError, match="a plane of 125000 bytes, but so many do not fit into the payload"):
+        codec.check(lie, size)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -14,20 +16,28 @@ from torch import Tensor
 
 from barnraise import compression
 from barnraise.core.types import Blob, ParameterRange, RowRange, Task, Update
+from barnraise.data.meta import Format
+from barnraise.models.build import build
+from barnraise.models.config import describe
 from barnraise.models.vectors import digest
+from barnraise.training.local import LocalTrainer
 from barnraise.worker.executor import Executor
 
 from ..state_machine.engine import WORKER_SETTINGS
 
 SIZE, STEPS = 50, 4
+SHAPE = {"hidden_size": 8, "num_layers": 1, "num_heads": 2}
+FORMAT = Format(kind="text", tokenizer="bytes", context=16, vocab_size=40)
 CODEC = compression.create("none")
 
 
 class Trainer:
-    """Each step adds the next of some vectors to the parameters."""
+    """Each step adds the next of some vectors to the parameters; one with a NaN in it is skipped."""
 
     def __init__(self, steps: Iterator[Tensor]) -> None:
         self.followed: list[tuple[Tensor, int]] = []
+        self.forgotten = self.ramps = 0
+        self.fresh = False
         self.steps, self.flat = steps, SimpleNamespace(num_parameters=SIZE, vector=torch.zeros(SIZE))
         self.device = torch.device("cpu")
 
@@ -40,12 +50,22 @@ class Trainer:
     def follow(self, movement: Tensor, steps: int, rate: float, share: float) -> None:
         self.followed.append((movement, steps))
 
+    def forget(self) -> None:
+        self.forgotten += 1
+
+    def ramp(self) -> None:
+        self.ramps += 1
+
     def run(self, batches: Any, rate: float, after_step: Callable[[int], bool]) -> tuple[int, float]:
+        taken = 0
         for step in range(1, STEPS + 1):
-            self.flat.vector.add_(next(self.steps))
+            vector = next(self.steps)
+            if not vector.isnan().any():
+                self.flat.vector.add_(vector)
+                taken += 1
             if not after_step(step):
                 break
-        return step, 1.0
+        return taken, 1.0
 
 
 def make(lerp: float = 0.0, **changes: Any) -> tuple[Executor, list[Tensor]]:
@@ -166,3 +186,72 @@ def test_a_version_that_does_not_hash_to_its_name_is_not_taken_in() -> None:
     assert executor.update((update,), lambda _: bytes(encoded.payload), 1, 0.25) == -1
     executor.train(task(2), lambda step: None)
     torch.testing.assert_close(executor.reached, sum(steps[: 2 * STEPS]))
+
+
+def drop_out(seed: int) -> Tensor:
+    """Where a task with this seed leads a model with dropout, whatever others have drawn before."""
+    torch.rand(7)  # of the process's own dice
+    module = build(describe({"architecture": "gpt2", "config": {**SHAPE, "resid_pdrop": 0.5}}, 40, 16), 0)
+    trainer = LocalTrainer(module, optimizer="sgd", options={"momentum": 0.0, "weight_decay": 0.0}, gradient_clip=None)
+    rows: Any = SimpleNamespace(rows=lambda *_: np.tile(np.arange(16, dtype=np.uint16), (2, 1)), meta=FORMAT)
+    executor = Executor(trainer, rows, WORKER_SETTINGS)
+    executor.replica.copy_(trainer.flat.vector)
+    whole = ParameterRange(0, trainer.flat.num_parameters)
+    executor.train(
+        Task(1, "train", (RowRange(0, 0, 2),), 32, 1, 2, 0, 0.1, seed, whole, 0, (), 9, 0, 1.0), lambda step: None
+    )
+    assert executor.reached is not None
+    return executor.reached
+
+
+def test_dropout_follows_the_tasks_seed_alone() -> None:
+    """Forked workers share the process's dice; and a simulation's nodes would disturb each other's."""
+    before = torch.get_rng_state()
+    assert torch.equal(drop_out(1), drop_out(1))
+    assert not torch.equal(drop_out(1), drop_out(2))
+    torch.set_rng_state(before)
+    torch.rand(7)
+    after = torch.get_rng_state()
+    torch.set_rng_state(before)
+    drop_out(1)
+    assert torch.equal(torch.get_rng_state(), after), "a task must leave the dice as they were"
+
+
+def test_a_task_of_which_no_step_could_be_taken_leaves_everything_as_it_was() -> None:
+    executor, steps = make()
+    trainer: Any = executor.trainer
+    executor.train(task(1), lambda step: None)
+    for vector in steps[STEPS : 2 * STEPS]:
+        vector[3] = math.nan
+    assert executor.train(task(2), lambda step: None) is None
+    assert list(executor.payloads) == [1]
+    assert trainer.forgotten == 0
+    executor.settle(1, accepted=True)
+    executor.train(task(3), lambda step: None)  # from the published version, which is 0
+    torch.testing.assert_close(executor.reached, sum(steps[2 * STEPS : 3 * STEPS]))
+
+
+@pytest.mark.parametrize("value", [math.inf, 3e38])
+@pytest.mark.parametrize("compression", ["none", "topk", "random_blocks"])
+def test_a_task_that_ends_in_parameters_that_are_not_finite_is_forgotten(compression: str, value: float) -> None:
+    executor, steps = make(compression=compression)
+    trainer: Any = executor.trainer
+    executor.replica.fill_(-value if value < math.inf else 0.0)
+    steps[1][7] = value
+    steps[2][7] = value
+    assert executor.train(task(1), lambda step: None) is None
+    assert (executor.payloads, executor.unmerged, trainer.forgotten) == ({}, {}, 1)
+    executor.replica.zero_()
+    executor.train(task(2), lambda step: None)
+    torch.testing.assert_close(executor.reached, sum(steps[STEPS : 2 * STEPS]))
+    residual = executor.path.flush(SIZE)
+    assert bool(residual.codec.decode(residual.encoded).isfinite().all())
+
+
+@pytest.mark.parametrize(("fresh", "base", "ramps"), [(True, 3, 1), (True, 0, 0), (False, 3, 0)])
+def test_a_newcomer_to_a_run_under_way_takes_short_steps_first(fresh: bool, base: int, ramps: int) -> None:
+    executor, _ = make()
+    trainer: Any = executor.trainer
+    trainer.fresh = fresh
+    executor.train(msgspec.structs.replace(task(1), base=base), lambda step: None)
+    assert trainer.ramps == ramps

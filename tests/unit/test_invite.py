@@ -87,7 +87,7 @@ class TestTokenBook:
         given_proof = proof(invite.secret, SERVER, WORKER, "node", NONCE)
         seen = {"server_key": SERVER, "worker_key": WORKER, "name": "node", "nonce": NONCE, "now": NOW}
         token = str(changes.pop("token", invite.token))
-        book.consume(token, str(changes.pop("proof", given_proof)), **(seen | changes))
+        book.spend(book.verify(token, str(changes.pop("proof", given_proof)), **(seen | changes)).id)
 
     def book(self, invite: Invite) -> TokenBook:
         book = TokenBook()

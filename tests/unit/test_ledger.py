@@ -297,3 +297,18 @@ def test_there_is_no_view_of_nothing(path: Path) -> None:
         connection.execute("CREATE TABLE recipes (name TEXT)")
     with pytest.raises(RunDirectoryError, match="is not the ledger of a run"):
         LedgerView(path)
+
+
+def test_claims_that_no_type_allows_stop_no_replay(path: Path) -> None:
+    """An older barnraise may have allowed them; each counts as not made, the others stand."""
+    profile = NodeProfile(tokens_per_second=1e4, cores=8, device="cuda")
+    joined = NodeChanged(time=0.0, node="a", change="joined", session=7, profile=profile)
+    with Ledger(path) as ledger:
+        ledger.commit([joined])
+        with sqlite3.connect(path) as connection:
+            connection.execute(
+                "UPDATE nodes SET profile = json_set(profile, '$.tokens_per_second', ?, '$.device', ?, '$.old', 1)",
+                (-1e300, "c" * 121),
+            )
+        ((_, replayed),) = ledger.replay()
+    assert replayed == msgspec.structs.replace(joined, profile=NodeProfile(cores=8))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -101,3 +102,60 @@ def test_there_is_nothing_to_follow_with_before_the_first_step_or_without_moment
         )
         other.step((rows, rows), 0.5)
         torch.testing.assert_close(one, other.flat.vector)
+
+
+OPTIMIZERS = [
+    ("adamw", {"beta1": 0.9, "beta2": 0.99, "weight_decay": 0.01}),
+    ("sgd", {"momentum": 0.9, "weight_decay": 0.01}),
+]
+
+
+@pytest.mark.parametrize("clip", [None, 1.0])
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+def test_a_step_that_is_not_finite_touches_nothing(optimizer: str, clip: float | None) -> None:
+    trainer = LocalTrainer(
+        Bigram(), optimizer=optimizer, options=dict(OPTIMIZERS)[optimizer], gradient_clip=clip, proximal=1.0
+    )
+    rows = np.array([[0, 1, 2, 3, 0, 1, 2, 3]])
+    trainer.load(torch.zeros(16))
+    trainer.step((rows, rows), 0.1)
+    good = trainer.flat.vector.clone()
+    (state,) = trainer.optimizer.state.values()
+    before = {name: torch.as_tensor(value).clone() for name, value in state.items()}
+    for value in (math.nan, math.inf, 1e30):  # of the last, the loss is finite, but the gradient's norm overflows
+        trainer.flat.vector[0] = value
+        spoiled = trainer.flat.vector.clone()
+        assert trainer.step((rows, rows), 0.1) is None
+        torch.testing.assert_close(trainer.flat.vector, spoiled, equal_nan=True)
+        for name, kept in before.items():
+            torch.testing.assert_close(torch.as_tensor(state[name]), kept)
+    trainer.load(good)
+    loss = trainer.step((rows, rows), 0.1)
+    assert loss is not None
+    assert math.isfinite(loss)
+
+
+def test_skipped_steps_are_not_counted_as_taken() -> None:
+    trainer = LocalTrainer(
+        Bigram(), optimizer="sgd", options={"momentum": 0.0, "weight_decay": 0.0}, gradient_clip=None
+    )
+    rows = np.array([[0, 1, 2, 3]])
+    heard: list[int] = []
+
+    def after_step(number: int) -> bool:
+        heard.append(number)
+        trainer.load(torch.full((16,), math.nan if number == 2 else 0.0))
+        return True
+
+    steps, loss = trainer.run(iter([(rows, rows)] * 4), 0.1, after_step)
+    assert (steps, trainer.skipped, heard) == (3, 1, [1, 2, 3, 4])
+    assert loss == pytest.approx(math.log(4))
+
+
+def test_a_fleet_whose_movement_is_not_finite_is_not_followed() -> None:
+    trainer = LocalTrainer(Bigram(), optimizer="adamw", options=OPTIMIZERS[0][1], gradient_clip=None)
+    rows = np.array([[0, 1, 2, 3]])
+    trainer.step((rows, rows), 0.1)
+    trainer.follow(torch.full((16,), math.inf), 1, 0.1, 1.0)
+    assert trainer.step((rows, rows), 0.1) is not None
+    assert bool(trainer.flat.vector.isfinite().all())

@@ -218,6 +218,21 @@ def test_dropout_of_a_checkpoint_is_switched_off(tmp_path: Path) -> None:
     assert resolved["bos_token_id"] is None, "transformers' default 50256 is outside this vocabulary"
 
 
+def test_no_architecture_keeps_dropout() -> None:
+    kept = [
+        (name, key, value)
+        for name in generic._model_types()
+        for key, value in generic.architecture(name).defaults.items()
+        if "drop" in key and value
+    ]
+    assert kept == []
+
+
+def test_dropout_by_any_name_is_a_share() -> None:
+    with pytest.raises(ModelError, match=r"hidden_dropout_prob is 1\.5, but must be from 0 to below 1"):
+        resolve("bert", hidden_dropout_prob=1.5)
+
+
 def test_llama_folders_written_before_version_5(tmp_path: Path) -> None:
     old = {key: value for key, value in resolve("llama").items() if key not in ("rope_parameters", "head_dim")}
     (tmp_path / "config.json").write_text(json.dumps(old | {"rope_theta": 500.0, "torch_dtype": "bfloat16"}))

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnraise.training.pace import Speed, aligned_steps, literal_steps, local_steps, rate_factor, round_seconds
+from barnraise.training.pace import (
+    Speed,
+    aligned_steps,
+    hindered_steps,
+    literal_steps,
+    local_steps,
+    rate_factor,
+    round_seconds,
+)
 
 speeds = st.builds(Speed, st.floats(1e-3, 10.0), st.floats(0.0, 100.0))
 
@@ -46,6 +54,11 @@ def test_the_literal_rule_does_not_see_the_nodes_speed() -> None:
     assert literal_steps([], 20, 1000) == 20
 
 
+def test_the_literal_rule_takes_no_more_than_the_time_for_computing() -> None:
+    assert [literal_steps([1.0, 1.0, 2.0], 20, 1000, seconds) for seconds in (100.0, 20.0, -1.0)] == [30, 15, 1]
+    assert literal_steps([5e-324, 1e300], 20, 7) == 7
+
+
 @given(st.lists(speeds, min_size=1, max_size=30), st.integers(1, 100), st.integers(1, 10_000))
 def test_steps_fill_the_round(nodes: list[Speed], reference: int, most: int) -> None:
     length = round_seconds(nodes, reference)
@@ -68,3 +81,16 @@ def test_rates_never_rise_with_staleness_or_steps(
     assert rate_factor(steps + 1, reference, staleness, batch, adam=adam) <= factor
     assert rate_factor(steps, reference, staleness + 1.0, batch, adam=adam) <= factor
     assert rate_factor(reference, reference, 0.0, adam=adam) == 1.0
+
+
+@given(st.floats(1e-3, 10.0), st.floats(0.1, 1000.0), st.lists(st.floats(0, 200.0), min_size=2, max_size=2))
+def test_rates_never_rise_with_delay(step: float, length: float, exchanges: list[float]) -> None:
+    """In a round of one length, whoever exchanges for longer takes fewer steps, and is not rewarded for it."""
+    nodes = [Speed(step, exchange) for exchange in sorted(exchanges)]
+    steps = [local_steps(node, length, 10_000) for node in nodes]
+    assert steps[0] >= steps[1]
+    factors = [
+        rate_factor(own + hindered_steps(node, length, 10_000), 20, 0.0, adam=True)
+        for own, node in zip(steps, nodes, strict=True)
+    ]
+    assert factors[0] >= factors[1]

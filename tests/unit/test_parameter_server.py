@@ -36,6 +36,8 @@ def make_server(
     rule: str = "mean",
     outer: str = "sgd",
     codec: tuple[str, dict[str, Any]] = ("none", {}),
+    alike: bool = False,
+    average: float = 0.0,
     **options: Any,
 ) -> ParameterServer:
     return ParameterServer(
@@ -45,6 +47,8 @@ def make_server(
         codecs=[compression.create(codec[0], **codec[1])],
         downlink=compression.create(downlink[0], **downlink[1]),
         outer=training.create(outer),
+        alike=alike,
+        average=average,
     )
 
 
@@ -108,6 +112,23 @@ def test_published_versions_are_never_written_to() -> None:
     assert torch.equal(published, before)
 
 
+def test_an_average_weights_versions_by_a_power_of_their_number_and_moves_none_of_them() -> None:
+    server, plain = make_server(average=0.25), make_server()
+    versions = [server.parameters]
+    for version in range(1, 9):
+        (made,) = advance(server, range(version, version + 1))
+        (expected,) = advance(plain, range(version, version + 1))
+        assert made.digest == expected.digest
+        versions.append(server.parameters)
+    weights = [1.0]
+    for version in range(1, 9):
+        new = 1 / (1 + version / 4)
+        weights = [*(weight * (1 - new) for weight in weights), new]
+    wanted = torch.stack([weight * each for weight, each in zip(weights, versions, strict=True)]).sum(0)
+    torch.testing.assert_close(server.average, wanted)
+    assert torch.equal(plain.average, plain.parameters)
+
+
 @pytest.mark.parametrize("downlink", CODECS[1:], ids=str)
 def test_what_a_lossy_downlink_leaves_out_comes_later(downlink: tuple[str, dict[str, Any]]) -> None:
     lossless, lossy = make_server(), make_server(downlink=downlink)
@@ -132,6 +153,19 @@ def test_a_slot_is_the_weighted_mean_of_a_nodes_contributions() -> None:
     server.aggregate(1, [slot("a", (1, 300.0), (2, 100.0)), slot("b", (3, 400.0))], uploads.read)
     expected = start - (300 * vector(1) + 100 * vector(2) + 400 * vector(3)) / 800
     torch.testing.assert_close(server.parameters, expected)
+
+
+def test_nodes_that_weigh_alike_pull_no_harder_for_more_steps() -> None:
+    """Wang et al. 2020, "FedNova": updates scaled to equal steps, whatever tokens and tasks they took."""
+    server = make_server(alike=True)
+    start, uploads = server.parameters, Uploads(server)
+    for number, update in ((1, vector(1)), (2, vector(1)), (3, -vector(1))):
+        uploads.add(number, update)
+    server.aggregate(1, [slot("a", (1, 5120.0), (2, 5120.0)), slot("b", (3, 512.0))], uploads.read)
+    torch.testing.assert_close(server.parameters, start)
+    stale = SlotShare("b", ParameterRange(0, SIZE), ((3, 256.0),), freshness=0.5)
+    server.aggregate(2, [slot("a", (1, 5120.0)), stale], uploads.read)
+    torch.testing.assert_close(server.parameters, start - vector(1) / 3)
 
 
 def test_robust_rules_count_slots_alike() -> None:

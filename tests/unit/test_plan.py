@@ -241,6 +241,11 @@ def test_the_minimum_is_the_rules_own(rule: str | list[str]) -> None:
     aggregation.require(rule, found.options, found.minimum_nodes)
 
 
+def test_random_blocks_meet_in_synchronous_mode() -> None:
+    training = {"compression": "random_blocks", "aggregation_rule": "median"}
+    assert plan(training=training, controller={"use_async_training": False}).warnings == ()
+
+
 @pytest.mark.parametrize(
     ("purpose", "sections", "warning"),
     [
@@ -248,6 +253,11 @@ def test_the_minimum_is_the_rules_own(rule: str | list[str]) -> None:
             None,
             {"training": {"compression": "topk", "aggregation_rule": "median"}},
             "median trims most of what topk sends",
+        ),
+        (
+            None,
+            {"training": {"compression": "random_blocks", "aggregation_rule": "median"}},
+            "median trims most of what random_blocks sends",
         ),
         (
             None,

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
+import random
 import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from barnraise import staleness
 from barnraise.config import load
+from barnraise.controller import events as ev
+from barnraise.core.types import NodeProfile
 from barnraise.plan import Purpose, resolve
 from barnraise.plan.surroundings import inspect, measure
+
+from ..state_machine.engine import Engine, engine_settings
 
 MODEL = {"architecture": "gpt2", "config": {"hidden_size": 32, "num_layers": 2, "num_heads": 2}}
 
@@ -153,6 +160,23 @@ def test_the_expected_buffer(controller: dict[str, Any], buffer_size: int) -> No
     assert cost.buffer_size == buffer_size
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_the_expected_buffer_is_the_controllers(seed: int) -> None:
+    """At the speeds that the run file gives, `check` and the controller find the same K."""
+    chance = random.Random(seed)
+    speeds = [round(math.exp(chance.uniform(-3, 3)), 3) for _ in range(chance.randint(2, 9))]
+    limits = {"max_staleness": chance.randint(5, 60), "min_staleness": chance.randint(0, 5)}
+    workers = [{"name": f"w{index}", "speed": speed} for index, speed in enumerate(speeds)]
+    cost, _ = measure(resolve(load(content(workers=workers, controller=limits))))
+    engine = Engine(engine_settings(staleness=staleness.create("adaptive", **limits)))
+    for index, speed in enumerate(speeds):
+        engine.hello(f"w{index}", profile=NodeProfile(1000.0 * speed))
+    engine.machine.soft.wanted_at = -1
+    engine.handle(ev.Tick())
+    assert cost is not None
+    assert engine.state.buffer_size == cost.buffer_size
+
+
 def test_nothing_is_guessed_about_workers_elsewhere() -> None:
     cost, problems = measure(resolve(load(content()), purpose=Purpose.SERVE))
     assert problems == []
@@ -199,3 +223,18 @@ def test_a_gpu_that_this_machine_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnraise.plan.surroundings._ACCELERATORS", ())
     _, warnings = inspect(load(content(workers=[{"name": "a", "device": "cuda:0"}])), Purpose.TRAIN)
     assert str(warnings[0]).startswith("workers[0].device: is cuda:0, but this machine shows no GPU driver; use cpu")
+
+
+@pytest.mark.parametrize(("local_steps", "warned"), [(600, True), (300, False)])
+def test_few_rows_for_long_tasks(folder: Path, local_steps: int, warned: bool) -> None:
+    (folder / "short.txt").write_text("a" * 80)
+    run_file = load(
+        content(data=text("short.txt", context=8, held_out=0.5), training={"local_steps": local_steps, "batch_size": 4})
+    )
+    errors, warnings = inspect(run_file, Purpose.TRAIN)
+    assert errors == []
+    expected = (
+        "training.local_steps: is 600, but the data has about 5 rows, and a task goes around them at most 256 times"
+    )
+    assert [str(warning).startswith(expected) for warning in warnings] == [True] * warned
+    assert all("it will be of about 320 steps" in str(warning) for warning in warnings)

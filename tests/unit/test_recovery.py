@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -19,10 +20,11 @@ from barnraise.controller import events as ev
 from barnraise.controller.machine import Controller
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.controller.recovery import Replayed, replay, restore
-from barnraise.core.errors import CorruptionError
+from barnraise.core.errors import CorruptionError, VersionRefusedError
 from barnraise.core.types import Blob, NodeProfile, ParameterRange, Task
 from barnraise.ledger import Checkpoints, Ledger
-from barnraise.ledger.decisions import Judged, Noted
+from barnraise.ledger.decisions import Assigned, Judged, Noted, VersionClosed
+from barnraise.ledger.records import HEADER_BYTES
 from barnraise.wire.messages import PROTOCOL_VERSION, Assign, Hello, Next, Offer
 
 from ..state_machine.engine import contribution, digest, engine_settings
@@ -34,14 +36,16 @@ def vector(seed: int) -> Tensor:
     return torch.randn(SIZE, generator=torch.Generator().manual_seed(seed))
 
 
-def make_server() -> ParameterServer:
+def make_server(robust: bool = True) -> ParameterServer:
+    """One that withstands liars, or one that nothing protects, and a large step takes out of all bounds."""
     return ParameterServer(
         vector(0),
         0,
-        rule=aggregation.create("trimmed_mean", trim_ratio=0.4),
+        rule=aggregation.create("trimmed_mean", trim_ratio=0.4) if robust else aggregation.create("mean"),
         codecs=[compression.create("topk", ratio=0.1)],
         downlink=compression.create("int8"),
-        outer=training.create("delayed_nesterov"),
+        outer=training.create("delayed_nesterov", learning_rate=0.7 if robust else 100.0),
+        average=0.5,
     )
 
 
@@ -59,6 +63,9 @@ class Workers:
 class Run:
     """A controller on disk, with a shell that does one thing after another. Opening it again is what a crash leaves."""
 
+    robust = True
+    buffer_size: int | None = 3
+
     def __init__(
         self, folder: Path, workers: Workers | None = None, warn: Callable[[str], None] = lambda text: None
     ) -> None:
@@ -67,18 +74,19 @@ class Run:
             num_parameters=SIZE,
             tokens=600,
             max_payload_bytes=10**4,
+            upload_memory=1 << 30,
             partitions=((ParameterRange(0, SIZE),),),
             tune=False,
             rungs=(10**4,),
             last_bytes=0,
             update_bytes=10**4,
             minimum_nodes=3,
-            buffer_size=3,
+            buffer_size=self.buffer_size,
             checkpoint_seconds=4.0,
             participation=False,  # rates may be looked at sooner after a restart
         )
         self.ledger = Ledger(folder / "ledger.sqlite", folder / "segments", run="trial")
-        self.checkpoints, self.server = Checkpoints(folder / "checkpoints"), make_server()
+        self.checkpoints, self.server = Checkpoints(folder / "checkpoints"), make_server(self.robust)
         self.found: Replayed = replay(self.ledger)
         fresh = not self.found.digests
         if fresh:
@@ -108,8 +116,8 @@ class Run:
 
     def _take(self, actions: list[act.Action]) -> None:
         decisions = [action.decision for action in actions if isinstance(action, act.Journal)]
-        accepted = [d.assignment for d in decisions if isinstance(d, Judged) and d.verdict == "accepted"]
-        self.ledger.commit(decisions, {number: self.payloads[number] for number in accepted})
+        accepted = [d for d in decisions if isinstance(d, Judged) and d.verdict == "accepted"]
+        self.ledger.commit(decisions, {d.assignment: self.durable(d.assignment, d.node) for d in accepted})
         for action in actions:
             if isinstance(action, act.Send) and isinstance(action.message, Assign):
                 self.workers.tasks[action.node].append(action.message.task)
@@ -118,6 +126,18 @@ class Run:
             elif isinstance(action, act.Inspect | act.Aggregate | act.Evaluate | act.Checkpoint):
                 self.queue.append(action)
 
+    def durable(self, number: int, node: str) -> bytes:
+        """What is put on disk of the node's contribution."""
+        return self.payloads[number]
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """One thing after another."""
+        while not condition():
+            if self.queue:
+                self.work()
+            else:
+                self.contribute(self.workers.turn())
+
     def work(self) -> None:
         """Do what the machine asked for first."""
         match job := self.queue.pop(0):
@@ -125,7 +145,11 @@ class Run:
                 number = job.contribution.assignment
                 self.handle(ev.Inspected(job.epoch, number, *self.server.inspect(self.payloads[number], 0, SIZE, 0)))
             case act.Aggregate():
-                made = self.server.aggregate(job.version, job.slots, self.ledger.read, job.rate)
+                try:
+                    made = self.server.aggregate(job.version, job.slots, self.ledger.read, job.rate)
+                except VersionRefusedError as refusal:
+                    self.handle(ev.Unmade(job.epoch, job.version, refusal.void, refusal.lost, refusal.reason))
+                    return
                 self.handle(ev.Aggregated(job.epoch, made.version, made.digest, made.delta))
             case act.Evaluate():
                 self.handle(ev.Evaluated(job.epoch, job.version, 1.0))
@@ -149,6 +173,7 @@ class Run:
         payload = self.server.codecs[0].encode(0.1 * vector(task.id)).payload
         self.payloads[task.id] = bytes(payload)
         self.handle(ev.Received(node, Offer(contribution(task, payload=Blob(digest(task.id), len(payload))))))
+        self.handle(ev.Arrived(node, task.id, len(payload)))
 
     def go_on(self, contributions: int) -> None:
         for _ in range(contributions):
@@ -216,6 +241,8 @@ def test_a_run_with_many_crashes_is_the_run_without(tmp_path: Path) -> None:
         broken = Run(tmp_path / "broken", broken.workers)
     assert broken.finished
     assert replay(broken.ledger).digests == expected
+    assert torch.equal(broken.server.average, whole.server.average)
+    assert not torch.equal(whole.server.average, whole.server.parameters)
     broken.kill()
 
 
@@ -271,16 +298,113 @@ def test_without_a_good_checkpoint_there_is_a_clear_error(tmp_path: Path) -> Non
         Run(tmp_path)
 
 
-def test_a_damaged_payload_is_noticed(tmp_path: Path) -> None:
+def place_of(run: Run, assignment: int) -> tuple[Path, int]:
+    """The file and the offset of a payload's first byte."""
+    payload = run.ledger.read(assignment)
+    for path in (run.ledger.path.parent / "segments").iterdir():
+        if (offset := path.read_bytes().find(payload)) >= 0:
+            return path, offset
+    raise AssertionError(assignment)
+
+
+def damage(path: Path, offset: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)
+        file.seek(offset)
+        file.write(bytes([byte[0] ^ 1]))
+
+
+def events(run: Run, kind: str) -> list[Noted]:
+    return [d for _, d in run.ledger.replay() if isinstance(d, Noted) and d.kind == kind]
+
+
+def test_a_made_version_that_lost_a_payload_says_what_to_restore(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    newest = tmp_path / "checkpoints" / f"v{run.get_ahead():06d}"
+    (lost,) = (d for _, d in run.ledger.replay() if isinstance(d, VersionClosed) and d.version == run.server.version)
+    path, offset = place_of(run, lost.contributions[0])
+    run.kill()
+    damage(path, offset)
+    before = files(tmp_path)
+    with pytest.raises(
+        CorruptionError, match=rf"version {lost.version} cannot be made: .*{path.name} is damaged.* from a backup"
+    ):
+        Run(tmp_path)
+    assert files(tmp_path) == before
+    damage(path, offset)
+    spoil(newest / "parameters.safetensors")
+    assert Run(tmp_path).server.version == lost.version
+
+
+@pytest.mark.parametrize("header", [False, True], ids=["payload", "header"])
+@pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
+def test_a_damaged_payload_of_no_version_yet_is_void(tmp_path: Path, closed: bool, header: bool) -> None:
+    """The rule has too few nodes left, so the version is the one before; nobody is blamed, and the rows are done
+    again."""
     run = Run(tmp_path)
     run.get_ahead()
-    last = max(path for path in (tmp_path / "segments").iterdir() if path.stat().st_size)
+    state = run.machine.state
+    run.until(lambda: state.closing is not None if closed else bool(state.slots) and state.closing is None)
+    slots = state.closing_slots if closed else [slot for by in state.slots.values() for slot in by.values()]
+    hurt, version, parameters = slots[0].contributions[0][0], run.server.version, run.server.parameters
+    path, offset = place_of(run, hurt)
     run.kill()
-    for path in sorted((tmp_path / "checkpoints").iterdir())[1:]:
-        spoil(path / "parameters.safetensors")
-    spoil(last)
-    with pytest.raises(CorruptionError, match="damaged"):
-        Run(tmp_path)
+    damage(path, offset - HEADER_BYTES if header else offset)
+    again = Run(tmp_path, run.workers)
+    assert again.server.version == version
+    assert torch.equal(again.server.parameters, parameters)
+    again.until(lambda: again.machine.state.version > version)
+    void, *others = events(again, "voided")
+    assert void.detail["assignment"] == hurt
+    assert path.name in void.detail["reason"]
+    assert not any(noted.detail["judged"] for noted in (void, *others))
+    assert not any(node.refused for node in again.machine.state.nodes.values())
+    digests = again.to_the_end()
+    assert again.machine.state.tokens >= again.settings.tokens
+    assert hurt in {d.redo for _, d in again.ledger.replay() if isinstance(d, Assigned)}
+    again.kill()
+    last = Run(tmp_path)
+    assert (last.finished, last.found.digests) == (True, digests)
+    last.kill()
+
+
+class Liar(Run):
+    """What comes of every third of the first tasks is not what was inspected."""
+
+    robust = False
+    wild = b"\0"
+
+    def durable(self, number: int, node: str) -> bytes:
+        return self.wild if number % 3 == 0 and number < 40 else super().durable(number, node)
+
+
+@pytest.mark.parametrize("huge", [False, True], ids=["undecodable", "huge"])
+def test_no_payload_on_the_ledger_can_stop_a_run_or_its_resume(tmp_path: Path, huge: bool) -> None:
+    """Killed after every few contributions; a judged node pays for what it sent."""
+    run = Liar(tmp_path)
+    wild = bytes(run.server.codecs[0].encode(torch.full((SIZE,), 3e38)).payload) if huge else b"\0"
+    run.wild = wild
+    for _ in range(200):
+        run.go_on(3)
+        if run.finished:
+            break
+        workers = run.workers
+        run.kill()
+        run = Liar(tmp_path, workers)
+        run.wild = wild
+    assert run.finished
+    assert bool(torch.isfinite(run.server.parameters).all())
+    assert events(run, "voided")
+    assert 0 < sum(noted.detail["judged"] for noted in events(run, "voided")) <= run.machine.state.refused
+    assert run.machine.state.tokens >= run.settings.tokens
+    refused = {noted.detail["version"] for noted in events(run, "version_refused")}
+    assert refused <= run.found.digests.keys() | {run.server.version}
+    run.kill()
+    again = Run(tmp_path)
+    assert again.server.digest == run.server.digest
+    assert again.machine.state == run.machine.state
+    again.kill()
 
 
 def test_a_past_that_cannot_be_reproduced_stops_the_controller(tmp_path: Path) -> None:
@@ -295,16 +419,50 @@ def test_a_past_that_cannot_be_reproduced_stops_the_controller(tmp_path: Path) -
         Run(tmp_path)
 
 
-def test_a_ledger_older_than_its_checkpoints_is_noticed(tmp_path: Path) -> None:
+def files(folder: Path) -> dict[Path, bytes]:
+    """All that a run's past lies in, but for the ledger."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and "ledger" not in path.name}
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["older", "empty"])
+def test_a_ledger_that_is_not_the_newest_is_refused_and_costs_nothing(tmp_path: Path, whole: bool) -> None:
+    """However often; when the right one is put back, the run goes on as if nothing had been."""
     run = Run(tmp_path)
     run.go_on(6)
     run.kill()
-    version, copy = run.server.version, (tmp_path / "ledger.sqlite").read_bytes()
+    ledger = tmp_path / "ledger.sqlite"
+    copy = b"" if whole else ledger.read_bytes()
+    later = Run(tmp_path, run.workers)
+    later.get_ahead()
+    version, parameters = later.server.version, later.server.parameters
+    later.kill()
+    right, before = ledger.read_bytes(), files(tmp_path)
+    for _ in range(2):
+        ledger.write_bytes(copy)
+        with pytest.raises(CorruptionError, match=r"payloads that the ledger does not know of: .* put back the ledger"):
+            Run(tmp_path)
+        assert files(tmp_path) == before
+    ledger.write_bytes(right)
+    again = Run(tmp_path, run.workers)
+    assert again.server.version == version
+    assert torch.equal(again.server.parameters, parameters)
+    again.kill()
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["older", "empty"])
+def test_a_ledger_older_than_its_checkpoints_is_noticed(tmp_path: Path, whole: bool) -> None:
+    """Without any payload that would tell."""
+    run = Run(tmp_path)
+    run.go_on(6)
+    run.kill()
+    copy = b"" if whole else (tmp_path / "ledger.sqlite").read_bytes()
+    version = 0 if whole else run.server.version
     later = Run(tmp_path, run.workers)
     newest = later.get_ahead()
     later.kill()
     assert newest > version
     (tmp_path / "ledger.sqlite").write_bytes(copy)
+    shutil.rmtree(tmp_path / "segments")
     with pytest.raises(CorruptionError, match=f"checkpoint of version {newest}, but the ledger ends at {version}"):
         Run(tmp_path)
 

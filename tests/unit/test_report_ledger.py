@@ -133,3 +133,26 @@ def test_an_empty_ledger_has_an_account(tmp_path: Path) -> None:
     with LedgerView(tmp_path / "ledger.sqlite") as view:
         assert (view.pieces(), view.losses(), view.news(), view.traffic(), view.end) == ([], [], [], (0, 0), 0.0)
         assert (view.totals().version, view.nodes()) == (-1, [])
+
+
+def test_what_was_voided_counts_nowhere(tmp_path: Path) -> None:
+    """A judged one is refused, with its reason; one that fell with its version is discarded; versions hold neither."""
+    decisions: list[Decision] = [
+        NodeChanged(0.0, "a", "enrolled", key="k"),
+        NodeChanged(1.0, "a", "joined", session=1, profile=NodeProfile()),
+        *(assigned(number, "a", 2.0) for number in (1, 2, 3)),
+        *(judged(number, "a", 3.0) for number in (1, 2, 3)),
+        VersionClosed(4.0, 1, (1, 2, 3), 1, 300, "full"),
+        Noted(4.1, "voided", "a", {"assignment": 1, "version": 1, "reason": "lies", "judged": True}),
+        Noted(4.1, "voided", "a", {"assignment": 2, "version": 1, "reason": "damaged", "judged": False}),
+        VersionMade(4.5, 1, "cd" * 32, 40),
+    ]
+    with Ledger(tmp_path / "ledger.sqlite", tmp_path / "segments") as ledger:
+        ledger.commit(decisions, dict.fromkeys((1, 2, 3), b"p"))
+    with LedgerView(tmp_path / "ledger.sqlite") as view:
+        totals, (node,), (version,) = view.totals(), view.nodes(), view.versions()
+        assert (totals.accepted, totals.refused, totals.discarded, totals.tokens) == (1, 1, 1, 100)
+        assert (node.accepted, node.refused, node.discarded, node.tokens) == (1, 1, 1, 100)
+        assert (version.num_contributions, version.tokens) == (1, 100)
+        assert view.refusals() == {"lies": 1}
+        assert [piece.outcome for piece in view.pieces()] == ["refused", "discarded", "accepted"]

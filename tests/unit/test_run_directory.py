@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import stat
@@ -172,3 +173,53 @@ def test_a_file_appears_whole_and_under_its_name_alone(run: RunDirectory, monkey
     path = run.write_private(run.requests / "1.json", b"{}")
     assert seen[0] == []
     assert sorted(run.requests.glob("*.json")) == [path]
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["new", "made before"])
+def test_a_descriptor_for_reading_keeps_nobody_out(run: RunDirectory, old: bool) -> None:
+    """An flock of a lock file that others could read; what a stranger holds must not block a resume."""
+    if old:
+        run.lock_file.touch(mode=0o644)
+    else:
+        run.lock().release()
+    with run.lock_file.open("rb") as stranger:
+        fcntl.flock(stranger, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert run.holder() is None
+        with run.lock():
+            assert run.holder() == os.getpid()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root: another user looks at the run")
+def test_nobody_else_can_open_the_lock(run: RunDirectory) -> None:
+    """Not even in a folder that was made before, which others may look into."""
+    script = "import os, sys; os.chdir(sys.argv[1]); os.setuid(65534); [open(name).close() for name in sys.argv[2:]]"
+    run.lock_file.touch(mode=0o644)
+    run.path.chmod(0o755)
+    with run.lock():
+        for names, allowed in ((["run.yaml"], True), (["run.yaml", "lock"], False)):
+            command = [sys.executable, "-c", script, str(run.path), *names]
+            found = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert (found.returncode == 0) == allowed, found.stderr
+        assert "Permission denied: 'lock'" in found.stderr
+
+
+def test_a_run_is_its_owners_alone(tmp_path: Path) -> None:
+    run = RunDirectory.create("r", tmp_path, now=NOON)
+    assert stat.S_IMODE(run.path.stat().st_mode) == 0o700
+
+
+def test_asking_who_holds_a_run_does_not_let_go_of_it(run: RunDirectory) -> None:
+    with run.lock():
+        for _ in range(3):
+            assert run.holder() == os.getpid()
+        with pytest.raises(RunDirectoryError, match="in use by process"):
+            run.lock()
+        assert start_looker(run) == str(os.getpid())
+
+
+def start_looker(run: RunDirectory) -> str:
+    """Who holds the run, asked in another process."""
+    script = "import sys; from pathlib import Path; from barnraise.ledger import RunDirectory as R\n"
+    script += "print(R.open(Path(sys.argv[1])).holder())"
+    found = subprocess.run([sys.executable, "-c", script, run.path], capture_output=True, text=True, check=True)
+    return found.stdout.strip()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,15 @@ def test_every_row_is_a_right_example_and_no_formula_is_there_twice(name: str, t
         assert tokenizer.trace(row) == solver.solve(formula).trace
         formulas.append(formula.canonical())
     assert len(set(formulas)) == 340
+
+
+def test_formulas_are_repeats_only_when_they_are_the_same() -> None:
+    options = SatOptions(variables=(3, 3), clause_ratio=1.0, **SMALL)
+    source = sat._Examples(options, options.tokenizer(), sat.Counts())
+    drawn = list(islice(source.formulas, 1000))
+    for formula in drawn:
+        source._example(formula, None, False)
+    assert source.counts.repeated == len(drawn) - len({formula.canonical() for formula in drawn})
 
 
 def test_only_the_trace_is_learned(tmp_path: Path) -> None:
@@ -146,6 +156,62 @@ def test_the_solver_itself_scores_full_marks(tmp_path: Path) -> None:
     assert (scores.formulas, scores.majority) == (40, 0.5)
     assert scores.example.splitlines()[0].startswith("formula: (")
     assert scores.example.splitlines()[-1] == "checker: accepted"
+
+
+def test_formulas_that_need_search_are_kept_apart(tmp_path: Path) -> None:
+    dataset = build(tmp_path / "data", clause_lengths=(2, 3), held_out_backtracking=30)
+    tokenizer = SatTokenizer.load(dataset.folder)
+    searched = sat.backtracking(dataset)
+    assert len(searched) == 30
+    assert np.array_equal(sat.backtracking(dataset, 4), searched[:4])
+    solver = dpll.Solver(style="restated", heuristic="first", slots=8)
+    for row in searched:
+        trace = tokenizer.trace(row)
+        assert "B" in trace
+        assert trace == solver.solve(tokenizer.formula(row)).trace
+    assert sum(tokenizer.trace(row)[-1] == "SAT" for row in searched) == 15
+    formulas = [tokenizer.formula(row).canonical() for row in np.concatenate([*all_rows(dataset), searched])]
+    assert len(set(formulas)) == 300 + 40 + 30
+    record = json.loads((dataset.folder / sat.RECORD).read_text())
+    assert record["backtracking"]["kept"] == record["backtracking"]["with_backtracking"] == 30
+    without = build(tmp_path / "without", clause_lengths=(2, 3))
+    assert all(np.array_equal(*pair) for pair in zip(all_rows(dataset), all_rows(without), strict=True))
+
+
+def test_where_none_needs_search_there_are_none(tmp_path: Path) -> None:
+    options = {"variables": (1, 1), "clause_lengths": (1, 1), "clause_ratio": 2.0, "balanced": False}
+    dataset = build(tmp_path / "data", **options, examples=1, held_out=2, held_out_backtracking=5)
+    assert len(sat.backtracking(dataset)) == 0
+    assert sat_evaluation.evaluate(dataset, lambda prompts: [[] for _ in prompts]).backtracking is None
+
+
+def test_a_cut_file_of_searched_formulas_is_a_data_error(tmp_path: Path) -> None:
+    dataset = build(tmp_path / "data", clause_lengths=(2, 3), held_out_backtracking=2)
+    path = dataset.folder / sat.BACKTRACKING
+    path.write_bytes(path.read_bytes()[:-2])
+    with pytest.raises(DataError, match="make the dataset again"):
+        sat.backtracking(dataset)
+
+
+def test_what_propagation_alone_gets_right_stands_beside(tmp_path: Path) -> None:
+    """Saying "unsatisfiable" exactly where unit propagation conflicts scores what `propagation` says, on both kinds."""
+    dataset = build(tmp_path / "data", context=120, held_out=400, held_out_backtracking=20)
+    tokenizer = SatTokenizer.load(dataset.folder)
+
+    def propagate(prompts: list[list[int]]) -> list[list[int]]:
+        found = []
+        for prompt in prompts:
+            clauses = [set(clause) for clause in tokenizer.formula(prompt).clauses]
+            while unit := next((next(iter(clause)) for clause in clauses if len(clause) == 1), 0):
+                clauses = [clause - {-unit} for clause in clauses if unit not in clause]
+            found.append([*tokenizer.encode("SAT" if all(clauses) else "UNSAT"), tokenizer.eos_id])
+        return found
+
+    scores = sat_evaluation.evaluate(dataset, propagate)
+    assert scores.backtracking is not None
+    assert 0.5 < scores.verdicts_right == scores.propagation < 1
+    assert scores.backtracking.formulas == 20
+    assert scores.backtracking.verdicts_right == scores.backtracking.propagation == 0.5
 
 
 def test_guessing_scores_what_guessing_deserves(tmp_path: Path) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import array
 import errno
 import random
+import re
+import subprocess
+import zlib
 from pathlib import Path
 
 import pytest
 
 from barnraise.core.errors import CorruptionError
-from barnraise.ledger import segments as module
-from barnraise.ledger.segments import HEADER_BYTES, Position, Segments
+from barnraise.ledger.records import HEADER_BYTES, Place, pack_header
+from barnraise.ledger.segments import Position, Segments
 
 NOTHING = Position(0, 0)
 
@@ -110,9 +113,10 @@ def test_a_torn_tail_is_dropped(tmp_path: Path, keep: int) -> None:
     with path.open("ab") as file:
         file.write(record[:keep])
     segments = Segments(tmp_path, position)
-    assert path.stat().st_size == position.offset
+    assert path.stat().st_size == position.offset + keep  # looking changes nothing
     assert len(segments) == 9
     after = segments.append({10: b"goes on"})
+    assert path.stat().st_size == position.offset
     assert after == Position(2, HEADER_BYTES + 7)
     assert Segments(tmp_path, after).read(10) == b"goes on"
 
@@ -122,20 +126,81 @@ def test_a_file_that_nothing_acknowledged_mentions_is_dropped(tmp_path: Path) ->
     (tmp_path / "00000002.seg").write_bytes(b"torn")
     (tmp_path / "notes.seg").write_bytes(b"not ours")
     segments = Segments(tmp_path, position)
-    assert files(tmp_path) == ["00000001.seg", "notes.seg"]
-    assert segments.append({10: b"x"}).number == 2
+    segments.retain(range(1, 10))
+    assert files(tmp_path) == ["00000001.seg", "00000002.seg", "notes.seg"]
+    assert segments.append({10: b"x"}) == Position(2, HEADER_BYTES + 1)
+    assert files(tmp_path) == ["00000001.seg", "00000002.seg", "notes.seg"]
+
+
+@pytest.mark.parametrize("last_assignment", [9, 50])
+def test_more_than_a_crash_leaves_behind_is_refused_and_kept(tmp_path: Path, last_assignment: int) -> None:
+    """The ledger ends at contribution 9, as an older copy does; two commits, or an assignment it never made, lie after
+    that."""
+    position = write(tmp_path, range(1, 10))
+    later = Segments(tmp_path, position)
+    for k in range(10, 11 + (last_assignment == 50)):
+        later.append({k: content(k, 300)})
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for _ in range(2):
+        with pytest.raises(CorruptionError, match=r"payloads that the ledger does not know of.* put back the ledger"):
+            Segments(tmp_path, position, last_assignment=last_assignment)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    again = Segments(tmp_path, Position(2, len(before["00000002.seg"])), last_assignment=last_assignment)
+    assert again.read(10) == content(10, 300)
+
+
+def test_what_the_refusal_advises_helps(tmp_path: Path) -> None:
+    write(tmp_path, range(1, 10), segment_bytes=3000)
+    ends = len((tmp_path / "00000001.seg").read_bytes()) - 1
+    position = Position(1, HEADER_BYTES + len(content(1)))
+    assert position.offset < ends
+    with pytest.raises(CorruptionError) as refused:
+        Segments(tmp_path, position)
+    advice = re.search(r"in that folder: ([^)]*)\)", str(refused.value))
+    assert advice
+    subprocess.run(advice[1], shell=True, cwd=tmp_path, check=True)
+    assert Segments(tmp_path, position).read(1) == content(1)
+
+
+def test_one_commit_of_several_payloads_is_what_a_crash_leaves(tmp_path: Path) -> None:
+    position = write(tmp_path, range(1, 10))
+    Segments(tmp_path, position).append({k: content(k) for k in range(10, 20)})
+    segments = Segments(tmp_path, position, last_assignment=30)
+    assert len(segments) == 9
+    segments.append({40: b"goes on"})
+    assert [40 in segments, 10 in segments] == [True, False]
 
 
 @pytest.mark.parametrize("field", [0, 4, 12, 20, 24])
-def test_a_damaged_header_names_file_and_offset(tmp_path: Path, field: int) -> None:
+def test_a_damaged_header_costs_its_own_record(tmp_path: Path, field: int) -> None:
+    """It is named with file and offset when its payload is read, and those after it are found."""
     first = write(tmp_path / "one", range(1, 2)).offset
     position = write(tmp_path, range(1, 10))
     path = tmp_path / "00000001.seg"
     data = bytearray(path.read_bytes())
     data[first + field] ^= 0x40
     path.write_bytes(data)
-    with pytest.raises(CorruptionError, match=rf"00000001\.seg is damaged at byte {first}: a record's header"):
-        Segments(tmp_path, position)
+    segments = Segments(tmp_path, position)
+    assert len(segments.damage) == 1
+    with pytest.raises(
+        CorruptionError, match=rf"contribution 2 is missing .*00000001\.seg is damaged at byte {first}: a record's"
+    ):
+        segments.read(2)
+    assert [segments.read(k) for k in (1, *range(3, 10))] == [content(k) for k in (1, *range(3, 10))]
+
+
+def test_a_payload_that_imitates_a_record_takes_no_place(tmp_path: Path) -> None:
+    """Its own header damaged, a hostile payload is searched for the next record; contribution 1 was found before."""
+    fake = pack_header(1, Place(1, 0, 5, zlib.crc32(b"wrong")), True) + b"wrong"
+    segments = Segments(tmp_path, NOTHING)
+    start = segments.append({1: b"right"}).offset
+    position = segments.append({2: b"x" * 100 + fake, 3: b"neighbour"})
+    path = tmp_path / "00000001.seg"
+    data = bytearray(path.read_bytes())
+    data[start] ^= 1
+    path.write_bytes(data)
+    again = Segments(tmp_path, position)
+    assert (again.read(1), again.read(3)) == (b"right", b"neighbour")
 
 
 def test_a_damaged_payload_is_found_when_it_is_read(tmp_path: Path) -> None:
@@ -153,22 +218,24 @@ def test_a_damaged_payload_is_found_when_it_is_read(tmp_path: Path) -> None:
     assert segments.read(5) == content(5)
 
 
-def test_a_file_that_lost_its_end_is_damaged(tmp_path: Path) -> None:
+def test_a_file_that_lost_its_end_lost_the_last_payload(tmp_path: Path) -> None:
     position = write(tmp_path, range(1, 10))
     with (tmp_path / "00000001.seg").open("r+b") as file:
         file.truncate(position.offset - 1)
+    segments = Segments(tmp_path, position)
     with pytest.raises(CorruptionError, match=rf"at byte {position.offset - 1}: the file ends before"):
-        Segments(tmp_path, position)
+        segments.read(9)
+    assert segments.read(8) == content(8)
 
 
 def test_a_length_is_checked_before_anything_is_allocated(tmp_path: Path) -> None:
     segments = Segments(tmp_path, NOTHING)
     huge = segments.append({1: b"x"})
     path = tmp_path / "00000001.seg"
-    place = module._Place(1, HEADER_BYTES, 2**62, 0)
-    path.write_bytes(module._pack_header(1, place) + b"x")
+    place = Place(1, HEADER_BYTES, 2**62, 0)
+    path.write_bytes(pack_header(1, place, True) + b"x")
     with pytest.raises(CorruptionError, match="does not fit the file"):
-        Segments(tmp_path, huge)
+        Segments(tmp_path, huge).read(1)
 
 
 def test_the_folder_may_be_unusable(tmp_path: Path) -> None:

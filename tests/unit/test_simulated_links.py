@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from barnraise.cli.simulation import Trial, simulate
 from barnraise.config import load
+from barnraise.core.errors import RunFailedError
 from barnraise.emulation.report import Report
 from barnraise.plan import Purpose, resolve
 from barnraise.transport.presets import LINKS
@@ -52,3 +55,19 @@ def test_loss_of_small_messages_alone_loses_nodes() -> None:
     plain, lossy = play(profile="good"), play(profile="good", small_loss=0.45)
     assert lossy.end == plain.end
     assert lossy.virtual_seconds > plain.virtual_seconds
+
+
+def test_a_simulation_whose_training_diverges_says_so(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("a barn is raised by many hands.\n" * 100)
+    run = {
+        "model": {"architecture": "gpt2", "config": {"hidden_size": 16, "num_layers": 1, "num_heads": 2}},
+        "data": {"kind": "text", "files": [str(tmp_path / "text.txt")], "context": 32},
+        "training": {"tokens": 100_000, "batch_size": 2, "local_steps": 3, "learning_rate": 1e30},
+        "controller": {"evaluation_rows": 4},
+    }
+    plan = resolve(load(run), purpose=Purpose.SIMULATE, nodes=3)
+    try:
+        with pytest.raises(RunFailedError, match=r"^training diverged: .*lower the learning rate"):
+            simulate(plan, Trial(3, real=True))
+    finally:
+        torch.set_flush_denormal(False)  # what a simulation sets for its process

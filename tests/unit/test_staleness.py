@@ -8,6 +8,7 @@ import pytest
 
 from barnraise import staleness
 from barnraise.core.errors import OptionError, UnknownNameError
+from barnraise.staleness.buffer import least_buffer
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,26 @@ def test_weights(name: str) -> None:
     assert [staleness.create(name).weight(tau) for tau in (0, 1, 100)] == [1.0, 1.0, 1.0]
     weight = staleness.create(name, weighting="inverse_sqrt").weight
     assert [weight(tau) for tau in (0, 1, 4, 9)] == [1.0, 1 / 2, 1 / 3, 1 / 4]
+
+
+@pytest.mark.parametrize(
+    ("rates", "bound", "expected"),
+    [
+        ([], 5, 1),
+        ([0.0, 0.0], 5, 1),
+        ([100.0] * 4, 5, 2),  # 2 * 400 / (100 * 5)
+        ([1.0, 2.0, 4.0, 8.0, 0.0], 5, 6),
+        ([1.0, 2.0, 0.0], 0, 3),
+    ],
+)
+def test_the_least_buffer(rates: list[float], bound: int, expected: int) -> None:
+    assert least_buffer(rates, lambda speed: bound) == expected
+
+
+def test_the_median_of_an_even_number_of_nodes_lies_between_the_middle_two() -> None:
+    asked: list[float] = []
+    least_buffer([1.0, 3.0], lambda speed: asked.append(speed) or 5)
+    assert asked == [0.5, 1.5]
 
 
 def test_what_cannot_work_is_refused() -> None:

@@ -9,7 +9,8 @@ import pytest
 from barnraise.cli import sat_summary
 from barnraise.data.sat_evaluation import SatScores
 
-SCORES = SatScores(200, 0.9, 0.5, 0.75, 0.5, "formula: (1)\n  unit 1\n  SAT\nchecker: accepted")
+SEARCHED = SatScores(60, 0.4, 0.11, 0.23, 0.5, 0.52, "")
+SCORES = SatScores(200, 0.9, 0.5, 0.75, 0.5, 0.98, "formula: (1)\n  unit 1\n  SAT\nchecker: accepted")
 
 
 @pytest.mark.parametrize(
@@ -30,8 +31,18 @@ def test_judgement_claims_what_the_sample_allows(right: float, formulas: int, ex
 
 def test_lines_hold_every_share_and_the_example() -> None:
     text = "\n".join(sat_summary.lines(SCORES))
-    for part in ("200 held-out formulas", "90.0%", "50.0%", "75.0%", "formula: (1)", "checker: accepted"):
+    for part in ("200 held-out formulas", "90.0%", "50.0%", "75.0%", "98.0%", "formula: (1)", "checker: accepted"):
         assert part in text
+    assert "take a decision back" not in text
+
+
+def test_formulas_that_need_search_have_figures_of_their_own() -> None:
+    scores = dataclasses.replace(SCORES, backtracking=SEARCHED)
+    text = "\n".join(sat_summary.lines(scores))
+    for part in ("60 more, all of whose traces take a decision back", "11.0%", "23.0%", "52.0%", "worse than guessing"):
+        assert part in text
+    assert sat_summary.as_json(scores)["backtracking"] == sat_summary.as_json(SEARCHED)
+    assert "backtracking" not in sat_summary.as_json(SCORES)
 
 
 @pytest.mark.parametrize("context", [8, 62, 400])

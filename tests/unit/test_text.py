@@ -154,10 +154,28 @@ def test_the_byte_tokenizer_is_the_same_in_transformers(tmp_path: Path) -> None:
     for name, content in ours.files().items():
         (tmp_path / name).write_bytes(content)
     theirs = AutoTokenizer.from_pretrained(tmp_path)
-    sample = "naïve café, 語!\n\t  x" + "".join(map(chr, range(300)))
+    sample = "naïve café, 語!\n\t  x<eos><pad>" + "".join(map(chr, range(300)))
     assert theirs(sample)["input_ids"] == ours.encode(sample) == list(sample.encode())
     assert theirs.decode(ours.encode(sample), clean_up_tokenization_spaces=False) == ours.decode(ours.encode(sample))
     assert (theirs.eos_token_id, theirs.pad_token_id) == (ours.eos_id, ours.pad_id)
+
+
+@pytest.mark.parametrize("special", [True, False])
+def test_an_end_of_document_that_a_text_spells_out_is_text(tmp_path: Path, special: bool) -> None:
+    folder = bpe(tmp_path / "tokenizer")
+    saved = json.loads((folder / "tokenizer.json").read_text())
+    saved["added_tokens"][0]["special"] = special
+    (folder / "tokenizer.json").write_text(json.dumps(saved))
+    tokenizer = tokenizers.load(folder)
+    sample = "one<|endoftext|>two"
+    assert tokenizer.eos_id not in tokenizer.encode(sample)
+    assert tokenizer.decode(tokenizer.encode(sample)) == sample
+    (tmp_path / "story.txt").write_text((sample + "\n") * 100)
+    meta = text.build(tmp_path / "out", [tmp_path / "story.txt"], tokenizer=folder, context=8, held_out=0.1)
+    again = tokenizers.of(Dataset.open(tmp_path / "out"))
+    assert again.encode(sample) == tokenizer.encode(sample)
+    train = Dataset.open(tmp_path / "out").rows(0, 0, meta.shards[0].rows)
+    assert np.count_nonzero(train == tokenizer.eos_id) <= 1  # the one that we set
 
 
 def test_older_tokenizer_folders_are_converted(tmp_path: Path) -> None:

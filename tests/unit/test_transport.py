@@ -239,10 +239,14 @@ def test_a_slow_reader_holds_up_nobody(scheme: str) -> None:
                 assert received is not None
                 peers.append(received.peer)
             chunk = bytes(CHUNK_BYTES)
-            num_sent = 0
-            while listener.send(peers[0], [b"%d" % num_sent, chunk]):
-                num_sent += 1
-                assert num_sent < 1000, "bytes for a peer that does not read pile up without bound"
+            num_sent = refused = 0
+            while refused < 50:  # until the network takes no more either
+                if listener.send(peers[0], [b"%d" % num_sent, chunk]):
+                    num_sent, refused = num_sent + 1, 0
+                    assert num_sent < 1000, "bytes for a peer that does not read pile up without bound"
+                else:
+                    refused += 1
+                    await asyncio.sleep(0.01)
             assert listener.send(peers[0], [b"word"]), "single frames still get a place in line"
             assert not listener.send(peers[0], [b"more", chunk])
             for index in range(100):
@@ -282,6 +286,50 @@ def test_sending_to_who_is_gone_is_no_error(scheme: str) -> None:
             assert received is not None
             while listener.send(received.peer, [b"anybody there?"]):
                 await asyncio.sleep(0)
+
+    run(test())
+
+
+def test_nothing_is_read_while_the_budget_is_spent(scheme: str) -> None:
+    async def test() -> None:
+        async with listening(scheme) as (listener, uri), connected(uri) as connection:
+            await connection.send([b"before"])
+            assert await listener.receive() is not None
+            listener.budget.charge("a disk that is full", listener.budget.total)
+            await connection.send([b"meanwhile"])
+            reading = asyncio.create_task(listener.receive())
+            await asyncio.wait([reading], timeout=0.3)
+            assert not reading.done()
+            listener.budget.give("a disk that is full", listener.budget.total)
+            received = await reading
+            assert received is not None
+            assert received.frames == [b"meanwhile"]
+            listener.budget.charge("a disk that is full", listener.budget.total)
+            reading = asyncio.create_task(listener.receive())
+            await asyncio.sleep(0)
+            await listener.close()
+            assert await reading is None
+
+    run(test())
+
+
+def test_what_waits_for_a_peer_is_given_back_when_it_reads_or_goes(scheme: str) -> None:
+    async def test() -> None:
+        async with listening(scheme) as (listener, uri):
+            for reads in (True, False):
+                async with connected(uri) as connection:
+                    await connection.send([b"hello"])
+                    received = await listener.receive()
+                    assert received is not None
+                    count = 0
+                    while count < 20 and listener.send(received.peer, [b"chunk", bytes(CHUNK_BYTES)]):
+                        count += 1
+                    assert listener.budget[received.peer.key] <= listener.budget.share
+                    while reads and count:
+                        count -= len(await connection.receive_many())
+                    await connection.close(linger=5.0)
+                while listener.budget.waiting:
+                    await asyncio.sleep(0.01)
 
     run(test())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -126,15 +126,18 @@ def test_an_asker_that_does_not_come_back_has_a_mailbox_with_an_end(monkeypatch:
     async def test() -> None:
         async with listening() as (listener, uri, inbox):
             assert isinstance(listener, ZmqListener)
-            for _ in range(4):
-                async with asking(uri, Keys.generate()) as ask:
+            async with AsyncExitStack() as stack:
+                for _ in range(4):
+                    ask = await stack.enter_async_context(asking(uri, Keys.generate()))
                     await ask(b"hello", b"")
                     received = await inbox.get()
                     num_sent = 0
                     while listener.send(received.peer, [b"x", bytes(1000)]):
                         num_sent += 1
                         assert num_sent < 100
-            assert len(listener._answers._askers) == 2
+                assert len(listener._answers._askers) == 2
+            while listener._answers._askers or listener.budget.waiting:
+                await asyncio.sleep(0.01)
 
     run(test())
 

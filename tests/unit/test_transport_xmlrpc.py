@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from barnraise import transport
 from barnraise.core.errors import AddressError
-from barnraise.transport import Connection, Keys, marshalling, xmlrpc_listener
+from barnraise.transport import Connection, Keys, inbox, marshalling, xmlrpc_listener
 from barnraise.transport import http_server as http
 from barnraise.transport.base import Address, parse
 from barnraise.transport.envelope import CONTENT_LIMIT, PULL, PUSH, Asker, pack, unpack
@@ -200,6 +200,24 @@ def test_sessions_and_handshakes_are_limited(monkeypatch: pytest.MonkeyPatch) ->
     run(test())
 
 
+def test_strangers_sessions_make_room_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xmlrpc_listener, "MAX_STRANGERS", 3)
+    monkeypatch.setattr(xmlrpc_listener, "MAX_SESSIONS", 5)
+
+    async def test() -> None:
+        async with listening() as (listener, uri):
+            member = Keys.generate()
+            listener.members = {member.public}
+            for index in range(8):
+                hand = await asyncio.to_thread(Hand, uri, member if index == 1 else Keys.generate())
+                await asyncio.to_thread(hand.exchange, hand.push.seal(pack([[b"x"]])))
+            keys = [session.peer.key for session in listener._sessions.values()]
+            assert len(keys) == 4
+            assert keys[0] == member.public
+
+    run(test())
+
+
 def test_silent_sessions_end(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with listening() as (listener, uri):
@@ -234,8 +252,8 @@ def test_a_sender_waits_for_a_listener_that_does_not_read() -> None:
             while seen != num_sent or not num_sent:
                 seen = num_sent
                 await asyncio.sleep(0.3)
-            assert listener._inbox_bytes <= xmlrpc_listener.INBOX_BYTES + 2 * CONTENT_LIMIT
-            assert num_sent * CHUNK_BYTES <= 2 * xmlrpc_listener.INBOX_BYTES
+            assert listener._inbox.num_bytes <= inbox.BYTES // 4 + 2 * CONTENT_LIMIT
+            assert num_sent * CHUNK_BYTES <= 2 * inbox.BYTES
             heads: list[bytes] = []
             enough = 2 * num_sent
             while len(heads) < enough:
@@ -321,6 +339,7 @@ def test_http_that_is_none_of_ours_is_answered_with_a_status() -> None:
                     b"413",
                 ),
                 (post(b"x", headers="Content-Encoding: gzip\r\n"), b"415"),
+                (post(b"0\r\n\r\n", headers="Transfer-Encoding: chunked\r\n"), b"400"),
                 (b"POST /RPC2 HTTP/1.1\r\nHost: h\r\nX: " + b"x" * 20_000, b"431"),
                 (b"\xff\xfe\r\n\r\n", b"400"),
             ]:
@@ -348,16 +367,91 @@ def test_slow_clients_are_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
     run(test())
 
 
-def test_connections_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MAX_CONNECTIONS", 3)
+def test_past_the_limit_the_oldest_connection_without_a_proof_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 16)
 
     async def test() -> None:
-        async with listening() as (_, uri):
-            held = [await asyncio.open_connection("127.0.0.1", parse(uri).port) for _ in range(3)]
-            await asyncio.sleep(0.1)
-            assert await raw(uri, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n") == b""
+        async with listening() as (listener, uri), connected(uri) as connection:
+            await connection.send([b"hello"])
+            received = await listener.receive()
+            assert received is not None
+            held = [await asyncio.open_connection("127.0.0.1", parse(uri).port) for _ in range(40)]
+            assert await held[0][0].read() == b""
+            assert b" 405 " in await raw(uri, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"), "the newest is heard"
+            listener.send(received.peer, [b"still here"])
+            assert await connection.receive() == [b"still here"]
+            assert connection.num_connects == 1
             for _, writer in held:
                 writer.close()
+
+    run(test())
+
+
+def test_a_stranger_has_little_to_say() -> None:
+    async def test() -> None:
+        listener, member, stranger = XmlRpcListener(), Keys.generate(), Keys.generate()
+        listener.members = {member.public}
+        try:
+            uri = await listener.bind("xmlrpc://127.0.0.1:0", SERVER)
+            for keys in (member, stranger):
+                hand = await asyncio.to_thread(Hand, uri, keys)
+                await asyncio.to_thread(hand.exchange, hand.push.seal(pack([[b"who I want to be"]])))
+                large = hand.push.seal(pack([[b"x", bytes(CHUNK_BYTES)]]))
+                if keys is member:
+                    await asyncio.to_thread(hand.exchange, large)
+                else:
+                    with pytest.raises((xmlrpc.client.ProtocolError, OSError)):
+                        await asyncio.to_thread(hand.exchange, large)
+            heads = []
+            while len(heads) < 3:
+                heads += [bytes(received.frames[0]) for received in await listener.receive_many()]
+            assert sorted(heads) == [b"who I want to be", b"who I want to be", b"x"]
+        finally:
+            await listener.close()
+
+    run(test())
+
+
+def test_unfinished_bodies_have_the_share_of_one_peer() -> None:
+    async def test() -> None:
+        async with listening() as (listener, uri), connected(uri) as other:
+            keys = Keys.generate()
+            hand = await asyncio.to_thread(Hand, uri, keys)
+            await asyncio.to_thread(hand.exchange, hand.push.seal(pack([[b"hello"]])))
+            assert await listener.receive() is not None
+            path = f"/RPC2/{hand.session.hex()}"
+            size = listener.body_limit(path)
+            begun = post(bytes(size), path)[: -size // 2]
+            writers = []
+            for _ in range(2 * listener.budget.share // size):
+                _, writer = await asyncio.open_connection("127.0.0.1", parse(uri).port)
+                writer.write(begun)
+                writers.append(writer)
+            while listener.budget[keys.public] < size:
+                await asyncio.sleep(0.01)
+            for index in range(50):
+                await other.send([b"%d" % index, bytes(CHUNK_BYTES)])
+                received = await listener.receive()
+                assert received is not None
+                assert received.frames[0] == b"%d" % index
+            assert listener.budget[keys.public] <= listener.budget.share
+            for writer in writers:
+                writer.transport.abort()
+            while listener.budget[keys.public]:
+                await asyncio.sleep(0.01)
+
+    run(test())
+
+
+def test_a_batch_of_a_hundred_thousand_messages_is_refused_and_peers_take_turns() -> None:
+    async def test() -> None:
+        async with listening() as (listener, uri):
+            hands = [await asyncio.to_thread(Hand, uri, Keys.generate()) for _ in range(3)]
+            with pytest.raises(xmlrpc.client.Fault, match="more than 2048 messages"):
+                await asyncio.to_thread(hands[0].exchange, hands[0].push.seal(pack([[b"x"]] * 100_000)))
+            for hand, count in ((hands[1], 1000), (hands[2], 1)):
+                await asyncio.to_thread(hand.exchange, hand.push.seal(pack([[b"%d" % count]] * count)))
+            assert [one.frames[0] for one in await listener.receive_many(3)] == [b"1000", b"1", b"1000"]
 
     run(test())
 
@@ -449,6 +543,21 @@ def test_proxies_are_those_of_the_environment(monkeypatch: pytest.MonkeyPatch) -
     assert proxy_for(Address("xmlrpc", "127.0.0.1", 7002)) is None
     monkeypatch.setenv("no_proxy", "example.org")
     assert proxy_for(there) is None
+
+
+def test_a_proxy_that_is_none_is_named_and_dialled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://proxy.example.org:port")
+    monkeypatch.delenv("no_proxy", raising=False)
+
+    async def test() -> None:
+        connection = NETWORK.connection()
+        await connection.open("xmlrpc://lab.example.org:7002", SERVER.public, Keys.generate())
+        for _ in range(2):
+            with pytest.raises(AddressError, match=r"HTTP_PROXY.*http://host:port"):
+                await connection.ready(0.3)
+        await connection.close()
+
+    run(test())
 
 
 def test_a_proxy_is_asked_for_the_whole_address(monkeypatch: pytest.MonkeyPatch) -> None:

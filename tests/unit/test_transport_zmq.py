@@ -9,7 +9,7 @@ import random
 import socket
 import time
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,10 @@ import zmq.asyncio
 
 from barnraise import transport
 from barnraise.core.errors import AddressError, WireError
-from barnraise.transport import Connection, Keys, Listener, Received
+from barnraise.transport import Connection, Keys, Listener, Received, loop_socket, zmq_door, zmq_outgoing
 from barnraise.transport.base import parse
 from barnraise.transport.loop_socket import LoopSocket
+from barnraise.transport.zmq_listener import ZmqListener
 from barnraise.transport.zmq_options import DEALER_QUEUE
 from barnraise.wire import decode_from_worker
 from barnraise.wire.messages import CHUNK_BYTES, FRAME_LIMIT
@@ -62,18 +63,25 @@ FAILURES = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PRO
 
 @asynccontextmanager
 async def foreign(
-    uri: str, server_key: str = SERVER.public, route: bytes = b""
+    uri: str,
+    server_key: str = SERVER.public,
+    route: bytes = b"",
+    keys: Keys | None = None,
+    receive_buffer: int = 0,
 ) -> AsyncIterator[tuple[zmq.asyncio.Socket, zmq.asyncio.Socket]]:
     """A client of somebody else's making, and a socket that has a message whenever its connection fails."""
     context = zmq.asyncio.Context()
     client = context.socket(zmq.DEALER)
     failures = client.get_monitor_socket(FAILURES)
     if server_key:
-        keys = Keys.generate()
+        keys = keys or Keys.generate()
         client.curve_publickey, client.curve_secretkey = keys.public.encode(), keys.secret.encode()
         client.curve_serverkey = server_key.encode()
     if route:
         client.setsockopt(zmq.ROUTING_ID, route)
+    if receive_buffer:  # it reads next to nothing
+        client.setsockopt(zmq.RCVBUF, receive_buffer)
+        client.setsockopt(zmq.RCVHWM, 1)
     try:
         client.connect(f"tcp://127.0.0.1:{parse(uri).port}")
         yield client, failures
@@ -162,6 +170,115 @@ def test_a_key_that_is_no_longer_revoked_gets_in_again() -> None:
 # Who does not follow the protocol
 
 
+def test_a_message_without_end_costs_its_sender_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zmq_door, "UNPROVEN_BYTES", 4 * FRAME_LIMIT)
+    monkeypatch.setattr(zmq_door, "UNREAD_BYTES", 4 * FRAME_LIMIT)
+    monkeypatch.setattr(zmq_door, "LOOK_SECONDS", 0.005)
+
+    async def test() -> None:
+        async with listening() as (listener, uri), connected(uri) as connection:
+            await exchange(listener, connection, b"before")
+            for hello in (False, True):
+                async with foreign(uri) as (other, failures):
+                    if hello:
+                        await other.send(b"hello")
+                        assert await listener.receive() is not None
+                    await other.send_multipart([bytes(FRAME_LIMIT)] * 200)
+                    await failures.recv_multipart()
+            for _ in range(10):
+                await exchange(listener, connection, b"honest")
+            assert connection.num_connects == 1
+
+    run(test())
+
+
+def test_a_stranger_who_says_much_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zmq_door, "LOOK_SECONDS", 0.005)
+
+    async def test() -> None:
+        member, listener = Keys.generate(), NETWORK.listener()
+        listener.members = {member.public}
+        try:
+            uri = await listener.bind("zmq://127.0.0.1:0", SERVER)
+            async with connected(uri, member) as connection, foreign(uri) as (stranger, failures):
+                hung_up = asyncio.ensure_future(failures.recv_multipart())
+                while not hung_up.done():
+                    await stranger.send(bytes(4096))
+                    reading = asyncio.ensure_future(listener.receive())
+                    await asyncio.wait({reading, hung_up}, return_when=asyncio.FIRST_COMPLETED)
+                    reading.cancel()
+                for index in range(100):
+                    await connection.send([b"%d" % index, bytes(4096)])
+                    received = await listener.receive()
+                    while received is not None and received.peer.key != member.public:
+                        received = await listener.receive()
+                    assert received is not None
+                    assert received.frames[0] == b"%d" % index
+                assert connection.num_connects == 1
+        finally:
+            await listener.close()
+
+    run(test())
+
+
+def test_a_key_has_few_connections_and_one_share_of_unread_answers() -> None:
+    async def test() -> None:
+        keys = Keys.generate()
+        async with listening() as (listener, uri), AsyncExitStack() as stack:
+            assert isinstance(listener, ZmqListener)
+            for _ in range(6):
+                greedy = await stack.enter_async_context(foreign(uri, keys=keys, receive_buffer=4096))
+                await greedy[0].send(b"40 of your largest, please")
+                received = await listener.receive()
+                assert received is not None
+                for _ in range(40):
+                    listener.send(received.peer, [b"chunk", bytes(FRAME_LIMIT)])
+                assert listener.budget[keys.public] <= listener.budget.share
+            assert listener._door is not None
+            while len(listener._door) > zmq_door.CONNECTIONS_A_KEY:
+                await asyncio.sleep(0.01)
+            await stack.aclose()
+            while listener.budget.waiting:
+                await asyncio.sleep(0.01)
+
+    run(test())
+
+
+def test_a_peer_that_takes_nothing_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zmq_outgoing, "STALLED_SECONDS", 0.5)
+
+    async def test() -> None:
+        async with listening() as (listener, uri), foreign(uri, receive_buffer=4096) as (other, _):
+            await other.send(b"hello")
+            received = await listener.receive()
+            assert received is not None
+            while listener.send(received.peer, [b"chunk", bytes(FRAME_LIMIT)]):
+                pass
+            while listener.budget.waiting:
+                await asyncio.sleep(0.01)
+            assert not listener.send(received.peer, [b"gone"])
+
+    run(test())
+
+
+def test_connections_that_end_are_forgotten() -> None:
+    async def test() -> None:
+        async with listening() as (listener, uri):
+            assert isinstance(listener, ZmqListener)
+            assert listener._door is not None
+            for _ in range(300):
+                _, writer = await asyncio.open_connection("127.0.0.1", parse(uri).port)
+                writer.close()
+            async with connected(uri) as connection:
+                await exchange(listener, connection, b"honest")
+                while len(listener._door) > 1:
+                    await asyncio.sleep(0.01)
+            while len(listener._door) or len(listener._door.door):
+                await asyncio.sleep(0.01)
+
+    run(test())
+
+
 def test_an_oversize_frame_costs_its_sender_the_connection_and_nobody_else() -> None:
     async def test() -> None:
         async with listening() as (listener, uri), connected(uri) as connection:
@@ -192,7 +309,10 @@ def test_the_largest_frame_fits() -> None:
     run(test())
 
 
-def test_too_many_frames_reach_the_decoder_as_too_many() -> None:
+@pytest.mark.parametrize("frames_a_call", [4096, 20])
+def test_too_many_frames_reach_the_decoder_as_too_many(monkeypatch: pytest.MonkeyPatch, frames_a_call: int) -> None:
+    monkeypatch.setattr(loop_socket, "FRAMES_A_CALL", frames_a_call)
+
     async def test() -> None:
         async with listening() as (listener, uri), foreign(uri) as (other, _):
             await other.send_multipart([b"x"] * 1000)

@@ -11,11 +11,14 @@ import pytest
 from rich.console import Console
 
 from barnraise.cli import nodes, panel
-from barnraise.cli.chronicle import Chronicle, Happening, of_note, plain, printable
+from barnraise.cli.chronicle import Chronicle, Happening, of_note, plain
 from barnraise.cli.columns import columns
 from barnraise.cli.links import LinkUse, total_table, use_line, use_table
 from barnraise.cli.nodes import NodeRow
-from barnraise.controller.state import Soft, State, apply
+from barnraise.controller.folding import apply
+from barnraise.controller.soft import Soft
+from barnraise.controller.state import State
+from barnraise.core.text import printable
 from barnraise.core.types import NodeProfile, ParameterRange, RowRange
 from barnraise.ledger import Assigned, Decision, Judged, Ledger, LedgerView, NodeChanged, Noted
 
@@ -80,7 +83,7 @@ def drawn(seen: panel.Moment, width: int = 120, height: int = 40) -> list[str]:
 
 
 def test_rows_say_what_each_node_does(state: State) -> None:
-    soft = Soft()
+    soft = Soft(12)
     soft.seen = {"busy": 19.5, "idle": 21.0}
     rows = {row.name: row for row in nodes.living(state, soft, 20.0)}
     assert {name: row.state for name, row in rows.items()} == {
@@ -94,18 +97,18 @@ def test_rows_say_what_each_node_does(state: State) -> None:
 
 
 def test_a_node_whose_process_ended_with_the_run_did_not_leave(state: State) -> None:
-    rows = {row.name: row.state for row in nodes.living(state, Soft(), 20.0, {"gone"})}
+    rows = {row.name: row.state for row in nodes.living(state, Soft(12), 20.0, {"gone"})}
     assert rows["gone"] == "stayed"
 
 
 def test_nodes_of_a_finished_run_do_not_train_any_more(state: State) -> None:
     apply(state, Noted(14.0, "finished", detail={"reason": "the token budget is met"}))
-    rows = {row.name: row.state for row in nodes.living(state, Soft(), 20.0)}
+    rows = {row.name: row.state for row in nodes.living(state, Soft(12), 20.0)}
     assert (rows["busy"], rows["idle"], rows["gone"]) == ("stayed", "stayed", "left")
 
 
 def test_picture_shows_the_figures(state: State) -> None:
-    text = "\n".join(drawn(moment(nodes.living(state, Soft(), 20.0))))
+    text = "\n".join(drawn(moment(nodes.living(state, Soft(12), 20.0))))
     for figure in (
         "60.0%",
         "600k of 1.00M tokens",

@@ -8,8 +8,9 @@ from barnraise.core.types import RowRange
 from barnraise.wire.messages import Ack, Assign, Heartbeat, Hello, Leave, Next, Pulse, Who
 from barnraise.worker import actions as act
 from barnraise.worker import events as ev
+from barnraise.worker.ahead import Lead
 from barnraise.worker.leaving import PATIENCE, PROBE
-from barnraise.worker.machine import HELLO_INTERVAL
+from barnraise.worker.machine import DIVERGED, HELLO_INTERVAL, MOST_FAILURES
 
 from ..state_machine.bench import SHARDS, Bench, delta, make_task, snapshot
 from ..state_machine.engine import overlap
@@ -158,23 +159,20 @@ def test_the_lead_is_how_long_getting_a_task_takes_not_how_long_it_waits() -> No
         bench.tick(0.7)  # at hand, but the other one still runs
         bench.finish_task()
         bench.ack(next(iter(bench.payloads)), True)
-    assert bench.worker.lead == pytest.approx(0.2, abs=0.05)
+    assert bench.worker.lead.seconds == pytest.approx(0.2, abs=0.05)
 
 
 def test_early_enough_means_in_steps() -> None:
-    bench = ready()
-    bench.worker.lead, bench.worker.step_seconds = 0.19, 0.1  # three steps with the margin
-    assert bench.worker._ask_at(make_task(9, 0, (), steps=20)) == 17
-    assert bench.worker._ask_at(make_task(9, 0, (), steps=4)) == 1
-    assert bench.worker._ask_at(make_task(9, 0, (), steps=2)) == 0
-    bench.worker.step_seconds = 0.0
-    assert bench.worker._ask_at(make_task(9, 0, (), steps=20)) == 19
+    lead = Lead()
+    assert lead.ask_at(20) == 19  # nothing is known
+    lead.seconds, lead.step_seconds = 0.19, 0.1  # three steps with the margin
+    assert [lead.ask_at(steps) for steps in (20, 4, 2)] == [17, 1, 0]
 
 
 def test_a_task_shorter_than_the_lead_is_followed_up_as_it_starts() -> None:
     bench = ready()
     with_waiting(bench)
-    bench.worker.lead, bench.worker.step_seconds = 1.0, 0.1
+    bench.worker.lead.seconds, bench.worker.lead.step_seconds = 1.0, 0.1
     asked = sum(isinstance(message, Next) for message in bench.sent)
     bench.finish_task()
     bench.tick(0.0)
@@ -313,6 +311,40 @@ def test_a_task_cut_before_its_first_step_is_given_back() -> None:
     assert bench.done == {1: False}
     assert bench.hello is not None
     assert bench.hello.working == ()
+
+
+def test_a_failed_task_is_given_back_and_another_is_asked_for() -> None:
+    bench = ready()
+    bench.fail_task()
+    assert bench.done == {}
+    assert bench.hello is not None
+    assert bench.hello.working == ()
+    bench.conclude(tasks=2)
+
+
+def test_a_worker_whose_tasks_all_fail_hands_in_what_it_has_and_goes() -> None:
+    bench = ready()
+    with_waiting(bench)
+    bench.finish_task()
+    for failures in range(1, MOST_FAILURES + 1):
+        assert bench.quit is None
+        assert bench.worker.failures == failures - 1
+        bench.set_up(answering=False)
+        bench.fail_task()
+    assert bench.quit is None
+    bench.ack(1, True)
+    assert bench.sent[-1] == Leave(DIVERGED)
+    assert bench.quit == act.Quit(DIVERGED, False)
+
+
+def test_only_failures_in_a_row_count() -> None:
+    bench = ready()
+    for _ in range(MOST_FAILURES):
+        bench.set_up()
+        bench.fail_task()
+        bench.set_up()
+        bench.finish_task()
+    assert bench.quit is None
 
 
 def test_leaving_hands_in_everything_first() -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from barnraise.core.text import printable
 from barnraise.core.units import count_text
 from barnraise.ledger import LedgerView, NodeChanged, Noted
-
-LONGEST = 160
-"""Characters of a text that came from outside, such as the reason a worker gives for leaving."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +77,8 @@ class Chronicle:
         if noted.kind == "left_over":
             count = detail["contributions"]
             return (noted.kind, f"{count_text(count, 'contribution')} left over") if count else None
+        if noted.kind == "run_file":
+            return (noted.kind, f"the run file changed: {printable(detail['changed'])}") if detail["changed"] else None
         words = _REASONED.get(noted.kind)
         if words is None:
             return None
@@ -94,15 +94,10 @@ _REASONED = {
     "finished": "finished: {reason}",
     "advice": "advice: {reason}",
     "checkpoint_failed": "a checkpoint failed: {reason}",
+    "voided": "a contribution of {node} is void: {reason}",
+    "version_refused": "a version was made without its contributions: {reason}",
     "frame_dropped": "a frame from {node} was dropped: {reason}",
 }
-
-
-def printable(text: str, longest: int = LONGEST) -> str:
-    """`text` on one line, short, without anything that a terminal would obey."""
-    shown = "".join(letter if letter.isprintable() else " " for letter in text[: 4 * longest])
-    shown = " ".join(shown.split())
-    return shown if len(shown) <= longest else f"{shown[: longest - 3]}..."
 
 
 def plain(text: str, longest: int) -> str:

@@ -27,6 +27,9 @@ def sat(
     context: Annotated[int, typer.Option(help="Tokens a row; longer examples are left out.")] = 62,
     examples: Annotated[int, typer.Option(help="Training examples.")] = 40_000,
     held_out: Annotated[int, typer.Option(help="Held-out examples; no formula is in both.")] = 500,
+    held_out_backtracking: Annotated[
+        int, typer.Option(help="More of them, whose traces all take a decision back.")
+    ] = 0,
     seed: Annotated[int, typer.Option(help="The same seed gives the same dataset.")] = 0,
     json: Json = False,
 ) -> None:
@@ -42,6 +45,7 @@ def sat(
         context=context,
         examples=examples,
         held_out=held_out,
+        held_out_backtracking=held_out_backtracking,
         seed=seed,
     )
     _describe(folder, sat_data.build(folder, options), json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 import typer
 
 from barnraise.cli import console
+from barnraise.cli.addresses import listen
 from barnraise.cli.hosting import Host, making, open_host, prepare
 from barnraise.cli.local_workers import LocalWorkers
-from barnraise.cli.session import listen, work
+from barnraise.cli.session import work
 from barnraise.cli.signals import INTERRUPTED, interruptible
 from barnraise.cli.view import make_view
 from barnraise.controller.actions import Finish
@@ -49,7 +51,7 @@ async def _train(run: RunDirectory, plan: Plan, json: bool, prepared: Callable[[
             view = make_view()
             view.note(f"should this be interrupted, go on with: barnraise resume {run.path}")
             try:
-                finish = await work(host, view, local, await listen(host, "train"))
+                finish = await work(host, view, local, await listen(host.server, run, plan, "train"))
             finally:
                 view.close()
     finally:
@@ -68,6 +70,8 @@ def conclude(host: Host, finish: Finish | None, *, json: bool) -> None:
         console.note(f"end it with what it has learnt: barnraise finish {path}")
         console.note(f"train on: barnraise resume {path}")
         raise typer.Exit(INTERRUPTED)
+    if host.machine.state.finished:
+        shutil.rmtree(host.run.moments, ignore_errors=True)  # nobody goes on from there
     from barnraise.cli.summary import summarise
 
     summarise(host.run, host.plan, json=json)

@@ -10,6 +10,9 @@ from barnraise.data.ranges import RowIndex
 from barnraise.plan import Plan, payload_bytes
 from barnraise.wire.messages import WorkerSettings
 
+UPLOAD_MEMORY = 1 << 30
+"""Bytes of payloads on their way or inspected at a time, unless two of the largest are more."""
+
 
 def engine_settings(
     plan: Plan, *, run_name: str, manifest: Blob, num_parameters: int, rows: RowIndex
@@ -22,6 +25,9 @@ def engine_settings(
     controller, training = plan.run_file.controller, plan.run_file.training
     partitions = tuple(split(num_parameters, count) for count in plan.fragments)
     largest = max(part.stop - part.start for part in partitions[0])
+    largest_payload = max(
+        payload_bytes(choice, num_parameters) for choice in (*plan.contributions, plan.last_compression) if choice
+    )
 
     def rate_multiplier(done: int, total: int) -> float:
         """A task is held to one rate, that of its end: warm-up must not waste the first ones on a rate of 0."""
@@ -54,9 +60,8 @@ def engine_settings(
         rungs=tuple(payload_bytes(choice, largest) for choice in plan.contributions),
         last_bytes=payload_bytes(plan.last_compression, num_parameters) if plan.last_compression else 0,
         update_bytes=payload_bytes(plan.downlink, largest),
-        max_payload_bytes=max(
-            payload_bytes(choice, num_parameters) for choice in (*plan.contributions, plan.last_compression) if choice
-        ),
+        max_payload_bytes=largest_payload,
+        upload_memory=max(UPLOAD_MEMORY, 2 * largest_payload),
         flush=plan.last_compression is not None,
         sync_window=controller.sync_window,
         sync_longest_wait=controller.sync_longest_wait,

@@ -31,7 +31,8 @@ def export(
 ) -> None:
     """Write a run's model in Hugging Face format, with its tokenizer.
 
-    Writes the newest version of which there is a checkpoint; at the end of a run that is its last. It loads with
+    Writes the newest version of which there is a checkpoint (with training.average: the average up to it); at the end
+    of a run that is its last. It loads with
     transformers: AutoModelForCausalLM.from_pretrained(FOLDER) and AutoTokenizer.from_pretrained(FOLDER).
     """
     exported = export_model(RunDirectory.open(run_dir), to, version)
@@ -49,7 +50,8 @@ def export(
 
 
 def export_model(run: RunDirectory, folder: Path | None = None, version: int | None = None) -> Exported:
-    """Write the model of `version` (the newest checkpoint) to `folder` (RUN_DIR/model).
+    """Write the model of `version` (the newest checkpoint) to `folder` (RUN_DIR/model): the average of the versions up
+    to it where the run keeps one.
 
     Raises InputError for a version without a checkpoint, CorruptionError when there is no good checkpoint, StorageError
     when the folder cannot be written.
@@ -67,7 +69,7 @@ def export_model(run: RunDirectory, folder: Path | None = None, version: int | N
     from barnraise.models.export import export as write
 
     logging.disable_progress_bar()
-    write(folder, told.model, tensors["parameters"], tokenizer_files(run))
+    write(folder, told.model, tensors.get("average", tensors["parameters"]), tokenizer_files(run))
     with LedgerView(run.ledger) as view:
         newest = view.totals().version
     return Exported(folder, checkpoint.manifest.version, max(newest, 0), told.num_parameters)
@@ -93,7 +95,7 @@ def _checkpoint(run: RunDirectory, version: int | None) -> Checkpoint:
 def tokenizer_files(run: RunDirectory) -> dict[str, bytes]:
     """The files by which `AutoTokenizer.from_pretrained` finds the tokenizer of the run's dataset."""
     from barnraise.data.meta import META, Meta
-    from barnraise.data.sat import RECORD
+    from barnraise.data.sat import BACKTRACKING, RECORD
 
-    names = [info.name for info in Meta.read(run.data / META).files if info.name != RECORD]
+    names = [info.name for info in Meta.read(run.data / META).files if info.name not in (RECORD, BACKTRACKING)]
     return {name: (run.data / name).read_bytes() for name in names}

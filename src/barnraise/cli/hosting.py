@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from barnraise import aggregation, compression, training
+from barnraise.cli import addresses
+from barnraise.cli.addresses import recorded_mode
 from barnraise.cli.engine_settings import engine_settings
-from barnraise.cli.invites import open_book, recorded_uri
+from barnraise.cli.invites import open_book
 from barnraise.cli.links import LinkUse
+from barnraise.config.changes import changes, kept
 from barnraise.config.load import dump, load
 from barnraise.config.schema import TextData
-from barnraise.controller.actions import Action
+from barnraise.controller.actions import Action, Journal
 from barnraise.controller.blobs import BlobStore
 from barnraise.controller.enrolment import Enrolment
 from barnraise.controller.evaluator import Evaluator
@@ -28,18 +29,17 @@ from barnraise.controller.machine import Controller
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.controller.recovery import replay, restore
 from barnraise.controller.server import Server
-from barnraise.core.errors import RunDirectoryError
+from barnraise.core.errors import DataError, WireError
 from barnraise.core.types import Blob
 from barnraise.data.shards import Dataset
-from barnraise.ledger import Checkpoints, Ledger, RunDirectory
+from barnraise.ledger import Checkpoints, Ledger, Noted, RunDirectory
 from barnraise.models.vectors import digest
 from barnraise.plan.purpose import Purpose
 from barnraise.plan.resolve import Plan, resolve
 from barnraise.transport import Keys
 from barnraise.wire.manifest import Manifest
 
-ADDRESS = "address.json"
-"""Where a run listens, and in which mode: there once it has ever listened."""
+MANIFEST = "manifest.json"
 
 RESUME_GRACE = 10.0
 """Seconds that workers have to find a controller that came back."""
@@ -48,7 +48,7 @@ RESUME_GRACE = 10.0
 def prepare(plan: Plan, run: RunDirectory, say: Callable[[str], None]) -> None:
     """Make everything a new run starts from: run file, dataset, initial model as checkpoint 0, keys."""
     run_file = plan.run_file
-    run.run_file.write_text(dump(run_file), "utf-8")
+    run.write(run.run_file, dump(run_file).encode())
     say("making the dataset")
     make_dataset(plan, run.data)
     dataset = Dataset.open(run.data)
@@ -56,19 +56,14 @@ def prepare(plan: Plan, run: RunDirectory, say: Callable[[str], None]) -> None:
     say(f"dataset: {dataset.num_rows:,} rows of {meta.context} tokens, {meta.held_out.rows:,} held out")
     import torch
 
-    from barnraise.models import build, config
+    from barnraise.models import build
     from barnraise.models.flat import FlatParameters
 
-    section = run_file.model.model_dump(exclude_none=True)
-    resolved = config.describe(
-        section, meta.vocab_size, meta.context, bos_id=meta.bos_id, eos_id=meta.eos_id, pad_id=meta.pad_id
-    )
+    section, resolved = run_file.model.model_dump(exclude_none=True), _model(plan, dataset)
     with torch.no_grad():
         parameters = FlatParameters(build.create(section, resolved, run_file.run.seed)).vector.clone()
     say(f"model: {resolved['model_type']} with {parameters.numel():,} parameters")
-    info = dataset.files()[0]
-    manifest = Manifest(resolved, Blob(info.sha256, info.bytes), parameters.numel())
-    (run.path / "manifest.json").write_bytes(manifest.encode())
+    run.write(run.path / MANIFEST, _manifest(plan, dataset, parameters.numel()))
     outer = training.create(plan.outer.name, **plan.outer.options)
     tensors = {f"outer.{name}": tensor for name, tensor in outer.state().items()}
     tensors["parameters"] = parameters
@@ -84,7 +79,7 @@ def making(run: RunDirectory, say: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if not (run.path / ADDRESS).exists():
+        if not (run.path / addresses.FILE).exists():
             shutil.rmtree(run.path, ignore_errors=True)
             if isinstance(error, KeyboardInterrupt | CancelledError):
                 say(f"interrupted before the run began; {run.path} is removed again")
@@ -113,6 +108,22 @@ def make_dataset(plan: Plan, folder: Path) -> None:
         sat.build(folder, sat_options(run_file))
 
 
+def _model(plan: Plan, dataset: Dataset) -> dict[str, Any]:
+    """The model's config, with what the run file leaves out."""
+    from barnraise.models import config
+
+    section, meta = plan.run_file.model.model_dump(exclude_none=True), dataset.meta
+    return config.describe(
+        section, meta.vocab_size, meta.context, bos_id=meta.bos_id, eos_id=meta.eos_id, pad_id=meta.pad_id
+    )
+
+
+def _manifest(plan: Plan, dataset: Dataset, num_parameters: int) -> bytes:
+    """What workers fetch first; it follows from run file and dataset."""
+    info = dataset.files()[0]
+    return Manifest(_model(plan, dataset), Blob(info.sha256, info.bytes), num_parameters).encode()
+
+
 @dataclass
 class Host:
     """A controller, ready to run. `first` are its machine's first actions; `links` tells what a lab's links carry."""
@@ -132,14 +143,28 @@ class Host:
 
 
 def open_host(run: RunDirectory, plan: Plan, warn: Callable[[str], None]) -> Host:
-    """The controller of a prepared run, gone back to where its ledger ends. Raises CorruptionError, StorageError."""
-    content = (run.path / "manifest.json").read_bytes()
-    manifest, blob = Manifest.decode(content), _blob(content)
+    """The controller of a prepared run, gone back to where its ledger ends. Raises CorruptionError, StorageError; then
+    the run directory is as it was."""
     ledger = Ledger(run.ledger, run.segments, run=run.path.name)
+    try:
+        return _open(run, plan, ledger, warn)
+    except BaseException:
+        ledger.close()
+        raise
+
+
+def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], None]) -> Host:
     found = replay(ledger)
-    dataset, checkpoints = Dataset.open(run.data), Checkpoints(run.checkpoints)
+    for damage in ledger.segments.damage:
+        warn(f"{damage}; what was there can be done without, or is done again")
+    changed = changes(found.run_file, plan.run_file) if found.run_file else []
+    dataset, checkpoints = Dataset.open(run.data, verify=True), Checkpoints(run.checkpoints)
     server = _parameter_server(plan)
     restore(server, found, checkpoints, ledger, warn)
+    content = _recorded_manifest(run, plan, dataset, server.parameters.numel(), warn)
+    manifest, blob = Manifest.decode(content), _blob(content)
+    if dataset.files()[0].sha256 != manifest.dataset.digest:
+        raise DataError(f"{run.data / 'meta.json'} is not that of this run; put it back from a copy")
     keep = plan.run_file.controller.keep_checkpoints
     oldest = checkpoints.prune(keep)[0].manifest.version
     contributions = {version: ids for version, ids in found.contributions.items() if version > oldest}
@@ -153,7 +178,7 @@ def open_host(run: RunDirectory, plan: Plan, warn: Callable[[str], None]) -> Hos
         rows=dataset.index,
     )
     machine = Controller(settings, found.state, ledger.epoch)
-    blobs = BlobStore(dataset, blob.digest, content)
+    blobs = BlobStore(dataset, blob.digest, content, warn)
     blobs.publish(server.parameters, server.digest)
     evaluator = Evaluator(manifest.model, dataset, plan.run_file.controller.evaluation_rows)
     clock = _run_clock(found.time)
@@ -173,7 +198,25 @@ def open_host(run: RunDirectory, plan: Plan, warn: Callable[[str], None]) -> Hos
     )
     resumed = bool(found.state.digest)
     first = machine.resume(clock(), RESUME_GRACE) if resumed else machine.start(server.digest, clock())
+    if changed or not found.run_file:
+        told = "; ".join(map(str, changed))
+        first.append(Journal(Noted(clock(), "run_file", detail={"changed": told, "content": kept(plan.run_file)})))
     return Host(run, plan, shell, first, ledger, resumed, manifest.num_parameters)
+
+
+def _recorded_manifest(
+    run: RunDirectory, plan: Plan, dataset: Dataset, num_parameters: int, warn: Callable[[str], None]
+) -> bytes:
+    """The run's manifest.json; made again when it is lost."""
+    path = run.path / MANIFEST
+    try:
+        content = path.read_bytes()
+        Manifest.decode(content)
+    except (OSError, WireError) as error:
+        warn(f"{path} cannot be read ({error}): it is made again from run file and dataset")
+        content = _manifest(plan, dataset, num_parameters)
+        run.write(path, content)
+    return content
 
 
 def _parameter_server(plan: Plan) -> ParameterServer:
@@ -188,6 +231,8 @@ def _parameter_server(plan: Plan) -> ParameterServer:
         codecs=[compression.create(choice.name, **choice.options) for choice in codecs],
         downlink=compression.create(plan.downlink.name, **plan.downlink.options),
         outer=training.create(plan.outer.name, **plan.outer.options),
+        alike=plan.run_file.training.normalize_steps,
+        average=plan.run_file.training.average,
     )
 
 
@@ -204,28 +249,6 @@ def _blob(content: bytes) -> Blob:
     import hashlib
 
     return Blob(hashlib.sha256(content).hexdigest(), len(content))
-
-
-def address(run: RunDirectory, plan: Plan) -> str:
-    """Where the controller listens: on the recorded port when the run has run before. Two addresses have a space
-    between."""
-    controller = plan.run_file.controller
-    first = f"{'zmq' if controller.use_zmq else 'xmlrpc'}://{controller.host}:{controller.port}"
-    second = "" if controller.http_port is None else f" xmlrpc://{controller.host}:{controller.http_port}"
-    return recorded_uri(run) or first + second
-
-
-def record_address(run: RunDirectory, uri: str, mode: str) -> None:
-    """Remember port and mode for `resume`."""
-    (run.path / ADDRESS).write_bytes(msgspec.json.encode({"uri": uri, "mode": mode}))
-
-
-def recorded_mode(run: RunDirectory) -> str:
-    """`train`, `serve` or `lab`: how the run was started."""
-    path = run.path / ADDRESS
-    if not path.exists():
-        raise RunDirectoryError(f"{run.path} was never started: start it again with `barnraise train RUN.yaml`")
-    return str(msgspec.json.decode(path.read_bytes())["mode"])
 
 
 def recorded_plan(run: RunDirectory) -> Plan:

@@ -22,7 +22,8 @@ def invite(
     from barnraise.transport import Keys
 
     run = RunDirectory.open(run_dir)
-    from barnraise.cli.invites import new_invite, recorded_uri
+    from barnraise.cli.addresses import recorded_uri
+    from barnraise.cli.invites import new_invite
 
     uri = recorded_uri(run)
     if not uri:

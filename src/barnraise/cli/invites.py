@@ -81,9 +81,3 @@ def given(text: str) -> str:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise InviteError(f"the invite cannot be read from {text.lstrip('@')}: {reason}") from None
     return text
-
-
-def recorded_uri(run: RunDirectory) -> str:
-    """Where the run's controller listens, or did last; empty when it never has."""
-    path = run.path / "address.json"
-    return str(msgspec.json.decode(path.read_bytes())["uri"]) if path.exists() else ""

@@ -18,7 +18,7 @@ from barnraise.cli.signals import on_signals
 from barnraise.core.errors import InputError, RunFailedError
 
 if TYPE_CHECKING:
-    from barnraise.worker.runtime import Outcome, WorkerOptions
+    from barnraise.worker.options import Outcome, WorkerOptions
 
 
 def join(
@@ -57,7 +57,7 @@ def join(
     """
     from barnraise.transport import Invite, Keys, identity
     from barnraise.transport.presets import index_of, parse
-    from barnraise.worker.runtime import WorkerOptions
+    from barnraise.worker.options import WorkerOptions
 
     ticket = Invite.parse(given(invite), time.time())
     wanted = name or re.sub(r"[^A-Za-z0-9_.-]+", "-", platform.node()).strip("-_.")[:64] or "worker"
@@ -74,6 +74,7 @@ def join(
             name=node,
             keys=Keys.load_or_create(folder / "keys.json"),
             cache=folder / "data",
+            moments=folder / "moments.safetensors",
             invite=ticket,
             device=device,
             threads=threads or os.cpu_count() or 1,

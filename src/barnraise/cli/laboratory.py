@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from barnraise.cli import console
+from barnraise.cli.addresses import listen
 from barnraise.cli.embedded import conclude
 from barnraise.cli.hosting import making, open_host, prepare
 from barnraise.cli.invites import new_invite
 from barnraise.cli.lab_workers import LabWorkers
-from barnraise.cli.session import listen, work
+from barnraise.cli.session import work
 from barnraise.cli.signals import interruptible
 from barnraise.cli.view import make_view
 from barnraise.config.document import Document
@@ -68,7 +69,7 @@ async def _lab(run: RunDirectory, plan: Plan, backend: str, json: bool, prepared
                 view = make_view()
                 view.note(f"should this be interrupted, go on with: barnraise resume {run.path}")
                 try:
-                    uri, key = await listen(host, MODE), host.server.enrolment.keys.public
+                    uri, key = await listen(host.server, run, plan, MODE), host.server.enrolment.keys.public
                     lab.invite = str(new_invite(run, uri, key, uses=2 * len(lab.links), hours=INVITE_HOURS))
                     finish = await work(host, view, lab, uri)
                 finally:

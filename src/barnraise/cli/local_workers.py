@@ -15,13 +15,14 @@ from pathlib import Path
 
 import msgspec
 
-from barnraise.cli.chronicle import printable
 from barnraise.config.schema import Fault, Worker
 from barnraise.controller.events import Admitted, Lost
 from barnraise.controller.server import Server
+from barnraise.core.text import printable
 from barnraise.ledger import RunDirectory
 from barnraise.transport import Keys
 from barnraise.transport.link import Link
+from barnraise.worker.machine import DIVERGED
 from barnraise.worker.nursery import Order
 
 RESTARTS = (1.0, 4.0, 16.0)
@@ -97,6 +98,7 @@ class LocalWorkers:
             server_key=self.server.enrolment.keys.public,
             keys=str(keys_path),
             cache=str(self.run.data),
+            moments=str(self.run.moments / f"{worker.name}.safetensors"),
             log=str(self.run.logs / f"worker-{worker.name}.log"),
             device=worker.device,
             threads=worker.threads,
@@ -153,7 +155,8 @@ class LocalWorkers:
         loop = asyncio.get_running_loop()
         worker, since = self._joined[name]
         before = 0 if loop.time() - since > STEADY_SECONDS else self._breakdowns.get(name, 0)
-        if code == 0 or self._revoked(name) or not self._can_start or before >= len(RESTARTS):
+        for_good = code == 0 or DIVERGED in text or self._revoked(name)
+        if for_good or not self._can_start or before >= len(RESTARTS):
             self.up.discard(name)
             self.down[name] = text
             return

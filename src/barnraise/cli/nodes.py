@@ -15,7 +15,8 @@ from barnraise.ledger import NodeTotals
 from barnraise.ledger.decisions import Change
 
 if TYPE_CHECKING:
-    from barnraise.controller.state import NodeState, Soft, State
+    from barnraise.controller.soft import Soft
+from barnraise.controller.state import NodeState, State
 
 
 @dataclass(frozen=True)

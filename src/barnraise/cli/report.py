@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from barnraise.cli import charts, nodes, sat_summary
 from barnraise.cli.account import Account, pieces
-from barnraise.cli.chronicle import Happening, of_note, printable
+from barnraise.cli.chronicle import Happening, of_note
 from barnraise.cli.facts import facts
+from barnraise.core.text import printable
 from barnraise.core.units import bytes_text, count_text, duration_text
-from barnraise.ledger.disk import storage_errors
 
 if TYPE_CHECKING:
     from barnraise.data.sat_evaluation import SatScores
@@ -31,10 +31,7 @@ def write_report(account: Account, scores: SatScores | None) -> Path:
     charts.loss_chart(folder / LOSS, account.losses, account.happenings)
     charts.timeline_chart(folder / TIMELINE, pieces(run), account.happenings, account.end)
     text = "\n".join(_lines(account, scores)) + "\n"
-    with storage_errors(run.report):
-        unfinished = run.report.with_name(f".{run.report.name}")
-        unfinished.write_text(text, "utf-8")
-        unfinished.replace(run.report)
+    run.write(run.report, text.encode())
     return run.report
 
 
@@ -114,12 +111,13 @@ def _workers(account: Account) -> Iterator[str]:
 
 
 def _solved(scores: SatScores) -> Iterator[str]:
-    yield f"{scores.formulas} formulas, none of them seen in training."
-    yield ""
-    yield from _table(("share", ""), sat_summary.shares(scores), right=1)
-    yield ""
-    yield sat_summary.judgement(scores)
-    yield ""
+    for which, found in sat_summary.parts(scores):
+        yield f"On {which}:"
+        yield ""
+        yield from _table(("share", ""), sat_summary.shares(found), right=1)
+        yield ""
+        yield sat_summary.judgement(found)
+        yield ""
     yield "One of them, and all that the model wrote:"
     yield ""
     yield "```"

@@ -21,7 +21,8 @@ def resume(
 
     run = RunDirectory.open(run_dir)
     with run.lock():
-        from barnraise.cli.hosting import recorded_mode, recorded_plan
+        from barnraise.cli.addresses import recorded_mode
+        from barnraise.cli.hosting import recorded_plan
 
         mode, plan = recorded_mode(run), recorded_plan(run)
         if mode == "lab":

@@ -12,6 +12,7 @@ from barnraise.ledger import RunDirectory
 
 if TYPE_CHECKING:
     from barnraise.data.sat_evaluation import SatScores
+    from barnraise.data.shards import Dataset
 
 FEWEST, MOST = 100, 500
 """Formulas to solve; 500 know a share to about 2 points."""
@@ -24,11 +25,15 @@ BATCH = 125
 
 def solve_held_out(run: RunDirectory) -> SatScores:
     """Let the exported model of `run` solve held-out formulas; the same model and data give the same scores."""
-    from barnraise.data.sat_evaluation import evaluate
     from barnraise.data.shards import Dataset
 
-    dataset = Dataset.open(run.data)
-    model = _load(run.model)
+    return solve(_load(run.model), Dataset.open(run.data))
+
+
+def solve(model: Any, dataset: Dataset) -> SatScores:
+    """Let `model` (in evaluation mode) solve held-out formulas of `dataset`."""
+    from barnraise.data.sat_evaluation import evaluate
+
     limit = num_formulas(sum(tensor.numel() for tensor in model.parameters()), dataset.meta.context)
     eos, pad = dataset.meta.eos_id, dataset.meta.pad_id
     assert eos is not None
@@ -93,6 +98,7 @@ def shares(scores: SatScores) -> list[tuple[str, str]]:
         (f"{scores.traces_accepted:.1%}", "of its whole traces prove their verdict"),
         (f"{scores.verdicts_right:.1%}", "of its verdicts are right"),
         (f"{scores.majority:.1%}", "of verdicts would be right by always giving the commoner one"),
+        (f"{scores.propagation:.1%}", "would be by unit propagation alone: unsatisfiable exactly where it conflicts"),
     ]
 
 
@@ -100,9 +106,9 @@ def judgement(scores: SatScores) -> str:
     """What the verdicts say about the model, in one sentence that claims no more than their number allows.
 
     >>> from barnraise.data.sat_evaluation import SatScores
-    >>> judgement(SatScores(400, 0.9, 0.5, 0.88, 0.5, ""))
+    >>> judgement(SatScores(400, 0.9, 0.5, 0.88, 0.5, 0.8, ""))
     'Its verdicts beat guessing by 38.0 points (standard error 1.6).'
-    >>> judgement(SatScores(100, 0.1, 0.0, 0.53, 0.5, ""))
+    >>> judgement(SatScores(100, 0.1, 0.0, 0.53, 0.5, 0.8, ""))
     'Its verdicts are no better than guessing (+3.0 points, standard error 5.0): it has not learned to solve.'
     """
     share = scores.verdicts_right
@@ -116,18 +122,27 @@ def judgement(scores: SatScores) -> str:
     return f"Its verdicts are no better than guessing ({figures}): it has not learned to solve."
 
 
-def as_json(scores: SatScores) -> dict[str, float]:
-    return {
-        name: getattr(scores, name)
-        for name in ("formulas", "steps_accepted", "traces_accepted", "verdicts_right", "majority")
-    }
+FIGURES = ("formulas", "steps_accepted", "traces_accepted", "verdicts_right", "majority", "propagation")
+
+
+def as_json(scores: SatScores) -> dict[str, Any]:
+    told = {name: getattr(scores, name) for name in FIGURES}
+    return told | ({"backtracking": as_json(scores.backtracking)} if scores.backtracking else {})
+
+
+def parts(scores: SatScores) -> Iterator[tuple[str, SatScores]]:
+    """The scores of each kind of held-out formulas, and what to call them."""
+    yield f"{scores.formulas} held-out formulas, none of them seen in training", scores
+    if scores.backtracking is not None:
+        yield f"{scores.backtracking.formulas} more, all of whose traces take a decision back", scores.backtracking
 
 
 def lines(scores: SatScores) -> Iterator[str]:
     """The scores for people."""
-    yield f"on {scores.formulas} held-out formulas, none of them seen in training:"
-    yield from (f"  {share:>6}  {what}" for share, what in shares(scores))
-    yield f"  {judgement(scores)}"
+    for which, found in parts(scores):
+        yield f"on {which}:"
+        yield from (f"  {share:>6}  {what}" for share, what in shares(found))
+        yield f"  {judgement(found)}"
     yield ""
     yield "one of them, and all that the model wrote:"
     yield from (f"  {line}" for line in scores.example.splitlines())

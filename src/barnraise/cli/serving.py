@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from barnraise.cli import console
+from barnraise.cli.addresses import listen, recorded_mode
 from barnraise.cli.embedded import conclude
 from barnraise.cli.hosting import Host, making, open_host, prepare
-from barnraise.cli.invites import new_invite, recorded_uri, show
-from barnraise.cli.session import listen, work
+from barnraise.cli.invites import new_invite, show
+from barnraise.cli.session import work
 from barnraise.cli.signals import interruptible
 from barnraise.cli.view import make_view
 from barnraise.core.errors import AddressError
@@ -42,7 +43,7 @@ async def finish_run(run: RunDirectory, plan: Plan, *, json: bool) -> None:
 async def _listen_or_not(host: Host) -> str:
     """Listen where the run did, so that workers that wait there hear of its end; where that cannot be, nowhere."""
     try:
-        return await host.server.bind(recorded_uri(host.run))
+        return await listen(host.server, host.run, host.plan, recorded_mode(host.run))
     except AddressError as error:
         console.warn(f"{error}; workers that wait for the run are not told")
         return await host.server.bind(f"inproc://{host.run.path.name}")
@@ -58,7 +59,7 @@ async def serve_run(run: RunDirectory, plan: Plan, *, json: bool, uses: int = 0,
         return
     view = make_view()
     try:
-        uri = await listen(host, "serve")
+        uri = await listen(host.server, run, plan, "serve")
         where = uri.replace(" ", " and ")
         view.note(f"listening on {where}; should this be interrupted, go on with: barnraise resume {run.path}")
         if uses:

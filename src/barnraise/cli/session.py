@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from pathlib import Path
 from typing import Any, Protocol
 
 from barnraise.cli import requests
-from barnraise.cli.chronicle import printable
-from barnraise.cli.hosting import Host, address, record_address
+from barnraise.cli.hosting import Host
 from barnraise.cli.local_workers import LocalWorkers
 from barnraise.cli.signals import on_signals
 from barnraise.config.schema import Training
 from barnraise.controller.actions import Finish
 from barnraise.controller.events import InterruptRequested
 from barnraise.core.errors import RunFailedError
-from barnraise.worker.runtime import DIVERGED
+from barnraise.core.text import printable
+from barnraise.ledger import RunDirectory
+from barnraise.worker.machine import DIVERGED
 
 VIEW_INTERVAL = 0.5
 
@@ -27,13 +27,6 @@ class View(Protocol):
     def note(self, text: str) -> None: ...
     def update(self, host: Host) -> None: ...
     def close(self) -> None: ...
-
-
-async def listen(host: Host, mode: str) -> str:
-    """Listen where the run file says, or where the run did before; remember that and the mode for `resume`."""
-    uri = await host.server.bind(address(host.run, host.plan))
-    record_address(host.run, uri, mode)
-    return uri
 
 
 async def work(host: Host, view: View, local: LocalWorkers | None, uri: str) -> Finish:
@@ -87,21 +80,22 @@ async def _watch(host: Host, view: View, local: LocalWorkers | None) -> None:
         if local is not None:
             local.play_faults(state.tokens / budget)
             if local.exhausted and not (state.num_live or state.final or state.stopping):
-                reason = why_nobody_is_left(local.exhausted, host.plan.run_file.training, host.run.logs)
+                reason = why_nobody_is_left(local.exhausted, host.plan.run_file.training, host.run)
                 host.server.post(InterruptRequested(reason, failed=True))
         await asyncio.sleep(VIEW_INTERVAL)
 
 
-def why_nobody_is_left(reasons: Mapping[str, str], training: Training, logs: Path) -> str:
+def why_nobody_is_left(reasons: Mapping[str, str], training: Training, run: RunDirectory) -> str:
     """What ended each local worker, and what to do when it is that training diverged."""
     names: dict[str, list[str]] = {}
-    for name, reason in reasons.items():
+    for name, reason in sorted(reasons.items()):
         names.setdefault(printable(reason), []).append(f"'{name}'")
     told = "; ".join(f"{', '.join(who)}: {reason}" for reason, who in names.items())
-    if not any(DIVERGED in reason for reason in names):
-        return f"no worker is left ({told}); logs are in {logs}"
+    if not any(DIVERGED in reason for reason in reasons.values()):
+        return f"no worker is left ({told}); logs are in {run.logs}"
     clip = "null" if training.gradient_clip is None else f"{training.gradient_clip:g}"
     return (
-        f"{DIVERGED}, no worker is left ({told}); lower training.learning_rate, which is {training.learning_rate:g}, "
-        f"or training.gradient_clip, which is {clip}, and start anew"
+        f"no worker is left ({told}); before the run goes on, lower training.learning_rate, which is "
+        f"{training.learning_rate:g}, in {run.run_file}; a lower training.gradient_clip, which is {clip}, takes a new "
+        "run"
     )

@@ -62,11 +62,13 @@ def simulate(
     The same state machines as in a real run, over links and machines that are modelled. Work is only costed, so
     thousands of nodes take seconds; with --real it is done, and the losses are real. With as many nodes as the run
     file has workers, the nodes are those; otherwise their speeds are drawn. The same seed gives the same ledger hash.
+    On a terminal a line says how far it is and how long it will take yet.
     """
     for name, value in (("--hours", hours), ("--tokens-per-second", tokens_per_second)):
         if value is not None and not 0 < value < math.inf:
             raise OptionError(f"{name} is {value}, but must be above 0 and finite")
     document = read(run_file)  # before the imports: a file that cannot be read needs none of them
+    from barnraise.cli.progress import watched
     from barnraise.cli.simulation import Trial
     from barnraise.cli.simulation import simulate as play
     from barnraise.plan.links import with_network
@@ -75,7 +77,7 @@ def simulate(
     for warning in plan.warnings:
         console.warn(str(warning))
     trial = Trial(count, hours, plan.run_file.run.seed, real, churn, tokens_per_second)
-    result = play(plan, trial)
+    result = play(plan, trial, watched)
     if json:
         console.emit_json(result.as_dict())
     else:
@@ -137,6 +139,12 @@ def _lines(result: Report) -> Iterator[tuple[str, str]]:
     yield "transfer", f"up {bytes_text(result.bytes_up)}, down {bytes_text(result.bytes_down)}"
     if result.first_loss is not None and result.final_loss is not None:
         yield "loss", f"{result.first_loss:.3f} to {result.final_loss:.3f} nats a token, held out"
+    if result.sat is not None:
+        from barnraise.cli.sat_summary import parts, shares
+
+        for which, scores in parts(result.sat):
+            told = "\n".join(f"{share:>6}  {what}" for share, what in shares(scores))
+            yield "solved", f"of {which}:\n{told}"
     took = f"{duration_text(result.seconds)} ({speed:,.0f} times as fast as real time)"
     yield "simulation", f"{count_text(result.events, 'event')} in {took}"
     yield "ledger", result.ledger_hash

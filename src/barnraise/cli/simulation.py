@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import math
 import random
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
+from barnraise.cli import sat_summary
 from barnraise.cli.engine_settings import engine_settings
-from barnraise.config.schema import MAX_COUNT, TextData, Worker
+from barnraise.config.schema import MAX_COUNT, Worker
 from barnraise.controller.machine import Controller
 from barnraise.controller.settings import EngineSettings
+from barnraise.core.errors import RunFailedError
 from barnraise.core.types import Blob
 from barnraise.data.ranges import RowIndex
+from barnraise.emulation.costs import Costs
 from barnraise.emulation.fleet import Fault, Machine, lognormal_fleet
 from barnraise.emulation.report import Report, report
 from barnraise.emulation.simulator import Simulator
 from barnraise.emulation.work import CostModel, Work
 from barnraise.plan.dataset import vocabulary
 from barnraise.plan.estimate import Estimate, estimate
-from barnraise.plan.links import link_of
+from barnraise.plan.links import controller_link, link_of
 from barnraise.plan.resolve import Plan
+from barnraise.plan.surroundings import training_rows
+from barnraise.transport.presets import parse
+
+if TYPE_CHECKING:
+    from barnraise.emulation.real_work import RealWork
 
 NOMINAL_FLOPS = 2e12
 """Floating-point operations a second that a machine of speed 1.0 sustains: a good laptop's GPU."""
+
+CONTROLLER_LINK = "1gbit"
+"""The controller's own line in a simulation whose run file names none."""
 
 OVERHEAD_PARAMETERS = 10_000_000
 """A small model keeps no machine busy: it trains as if it had this many parameters more."""
@@ -40,8 +51,6 @@ NOMINAL_TOKENS = 1_000_000_000
 
 SHARD_BYTES = 32 << 20
 MANIFEST_BYTES = 4096
-BYTES_A_TOKEN = 4
-"""Of text, through a tokenizer that is not `bytes`."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +58,8 @@ class Trial:
     """What to simulate: `nodes` machines around `tokens_per_second` (None: what `NOMINAL_FLOPS` makes of the model).
 
     `hours` of virtual time instead of the token budget; with `churn` machines leave and come back; `real` tensors.
-    A `fleet` counts instead of one that is drawn.
+    A `fleet` counts instead of one that is drawn. With `skipped` the run begins after that share of the rows, which
+    come last: another order of the same ones.
     """
 
     nodes: int
@@ -59,26 +69,47 @@ class Trial:
     churn: bool = False
     tokens_per_second: float | None = None
     fleet: Sequence[Machine] | None = None
+    skipped: float = 0.0
 
 
-def simulate(plan: Plan, trial: Trial) -> Report:
-    """Play the run of `plan`. Imports torch, and makes the dataset in a temporary folder, for real tensors alone."""
+Watch = Callable[[Simulator], AbstractContextManager[object]]
+
+
+def _nobody(simulator: Simulator) -> AbstractContextManager[object]:
+    return nullcontext()
+
+
+def simulate(plan: Plan, trial: Trial, watch: Watch = _nobody) -> Report:
+    """Play the run of `plan`, `watch` around it; RunFailedError when its training comes to nothing.
+
+    Imports torch, and makes the dataset in a temporary folder, for real tensors alone.
+    """
     cost = estimate(plan)
     rate = trial.tokens_per_second or nominal_rate(cost.parameters)
     fleet = trial.fleet if trial.fleet is not None else make_fleet(plan, trial.nodes, rate, trial.seed)
     workshop: AbstractContextManager[tuple[EngineSettings, Work, str]]
-    workshop = _real(plan) if trial.real else nullcontext(_costed(plan, cost))
+    workshop = _real(plan, trial.skipped) if trial.real else nullcontext(_costed(plan, cost))
     with workshop as (settings, work, digest):
         if trial.hours is not None:
             settings = replace(settings, tokens=MAX_COUNT)
         faults = [_fault(plan, fault.at, fault.kill, fault.join, rate) for fault in plan.run_file.faults]
         controller = Controller(settings)
-        simulator = Simulator(controller, fleet, work, seed=trial.seed, churn=trial.churn, faults=faults)
+        line = controller_link(plan.run_file) or parse(CONTROLLER_LINK)
+        access = line.throughput(line.up), line.throughput(line.down)
+        simulator = Simulator(controller, fleet, work, seed=trial.seed, access=access, churn=trial.churn, faults=faults)
         began = time.monotonic()
-        simulator.run(digest, math.inf if trial.hours is None else trial.hours * 3600)
+        with watch(simulator):
+            simulator.run(digest, math.inf if trial.hours is None else trial.hours * 3600)
         seconds = time.monotonic() - began
-        losses = (controller.state.evaluations[0][1], work.evaluate()) if trial.real else None
-        return report(simulator, seconds, losses=losses)
+        if simulator.failed:
+            raise RunFailedError(simulator.end)
+        if not trial.real:
+            return report(simulator, seconds)
+        real = cast("RealWork", work)
+        losses = controller.state.evaluations[0][1], real.evaluate()
+        model = real.evaluator.model_of(real.server.average)
+        sat = sat_summary.solve(model, real.dataset) if plan.run_file.data.kind == "sat" else None
+        return report(simulator, seconds, losses=losses, sat=sat)
 
 
 def nominal_rate(num_parameters: int) -> float:
@@ -113,7 +144,7 @@ def _fault(plan: Plan, at: float, kill: str | None, join: Worker | None, rate: f
 
 def _costed(plan: Plan, cost: Estimate) -> tuple[EngineSettings, Work, str]:
     """Sizes alone: no data is made, no torch imported."""
-    rows = _num_rows(plan)
+    rows = training_rows(plan.run_file) or max(1, NOMINAL_TOKENS // plan.run_file.data.context)
     row_bytes = plan.run_file.data.context * (2 if vocabulary(plan.run_file).size <= 1 << 16 else 4)
     a_shard = max(1, SHARD_BYTES // row_bytes)
     shards = [min(a_shard, rows - start) for start in range(0, rows, a_shard)]
@@ -124,35 +155,30 @@ def _costed(plan: Plan, cost: Estimate) -> tuple[EngineSettings, Work, str]:
         num_parameters=cost.parameters,
         rows=RowIndex(shards),
     )
-    work = CostModel(
+    work: Work = CostModel(
         payload_bytes=settings.rungs,
         span=max(part.stop - part.start for part in settings.partitions[0]),
         delta_bytes=settings.update_bytes,
         shard_bytes=[count * row_bytes for count in shards],
-        num_parameters=cost.parameters,
-        threads=plan.run_file.controller.threads,
+        costs=_costs(plan, cost.parameters),
     )
     return settings, work, "e" * 64
 
 
-def _num_rows(plan: Plan) -> int:
-    """Training rows, from the data section; the files' sizes are looked at."""
-    data = plan.run_file.data
-    if not isinstance(data, TextData):
-        return data.examples
-    size = sum(path.stat().st_size for pattern in data.files for path in _files(pattern))
-    tokens = size / (1 if data.tokenizer == "bytes" else BYTES_A_TOKEN) if size else NOMINAL_TOKENS
-    return max(1, int(tokens * (1 - data.held_out) / data.context))
-
-
-def _files(pattern: str) -> Iterator[Path]:
-    path = Path(pattern).expanduser()
-    found = path.rglob("*") if path.is_dir() else map(Path, glob.glob(str(path), recursive=True))
-    return (file for file in found if file.is_file())
+def _costs(plan: Plan, num_parameters: int) -> Costs:
+    controller = plan.run_file.controller
+    return Costs(
+        num_parameters,
+        plan.compression.name,
+        plan.downlink.name,
+        robust=list(plan.aggregation.names) != ["mean"],
+        evaluation_tokens=controller.evaluation_rows * plan.run_file.data.context,
+        threads=controller.threads,
+    )
 
 
 @contextmanager
-def _real(plan: Plan) -> Iterator[tuple[EngineSettings, Work, str]]:
+def _real(plan: Plan, skipped: float) -> Iterator[tuple[EngineSettings, Work, str]]:
     """Dataset, model and parameter server, in a temporary folder."""
     import torch
 
@@ -169,8 +195,7 @@ def _real(plan: Plan) -> Iterator[tuple[EngineSettings, Work, str]]:
 
     run_file = plan.run_file
     torch.set_num_threads(run_file.controller.threads)
-    torch.set_flush_denormal(True)
-    with tempfile.TemporaryDirectory(prefix="barnraise-") as folder:
+    with tempfile.TemporaryDirectory(prefix="barnraise-") as folder, _without_subnormals():
         make_dataset(plan, Path(folder) / "data")
         dataset = Dataset.open(Path(folder) / "data")
         meta, section = dataset.meta, run_file.model.model_dump(exclude_none=True)
@@ -182,8 +207,9 @@ def _real(plan: Plan) -> Iterator[tuple[EngineSettings, Work, str]]:
         num_parameters = sum(parameter.numel() for parameter in module.parameters())
         manifest = Manifest(resolved, Blob(info.sha256, info.bytes), num_parameters).encode()
         blob = Blob(hashlib.sha256(manifest).hexdigest(), len(manifest))
+        rows = RowIndex([shard.rows for shard in meta.shards], int(skipped * dataset.num_rows))
         settings = engine_settings(
-            plan, run_name=run_file.run.name, manifest=blob, num_parameters=num_parameters, rows=dataset.index
+            plan, run_name=run_file.run.name, manifest=blob, num_parameters=num_parameters, rows=rows
         )
         trainer = LocalTrainer(
             module,
@@ -201,8 +227,24 @@ def _real(plan: Plan) -> Iterator[tuple[EngineSettings, Work, str]]:
             codecs=[compression.create(choice.name, **choice.options) for choice in codecs],
             downlink=compression.create(plan.downlink.name, **plan.downlink.options),
             outer=training.create(plan.outer.name, **plan.outer.options),
+            alike=plan.run_file.training.normalize_steps,
+            average=run_file.training.average,
         )
         blobs = BlobStore(dataset, blob.digest, manifest)
         blobs.publish(server.parameters, server.digest)
         evaluator = Evaluator(resolved, dataset, run_file.controller.evaluation_rows)
-        yield settings, RealWork(settings.worker, server, blobs, evaluator, dataset, trainer), server.digest
+        costs = _costs(plan, num_parameters)
+        work = RealWork(settings.worker, server, blobs, evaluator, dataset, trainer, costs)
+        yield settings, work, server.digest
+
+
+@contextmanager
+def _without_subnormals() -> Iterator[None]:
+    """Flushed to zero, as workers do; the process that simulates may have other things to compute afterwards."""
+    import torch
+
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)

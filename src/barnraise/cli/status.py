@@ -66,9 +66,9 @@ def _show(account: Account, budget: int, pid: int | None, given: Path) -> None:
     from rich.text import Text
 
     from barnraise.cli import nodes
-    from barnraise.cli.chronicle import printable
     from barnraise.cli.facts import facts
     from barnraise.cli.panel import sparkline, told
+    from barnraise.core.text import printable
 
     screen, standing = console.console(), state(account, pid)
     style = {"running": "green", "interrupted": "yellow"}.get(standing, "")

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from barnraise.cli import console, nodes, sat_summary
 from barnraise.cli.account import Account, read
-from barnraise.cli.chronicle import printable
 from barnraise.cli.facts import facts
 from barnraise.cli.links import recorded, total_table
+from barnraise.core.text import printable
 from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan
 

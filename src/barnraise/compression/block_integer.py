@@ -8,7 +8,6 @@ gives the same bytes.
 
 from __future__ import annotations
 
-import zlib
 from abc import abstractmethod
 from typing import ClassVar
 
@@ -42,7 +41,8 @@ class BlockInteger(DenseCodec):
 
     def pack(self, values: Array, body: Array, count: int) -> int:
         scales, stored = self._sections(body, values.size)
-        scratch, dice = np.empty(min(self.span, values.size), np.float32), None
+        scratch = np.empty(min(self.span, values.size), np.float32)
+        dice = _Dice(values) if self.stochastic else None
         for start in range(0, values.size, self.span):
             piece = values[start : start + self.span]
             quotients = scratch[: piece.size]
@@ -52,10 +52,8 @@ class BlockInteger(DenseCodec):
                     row = first + begin // self.block
                     rows = scales[row : row + (end - begin) // width]
                     self._divide(piece[begin:end].reshape(-1, width), rows, quotients[begin:end].reshape(-1, width))
-            if self.stochastic:
-                dice = dice or np.random.SFC64(zlib.crc32(scales[: self.span // self.block].tobytes()))
-                thresholds = dice.random_raw(-(-piece.size // 8)).astype("<u8").view(np.uint8)[: piece.size]
-                quotients += (thresholds + np.float32(0.5)) * np.float32(2**-8)
+            if dice is not None:
+                quotients += dice.roll(piece.size, self.block)
                 np.floor(quotients, out=quotients)
                 np.clip(quotients, -self.levels, self.levels, out=quotients)
             else:
@@ -108,6 +106,26 @@ class BlockInteger(DenseCodec):
     @abstractmethod
     def check_stored(self, stored: Array) -> None:
         """PayloadError for integers that `store` never writes."""
+
+
+class _Dice:
+    """Random numbers for `values`: others when one of them is another, or two dithered rounds would err alike."""
+
+    def __init__(self, values: Array) -> None:
+        words = values[: values.size // 2 * 2].view("<u8")
+        last = values[words.size * 2 :].view("<u4")
+        self._bits = np.random.SFC64([int(np.add.reduce(words)), int(np.bitwise_xor.reduce(words)), *map(int, last)])
+
+    def roll(self, size: int, block: int) -> Array:
+        """`size` multiples of 2**-24 from 0 to below 1 (float32): eight bits of their own, and sixteen for each `block`
+        of them, so that each by itself is even down to fractions that seldom round up."""
+        numbers = self._bits.random_raw(-(-size // 8)).astype("<u8").view(np.uint8)[:size].astype(np.float32)
+        shared = (self._bits.random_raw(-(-size // block)) >> 48).astype(np.float32) * np.float32(2**-16)
+        full = size // block * block
+        numbers[:full].reshape(-1, block)[:] += shared[: size // block, None]
+        numbers[full:] += shared[-1]
+        numbers *= np.float32(2**-8)
+        return numbers
 
 
 class BlockInt8(BlockInteger):

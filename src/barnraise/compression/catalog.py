@@ -12,6 +12,18 @@ HEADER_BYTES = 20
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What coding takes on one core: nanoseconds an element of the vector, and a byte of the payload."""
+
+    element: float
+    byte: float = 0.0
+
+    def seconds(self, size: int, num_bytes: int) -> float:
+        """Of a vector of `size` elements with a payload of so many bytes."""
+        return 1e-9 * (self.element * size + self.byte * num_bytes)
+
+
+@dataclass(frozen=True)
 class Traits:
     """What a codec declares.
 
@@ -21,13 +33,18 @@ class Traits:
     `sparse`: elements left out decode to zero: what error feedback is for.
     `shared_support`: all workers leave out the same elements; where they do not, coordinate-wise robust rules see one
     value among zeros and trim it.
+    `support_by_version`: so they do for updates of one version, and leave out others for the next.
     `portable`: decoding gives the same bits on every machine, as replicas of a version need.
+    `encode`, `decode`: about what they take, for simulations.
     """
 
     max_bytes: Callable[[Mapping[str, Any], int], int]
+    encode: Cost
+    decode: Cost
     lossless: bool = False
     sparse: bool = False
     shared_support: bool = False
+    support_by_version: bool = False
     portable: bool = True
 
 
@@ -125,68 +142,75 @@ CATALOG = Catalog(
             "none",
             "barnraise.compression.none:Float32",
             "float32 as it is",
-            declares=Traits(lambda _, size: HEADER_BYTES + 4 * size, lossless=True),
+            declares=Traits(lambda _, size: HEADER_BYTES + 4 * size, Cost(1.0), Cost(1.3), lossless=True),
         ),
         Entry(
             "fp16",
             "barnraise.compression.fp16:Float16",
             "half precision with one shared power of two: 2x smaller",
-            declares=Traits(lambda _, size: HEADER_BYTES + 2 * size),
+            declares=Traits(lambda _, size: HEADER_BYTES + 2 * size, Cost(1.3), Cost(1.4)),
         ),
         Entry(
             "bf16",
             "barnraise.compression.bf16:BFloat16",
             "float32's upper half: 2x smaller, with less precision than fp16 and no shared exponent",
-            declares=Traits(lambda _, size: HEADER_BYTES + 2 * size),
+            declares=Traits(lambda _, size: HEADER_BYTES + 2 * size, Cost(1.2), Cost(1.2)),
         ),
         Entry(
             "int8",
             "barnraise.compression.block_integer:BlockInt8",
             "8-bit integers with one scale a block: 4x smaller",
             options=(_BLOCK, _ROUNDING),
-            declares=Traits(_block_bytes(8)),
+            declares=Traits(_block_bytes(8), Cost(2.0), Cost(0.9)),
         ),
         Entry(
             "int4",
             "barnraise.compression.block_integer:BlockInt4",
             "4-bit integers with one scale a block: 7.8x smaller",
             options=(_BLOCK, _ROUNDING),
-            declares=Traits(_block_bytes(4)),
+            declares=Traits(_block_bytes(4), Cost(2.8), Cost(1.6)),
         ),
         Entry(
             "topk",
             "barnraise.compression.topk:TopK",
             "the largest elements alone: 50x smaller at 1%",
             options=(_ratio(0.01), Option("half_values", bool, False, "Send the kept values in half precision.")),
-            declares=Traits(_topk_bytes, sparse=True),
+            declares=Traits(_topk_bytes, Cost(1.8, 3.4), Cost(0.5, 0.9), sparse=True),
         ),
         Entry(
             "chunked_topk",
             "barnraise.compression.chunked_topk:ChunkedTopK",
             "the largest elements of each chunk, in half precision: 85x smaller at 64 of 4096",
             options=(_ratio(1 / 64), _CHUNK),
-            declares=Traits(_chunked_bytes(half_bytes), sparse=True),
+            declares=Traits(_chunked_bytes(half_bytes), Cost(4.3, 12.0), Cost(0.6, 7.4), sparse=True),
         ),
         Entry(
             "sparse_loco",
             "barnraise.compression.sparse_loco:SparseLoCo",
             "the largest elements of each chunk, in two bits: 195x smaller at 64 of 4096",
             options=(_ratio(1 / 64), _CHUNK),
-            declares=Traits(_chunked_bytes(two_bit_bytes), sparse=True),
+            declares=Traits(_chunked_bytes(two_bit_bytes), Cost(3.2, 54.0), Cost(0.5, 23.0), sparse=True),
         ),
         Entry(
             "entropy_coded",
             "barnraise.compression.entropy_coded:EntropyCoded",
             "a few levels, the rarer ones in more bits: 40x smaller at 0.8 bits",
             options=(Option("bits", float, 0.8, "Of an element, in the mean.", minimum=0.3, maximum=4.0),),
-            declares=Traits(_entropy_coded_bytes, sparse=True),
+            declares=Traits(_entropy_coded_bytes, Cost(36.0), Cost(5.0, 35.0), sparse=True),
         ),
         Entry(
             "dct_topk",
             "barnraise.compression.dct_topk:DCTTopK",
             "the largest cosine coefficients of each 4096 elements: 85x smaller at 64",
             options=(_ratio(1 / 64, "coefficients"),),
-            declares=Traits(_chunked_bytes(half_bytes), sparse=True, shared_support=True, portable=False),
+            declares=Traits(
+                _chunked_bytes(half_bytes),
+                Cost(9.0, 6.0),
+                Cost(7.4, 7.5),
+                sparse=True,
+                shared_support=True,
+                portable=False,
+            ),
         ),
         Entry(
             "low_rank",
@@ -196,7 +220,7 @@ CATALOG = Catalog(
                 Option("rank", int, 4, "Columns of each factor.", minimum=1, maximum=64),
                 Option("side", int, 128, "Rows and columns of each matrix.", choices=POWERS[:6]),
             ),
-            declares=Traits(_low_rank_bytes, sparse=True, shared_support=True, portable=False),
+            declares=Traits(_low_rank_bytes, Cost(6.3), Cost(2.4), sparse=True, shared_support=True, portable=False),
         ),
         Entry(
             "random_blocks",
@@ -206,7 +230,14 @@ CATALOG = Catalog(
                 _ratio(1 / 64, "blocks"),
                 Option("block", int, 64, "Consecutive elements that are kept together.", minimum=1, maximum=65536),
             ),
-            declares=Traits(_random_blocks_bytes, sparse=True, shared_support=True),
+            declares=Traits(
+                _random_blocks_bytes,
+                Cost(1.9, 3.0),
+                Cost(1.8, 3.0),
+                sparse=True,
+                shared_support=True,
+                support_by_version=True,
+            ),
         ),
     ],
 )

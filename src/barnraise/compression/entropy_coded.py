@@ -23,15 +23,18 @@ SMALLEST = np.float32(1e-30)
 _SPAN = 1 << 16
 _SAMPLE = 1 << 16
 _TRIES = 8
+_FILLED = 0.9  # of the room: enough
 _HIGHEST = math.log(3e38)
 _POWERS = 3 ** np.arange(5, dtype=np.uint8)
 _TRITS = np.array([0, 1, -1], np.int8)[np.arange(3**5, dtype=np.uint8)[:, None] // _POWERS % 3]
 
 
 class Quantised(NamedTuple):
-    """A vector as `levels` (int8 [n], -31 to 31) whose `magnitudes` (float32, ascending) are those of 1, 2 ..."""
+    """A vector as `levels` (int8 [n], -31 to 31), about its multiples of `step`, whose `magnitudes` (float32,
+    ascending) are those of 1, 2 ..."""
 
     levels: Array
+    step: float
     magnitudes: Array
     stream: bytes
 
@@ -49,7 +52,8 @@ class EntropyCoded(DenseCodec):
     and the step is about the smallest with which `bits` an element suffice. Payloads of one size are equally long; the
     same vector gives other bytes with another zlib, which decode alike.
     Opening takes a byte an element. An element is off by less than the distance of two levels, but for those beyond the
-    highest; where all are below 1e-30 they are zero. Elements of one magnitude are all sent or none.
+    highest; where all are below 1e-30 they are zero. Where so many are of one magnitude that not all of them fit, those
+    of the lowest indices are sent.
     """
 
     name = "entropy_coded"
@@ -86,7 +90,7 @@ class EntropyCoded(DenseCodec):
 
 def _fitted(values: Array, room: int) -> Quantised:
     """`values` with about the smallest step whose encoding fits into `room` bytes; zeros where none does."""
-    best = Quantised(levels := np.zeros(values.size, np.int8), np.empty(0, np.float32), _deflated(levels))
+    best = _measured(values, np.zeros(values.size, np.int8), 0.0)
     largest = largest_magnitude(values)
     if largest < SMALLEST:
         return best
@@ -94,6 +98,7 @@ def _fitted(values: Array, room: int) -> Quantised:
     sample = np.sort(sample if sample.any() else np.abs(values))
     low, high = _finest(sample), min(math.log(1.9 * largest), _HIGHEST)  # in logarithm: too fine, coarse enough
     bits = 0.985 * 8.0 * room / values.size
+    finer = best
     for _ in range(_TRIES):
         step = _step(sample, bits)
         if not low < step < high:
@@ -101,11 +106,35 @@ def _fitted(values: Array, room: int) -> Quantised:
         tried = _quantised(values, np.float32(math.exp(step)))
         fits = tried.num_bytes <= room
         low, high = (low, step) if fits else (step, high)
-        if fits and tried.num_bytes > best.num_bytes:
+        if not fits:
+            finer = tried
+        elif tried.num_bytes > best.num_bytes:
             best = tried
         if 0.99 * room <= tried.num_bytes <= room:
             break
         bits *= 0.995 * room / tried.num_bytes
+    return best if best.num_bytes > _FILLED * room else _filled_up(values, best, finer, room)
+
+
+def _filled_up(values: Array, best: Quantised, finer: Quantised, room: int) -> Quantised:
+    """`best`, and of the elements that only `finer` sends, which is too long, about as many as there is room for.
+
+    There are such where many are of one magnitude: no step parts them, and all would wait for ever. With error feedback
+    others have their turn the next time, since what was left out has grown.
+    """
+    waiting = ((best.levels == 0) & (finer.levels != 0)).nonzero()[0]
+    waiting = waiting[np.argsort(-np.abs(values[waiting]), kind="stable")]
+    few, many = 0, len(waiting)
+    for _ in range(_TRIES):
+        if best.num_bytes > _FILLED * room or many - few < 2:
+            break
+        middle = (few + many) // 2
+        levels = best.levels.copy()
+        levels[waiting[few:middle]] = np.sign(values[waiting[few:middle]])
+        tried = _measured(values, levels, best.step)
+        fits = tried.num_bytes <= room
+        few, many = (middle, many) if fits else (few, middle)
+        best = tried if fits else best
     return best
 
 
@@ -130,7 +159,6 @@ def _step(sample: Array, bits: float) -> float:
 
 def _quantised(values: Array, step: np.float32) -> Quantised:
     levels = np.empty(values.size, np.int8)
-    counts, sums = np.zeros(LEVELS + 1, np.int64), np.zeros(LEVELS + 1)
     scratch = np.empty(min(_SPAN, values.size), np.float32)
     for start in range(0, values.size, _SPAN):
         piece = values[start : start + _SPAN]
@@ -138,13 +166,20 @@ def _quantised(values: Array, step: np.float32) -> Quantised:
         np.rint(steps, out=steps)
         np.clip(steps, -LEVELS, LEVELS, out=steps)
         np.copyto(levels[start : start + _SPAN], steps, casting="unsafe")
-        places = (steps != 0).nonzero()[0]  # of booleans: seven times as fast
-        found = np.abs(levels[start + places])
+    return _measured(values, levels, float(step))
+
+
+def _measured(values: Array, levels: Array, step: float) -> Quantised:
+    """`values` at `levels`, whose magnitudes are the means there, or the multiple of `step` where there are none."""
+    counts, sums = np.zeros(LEVELS + 1, np.int64), np.zeros(LEVELS + 1)
+    for start in range(0, values.size, _SPAN):
+        places = start + (levels[start : start + _SPAN] != 0).nonzero()[0]  # of booleans: seven times as fast
+        found = np.abs(levels[places])
         counts += np.bincount(found, minlength=LEVELS + 1)
-        sums += np.bincount(found, np.abs(piece[places]), LEVELS + 1)
+        sums += np.bincount(found, np.abs(values[places]), LEVELS + 1)
     used = int(counts.nonzero()[0][-1]) if counts.any() else 0
-    means = np.where(counts, sums / np.maximum(counts, 1), np.arange(LEVELS + 1) * float(step))
-    return Quantised(levels, means[1 : used + 1].astype(np.float32), _deflated(levels))
+    means = np.where(counts, sums / np.maximum(counts, 1), np.arange(LEVELS + 1) * step)
+    return Quantised(levels, step, means[1 : used + 1].astype(np.float32), _deflated(levels))
 
 
 def _deflated(levels: Array) -> bytes:
@@ -168,27 +203,36 @@ def _inflated(body: Array, size: int, num_levels: int) -> Array:
     if signs.size and signs.max() >= len(_TRITS):
         raise PayloadError(f"codec 'entropy_coded': five signs as {signs.max()}, but at most {len(_TRITS) - 1}")
     trits: Array = _TRITS[signs].reshape(-1)
-    levels, padding = trits[:size], [trits[size:]]
+    levels, padded = trits[:size], bool(trits[size:].any())
     beyond, level = (levels != 0).nonzero()[0], 0
     while beyond.size and level < num_levels:
         larger = np.unpackbits(planes.read(-(-beyond.size // 8)))
-        padding.append(larger[beyond.size :])
+        padded |= bool(larger[beyond.size :].any())
         beyond, level = beyond[larger[: beyond.size].view(bool)], level + 1
         levels[beyond] += np.sign(levels[beyond])
     planes.end()
-    if beyond.size or level < num_levels or any(part.any() for part in padding):
+    if beyond.size or level < num_levels or padded:
         raise PayloadError(f"codec 'entropy_coded': the planes are not those of {num_levels} levels")
     return levels
 
 
 class _Planes:
-    """A deflated stream, read plane by plane; PayloadError where it is none or ends elsewhere."""
+    """A deflated stream, read plane by plane; PayloadError where it is none or ends elsewhere.
+
+    Huffman's code takes a bit a byte at least. Deflate also has references to bytes before, a thousand of them in a few
+    bits, which no encoder of ours writes: planes of more bytes than the payload has bits are refused unread.
+    """
 
     def __init__(self, body: Array) -> None:
-        self._inflate, self._rest = zlib.decompressobj(wbits=-15), body.tobytes()
+        self._inflate, self._rest, self._left = zlib.decompressobj(wbits=-15), body.tobytes(), 8 * body.size
 
     def read(self, length: int) -> Array:
         """The next `length` bytes; no more are made, whatever the stream says."""
+        self._left -= length
+        if self._left < 0:
+            raise PayloadError(
+                f"codec 'entropy_coded': a plane of {length} bytes, but so many do not fit into the payload"
+            )
         plane = self._decompressed(length) if length else b""  # zlib takes 0 for any number
         if len(plane) != length:
             raise PayloadError(f"codec 'entropy_coded': a plane of {len(plane)} bytes, but it must have {length}")

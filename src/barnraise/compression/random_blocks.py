@@ -2,9 +2,10 @@
 
 Where each worker sends its own largest elements, a rule that compares coordinate by coordinate sees one value among
 zeros, and masks that must cancel do not meet. Here the support depends on the version that the update is against and on
-nothing else, and costs no bytes. In any 1 / ratio consecutive versions each block has its turn (a random permutation,
-cut into that many parts; Konecny et al., 2016, "Federated Learning: Strategies for Improving Communication Efficiency",
-section 3, draws a random mask anew each time).
+nothing else, and costs no bytes; updates of several versions, which meet in asynchronous mode, do not share it. In any
+1 / ratio consecutive versions each block has its turn (a random permutation, cut into that many parts; Konecny et al.,
+2016, "Federated Learning: Strategies for Improving Communication Efficiency", section 3, draws a random mask anew each
+time).
 """
 
 from __future__ import annotations

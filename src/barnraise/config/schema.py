@@ -27,6 +27,7 @@ def _words(text: str) -> dict[str, Any]:
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Interval = Annotated[float, Field(ge=0.01, le=86_400)]  # workers refuse shorter ones
 Share = Annotated[float, Field(ge=0, le=1)]
 Milliseconds = Annotated[float, Field(ge=0, le=60_000)]
 Loss = Annotated[float, Field(ge=0, le=0.5)]
@@ -123,6 +124,13 @@ class SatData(Section):
     context: int = Field(default=62, ge=8, le=1 << 20, description="Tokens a row; longer examples are left out.")
     examples: int = Field(default=40_000, ge=1, le=20_000_000, description="Formulas to train on.")
     held_out: int = Field(default=500, ge=2, le=20_000_000, description="Formulas kept for evaluation.")
+    held_out_backtracking: int = Field(
+        default=0,
+        ge=0,
+        le=10_000,
+        description="More of them, whose traces all take a decision back: where formulas are small, unit propagation "
+        "settles nearly all others.",
+    )
     seed: Annotated[int, Field(ge=0, lt=2**31)] | None = Field(
         default=None, description="Seeds the formulas; run.seed when not given."
     )
@@ -151,7 +159,9 @@ class Controller(Section):
         default=10.0, ge=1, le=1e6, description="The adaptive bound is never above max_staleness times this."
     )
     staleness_weighting: Text = Field(
-        default="constant", description="How staleness lowers a contribution's weight: constant or inverse_sqrt."
+        default="constant",
+        description="How staleness lowers a contribution's weight, and how far its version moves: constant or "
+        "inverse_sqrt.",
     )
     buffer_size: Annotated[int, Field(ge=1, le=1_000_000)] | Literal["auto"] = Field(
         default="auto", description="Distinct nodes whose contributions close a version (K)."
@@ -163,8 +173,8 @@ class Controller(Section):
     sync_longest_wait: Positive = Field(
         default=600.0, description="Synchronous mode: seconds after which a round closes."
     )
-    heartbeat: Positive = Field(default=0.4, description="Seconds between heartbeats in a small fleet.")
-    lease: Positive = Field(
+    heartbeat: Interval = Field(default=0.4, description="Seconds between heartbeats in a small fleet.")
+    lease: Interval = Field(
         default=1.2, description="Seconds of silence after which a node counts as gone (small fleet)."
     )
     checkpoint_seconds: Positive = Field(default=60.0, description="Seconds between checkpoints.")
@@ -241,7 +251,9 @@ class Training(Section):
         default=None, ge=1, le=100_000, description="Most local steps a task; 10 times local_steps when not given."
     )
     normalize_steps: bool = Field(
-        default=False, description="Scale each contribution to local_steps steps (FedNova), whatever its node's pace."
+        default=False,
+        description="Scale each contribution to local_steps steps and let nodes weigh alike, however many tokens they "
+        "trained on (FedNova).",
     )
     proximal: float = Field(
         default=0.0, ge=0, le=1e6, description="Weight of the pull towards a task's start (FedProx's mu)."
@@ -278,6 +290,11 @@ class Training(Section):
         default=None, description="Momentum of the outer Nesterov optimizers; their own default when not given."
     )
     outer_options: Options = Field(default_factory=dict, description="Further options of the outer optimizer.")
+    average: Share = Field(
+        default=0.0,
+        description="Evaluate and export an average of the versions that looks back over about this share of the run, "
+        "instead of the newest version alone (0). Workers train on from the newest one.",
+    )
     compression: Text = Field(
         default="none",
         description="Codec of contributions: none, fp16, bf16, int8, int4, entropy_coded, topk, chunked_topk, "
@@ -347,7 +364,9 @@ class Network(Section):
     small_jitter_ms: Milliseconds | None = Field(default=None, description="The same of jitter.")
     small_loss: Loss | None = Field(default=None, description="The same of loss.")
     controller_link: Text | None = Field(
-        default=None, description="In a lab, the controller's own link: a preset, or figures; without limit by default."
+        default=None,
+        description="The controller's own link in a lab, without limit by default, and in simulations, where its rates "
+        "alone count, 1gbit by default: a preset, or figures.",
     )
 
 

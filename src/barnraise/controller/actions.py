@@ -25,6 +25,13 @@ class Send(Action, frozen=True, gc=False):
     message: Message
 
 
+class Receive(Action, frozen=True, gc=False):
+    """Take the payload of what `node` offered: ask for it from where it stands; answer with `Arrived` as it comes."""
+
+    node: str
+    contribution: Contribution
+
+
 class Inspect(Action, frozen=True, gc=False):
     """Decode the payload and measure it; answer with `Inspected`."""
 
@@ -46,6 +53,7 @@ class SlotShare(msgspec.Struct, frozen=True, gc=False):
     node: str
     parameters: ParameterRange
     contributions: tuple[tuple[int, float], ...]
+    freshness: float = 1.0  # what staleness has left of those weights
 
 
 class Aggregate(Action, frozen=True, gc=False):

@@ -19,11 +19,15 @@ def refuse_offer(offer: Contribution, work: Work, version: int, settings: Engine
         return f"base is version {offer.base}, but the task started from {work.base}: fetch the assigned version"
     if offer.parameters != work.parameters:
         return f"updates parameters {offer.parameters}, but {work.parameters} were assigned"
+    if not offer.payload.num_bytes:
+        return "payload of 0 bytes: a contribution has one"
     most = settings.last_bytes if work.kind == "flush" else settings.rungs[work.rung]
     if offer.payload.num_bytes > most and offer.payload.num_bytes != settings.last_bytes:  # of a node that leaves
         return f"payload of {offer.payload.num_bytes} bytes, but the codec needs at most {most}"
     if offer.steps > work.local_steps:
         return f"claims {offer.steps} steps, but {work.local_steps} were assigned"
+    if work.kind == "train" and not offer.steps:
+        return "claims no step: nothing was done, so nothing is taken"
     if not math.isfinite(offer.loss):
         return f"training loss is {offer.loss}: training diverged on this worker; lower the learning rate"
     staleness = version - offer.base

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from torch import Tensor
@@ -22,9 +22,18 @@ class BlobStore:
     """Bytes by SHA-256. Snapshots are views of immutable parameters: keeping one keeps its version alive.
 
     What a node's newest task names stays for as long as the node may be fetching it, however far the run has gone on.
+    `warn` hears of files that cannot be read, of each once.
     """
 
-    def __init__(self, dataset: Dataset, manifest_digest: str, manifest: bytes) -> None:
+    def __init__(
+        self,
+        dataset: Dataset,
+        manifest_digest: str,
+        manifest: bytes,
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._warn = warn
+        self._unreadable: set[Path] = set()
         self._fixed: dict[str, bytes] = {manifest_digest: manifest}
         self._paths: dict[str, Path] = {info.sha256: dataset.folder / info.name for info in dataset.files()}
         self._deltas: dict[str, memoryview] = {}
@@ -71,17 +80,28 @@ class BlobStore:
                 self._held_bytes -= len(self._held.pop(digest))
 
     def read(self, digest: str, offset: int, num_bytes: int) -> memoryview | None:
-        """Bytes of a blob, fewer at its end; None when it is not kept or ends before `offset`."""
+        """Bytes of a blob, fewer at its end; None when it is not kept, cannot be read, or ends before `offset`."""
         content = self._find(digest)
         if content is not None:
             piece = content[offset : offset + num_bytes]
         elif digest in self._paths:
-            with self._paths[digest].open("rb") as file:
-                file.seek(offset)
-                piece = memoryview(file.read(num_bytes))
+            piece = self._read(self._paths[digest], offset, num_bytes)
         else:
             return None
         return piece if len(piece) else None
+
+    def _read(self, path: Path, offset: int, num_bytes: int) -> memoryview:
+        try:
+            with path.open("rb") as file:
+                file.seek(offset)
+                content = file.read(num_bytes)
+        except OSError as error:
+            if path not in self._unreadable:
+                self._unreadable.add(path)
+                self._warn(f"{path} cannot be read ({error.strerror}); workers that need it wait until it can be")
+            return memoryview(b"")
+        self._unreadable.discard(path)
+        return memoryview(content)
 
     def _find(self, digest: str) -> memoryview | None:
         return memoryview(self._fixed[digest]) if digest in self._fixed else self._version(digest)

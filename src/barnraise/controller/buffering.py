@@ -9,22 +9,28 @@ one but last, and the last version is made of those.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from barnraise.controller import speeds
 from barnraise.controller.actions import Action, Aggregate, Checkpoint, Evaluate, Finish, Release, Send, SlotShare
-from barnraise.controller.events import Aggregated
-from barnraise.controller.pacing import median_rate, participation
+from barnraise.controller.events import Aggregated, Unmade
+from barnraise.controller.pacing import participation
 from barnraise.controller.settings import EngineSettings
-from barnraise.controller.state import Soft, State
+from barnraise.controller.soft import Soft
+from barnraise.controller.state import SlotState, State
 from barnraise.core.ranges import covers, pieces
 from barnraise.core.types import Update
 from barnraise.ledger.decisions import Decision, Noted, VersionClosed, VersionMade
+from barnraise.staleness.buffer import least_buffer
 from barnraise.wire.messages import Stop
 
 Steps = Iterator[Decision | Action]
 
 LONGEST_CHAIN = 1024
 """Deltas that a worker may be sent instead of a snapshot; each is about 200 bytes of a header that has a limit."""
+
+HYSTERESIS = 0.1
+"""Share by which an automatic K must be wrong to be changed."""
 
 
 def size(state: State, soft: Soft, settings: EngineSettings, now: float) -> Steps:
@@ -37,11 +43,34 @@ def size(state: State, soft: Soft, settings: EngineSettings, now: float) -> Step
         yield Noted(now, "paused", detail={"reason": reason})
     elif not short and state.paused:
         yield Noted(now, "continued", detail={"reason": ""})
-    nodes = max(settings.minimum_nodes, min(_wanted(state, soft, settings), state.num_live), 1)
+    _measure(state, soft, settings)
+    wanted = state.num_live if not settings.asynchronous else settings.buffer_size or soft.automatic_size
+    there = len(soft.speeds.counted) if settings.asynchronous else state.num_live
+    nodes = max(settings.minimum_nodes, min(wanted, there), 1)
     if nodes != state.buffer_size:
         why = "automatic" if settings.buffer_size is None else f"controller.buffer_size is {settings.buffer_size}"
         yield Noted(now, "buffer_size", detail={"nodes": nodes, "live": state.num_live, "why": why})
     yield from _advise(state, soft, settings, now)
+
+
+def _measure(state: State, soft: Soft, settings: EngineSettings) -> None:
+    """The automatic K, and how long an open buffer waits for K nodes, anew with the fleet's figures.
+
+    K stays while it is about right. The wait is several times what the slowest of the K fastest nodes takes.
+    """
+    speeds.refresh(state, soft)
+    if not settings.asynchronous or soft.speeds.count == soft.sized_at:
+        return
+    counted, soft.sized_at = soft.speeds.counted, soft.speeds.count
+    first = 2.0 if settings.worker.overlap else 1.0
+    rates, delays = [speeds.known(soft, node) for node in counted], [speeds.delay(node, first) for node in counted]
+    automatic = least_buffer(rates, settings.staleness.bound, delays)
+    if abs(automatic - soft.automatic_size) > HYSTERESIS * soft.automatic_size:
+        soft.automatic_size = automatic
+    periods = sorted(speeds.period(soft, node) for node in counted)
+    wanted = settings.buffer_size or soft.automatic_size
+    slowest = periods[min(len(periods), wanted) - 1] if periods else 0.0
+    soft.patience = max(speeds.LEAST_PATIENCE, speeds.OVERDUE * slowest)
 
 
 def _advise(state: State, soft: Soft, settings: EngineSettings, now: float) -> Steps:
@@ -49,37 +78,14 @@ def _advise(state: State, soft: Soft, settings: EngineSettings, now: float) -> S
     pinned = settings.buffer_size
     if pinned is None or not settings.asynchronous or soft.advised or state.accepted < 2 * state.num_live:
         return
-    if soft.news - soft.wanted_at > state.num_live // 2:
-        soft.wanted_at = soft.news
-        enough = math.ceil(_automatic(state, soft, settings) / 2)  # which leaves half of each bound in hand
-        if pinned < enough:
-            soft.advised = True
-            reason = (
-                f"with speeds this far apart slow nodes' work is refused as stale; set controller.buffer_size, "
-                f"which is {pinned}, to {enough} or more, or to auto"
-            )
-            yield Noted(now, "advice", detail={"reason": reason})
-
-
-def _wanted(state: State, soft: Soft, settings: EngineSettings) -> int:
-    """K if enough nodes live. An automatic one is computed anew after news of half of the living."""
-    if not settings.asynchronous:
-        return state.num_live
-    if settings.buffer_size is not None:
-        return settings.buffer_size
-    if soft.wanted_at < 0 or soft.news - soft.wanted_at > state.num_live // 2:
-        soft.wanted_size, soft.wanted_at = _automatic(state, soft, settings), soft.news
-    return soft.wanted_size
-
-
-def _automatic(state: State, soft: Soft, settings: EngineSettings) -> int:
-    """The least K that keeps each node's steady staleness, sum of rates / (K * its rate), within half its bound."""
-    rates = [node.rate for node in state.nodes.values() if node.live and node.rate > 0]
-    if not rates:
-        return 1
-    bound, middle = settings.staleness.bound, median_rate(state, soft) or 1.0
-    least = min(rate * bound(rate / middle) for rate in rates)
-    return max(1, math.ceil(2.0 * sum(rates) / least - 1e-9)) if least > 0 else state.num_live
+    enough = math.ceil(soft.automatic_size / 2)  # which leaves half of each bound in hand
+    if pinned < enough:
+        soft.advised = True
+        reason = (
+            f"with speeds this far apart slow nodes' work is refused as stale; set controller.buffer_size, "
+            f"which is {pinned}, to {enough} or more, or to auto"
+        )
+        yield Noted(now, "advice", detail={"reason": reason})
 
 
 def close(state: State, soft: Soft, settings: EngineSettings, epoch: int, now: float) -> Steps:
@@ -91,7 +97,7 @@ def close(state: State, soft: Soft, settings: EngineSettings, epoch: int, now: f
         return
     nodes = len(state.slots)
     if nodes < settings.minimum_nodes or not nodes:
-        if reason == "last" and (state.stopping or state.flushing is not None) and not soft.inspecting:
+        if reason == "last" and (state.stopping or state.flushing is not None) and not soft.custody.inspecting:
             count = sum(len(s.contributions) for slots in state.slots.values() for s in slots.values())
             why = state.stopping or "too few residuals came for a version"
             yield Noted(now, "left_over", detail={"contributions": count, "reason": why})
@@ -99,46 +105,98 @@ def close(state: State, soft: Soft, settings: EngineSettings, epoch: int, now: f
         return
     if reason == "flush":
         yield Noted(now, "flushing", detail={"nodes": state.num_live})
-    shares = tuple(
-        SlotShare(slot.node, slot.parameters, tuple(slot.contributions))
-        for slots in state.slots.values()
-        for slot in slots.values()
-    )
-    contributions = tuple(assignment for share in shares for assignment, _ in share.contributions)
-    rate, scales = _rates(state, soft, settings, shares)
+    held = shares(slot for slots in state.slots.values() for slot in slots.values())
+    contributions = tuple(assignment for share in held for assignment, _ in share.contributions)
+    rate, scales = _rates(state, soft, settings, held)
     yield VersionClosed(now, state.version + 1, contributions, nodes, state.buffer_tokens, reason, rate, scales)
-    yield Aggregate(epoch, state.version + 1, shares, rate, scales)
+    yield from aggregate(state, epoch)
     if state.final:
         for node in list(soft.seen):
             yield Send(node, Stop(state.stopping or "the run's token budget is met"))
 
 
+def shares(slots: Iterable[SlotState]) -> tuple[SlotShare, ...]:
+    """What a version is made of, in the order of reduction."""
+    return tuple(slot.share() for slot in slots)
+
+
+def aggregate(state: State, epoch: int) -> Steps:
+    """Have the closed buffer made into its version."""
+    assert state.closing is not None
+    yield Aggregate(epoch, state.closing.version, shares(state.closing_slots), state.closing.rate, state.closing.scales)
+
+
+def unmade(state: State, settings: EngineSettings, epoch: int, event: Unmade, now: float) -> Steps:
+    """The version cannot be made of all that its buffer holds: void what cannot be used, and make it of the rest.
+
+    Where numbers are at fault, or too few nodes are left for the aggregation rule, that is everything: the version is
+    then the one before, and its rows are done again. A node is judged by what it sent, not by what our disk lost.
+    """
+    faults = event.void | event.lost
+    used = {slot.node for slot in state.closing_slots if any(i not in faults for i, _ in slot.contributions)}
+    reason = event.reason
+    if not reason and len(used) < max(1, settings.minimum_nodes):
+        reason = (
+            f"{len(used)} nodes' contributions can be used, but the aggregation rule needs {settings.minimum_nodes}"
+        )
+    if reason:
+        contributions = [assignment for slot in state.closing_slots for assignment, _ in slot.contributions]
+        detail = {"version": event.version, "reason": reason, "contributions": contributions}
+        yield Noted(now, "version_refused", detail=detail)
+    for slot in list(state.closing_slots):
+        for assignment, _ in list(slot.contributions):
+            why = faults.get(assignment, reason and f"version {event.version} was refused: {reason}")
+            if why:
+                detail = {"assignment": assignment, "version": event.version, "reason": why}
+                yield Noted(
+                    now, "voided", slot.node, detail | {"judged": assignment in event.void or bool(event.reason)}
+                )
+    yield from aggregate(state, epoch)
+
+
 def _rates(
     state: State, soft: Soft, settings: EngineSettings, shares: tuple[SlotShare, ...]
 ) -> tuple[float, tuple[float, ...]]:
-    """How far the version moves, and what of that each piece of the parameters does when there are several."""
-    if not (settings.asynchronous and settings.participation):
-        return 1.0, ()
-    weights = [participation(state, soft, state.nodes[slot.node]) for slot in shares]
-    rates = [
-        min(1.0, sum(weight for slot, weight in zip(shares, weights, strict=True) if covers(slot.parameters, piece)))
-        for piece in pieces(slot.parameters for slot in shares)
-    ]
-    rate = max(rates)
-    return rate, tuple(each / rate for each in rates) if len(rates) > 1 else ()
+    """How far the version moves, and what of that each piece of the parameters does when there are several.
+
+    By its nodes' share of all work, in asynchronous mode, and by what staleness has left of their weights: a mean sees
+    how these compare, so that of one node alone they would count for nothing.
+    """
+    alike, rates = bool(settings.worker.normalize_steps), []
+    for piece in pieces(slot.parameters for slot in shares):
+        there = [slot for slot in shares if covers(slot.parameters, piece)]
+        rate = _freshness(there, alike)
+        if settings.asynchronous and settings.participation:
+            rate *= min(1.0, sum(participation(state, soft, state.nodes[slot.node], alike) for slot in there))
+        rates.append(rate)
+    most = max(rates)
+    return most, tuple(rate / most for rate in rates) if len(rates) > 1 else ()
+
+
+def _freshness(slots: list[SlotShare], alike: bool) -> float:
+    """What staleness has left of the slots' weights in all, or of one each."""
+    if alike:
+        return sum(slot.freshness for slot in slots) / len(slots)
+    weights = [sum(weight for _, weight in slot.contributions) for slot in slots]
+    fresh = sum(weight / slot.freshness for weight, slot in zip(weights, slots, strict=True))
+    return sum(weights) / fresh if fresh else 1.0
 
 
 def _why(state: State, soft: Soft, settings: EngineSettings, now: float) -> str:
     """Why the buffer closes now; empty while it does not. After `flush` it holds residuals alone, `last` is next."""
     if state.stopping:
         return "last"
-    if state.tokens >= settings.tokens:
+    if state.tokens >= settings.tokens or state.flushing is not None:  # which voided contributions do not undo
         if state.flushing is None:
             return "flush" if settings.flush else "last"
-        awaited = soft.inspecting or any(node.live and node.id not in state.flushed for node in state.nodes.values())
+        awaited = soft.custody.inspecting or any(
+            node.live and node.id not in state.flushed for node in state.nodes.values()
+        )
         return "" if awaited and now < state.flushing + settings.flush_patience else "last"
     if settings.asynchronous:
-        return "full" if len(state.slots) >= state.buffer_size else ""
+        if len(state.slots) >= state.buffer_size:
+            return "full"
+        return "time" if now >= state.buffer_time + soft.patience else ""
     return _round_over(state, soft, settings, now)
 
 
@@ -146,7 +204,7 @@ def _round_over(state: State, soft: Soft, settings: EngineSettings, now: float) 
     """Why the synchronous round is over; empty while it is worth waiting (what has arrived still belongs to it)."""
     if state.current == 0:
         return "all"
-    if soft.inspecting:
+    if soft.custody.inspecting:
         return ""
     if now >= state.version_time + settings.sync_longest_wait:
         return "longest wait"
@@ -161,9 +219,11 @@ def deadline(state: State, soft: Soft, settings: EngineSettings) -> float:
         return math.inf
     if state.flushing is not None and not state.final:
         return state.flushing + settings.flush_patience
-    if settings.asynchronous or state.closing is not None or soft.inspecting:
+    if state.closing is not None or not state.slots or len(state.slots) < settings.minimum_nodes:
         return math.inf
-    if not state.slots or len(state.slots) < settings.minimum_nodes:
+    if settings.asynchronous:
+        return state.buffer_time + soft.patience
+    if soft.custody.inspecting:
         return math.inf
     return min(state.version_time + settings.sync_longest_wait, state.half_time + settings.sync_window)
 

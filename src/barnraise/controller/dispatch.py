@@ -7,19 +7,26 @@ sides: base version, the way there, rate, seed, and the staleness bound that is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import islice
 
+from barnraise.controller import speeds
 from barnraise.controller.actions import Action, Send
-from barnraise.controller.pacing import local_steps, participation, rate_factor, relative_speed, tuned
+from barnraise.controller.folding import MOST_OPEN
+from barnraise.controller.pacing import local_steps, participation, rate_factor, tuned
 from barnraise.controller.settings import EngineSettings
-from barnraise.controller.state import MOST_OPEN, NodeState, Soft, State
-from barnraise.core.types import Blob, ParameterRange, RowRange, Task, Update
+from barnraise.controller.soft import Soft
+from barnraise.controller.state import NodeState, State
+from barnraise.core.types import MOST_ROW_RANGES, Blob, LinkReport, ParameterRange, RowRange, Task, Update
 from barnraise.ledger.decisions import Assigned, Decision
 from barnraise.matching.base import NodeView, TaskView
 from barnraise.wire.messages import Assign, Newer
 
 Steps = Iterator[Decision | Action]
+
+MOST_IN_BUFFER = 32
+"""Contributions that a node may have in an open buffer. An honest one rarely has more than a few."""
 
 ANY_STALENESS = 1 << 31
 """A residual is worth its place however old it is."""
@@ -34,13 +41,13 @@ def assign(state: State, soft: Soft, settings: EngineSettings, now: float) -> St
         return
     if state.closing is not None and not settings.asynchronous:
         return
-    asking = [node for node in map(state.nodes.__getitem__, soft.asking) if len(node.open) < MOST_OPEN]
+    asking = [node for node in map(state.nodes.__getitem__, soft.asking) if _may_ask(state, node)]
     if not settings.worker.overlap:
         asking = [node for node in asking if _may_start(state, soft, settings, node)]
     if not asking:
         return
     tasks = _offered(state, soft, settings, len(asking))
-    for task, node in settings.scheduler.assign(tasks, [_view(node) for node in asking]):
+    for task, node in settings.scheduler.assign(tasks, [_view(state, soft, node) for node in asking]):
         yield from _assign_one(state, soft, settings, int(task), state.nodes[node], now)
 
 
@@ -71,6 +78,20 @@ def flush(state: State, soft: Soft, settings: EngineSettings, now: float) -> Ste
                 1.0,
             )
             yield Send(node.id, Assign(task))
+
+
+def _bound(state: State, soft: Soft, settings: EngineSettings, node: NodeState) -> int:
+    """How stale the node's contribution may be: as its speed says, but never less than the versions that are made of
+    what is in flight already, twice over, within what a node of median speed may be. A link or a controller that holds
+    all up makes fast nodes no fresher."""
+    bound = settings.staleness.bound
+    in_flight = math.ceil(2 * len(state.works) / max(1, state.buffer_size))
+    return max(bound(speeds.relative(state, soft, node)), min(bound(1.0), in_flight))
+
+
+def _may_ask(state: State, node: NodeState) -> bool:
+    """However fast a node is, others' contributions are to come between its own."""
+    return len(node.open) < MOST_OPEN and state.num_in_buffer(node.id) < MOST_IN_BUFFER
 
 
 def _may_start(state: State, soft: Soft, settings: EngineSettings, node: NodeState) -> bool:
@@ -105,14 +126,15 @@ def _offered(state: State, soft: Soft, settings: EngineSettings, count: int) -> 
     return lost + soft.fresh[: count - len(lost)]
 
 
-def _view(node: NodeState) -> NodeView:
-    profile = node.profile
+def _view(state: State, soft: Soft, node: NodeState) -> NodeView:
+    """What matching knows of a node: observed speed, and its own word for its link."""
+    profile, link = node.profile, soft.links.get(node.id, LinkReport())
     return NodeView(
         node.id,
-        node.rate,
-        profile.up_bytes_per_second,
-        profile.down_bytes_per_second,
-        profile.latency_seconds,
+        speeds.estimate(state, soft, node),
+        link.up or profile.up_bytes_per_second,
+        link.down or profile.down_bytes_per_second,
+        link.round_trip / 2 or profile.latency_seconds,
         profile.memory_bytes,
     )
 
@@ -122,25 +144,29 @@ def _assign_one(state: State, soft: Soft, settings: EngineSettings, task: int, n
     if node.id in soft.watching:
         soft.watching[node.id] = state.version
     assignment, cursor = state.last_assignment + 1, state.cursor
+    root, done = assignment, 0
     if task > 0:
         lost = state.redo[task]
-        rows, steps = lost.rows, lost.local_steps
+        rows, steps, tokens = lost.rows, lost.local_steps, lost.tokens
+        root, done = lost.root, lost.done
     else:
         yield from tuned(state, soft, settings, node, now)
         steps = max(local_steps(state, soft, settings, node), node.least_steps)
-        count = steps * settings.batch_size
-        rows = tuple(RowRange(*piece) for piece in settings.rows.ranges(cursor, count))
-        cursor += count
+        rows, steps = _rows(settings, cursor, steps)
+        num_rows = sum(piece.stop - piece.start for piece in rows)
+        tokens, cursor = settings.context * num_rows, cursor + num_rows
     schedule = settings.rate_multiplier(state.tokens, settings.tokens)
-    rate = settings.learning_rate * schedule * rate_factor(state, soft, settings, node, steps)
+    rate = (
+        settings.learning_rate * schedule * rate_factor(state, soft, settings, node, steps, tokens / settings.context)
+    )
     decision = Assigned(
         now,
         assignment,
         node.id,
         "train",
         state.version,
-        settings.staleness.bound(relative_speed(state, soft, node)) if settings.asynchronous else 0,
-        settings.context * sum(r.stop - r.start for r in rows),
+        _bound(state, soft, settings, node) if settings.asynchronous else 0,
+        tokens,
         steps,
         rate,
         rows,
@@ -162,16 +188,29 @@ def _assign_one(state: State, soft: Soft, settings: EngineSettings, task: int, n
                 settings.batch_size,
                 decision.rung,
                 rate,
-                settings.seed + assignment,
+                settings.seed + root,
                 decision.parameters,
                 decision.base,
                 updates_from(state, soft, settings, have),
                 decision.max_staleness,
                 node.merged,
                 own_share(state, soft, settings, node),
+                done,
             )
         ),
     )
+
+
+def _rows(settings: EngineSettings, cursor: int, steps: int) -> tuple[tuple[RowRange, ...], int]:
+    """The rows of a task of `steps` steps from `cursor` on, and its steps: fewer, in whole batches if possible, where
+    the data has so few rows that a task would have to go around them too often."""
+    wanted = steps * settings.batch_size
+    pieces = settings.rows.ranges(cursor, wanted, MOST_ROW_RANGES)
+    found = sum(stop - start for _, start, stop in pieces)
+    if found < wanted:
+        found -= found % settings.batch_size if found > settings.batch_size else 0
+        pieces, steps = settings.rows.ranges(cursor, found), -(-found // settings.batch_size)
+    return tuple(RowRange(*piece) for piece in pieces), steps
 
 
 def publish(state: State, soft: Soft, settings: EngineSettings, node: NodeState) -> Steps:
@@ -187,7 +226,9 @@ def publish(state: State, soft: Soft, settings: EngineSettings, node: NodeState)
 
 def own_share(state: State, soft: Soft, settings: EngineSettings, node: NodeState) -> float:
     """What a contribution of the node weighs in a version."""
-    return participation(state, soft, node) if settings.participation else 1.0
+    if not settings.participation:
+        return 1.0
+    return participation(state, soft, node, bool(settings.worker.normalize_steps))
 
 
 def fragment(state: State, settings: EngineSettings, node: NodeState) -> ParameterRange:

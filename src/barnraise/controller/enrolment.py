@@ -26,11 +26,9 @@ class Enrolment:
             return Stop(f"protocol version {message.protocol} is not spoken here, only {PROTOCOL_VERSION}")
         if self._too_many():
             return Stop("too many attempts to join at once: try again in a minute")
-        if taken:
-            return Stop(f"the name '{message.name}' is taken in this run: choose another with --name")
         try:
             with self._open_book() as book:
-                book.consume(
+                token = book.verify(
                     message.token,
                     message.proof,
                     server_key=self.keys.public,
@@ -39,6 +37,9 @@ class Enrolment:
                     nonce=message.nonce,
                     now=time.time(),
                 )
+                if taken:  # only who holds an invite is told of names
+                    return Stop(f"the name '{message.name}' is taken in this run: choose another with --name")
+                book.spend(token.id)
         except InviteError as error:
             return Stop(str(error))
         return None

@@ -26,16 +26,24 @@ class Admitted(Event, frozen=True, gc=False):
 
 
 class Received(Event, frozen=True, gc=False):
-    """A message from an enrolled node. An `Offer` arrives once its payload is complete and its digest checked."""
+    """A message from an enrolled node. An `Offer` is a header: its payload comes when `Receive` asks for it."""
 
     node: str
     message: Message
 
 
 class Heard(Event, frozen=True, gc=False):
-    """A frame from the node that only its lease cares about (a fetch, a part of a payload)."""
+    """A frame from the node that only its lease cares about (a fetch)."""
 
     node: str
+
+
+class Arrived(Event, frozen=True, gc=False):
+    """`num_bytes` of the payload that the node sends for `assignment` are here by now."""
+
+    node: str
+    assignment: int
+    num_bytes: int
 
 
 class Lost(Event, frozen=True, gc=False):
@@ -63,6 +71,17 @@ class Aggregated(Event, frozen=True, gc=False):
     digest: str
     delta: Blob
     parameters: ParameterRange | None = None  # what the delta changes; None: all
+
+
+class Unmade(Event, frozen=True, gc=False):
+    """`version` cannot be made as it was asked for. By assignment: why payloads cannot be decoded (`void`), or be read
+    any more (`lost`); or `reason`, when the numbers that they make are at fault."""
+
+    epoch: int
+    version: int
+    void: dict[int, str]
+    lost: dict[int, str]
+    reason: str = ""
 
 
 class Evaluated(Event, frozen=True, gc=False):

@@ -11,9 +11,9 @@ from torch import Tensor
 from barnraise.controller.actions import Aggregate, Checkpoint, Evaluate, Inspect
 from barnraise.controller.blobs import BlobStore
 from barnraise.controller.evaluator import Evaluator
-from barnraise.controller.events import Aggregated, Checkpointed, Evaluated, Event, Inspected
+from barnraise.controller.events import Aggregated, Checkpointed, Evaluated, Event, Inspected, Unmade
 from barnraise.controller.parameter_server import ParameterServer
-from barnraise.core.errors import StorageError, WireError
+from barnraise.core.errors import StorageError, VersionRefusedError, WireError
 from barnraise.ledger import Checkpoints, Ledger
 from barnraise.wire.blobs import Upload
 
@@ -38,7 +38,7 @@ class Executor:
         self.ledger, self.checkpoints = ledger, checkpoints
         self._report, self._failed = report, failed
         self._threads = {name: ThreadPoolExecutor(1, name) for name in ("inspect", "version", "evaluate", "checkpoint")}
-        self._versions: dict[int, tuple[Tensor, str]] = {server.version: (server.parameters, server.digest)}
+        self._newest: tuple[int, Tensor] = server.version, server.average
 
     def inspect(self, action: Inspect, upload: Upload) -> None:
         """Check the payload's digest, decode it and measure it."""
@@ -58,19 +58,22 @@ class Executor:
 
     def aggregate(self, action: Aggregate) -> None:
         def work() -> Event:
-            made = self.server.aggregate(action.version, action.slots, self.ledger.read, action.rate, action.scales)
+            try:
+                made = self.server.aggregate(action.version, action.slots, self.ledger.read, action.rate, action.scales)
+            except VersionRefusedError as refusal:
+                return Unmade(action.epoch, action.version, refusal.void, refusal.lost, refusal.reason)
             self.blobs.add_delta(made.delta.digest, made.delta_bytes)
             self.blobs.publish(self.server.parameters, made.digest)
-            self._versions = {made.version: (self.server.parameters, made.digest)}
+            self._newest = made.version, self.server.average
             return Aggregated(action.epoch, made.version, made.digest, made.delta, made.parameters)
 
         self._run("version", work)
 
     def evaluate(self, action: Evaluate) -> None:
-        """Measures the newest version, which is the one asked for or a little younger."""
+        """Measures the newest version (or the average up to it), which is the one asked for or a little younger."""
 
         def work() -> Event:
-            version, (parameters, _) = next(iter(self._versions.items()))
+            version, parameters = self._newest
             return Evaluated(action.epoch, version, self.evaluator.loss(parameters))
 
         self._run("evaluate", work)

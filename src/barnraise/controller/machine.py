@@ -11,11 +11,12 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from barnraise.controller import admission, buffering, dispatch, membership
-from barnraise.controller.actions import Action, Aggregate, Discard, Evaluate, Finish, Inspect, Journal, Send, SlotShare
+from barnraise.controller import admission, buffering, custody, dispatch, membership, speeds
+from barnraise.controller.actions import Action, Discard, Evaluate, Finish, Inspect, Journal, Send
 from barnraise.controller.events import (
     Admitted,
     Aggregated,
+    Arrived,
     Checkpointed,
     Dropped,
     Evaluated,
@@ -29,9 +30,12 @@ from barnraise.controller.events import (
     StopRequested,
     Tick,
     Traffic,
+    Unmade,
 )
+from barnraise.controller.folding import apply
 from barnraise.controller.settings import EngineSettings
-from barnraise.controller.state import Soft, State, Work, apply
+from barnraise.controller.soft import Soft
+from barnraise.controller.state import State, Work
 from barnraise.core.types import Contribution
 from barnraise.ledger.decisions import Decision, Judged, Noted
 from barnraise.wire.messages import Ack, Heartbeat, Hello, Leave, Next, Offer, Pulse, Stop, Watch, Who
@@ -45,10 +49,11 @@ class Controller:
     def __init__(self, settings: EngineSettings, state: State | None = None, epoch: int = 1) -> None:
         self.settings, self.epoch = settings, epoch
         self.state = state if state is not None else State()
-        self.soft = Soft()
+        self.soft = Soft(settings.local_steps * settings.batch_size * settings.context)
 
     def handle(self, event: Event, now: float) -> list[Action]:
         """What to do about `event` at `now` seconds."""
+        self.soft.now = now
         return self._carry(_DECIDE[type(event)](self, event, now))
 
     def start(self, digest: str, now: float) -> list[Action]:
@@ -57,12 +62,17 @@ class Controller:
 
     def resume(self, now: float, grace: float) -> list[Action]:
         """Go on after a replay: nodes that were alive have `grace` seconds beyond their lease to come back."""
+        self.soft.now = now
         return self._carry(self._resume(now, grace))
 
     @property
     def deadline(self) -> float:
         """When the machine wants a `Tick` at the latest, in its own time; infinite when nothing is due."""
-        return min(membership.deadline(self.soft), buffering.deadline(self.state, self.soft, self.settings))
+        return min(
+            membership.deadline(self.soft),
+            custody.deadline(self.soft.custody),
+            buffering.deadline(self.state, self.soft, self.settings),
+        )
 
     def _carry(self, steps: Steps) -> list[Action]:
         actions: list[Action] = []
@@ -87,10 +97,7 @@ class Controller:
         yield Noted(now, "resumed", detail={"version": state.version, "epoch": self.epoch})
         yield from membership.await_back(state, self.soft, self.settings, grace, now)
         if state.closing is not None:
-            shares = tuple(
-                SlotShare(slot.node, slot.parameters, tuple(slot.contributions)) for slot in state.closing_slots
-            )
-            yield Aggregate(self.epoch, state.closing.version, shares, state.closing.rate, state.closing.scales)
+            yield from buffering.aggregate(state, self.epoch)
         elif state.final:
             yield from buffering.end(state, self.soft, self.epoch, now)
         elif not state.evaluations:
@@ -116,15 +123,11 @@ class Controller:
         if known is None:
             yield Send(node, Stop("this node is not enrolled in the run: join with a fresh invite"))
         elif known.revoked:
-            if isinstance(message, Offer) and not self._inspecting(node, message.contribution.assignment):
-                yield Discard(node, message.contribution.assignment)
             yield membership.turned_away(known)
         elif isinstance(message, Hello):
             yield from membership.hello(self.state, self.soft, self.settings, node, message, now)
             yield from self._after(now)
         elif node not in self.soft.seen:
-            if isinstance(message, Offer) and not self._inspecting(node, message.contribution.assignment):
-                yield Discard(node, message.contribution.assignment)
             yield Send(node, Who())
         else:
             self._renew(node, now)
@@ -147,6 +150,7 @@ class Controller:
 
     def _tick(self, event: Tick, now: float) -> Steps:
         yield from membership.expire(self.state, self.soft, self.settings, now)
+        yield from custody.expire(self.soft.custody, self.settings, now)
         yield from self._after(now)
 
     def _stop_requested(self, event: StopRequested, now: float) -> Steps:
@@ -167,10 +171,12 @@ class Controller:
     def _inspected(self, event: Inspected, now: float) -> Steps:
         if event.epoch != self.epoch:
             return
-        offer, version = self.soft.inspecting.pop(event.assignment)
+        offer, version = self.soft.custody.inspecting[event.assignment]
+        custody.settled(self.soft.custody, offer)
         work = self.state.works[event.assignment]
         reason = admission.refuse_inspection(event.norm, event.reason, self.settings)
         yield from self._judge(work, offer, version, event.norm, reason, now)
+        yield from custody.ask(self.soft.custody, self.settings, now)
         yield from self._after(now)
 
     def _aggregated(self, event: Aggregated, now: float) -> Steps:
@@ -182,6 +188,12 @@ class Controller:
             for node in list(self.soft.watching):
                 yield from dispatch.publish(self.state, self.soft, self.settings, self.state.nodes[node])
             yield from buffering.rest(self.state, self.soft, self.epoch)
+
+    def _unmade(self, event: Unmade, now: float) -> Steps:
+        closing = self.state.closing
+        if event.epoch == self.epoch and closing is not None and closing.version == event.version:
+            yield from buffering.unmade(self.state, self.settings, self.epoch, event, now)
+            yield from self._after(now)
 
     def _evaluated(self, event: Evaluated, now: float) -> Steps:
         if event.epoch == self.epoch:
@@ -233,28 +245,44 @@ class Controller:
         yield from self._after(now)
 
     def _offer(self, node: str, message: Offer, now: float) -> Steps:
+        """Judge a header; what may come is asked for."""
         offer = message.contribution
-        verdicts = self.state.nodes[node].verdicts
-        work = self.state.works.get(offer.assignment)
-        if self._inspecting(node, offer.assignment):
-            return
+        number = offer.assignment
+        work = self.state.works.get(number)
         if work is None or work.node != node:
-            yield Discard(node, offer.assignment)
-            known = verdicts.get(offer.assignment, (False, "this work is not yours (any more): it runs elsewhere"))
-            yield Send(node, Ack(offer.assignment, *known))
-            return
-        version = buffering.arrival_version(self.state, self.settings)
-        reason = admission.refuse_offer(offer, work, version, self.settings)
-        if reason or self._too_late(work):
-            yield from self._judge(work, offer, version, 0.0, reason, now)
+            unknown = False, "this work is not yours (any more): it runs elsewhere"
+            yield Send(node, Ack(number, *self.state.nodes[node].verdicts.get(number, unknown)))
+        elif number in self.soft.custody.inspecting:
+            return  # its payload is here: the answer follows
+        elif refused := self._refuse(work, offer):
+            yield from custody.drop(self.soft.custody, node, number)
+            yield from self._judge(work, offer, *refused, now)
             yield from self._after(now)
         else:
-            self.soft.inspecting[offer.assignment] = (offer, version)
-            yield Inspect(self.epoch, node, offer)
+            yield from custody.expect(self.soft.custody, self.settings, node, offer, now)
 
-    def _inspecting(self, node: str, assignment: int) -> bool:
-        """Whether the node's contribution has arrived already."""
-        return assignment in self.soft.inspecting and self.state.works[assignment].node == node
+    def _arrived(self, event: Arrived, now: float) -> Steps:
+        """Bytes of a payload; all of it is looked at once more, since versions were made meanwhile, and inspected."""
+        self._renew(event.node, now)
+        upload = custody.arrived(self.soft.custody, event.node, event.assignment, event.num_bytes, now)
+        if upload is None:
+            return
+        offer, work = upload.offer, self.state.works[event.assignment]
+        if refused := self._refuse(work, offer):
+            custody.settled(self.soft.custody, offer)
+            yield from self._judge(work, offer, *refused, now)
+            yield from self._after(now)
+        else:
+            version = buffering.arrival_version(self.state, self.settings)
+            self.soft.custody.inspecting[event.assignment] = offer, version
+            yield Inspect(self.epoch, event.node, offer)
+        yield from custody.ask(self.soft.custody, self.settings, now)
+
+    def _refuse(self, work: Work, offer: Contribution) -> tuple[int, float, str] | None:
+        """What is wrong with an offer as things stand (version, norm, reason); None when it may go on."""
+        version = buffering.arrival_version(self.state, self.settings)
+        reason = admission.refuse_offer(offer, work, version, self.settings)
+        return (version, 0.0, reason) if reason or self._too_late(work) else None
 
     def _too_late(self, work: Work) -> bool:
         return self.state.final or (self.state.flushing is not None and work.kind == "train")
@@ -266,11 +294,13 @@ class Controller:
         else:
             verdict = "refused" if reason else "accepted"
         staleness = max(0, version - offer.base)
-        weight = work.tokens * self.settings.staleness.weight(staleness)
+        tokens = work.credit(offer.steps) if verdict == "accepted" else work.tokens
+        weight = tokens * self.settings.staleness.weight(staleness)
         if work.kind == "flush":
-            weight = self.state.nodes[work.node].rate or 1.0  # as all that it sent before weighed
+            node = self.state.nodes[work.node]
+            weight = speeds.usable(self.state, self.soft, node) or 1.0  # as all that it sent before weighed
         yield Judged(
-            now, work.assignment, work.node, verdict, reason, offer.base, version, staleness, work.tokens,  # type: ignore[arg-type]
+            now, work.assignment, work.node, verdict, reason, offer.base, version, staleness, tokens,  # type: ignore[arg-type]
             offer.steps, offer.loss, norm, offer.seconds, offer.payload.num_bytes, offer.payload.digest,
             work.parameters, weight,
         )  # fmt: skip
@@ -285,9 +315,11 @@ _DECIDE: dict[type[Event], Callable[[Controller, Any, float], Steps]] = {
     Admitted: Controller._admitted,
     Received: Controller._received,
     Heard: Controller._heard,
+    Arrived: Controller._arrived,
     Lost: Controller._lost,
     Inspected: Controller._inspected,
     Aggregated: Controller._aggregated,
+    Unmade: Controller._unmade,
     Evaluated: Controller._evaluated,
     Checkpointed: Controller._checkpointed,
     Tick: Controller._tick,

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from barnraise.controller import custody
 from barnraise.controller.actions import Action, Send
 from barnraise.controller.settings import EngineSettings
-from barnraise.controller.state import NodeState, Soft, State
+from barnraise.controller.soft import Soft
+from barnraise.controller.state import NodeState, State
 from barnraise.ledger.decisions import Change, Decision, NodeChanged, Noted
 from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Enrolled, Hello, Stop, Welcome
 
@@ -50,14 +52,14 @@ def hello(state: State, soft: Soft, settings: EngineSettings, node: str, message
     soft.seen[node] = now
     held = set(message.pending) | set(message.working)
     for assignment in list(known.open):
-        if assignment not in held and assignment not in soft.inspecting:
-            yield Noted(now, "released", node, {"assignment": assignment, "reason": "the worker does not hold it"})
+        if assignment not in held and assignment not in soft.custody.inspecting:
+            yield from _release(soft, node, assignment, "the worker does not hold it", now)
     forget = []
     for assignment in sorted(held):
         if assignment in state.works:
             continue
         lost = state.redo.get(assignment)
-        if lost is not None and lost.node == node and assignment not in known.verdicts:
+        if lost is not None and lost.node == node and not lost.rest and assignment not in known.verdicts:
             yield Noted(now, "reopened", node, {"assignment": assignment})
         elif assignment not in known.verdicts:
             forget.append(assignment)
@@ -112,8 +114,13 @@ def turned_away(node: NodeState) -> Send:
 def release(state: State, soft: Soft, node: str, reason: str, now: float) -> Steps:
     """Let others do the node's open work, but for what has arrived and is being inspected."""
     for assignment in list(state.nodes[node].open):
-        if assignment not in soft.inspecting:
-            yield Noted(now, "released", node, {"assignment": assignment, "reason": reason})
+        if assignment not in soft.custody.inspecting:
+            yield from _release(soft, node, assignment, reason, now)
+
+
+def _release(soft: Soft, node: str, assignment: int, reason: str, now: float) -> Steps:
+    yield from custody.drop(soft.custody, node, assignment)
+    yield Noted(now, "released", node, {"assignment": assignment, "reason": reason})
 
 
 def _forget(soft: Soft, node: str) -> None:

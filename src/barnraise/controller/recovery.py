@@ -8,23 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from barnraise.controller.actions import SlotShare
+from barnraise.controller.buffering import shares
+from barnraise.controller.folding import apply
 from barnraise.controller.parameter_server import Made, ParameterServer
-from barnraise.controller.state import State, apply
-from barnraise.core.errors import CorruptionError
+from barnraise.controller.state import State
+from barnraise.core.errors import CorruptionError, VersionRefusedError
 from barnraise.ledger import Checkpoints, Ledger
 from barnraise.ledger.decisions import Noted, VersionClosed, VersionMade
 
 
 @dataclass
 class Replayed:
-    """The folded ledger: state, the slots of every version, and every version's digest."""
+    """The folded ledger: state, the slots of every version, every version's digest, and the newest run file."""
 
     state: State = field(default_factory=State)
     slots: dict[int, tuple[SlotShare, ...]] = field(default_factory=dict)
     rates: dict[int, tuple[float, tuple[float, ...]]] = field(default_factory=dict)
     digests: dict[int, str] = field(default_factory=dict)
+    run_file: dict[str, Any] = field(default_factory=dict)  # what is kept of it; empty where nothing was
     time: float = 0.0
 
     @property
@@ -34,6 +38,11 @@ class Replayed:
             version: tuple(assignment for slot in slots for assignment, _ in slot.contributions)
             for version, slots in self.slots.items()
         }
+
+    def close(self) -> None:
+        """Take down the closed buffer, less what was voided since, as what its version is made of."""
+        if self.state.closing is not None:
+            self.slots[self.state.closing.version] = shares(self.state.closing_slots)
 
     def open_contributions(self) -> list[int]:
         """Accepted contributions that are in no version yet."""
@@ -45,17 +54,19 @@ def replay(ledger: Ledger) -> Replayed:
     """Fold all decisions."""
     found = Replayed()
     for _, decision in ledger.replay():
+        if isinstance(decision, VersionMade):
+            found.close()
         apply(found.state, decision)
         found.time = decision.time
         if isinstance(decision, VersionClosed):
             found.rates[decision.version] = decision.rate, decision.scales
-            found.slots[decision.version] = tuple(
-                SlotShare(slot.node, slot.parameters, tuple(slot.contributions)) for slot in found.state.closing_slots
-            )
         elif isinstance(decision, VersionMade):
             found.digests[decision.version] = decision.digest
         elif isinstance(decision, Noted) and decision.kind == "started":
             found.digests[0] = decision.detail["digest"]
+        elif isinstance(decision, Noted) and decision.kind == "run_file":
+            found.run_file = decision.detail["content"]
+    found.close()
     return found
 
 
@@ -71,6 +82,7 @@ def restore(
     The newest good checkpoint is the start; newer ones that are damaged go to `warn`. Raises
     CorruptionError when there is none, a payload is damaged, or a version does not hash to what the ledger says.
     """
+    _refuse_newer(found, checkpoints, ledger)
     latest = checkpoints.load_latest()
     if latest.checkpoint is None:
         reasons = "; ".join(f"{item.path.name}: {item.reason}" for item in latest.rejected) or "there is none"
@@ -82,21 +94,38 @@ def restore(
     _check(server, found, version)
     made = []
     for later in range(version + 1, found.state.version + 1):
-        made.append(server.aggregate(later, found.slots[later], ledger.read, *found.rates[later]))
+        try:
+            made.append(server.aggregate(later, found.slots[later], ledger.read, *found.rates[later]))
+        except VersionRefusedError as error:
+            passed_over = "".join(f" or {item.path}" for item in latest.rejected)
+            raise CorruptionError(
+                f"{error}. It was made once and others have it, so it must be made again to the bit: restore what is "
+                f"damaged{passed_over} from a backup, and resume"
+            ) from error
         _check(server, found, later)
     return made
 
 
-def _check(server: ParameterServer, found: Replayed, version: int) -> None:
-    if not found.digests:
-        return  # nothing was journaled yet: the run is about to start
-    expected = found.digests.get(version)
-    if expected is None:
+def _refuse_newer(found: Replayed, checkpoints: Checkpoints, ledger: Ledger) -> None:
+    """CorruptionError when there are checkpoints of what the ledger has not seen."""
+    newer = [
+        checkpoint
+        for version, checkpoint in checkpoints.readable().items()
+        if version > found.state.version or checkpoint.manifest.ledger_id > ledger.last_id
+    ]
+    if newer:
+        names = " ".join(checkpoint.path.name for checkpoint in newer)
         raise CorruptionError(
-            f"there is a checkpoint of version {version}, but the ledger ends at {found.state.version}: they are "
-            "not of one run, or the ledger is an older copy; restore both from one backup"
+            f"there is a checkpoint of version {newer[-1].manifest.version}, but the ledger ends at "
+            f"{found.state.version}: it is an older copy, or was copied without its ledger.sqlite-wal, or they are not "
+            f"of one run. Nothing was changed: put back the ledger that belongs to {names}. If it is lost, remove "
+            f"those (in {newer[-1].path.parent}: rm -r {names}) to go on from where this ledger ends"
         )
-    if server.digest != expected:
+
+
+def _check(server: ParameterServer, found: Replayed, version: int) -> None:
+    if found.digests and server.digest != found.digests[version]:
+        expected = found.digests[version]
         raise CorruptionError(
             f"version {version} was made again, but hashes to {server.digest[:16]} and not to {expected[:16]} as the "
             "ledger says: the run directory was altered, or this machine computes differently"

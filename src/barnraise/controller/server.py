@@ -25,10 +25,10 @@ from barnraise.controller.machine import Controller
 from barnraise.controller.membership import turned_away
 from barnraise.core.errors import StorageError, WireError
 from barnraise.ledger import Ledger
-from barnraise.ledger.decisions import Judged, NodeChanged, VersionClosed
+from barnraise.ledger.decisions import Judged, NodeChanged, Noted, VersionClosed
 from barnraise.transport.base import Peer
 from barnraise.transport.several import listener_for
-from barnraise.wire.blobs import Reassembler, Upload, inlined
+from barnraise.wire.blobs import Uploads, inlined
 from barnraise.wire.frames import Buffer, decode_from_worker, encode, num_bytes
 from barnraise.wire.messages import (
     Assign,
@@ -36,6 +36,7 @@ from barnraise.wire.messages import (
     Enrol,
     Enrolled,
     Fetch,
+    Go,
     Gone,
     Hello,
     Message,
@@ -45,9 +46,6 @@ from barnraise.wire.messages import (
     Stop,
     Who,
 )
-
-UPLOAD_MEMORY = 1 << 30
-"""Bytes of unfinished uploads held at a time."""
 
 DISK_PATIENCE = 60.0
 """Seconds for which a commit that fails (disk full) is tried again before the run is given up."""
@@ -74,8 +72,8 @@ class Server:
         self.keep_checkpoints = keep_checkpoints
         self.executor = make_executor(self._report_from_thread, self._failed)
         self.inbox: deque[ev.Event] = deque()
-        self.payloads: dict[tuple[str, int], Upload] = {}  # complete, and not judged yet
-        self.reassembler = Reassembler(max(UPLOAD_MEMORY, 2 * machine.settings.max_payload_bytes), hash_parts=False)
+        self.uploads = Uploads()  # of which the machine knows: what it does not want is not kept
+        self.brought: dict[tuple[str, int], memoryview] = {}  # what came along with the offers in the inbox
         self.peers: dict[str, Peer] = {}
         self.enrolling: set[str] = set()  # keys let in by this process
         self.contributions = contributions or {}
@@ -84,6 +82,7 @@ class Server:
         self.error: BaseException | None = None
         self._committing = ThreadPoolExecutor(1, "ledger")
         self._dropped_at: dict[str, float] = {}
+        self._asked_who: dict[str, float] = {}
         self._traffic_at = 0.0
         self.stopped: set[str] = set()  # nodes that were told to stop
         self._settling: list[asyncio.Future[None]] = []
@@ -93,13 +92,14 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self.listener = listener_for(uri)
+        self.listener.members = self.machine.state.keys
         return await self.listener.bind(uri, self.enrolment.keys)
 
     async def run(self, first: list[act.Action]) -> act.Finish:
         """Carry out `first` (from the machine's start or resume), then work until the run is finished."""
         reader = asyncio.ensure_future(self._read())
         try:
-            await self._carry_out(first)
+            await self._carry_out(first, {})
             while self.finished is None:
                 await self._turn()
                 if self.error is not None:
@@ -134,6 +134,7 @@ class Server:
         now = self.clock()
         actions: list[act.Action] = []
         settling, self._settling = self._settling, []
+        brought, self.brought = self.brought, {}
         for _ in range(len(self.inbox)):
             actions += self.machine.handle(self.inbox.popleft(), now)
         if self.machine.deadline <= now:
@@ -141,22 +142,25 @@ class Server:
         if now - self._traffic_at >= TRAFFIC_INTERVAL or any(type(action) is act.Finish for action in actions):
             self._traffic_at = now
             actions = self.machine.handle(ev.Traffic(self.bytes_up, self.bytes_down), now) + actions
-        await self._carry_out(actions)
+        await self._carry_out(actions, brought)
         for settled in settling:
             if not settled.done():
                 settled.set_result(None)
 
-    async def _carry_out(self, actions: list[act.Action]) -> None:
+    async def _carry_out(self, actions: list[act.Action], brought: dict[tuple[str, int], memoryview]) -> None:
         decisions = [action.decision for action in actions if isinstance(action, act.Journal)]
         if decisions:
             payloads = {
-                d.assignment: self.payloads.pop((d.node, d.assignment)).payload
+                d.assignment: self.uploads.take(d.node, d.assignment).payload
                 for d in decisions
                 if isinstance(d, Judged) and d.verdict == "accepted"
             }
             await self._commit(decisions, payloads)
         for action in actions:
-            _ACTIONS[type(action)](self, action)
+            if isinstance(action, act.Receive):
+                self._receive_payload(action, brought.pop((action.node, action.contribution.assignment), None))
+            else:
+                _ACTIONS[type(action)](self, action)
 
     async def _commit(self, decisions: list[Any], payloads: dict[int, Any]) -> None:
         """Make a batch durable; wait for room on a full disk before giving up."""
@@ -210,19 +214,18 @@ class Server:
         elif isinstance(message, Hello):
             self.peers[node] = peer
             self.stopped.discard(node)
-            self.reassembler.drop(node)
             self.post(ev.Received(node, message))
         elif self.peers.get(node) != peer:
             self._transmit(peer, Who())
         elif isinstance(message, Fetch):
             self._serve(peer, message)
             self.post(ev.Heard(node))
-        elif isinstance(message, Offer):
-            self._begin_upload(node, message)
         elif isinstance(message, Part):
             assert raw is not None
-            self._take_part(node, message, raw)
+            self._take_part(peer, node, message, raw)
         else:
+            if isinstance(message, Offer) and raw is not None:
+                self.brought[node, message.contribution.assignment] = raw
             self.post(ev.Received(node, message))
 
     def _turn_away(self, peer: Peer, node: str, message: Message) -> None:
@@ -230,21 +233,35 @@ class Server:
         if isinstance(message, Enrol | Hello):
             self._transmit(peer, turned_away(self.machine.state.nodes[node]).message)
 
-    def _begin_upload(self, node: str, message: Offer) -> None:
-        self.post(ev.Heard(node))
-        contribution = message.contribution
-        if not self.reassembler.begin(node, contribution, self.machine.settings.max_payload_bytes):
-            self._loop.call_later(1.0, self._tell, node, Who())
-
-    def _take_part(self, node: str, message: Part, raw: memoryview) -> None:
-        if node in self.stopped:
-            return  # it was on its way when the run ended
-        upload = self.reassembler.add(node, message.assignment, message.offset, raw)
+    def _take_part(self, peer: Peer, node: str, message: Part, raw: memoryview) -> None:
+        """Bytes of a payload; those that do not follow on what is here are asked for once, others overtook them."""
+        number = message.assignment
+        upload = self.uploads.get(node, number)
         if upload is None:
             self.post(ev.Heard(node))
-        else:
-            self.payloads[node, message.assignment] = upload
-            self.post(ev.Received(node, Offer(upload.contribution)))
+            if node not in self.stopped and number not in self.machine.state.nodes[node].verdicts:
+                self._ask_who(peer, node)  # it does not know that the payload was given up
+        elif upload.add(message.offset, raw):
+            self.post(ev.Arrived(node, number, len(upload.payload)))
+        elif not upload.asked and message.offset > len(upload.payload):
+            upload.asked = True
+            self._transmit(peer, Go(number, len(upload.payload)))
+
+    def _receive_payload(self, action: act.Receive, brought: memoryview | None) -> None:
+        """Ask for the payload from where it stands, unless it came along with its offer."""
+        number = action.contribution.assignment
+        upload = self.uploads.open(action.node, action.contribution)
+        if brought is not None and len(brought) == action.contribution.payload.num_bytes and upload.add(0, brought):
+            self.post(ev.Arrived(action.node, number, len(brought)))
+        elif not upload.complete:
+            self._tell(action.node, Go(number, len(upload.payload)))
+
+    def _ask_who(self, peer: Peer, node: str) -> None:
+        """At most once a second: its `Hello` says what it holds, the answer what of that is wanted."""
+        now = time.monotonic()
+        if now - self._asked_who.get(node, -math.inf) >= 1.0:
+            self._asked_who[node] = now
+            self._transmit(peer, Who())
 
     def _serve(self, peer: Peer, message: Fetch) -> None:
         piece = self.executor.blobs.read(message.digest, message.offset, message.num_bytes)
@@ -303,14 +320,15 @@ class Server:
             self.executor.blobs.hold(action.node, [update.blob.digest for update in action.message.updates])
         self._tell(action.node, action.message)
         if isinstance(action.message, Stop):
-            self.reassembler.drop(action.node)
             self.stopped.add(action.node)
 
     def _inspect(self, action: act.Inspect) -> None:
-        self.executor.inspect(action, self.payloads[action.node, action.contribution.assignment])
+        upload = self.uploads.get(action.node, action.contribution.assignment)
+        assert upload is not None, "the machine asks for the inspection of what has arrived"
+        self.executor.inspect(action, upload)
 
     def _discard(self, action: act.Discard) -> None:
-        self.payloads.pop((action.node, action.assignment), None)
+        self.uploads.drop(action.node, action.assignment)
 
     def _checkpoint(self, action: act.Checkpoint) -> None:
         state = msgspec.json.encode({"version": action.version, "tokens": self.machine.state.version_tokens})
@@ -328,12 +346,18 @@ class Server:
             covered = [version for version in self.contributions if version <= kept[0].manifest.version]
             for version in covered:
                 self.ledger.segments.forget(self.contributions.pop(version))
-        elif getattr(decision, "kind", "") == "checkpoint_failed":
-            self.warn(f"checkpoint failed: {decision.detail['reason']}")  # type: ignore[attr-defined]
+        elif isinstance(decision, Noted) and decision.kind in _WARNINGS:
+            self.warn(_WARNINGS[decision.kind].format(node=decision.node, **decision.detail))
 
     def _finish(self, action: act.Finish) -> None:
         self.finished = action
 
+
+_WARNINGS = {
+    "checkpoint_failed": "checkpoint failed: {reason}",
+    "voided": "contribution {assignment} of {node} is void, its rows are done again: {reason}",
+    "version_refused": "version {version} is made without its contributions: {reason}",
+}
 
 ev_report = Callable[[ev.Event], None]
 

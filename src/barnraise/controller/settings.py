@@ -43,6 +43,7 @@ class EngineSettings:
     last_bytes: int  # of a residual's payload; 0 without residuals
     update_bytes: int  # of one version's delta
     max_payload_bytes: int  # of any payload
+    upload_memory: int  # bytes of payloads that are on their way or inspected at a time
     flush: bool  # workers hand in their residuals when the token budget is met
     sync_window: float
     sync_longest_wait: float

@@ -15,6 +15,7 @@
     ├── PayloadError               a contribution's payload that lies about its contents
     ├── StorageError               the disk failed us: full, or a write that did not reach it
     │   └── CorruptionError        stored bytes do not match their checksum
+    ├── VersionRefusedError        a closed buffer that cannot become a version as it is
     └── RunFailedError             a run that started and could not be finished (exit code 1)
 
 A message for users names the value, the limit and a remedy, in one sentence each.
@@ -23,7 +24,8 @@ A message for users names the value, the limit and a remedy, in one sentence eac
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 
 class BarnraiseError(Exception):
@@ -107,6 +109,22 @@ class StorageError(BarnraiseError):
 
 class CorruptionError(StorageError):
     """Stored bytes do not match their checksum."""
+
+
+class VersionRefusedError(BarnraiseError):
+    """A closed buffer that cannot become a version. By assignment, `void` tells why payloads cannot be decoded, `lost`
+    why they cannot be read any more; when there are none, `reason` says what is wrong with the numbers they make."""
+
+    def __init__(
+        self,
+        version: int,
+        reason: str = "",
+        void: Mapping[int, str] = MappingProxyType({}),
+        lost: Mapping[int, str] = MappingProxyType({}),
+    ) -> None:
+        self.version, self.reason, self.void, self.lost = version, reason, dict(void), dict(lost)
+        faults = "; ".join(f"contribution {number}: {why}" for number, why in (self.void | self.lost).items())
+        super().__init__(f"version {version} cannot be made: {reason or faults}")
 
 
 class RunFailedError(BarnraiseError):

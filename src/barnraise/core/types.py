@@ -49,6 +49,10 @@ class Blob(msgspec.Struct, frozen=True, gc=False):
     num_bytes: Count
 
 
+MOST_ROW_RANGES = 256
+"""In one task: with few rows of data a task goes around them so often at most."""
+
+
 class RowRange(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Rows [start, stop) of one token shard."""
 
@@ -79,8 +83,8 @@ class Task(msgspec.Struct, frozen=True, gc=False):
 
     id: Count  # the assignment's id
     kind: TaskKind
-    rows: Annotated[tuple[RowRange, ...], msgspec.Meta(max_length=256)]
-    tokens: Count  # token positions in `rows`: what is credited, whatever the worker claims
+    rows: Annotated[tuple[RowRange, ...], msgspec.Meta(max_length=MOST_ROW_RANGES)]
+    tokens: Count  # token positions in the task's batches: what is credited at most, whatever the worker claims
     local_steps: Count
     batch_size: Count
     rung: Count  # which of `WorkerSettings.ratios` its contribution is compressed at
@@ -92,6 +96,7 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     max_staleness: Count
     merged: Count  # `base` includes this worker's own contributions up to this one
     share: float  # of its own later ones, how much to start with: what they will weigh once they are merged
+    skip: Count = 0  # batches of `rows` that somebody has trained on already: the task's come after them
 
 
 class Contribution(msgspec.Struct, frozen=True, gc=False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
@@ -13,28 +14,34 @@ class RowIndex:
     """The rows of all shards as one circle, addressed by a cursor that only ever grows.
 
     Rows were shuffled when the dataset was made, so a contiguous range is a random sample. Row `cursor % total` follows
-    the shards in order; past the last row the next epoch begins at the first.
+    the shards in order, from row `first` on; past the last row the next epoch begins at the first.
 
     >>> index = RowIndex([4, 3])
     >>> index.total, index.ranges(2, 3), index.ranges(6, 2)
     (7, [(0, 2, 4), (1, 0, 1)], [(1, 2, 3), (0, 0, 1)])
+    >>> RowIndex([4, 3], first=5).ranges(0, 3)
+    [(1, 1, 3), (0, 0, 1)]
     """
 
-    __slots__ = ("_ends", "total")
+    __slots__ = ("_ends", "_first", "total")
 
-    def __init__(self, shard_rows: Sequence[int]) -> None:
+    def __init__(self, shard_rows: Sequence[int], first: int = 0) -> None:
         assert all(rows > 0 for rows in shard_rows), "a shard without rows"
         self._ends = list(accumulate(shard_rows))
         self.total = self._ends[-1] if self._ends else 0
         assert self.total > 0, "a dataset without rows"
+        self._first = first
 
-    def ranges(self, start: int, count: int) -> list[Range]:
-        """The `count` rows from cursor `start` on, in order, one range for each shard touched."""
+    def ranges(self, start: int, count: int, most: float = math.inf) -> list[Range]:
+        """The `count` rows from cursor `start` on, in order, one range for each shard touched.
+
+        Fewer when they are not in the first `most` ranges: few rows, gone around again and again.
+        """
         assert min(start, count) >= 0, (start, count)
         found: list[Range] = []
-        position = start % self.total
+        position = (self._first + start) % self.total
         shard = bisect_right(self._ends, position)
-        while count > 0:
+        while count > 0 and len(found) < most:
             begin = self._ends[shard - 1] if shard else 0
             taken = min(count, self._ends[shard] - position)
             found.append((shard, position - begin, position - begin + taken))

@@ -3,10 +3,14 @@
 A row is one example (see `sat_tokenizer`), padded to `context`; only the trace is learned, not the formula. No formula
 is drawn twice, up to the order of clauses and literals, so none is in both sets. Examples longer than `context` are
 left out, in both sets alike; `sat.json` in the dataset's folder records how many, beside the options.
+
+Where formulas are small, unit propagation alone settles nearly all of them. `held_out_backtracking` more are kept for
+evaluation whose trace takes a decision back: what they need is search.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 from collections.abc import Iterator
@@ -25,10 +29,11 @@ from barnraise.data.meta import Format, Meta, Targets
 from barnraise.data.sat_tokenizer import SatTokenizer
 
 FAMILIES = ("random", "skewed", "marginal", "crafted")
-RECORD = "sat.json"
+RECORD, BACKTRACKING = "sat.json", "backtracking.bin"
 MAX_CRAFTED = 100  # variables
 MAX_RECORD_BYTES = 64 * 1024
 MAX_EXAMPLES = 20_000_000
+MAX_BACKTRACKING = 10_000
 _BLOCK = 64  # formulas drawn at once: few, so that any part of the stream mixes all sizes
 _CHUNK = 1000  # rows
 _PATIENCE = 30_000  # formulas drawn in a row without a new example before giving up
@@ -40,7 +45,8 @@ class SatOptions:
 
     `variables` and `clause_lengths` are closed ranges, drawn from uniformly; a formula over n variables has
     round(clause_ratio * n) clauses (for the families "marginal" and "crafted": at most that of the largest n).
-    `skew` is the exponent of the family "skewed". `balanced` keeps as many satisfiable as unsatisfiable formulas.
+    `skew` is the exponent of the family "skewed". `balanced` keeps as many satisfiable as unsatisfiable formulas. Of
+    `held_out_backtracking` there are fewer where such formulas are too rare.
     """
 
     variables: tuple[int, int] = (4, 4)
@@ -54,6 +60,7 @@ class SatOptions:
     context: int = 62
     examples: int = 40_000
     held_out: int = 500
+    held_out_backtracking: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -78,6 +85,7 @@ class SatOptions:
             ("context", self.context, 4, 2**20),
             ("examples", self.examples, 1, MAX_EXAMPLES),
             ("held_out", self.held_out, 2, MAX_EXAMPLES),
+            ("held_out_backtracking", self.held_out_backtracking, 0, MAX_BACKTRACKING),
         )
         for name, number, least, most in limits:
             if not least <= number <= most:
@@ -113,6 +121,7 @@ class Counts:
     repeated: int = 0
     too_long: int = 0  # for the context
     surplus: int = 0  # of the class that was full, when balanced
+    straight: int = 0  # whose trace takes nothing back, when that was asked for
     satisfiable: int = 0
     with_decisions: int = 0
     with_backtracking: int = 0
@@ -127,13 +136,19 @@ def build(folder: Path | str, options: SatOptions) -> Meta:
     source = _Examples(options, tokenizer, counts)
     held_out = np.concatenate(list(source.rows(options.held_out)))
     train: list[npt.NDArray[np.uint16]] = list(source.rows(options.examples))
-    record = {"options": asdict(options), "counts": asdict(counts)}
+    record: dict[str, object] = {"options": asdict(options), "counts": asdict(counts)}
+    files = tokenizer.files()
+    if options.held_out_backtracking:
+        source.counts = Counts()
+        files[BACKTRACKING] = source.backtracking(options.held_out_backtracking).astype("<u2").tobytes()
+        record["backtracking"] = asdict(source.counts)
+    files[RECORD] = json.dumps(record, indent=1).encode()
     return shards.write(
         folder,
         form(options),
         train,
         held_out,
-        files=tokenizer.files() | {RECORD: json.dumps(record, indent=1).encode()},
+        files=files,
         seed=options.seed,
     )
 
@@ -167,6 +182,18 @@ def options_of(dataset: shards.Dataset) -> SatOptions:
         raise DataError(f"{path} does not describe a SAT dataset ({error}); make the dataset again") from error
 
 
+def backtracking(dataset: shards.Dataset, limit: int | None = None) -> npt.NDArray[np.uint16]:
+    """The first `limit` held-out rows whose trace takes a decision back [n, context]; n may be 0.
+
+    DataError when the file is damaged.
+    """
+    info = next((info for info in dataset.meta.files if info.name == BACKTRACKING), None)
+    content = b"" if info is None else (dataset.folder / BACKTRACKING).read_bytes()
+    if len(content) % (2 * dataset.meta.context):
+        raise DataError(f"{dataset.folder / BACKTRACKING} has {len(content)} bytes; make the dataset again")
+    return np.frombuffer(content, "<u2").reshape(-1, dataset.meta.context)[:limit]
+
+
 class _Examples:
     """Draws distinct formulas, solves them and keeps what fits."""
 
@@ -174,11 +201,11 @@ class _Examples:
         self.options, self.tokenizer, self.counts = options, tokenizer, counts
         self.solver = Solver(style=options.style, heuristic=options.heuristic, slots=options.slots)
         self.formulas = _formulas(options, np.random.default_rng(options.seed))
-        self.seen: set[int] = set()  # hashes: a collision only skips a formula
+        self.seen: set[bytes] = set()  # digests of formulas
 
     def rows(self, number: int) -> Iterator[npt.NDArray[np.uint16]]:
         """`number` more rows, in arrays of at most _CHUNK."""
-        wanted = {True: number // 2, False: number - number // 2} if self.options.balanced else None
+        wanted = self._wanted(number)
         for start in range(0, number, _CHUNK):
             rows = np.full((min(_CHUNK, number - start), self.options.context), self.tokenizer.pad_id, dtype=np.uint16)
             for row in rows:
@@ -186,19 +213,39 @@ class _Examples:
                 row[: len(example)] = example
             yield rows
 
+    def backtracking(self, number: int) -> npt.NDArray[np.uint16]:
+        """`number` more rows whose trace takes a decision back, or fewer when no more are found."""
+        rows = np.full((number, self.options.context), self.tokenizer.pad_id, dtype=np.uint16)
+        wanted = self._wanted(number)
+        for found in range(number):
+            example = self._find(wanted, backtracking=True)
+            if example is None:
+                return rows[:found]
+            rows[found, : len(example)] = example
+        return rows
+
+    def _wanted(self, number: int) -> dict[bool, int] | None:
+        """How many of each verdict; None: as they come."""
+        return {True: number // 2, False: number - number // 2} if self.options.balanced else None
+
+    def _find(self, wanted: dict[bool, int] | None, *, backtracking: bool = False) -> list[int] | None:
+        """A new example; None when too many formulas in a row are none."""
+        found = (self._example(formula, wanted, backtracking) for formula in itertools.islice(self.formulas, _PATIENCE))
+        return next((example for example in found if example is not None), None)
+
     def _next(self, wanted: dict[bool, int] | None) -> list[int]:
-        for formula in itertools.islice(self.formulas, _PATIENCE):
-            example = self._example(formula, wanted)
-            if example is not None:
-                return example
+        example = self._find(wanted)
+        if example is not None:
+            return example
         raise DataError(
             f"no new example in {_PATIENCE} formulas after {self.counts.kept} ({self.counts.repeated} were repeats, "
             f"{self.counts.too_long} too long for a context of {self.options.context}, {self.counts.surplus} of the "
             "class that was full); ask for fewer examples, more variables, a larger context, or balanced: false"
         )
 
-    def _example(self, formula: Formula, wanted: dict[bool, int] | None) -> list[int] | None:
-        key = hash(formula.canonical())
+    def _example(self, formula: Formula, wanted: dict[bool, int] | None, backtracking: bool) -> list[int] | None:
+        # no hash(): that of -1 is that of -2
+        key = hashlib.blake2b(repr(formula.canonical()).encode(), digest_size=16).digest()
         if key in self.seen:
             self.counts.repeated += 1
             return None
@@ -207,6 +254,9 @@ class _Examples:
             self.counts.too_long += 1
             return None
         result = self.solver.solve(formula)
+        if backtracking and "B" not in result.trace:
+            self.counts.straight += 1
+            return None
         if self.options.slots + len(result.trace) + 3 > self.options.context:
             self.counts.too_long += 1
             return None

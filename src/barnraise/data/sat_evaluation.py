@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from barnraise.core.errors import DataError
 from barnraise.data import traces
 from barnraise.data.dimacs import Formula
-from barnraise.data.sat import options_of
+from barnraise.data.sat import backtracking, options_of
 from barnraise.data.sat_tokenizer import SatTokenizer
 from barnraise.data.shards import Dataset
 
@@ -21,7 +21,9 @@ class SatScores:
 
     `steps_accepted`: of all steps generated, those the checker accepts; of each trace it accepts the steps before the
     first wrong one. `traces_accepted`: whole traces that prove their verdict. `verdicts_right`: the last token is the
-    right verdict, whatever came before. `majority`: what always saying the commoner verdict would get.
+    right verdict, whatever came before. `majority`: what always saying the commoner verdict would get; `propagation`:
+    what saying "unsatisfiable" exactly where unit propagation alone meets a conflict would get. `backtracking` has the
+    same of the formulas whose traces take a decision back, where the dataset keeps some apart.
     """
 
     formulas: int
@@ -29,28 +31,36 @@ class SatScores:
     traces_accepted: float
     verdicts_right: float
     majority: float
+    propagation: float
     example: str
+    backtracking: SatScores | None = None
 
 
 def evaluate(dataset: Dataset, generate: Generate, *, limit: int = 500) -> SatScores:
-    """Have `generate` complete the prompts of the first `limit` held-out rows, and score what it writes.
+    """Have `generate` complete the prompts of the first `limit` held-out rows of each kind, and score what it writes.
 
     `generate` takes prompts (lists of token ids, all of one length) and returns as many completions, without the
     prompts; what follows `<eos>` is ignored, a completion without one cannot prove anything.
     """
-    style = options_of(dataset).style
-    tokenizer = SatTokenizer.load(dataset.folder)
-    rows = dataset.held_out(limit).tolist()
+    style, tokenizer = options_of(dataset).style, SatTokenizer.load(dataset.folder)
+    scores = _evaluate(tokenizer, style, dataset.held_out(limit).tolist(), generate)
+    searched = backtracking(dataset, limit).tolist()
+    return replace(scores, backtracking=_evaluate(tokenizer, style, searched, generate)) if searched else scores
+
+
+def _evaluate(tokenizer: SatTokenizer, style: str, rows: list[list[int]], generate: Generate) -> SatScores:
     prompts = [row[: row.index(tokenizer.colon_id) + 1] for row in rows]
     completions = generate(prompts)
     if len(completions) != len(prompts):
         raise DataError(f"{len(completions)} completions came back for {len(prompts)} prompts")
     formulas = [tokenizer.formula(prompt) for prompt in prompts]
-    truths = [traces.verdict(tokenizer.trace(row)) for row in rows]
+    right = [tokenizer.trace(row) for row in rows]  # the solver's: it decides once propagation has nothing left
+    truths = [traces.verdict(trace) for trace in right]
     written = [tokenizer.completion(completion) for completion in completions]
     slots = len(prompts[0]) - 2
     scores = [traces.score(f, w, style=style, slots=slots) for f, w in zip(formulas, written, strict=True)]
     satisfiable = sum(map(bool, truths))
+    settled = sum(bool(truth) or "D" not in trace for truth, trace in zip(truths, right, strict=True))
     best = max(range(len(scores)), key=lambda k: (scores[k].valid, "B" in written[k], scores[k].accepted))
     return SatScores(
         formulas=len(rows),
@@ -58,6 +68,7 @@ def evaluate(dataset: Dataset, generate: Generate, *, limit: int = 500) -> SatSc
         traces_accepted=sum(score.valid for score in scores) / len(rows),
         verdicts_right=sum(s.verdict is truth for s, truth in zip(scores, truths, strict=True)) / len(rows),
         majority=max(satisfiable, len(rows) - satisfiable) / len(rows),
+        propagation=settled / len(rows),
         example=show(formulas[best], written[best], scores[best], slots),
     )
 

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from barnraise.core.errors import BarnraiseError, DataError, StorageError
+from barnraise.core.files import fsync_directory, write_file
 from barnraise.data.meta import HELD_OUT, MAX_SHARD_BYTES, META, MIB, FileInfo, Format, Meta, Targets, check_name
 from barnraise.data.ranges import Range, RowIndex, ranges
 
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 IGNORED = -100  # the label that cross-entropy leaves out
+_REMEDY = "put the file back from a copy, or make the dataset again"
 _MAX_MAPS = 64  # every mapping holds a file descriptor
 
 Tokens = npt.NDArray[np.unsignedinteger]
@@ -187,15 +189,15 @@ def check_file(folder: Path, info: FileInfo, *, verify: bool = False) -> None:
     """DataError unless `folder` holds the file `info` describes: its size, and with `verify` its sha256."""
     path = folder / info.name
     if not path.is_file():
-        raise DataError(f"{path} is missing; make the dataset again")
+        raise DataError(f"{path} is missing; {_REMEDY}")
     size = path.stat().st_size
     if size != info.bytes:
-        raise DataError(f"{path} has {size} bytes, but {META} says {info.bytes}; make the dataset again")
+        raise DataError(f"{path} has {size} bytes, but {META} says {info.bytes}; {_REMEDY}")
     if verify:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if digest != info.sha256:
-            raise DataError(f"{path} does not match its sha256 in {META}; make the dataset again")
+            raise DataError(f"{path} does not match its sha256 in {META}, it is damaged; {_REMEDY}")
 
 
 def _write(
@@ -242,13 +244,13 @@ def _check_replaceable(folder: Path) -> None:
 
 
 def _replace(folder: Path, new: Path) -> None:
-    if not folder.exists():
-        new.rename(folder)
-        return
     old = new.with_suffix(".old")
-    folder.rename(old)
+    if folder.exists():
+        folder.rename(old)
     new.rename(folder)
-    shutil.rmtree(old)
+    fsync_directory(folder.parent)
+    if old.exists():
+        shutil.rmtree(old)
 
 
 def _checked(chunk: npt.NDArray[np.integer], form: Format) -> Tokens:
@@ -275,7 +277,7 @@ def _info(name: str, content: bytes, rows: int = 0) -> FileInfo:
 
 
 def _put(folder: Path, name: str, content: bytes, rows: int = 0) -> FileInfo:
-    (folder / name).write_bytes(content)
+    write_file(folder / name, content)
     return _info(name, content, rows)
 
 

@@ -78,7 +78,12 @@ class ByteTokenizer:
         vocab = {letter: byte for byte, letter in enumerate(_byte_letters())}
         model = {"type": "BPE", "vocab": vocab, "merges": []}
         whole = {"version": "1.0", "added_tokens": added, "pre_tokenizer": level, "decoder": level, "model": model}
-        config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<eos>", "pad_token": "<pad>"}
+        config = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "eos_token": "<eos>",
+            "pad_token": "<pad>",
+            "split_special_tokens": True,  # a `<eos>` in a text is text
+        }
         return {_FILE: json.dumps(whole).encode(), _CONFIG: json.dumps(config).encode()}
 
 
@@ -107,6 +112,9 @@ class HuggingFaceTokenizer:
         if eos not in vocab:
             raise DataError(f"{source} names no end-of-text token; name one as 'eos_token' in {_CONFIG} beside it")
         self.eos_id = vocab[eos]
+        named = (config.get("bos_token", ""), eos, config.get("pad_token", ""))
+        self._backend.add_special_tokens([text for text in named if text in vocab])
+        self._backend.encode_special_tokens = True  # what a text spells like one is text: we alone end documents
         self.pad_id = None if pad_id == self.eos_id else pad_id  # an end that is also padding must stay learnable
         config = {"tokenizer_class": "PreTrainedTokenizerFast"} | config | {"eos_token": eos}
         self._files = files | {_CONFIG: json.dumps(config).encode()}

@@ -2,7 +2,7 @@
 
 Speeds are lognormal (sigma 1.0 by default) and clipped to 0.1 to 100 times the median. Up and down times of churning
 nodes are lognormal, fitted to preemptible GPUs: up median 0.54 h (sigma 1.46), down median 0.49 h (sigma 1.28). Not
-covered: the controller's own link, links whose rate varies.
+covered: links whose rate varies.
 """
 
 from __future__ import annotations

@@ -13,17 +13,21 @@ from typing import Any, Protocol
 
 from barnraise.controller import events as ce
 from barnraise.core.types import Blob, NodeProfile, Task
+from barnraise.emulation.access import Access
 from barnraise.emulation.agenda import Call
 from barnraise.emulation.fleet import Machine
 from barnraise.emulation.work import Work
 from barnraise.wire.blobs import inlined
-from barnraise.wire.messages import Assign, Hello, Message, Newer, Offer
+from barnraise.wire.messages import INLINE_BYTES, Assign, Message, Newer, Offer
 from barnraise.worker import actions as wa
 from barnraise.worker import events as we
 from barnraise.worker.machine import Worker
 
 MESSAGE_BYTES = 200
 """What a small message weighs on the simulated link, headers included."""
+
+PROGRESS = 2.0
+"""Seconds after which the controller sees again how much of a payload has come."""
 
 PREPARE_SECONDS = 15.0
 """Starting a worker process, building its model and measuring it."""
@@ -37,6 +41,8 @@ class World(Protocol):
 
     rng: random.Random
     work: Work
+    inbound: Access
+    outbound: Access
     shard_bits: dict[str, int]
     events: int
     bytes_up: int
@@ -56,6 +62,12 @@ class World(Protocol):
     def handle(self, event: ce.Event) -> None:
         """Something happens to the controller."""
 
+    def bring(self, event: ce.Received) -> None:
+        """An offer reaches the controller, and its payload with it."""
+
+    def give_up(self, reason: str) -> None:
+        """A node has stopped for good, though the run goes on."""
+
 
 class Node:
     """Carries out what its worker's machine wants, in the simulator's time.
@@ -67,13 +79,14 @@ class Node:
         "_cached",
         "_down",
         "_down_seconds",
-        "_greeting",
         "_inlined",
         "_running",
         "_tick_at",
         "_up",
         "_up_seconds",
         "_up_since",
+        "_upload_end",
+        "_upload_number",
         "busy_seconds",
         "incarnation",
         "machine",
@@ -92,7 +105,7 @@ class Node:
         self.busy_seconds = self.up_seconds = self._up_since = 0.0
         self._tick_at = math.inf
         self._cached = 0  # bit i: shard i is on the disk
-        self._greeting = 0
+        self._upload_number, self._upload_end = 0, 0.0  # what was planned for another number is void
         self._inlined: set[str] = set()
         self._running: _Run | None = None
 
@@ -170,13 +183,16 @@ class Node:
             self.sim.work.fetch(self.spec.name, blob)
         self._inlined = {blob.digest for blob in blobs}
         self.sim.bytes_down += size
-        arrival = self._down.bulk(self.sim.now, MESSAGE_BYTES + size)
+        arrival = self._download(MESSAGE_BYTES + size)
         self.sim.at(arrival, Node.handle, self, self.incarnation, event)
+
+    def _download(self, size: int) -> float:
+        """When bulk that the controller sends now arrives."""
+        start, end = self.sim.outbound.take(self.sim.now, size)
+        return max(self._down.bulk(start, size), end + self.spec.link.down.delay)
 
     def _send(self, action: wa.Send) -> None:
         sim, message = self.sim, action.message
-        if type(message) is Hello:  # the controller forgets half an upload; it comes again
-            self._greeting, self._up.free = message.greeting, sim.now
         sim.bytes_up += MESSAGE_BYTES
         event = ce.Received(self.spec.name, message)
         if (seconds := self._up_seconds) is not None:
@@ -189,20 +205,62 @@ class Node:
         if incarnation == self.incarnation:
             self.sim.handle(event)
 
-    def _upload(self, action: wa.Upload) -> None:
-        sim, contribution = self.sim, action.contribution
+    def _offer(self, action: wa.Offer) -> None:
+        """The header; a small payload comes along."""
+        sim, name, contribution = self.sim, self.spec.name, action.contribution
+        if contribution.payload.num_bytes > INLINE_BYTES:
+            self._send(wa.Send(Offer(contribution)))
+            return
         size = MESSAGE_BYTES + contribution.payload.num_bytes
         sim.bytes_up += size
-        event = (self._greeting, ce.Received(self.spec.name, Offer(contribution)))
-        sim.at(self._up.bulk(sim.now, size), Node._uploaded, self, self.incarnation, event)
+        event = (size, ce.Received(name, Offer(contribution)))
+        sim.at(self._up.bulk(sim.now, size), Node._bring, self, self.incarnation, event)
 
-    def _uploaded(self, incarnation: int, upload: tuple[int, ce.Event]) -> None:
-        greeting, event = upload
-        if greeting == self._greeting:
+    def _bring(self, incarnation: int, offer: tuple[int, ce.Received]) -> None:
+        """It has come as far as the controller's own line, where it may have to wait."""
+        if incarnation == self.incarnation:
+            size, event = offer
+            _, end = self.sim.inbound.take(self.sim.now, size, late=True)
+            self.sim.at(end, Node._brought, self, incarnation, event)
+
+    def _brought(self, incarnation: int, event: ce.Received) -> None:
+        if incarnation == self.incarnation:
+            self.sim.bring(event)
+
+    def _upload(self, action: wa.Upload) -> None:
+        """The payload from some byte on; the controller sees from time to time how much of it is there."""
+        sim, number, size = self.sim, action.contribution.assignment, action.contribution.payload.num_bytes
+        self._cancel_upload(wa.CancelUpload())
+        left = size - action.offset
+        sim.bytes_up += left
+        began, end = sim.now, self._up.bulk(sim.now, MESSAGE_BYTES + left)
+        self._upload_end = end
+        steps = math.ceil((end - began) / PROGRESS)
+        for step in range(1, steps):
+            event = ce.Arrived(self.spec.name, number, action.offset + left * step // steps)
+            sim.at(began + step * PROGRESS, Node._taken, self, self.incarnation, (self._upload_number, event))
+        whole = ce.Arrived(self.spec.name, number, size)
+        sim.at(end, Node._uploaded, self, self.incarnation, (self._upload_number, left, whole))
+
+    def _cancel_upload(self, action: wa.CancelUpload) -> None:
+        self._upload_number += 1
+        if self.sim.now < self._upload_end:
+            self._up.free = self._upload_end = self.sim.now
+
+    def _uploaded(self, incarnation: int, upload: tuple[int, int, ce.Event]) -> None:
+        """It has come as far as the controller's own line, where it may have to wait."""
+        number, size, event = upload
+        if incarnation == self.incarnation and number == self._upload_number:
+            _, end = self.sim.inbound.take(self.sim.now, size, late=True)
+            self.sim.at(end, Node._taken, self, incarnation, (number, event))
+
+    def _taken(self, incarnation: int, upload: tuple[int, ce.Event]) -> None:
+        number, event = upload
+        if number == self._upload_number:
             self._arrive(incarnation, event)
 
     def _fetch(self, action: wa.Fetch) -> None:
-        sim, blob, down = self.sim, action.blob, self._down
+        sim, blob = self.sim, action.blob
         bit = sim.shard_bits.get(blob.digest, 0)
         if bit & self._cached or blob.digest in self._inlined:
             sim.soon(Node.handle, self, self.incarnation, we.Fetched(blob.digest, 0))
@@ -210,13 +268,19 @@ class Node:
         sim.bytes_up += MESSAGE_BYTES
         seconds = self._up_seconds
         asked = self._up.small(sim.now, MESSAGE_BYTES) if seconds is None else sim.now + seconds
+        sim.at(asked, Node._served, self, self.incarnation, (bit, blob))
+
+    def _served(self, incarnation: int, fetched: tuple[int, Blob]) -> None:
+        """The controller is asked for a blob."""
+        if incarnation != self.incarnation:
+            return
+        sim, (_, blob) = self.sim, fetched
         if not sim.work.fetch(self.spec.name, blob):
-            failed = asked + self.spec.link.down.delay
-            sim.at(failed, Node.handle, self, self.incarnation, we.FetchFailed(blob.digest))
+            failed = sim.now + self.spec.link.down.delay
+            sim.at(failed, Node.handle, self, incarnation, we.FetchFailed(blob.digest))
             return
         sim.bytes_down += blob.num_bytes
-        arrival = down.bulk(asked, blob.num_bytes)
-        sim.at(arrival, Node._fetched, self, self.incarnation, (bit, blob))
+        sim.at(self._download(blob.num_bytes), Node._fetched, self, incarnation, fetched)
 
     def _fetched(self, incarnation: int, fetched: tuple[int, Blob]) -> None:
         if incarnation == self.incarnation:
@@ -235,13 +299,19 @@ class Node:
         sim.at(sim.now + PREPARE_SECONDS, Node.handle, self, self.incarnation, event)
 
     def _apply_updates(self, action: wa.ApplyUpdates) -> None:
-        """At once, or as part of the task that runs, after the step in hand."""
+        sim = self.sim
+        sim.at(sim.now + sim.work.costs.apply(action), Node._applied, self, self.incarnation, action)
+
+    def _applied(self, incarnation: int, action: wa.ApplyUpdates) -> None:
+        """The replica is there; the task that runs takes it in after the step in hand."""
+        if incarnation != self.incarnation:
+            return
         run = self._running
         if run is None:
             self.sim.work.update(self.spec.name, action)
         else:
             run.news.append((run.steps_by(self.sim.now), action))
-        self.sim.soon(Node.handle, self, self.incarnation, we.Updated(action.updates[-1].version))
+        self.handle(incarnation, we.Updated(action.updates[-1].version))
 
     def _start_task(self, action: wa.StartTask) -> None:
         sim, task = self.sim, action.task
@@ -266,15 +336,22 @@ class Node:
     def _finish(self, incarnation: int, run: _Run) -> None:
         if incarnation == self.incarnation and run is self._running:
             self._running = None
-            payload, loss = self.sim.work.train(self.spec.name, run.task, run.steps, run.news)
-            seconds = run.step * run.steps
-            self.handle(incarnation, we.TaskDone(run.task.id, payload, run.steps, loss, seconds))
+            sim, failed = self.sim, we.TaskFailed(run.task.id)
+            done = sim.work.train(self.spec.name, run.task, run.steps, run.news)
+            if done is None:
+                self.handle(incarnation, failed)
+                return
+            encoding = sim.work.costs.hand_in(run.task, done[0])
+            event = we.TaskDone(run.task.id, *done, run.step * run.steps + encoding)
+            sim.at(sim.now + encoding, Node.handle, self, incarnation, event)
 
     def _settle(self, action: wa.Settle) -> None:
         self.sim.work.settle(self.spec.name, action.assignment, action.accepted)
 
     def _quit(self, action: wa.Quit) -> None:
         self.stop()
+        if not action.final:
+            self.sim.give_up(action.reason)
 
 
 class _Run:
@@ -300,7 +377,9 @@ _ACTIONS: dict[type[wa.Action], Callable[[Node, Any], None]] = {
     wa.ApplyUpdates: Node._apply_updates,
     wa.StartTask: Node._start_task,
     wa.CutShort: Node._cut_short,
+    wa.Offer: Node._offer,
     wa.Upload: Node._upload,
+    wa.CancelUpload: Node._cancel_upload,
     wa.Settle: Node._settle,
     wa.Quit: Node._quit,
 }

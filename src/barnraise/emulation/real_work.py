@@ -18,7 +18,8 @@ from barnraise.controller.evaluator import Evaluator
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.core.types import Blob, Contribution, ParameterRange, Task, Update
 from barnraise.data.shards import Dataset
-from barnraise.emulation.work import ControllerCosts
+from barnraise.emulation.costs import Costs
+from barnraise.emulation.work import Trained
 from barnraise.training.local import LocalTrainer, inner_optimizer
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.actions import ApplyUpdates
@@ -36,8 +37,10 @@ class RealWork:
         evaluator: Evaluator,
         dataset: Dataset,
         trainer: LocalTrainer,
+        costs: Costs,
     ) -> None:
         self.settings, self.server, self.blobs, self.evaluator = settings, server, blobs, evaluator
+        self.costs = costs
         self.dataset, self.trainer = dataset, trainer
         self._shards = tuple(Blob(info.sha256, info.bytes) for info in dataset.meta.shards)
         self._shard_digests = {blob.digest for blob in self._shards}
@@ -45,15 +48,18 @@ class RealWork:
         self._fetched: dict[str, dict[str, memoryview]] = {}
         self._offered: dict[tuple[str, int], Any] = {}
         self._accepted: dict[int, Any] = {}
-        costs = ControllerCosts(len(server.parameters), 1)
-        self.inspect_seconds, self.aggregate_seconds = costs.inspect_seconds, costs.aggregate_seconds
 
     def shards(self) -> tuple[Blob, ...]:
         return self._shards
 
     def start(self, node: str) -> None:
         trainer = copy.copy(self.trainer)
-        trainer.optimizer = inner_optimizer(self.settings.inner_optimizer, trainer.flat, self.settings.inner_options)
+        before = self._executors.get(node)
+        trainer.optimizer = (  # a worker keeps it on its disk
+            before.trainer.optimizer
+            if before
+            else inner_optimizer(self.settings.inner_optimizer, trainer.flat, self.settings.inner_options)
+        )
         self._executors[node] = Executor(trainer, self.dataset, self.settings)
         self._fetched[node] = {}
 
@@ -74,7 +80,7 @@ class RealWork:
         for update in news.updates:
             fetched.pop(update.blob.digest, None)
 
-    def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> tuple[Blob, float]:
+    def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> Trained | None:
         executor, waiting = self._executors[node], deque(news)
         executor.cut.clear()
 
@@ -84,10 +90,10 @@ class RealWork:
             if step == steps:
                 executor.cut.set()
 
-        payload, _, loss, _ = executor.train(task, on_step)
+        done = executor.train(task, on_step)
         for _, late in waiting:
             self.update(node, late)
-        return payload, loss
+        return done and done[:3]
 
     def settle(self, node: str, assignment: int, accepted: bool) -> None:
         self._executors[node].settle(assignment, accepted)
@@ -122,4 +128,4 @@ class RealWork:
         self.blobs.release(digests)
 
     def evaluate(self) -> float:
-        return self.evaluator.loss(self.server.parameters)
+        return self.evaluator.loss(self.server.average)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from barnraise.emulation.simulator import Point, Simulator
+
+if TYPE_CHECKING:
+    from barnraise.data.sat_evaluation import SatScores
 
 
 @dataclass(frozen=True)
@@ -16,7 +19,8 @@ class Report:
     `ledger_hash` covers every decision, so equal hashes are equal histories. `acceptance_rate` is accepted over
     accepted and refused, None before the first verdict; staleness is that of accepted contributions. `utilisation` is
     training that entered the model over the time nodes were up. Bytes are those on the nodes' links. Losses are
-    held-out, in nats a token, None where work was only costed; `curve` has all evaluations. `seconds` is how long the
+    held-out, in nats a token, None where work was only costed; `curve` has all evaluations, and `sat` what a model
+    that was trained on satisfiability solves at the end. `seconds` is how long the
     simulation took, `first_task_seconds` the virtual time at which the first node had its model, work and rows,
     `joining_bytes` what had gone down by then.
     """
@@ -43,12 +47,19 @@ class Report:
     first_task_seconds: float | None
     joining_bytes: int
     curve: tuple[Point, ...]
+    sat: SatScores | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def report(simulator: Simulator, seconds: float, *, losses: tuple[float, float] | None = None) -> Report:
+def report(
+    simulator: Simulator,
+    seconds: float,
+    *,
+    losses: tuple[float, float] | None = None,
+    sat: SatScores | None = None,
+) -> Report:
     """The report of a run that has been played in `seconds`; `losses` are the first and the last."""
     state = simulator.controller.state
     judged = state.accepted + state.refused
@@ -77,4 +88,5 @@ def report(simulator: Simulator, seconds: float, *, losses: tuple[float, float] 
         first_task_seconds=first_task if first_task < math.inf else None,
         joining_bytes=joining_bytes,
         curve=tuple(simulator.curve) if losses else (),
+        sat=sat,
     )

@@ -15,20 +15,23 @@ from typing import Any, NamedTuple
 from barnraise.controller import actions as ca
 from barnraise.controller import events as ce
 from barnraise.controller.machine import Controller
+from barnraise.core.errors import VersionRefusedError
+from barnraise.emulation.access import Access
 from barnraise.emulation.agenda import Agenda
 from barnraise.emulation.fleet import Churn, Fault, Machine
 from barnraise.emulation.node import MESSAGE_BYTES, Node
 from barnraise.emulation.work import Work
 from barnraise.ledger.decisions import Judged, Noted
 from barnraise.ledger.rows import LedgerHash
-from barnraise.wire.messages import Assign, Newer
+from barnraise.wire.messages import Assign, Go, Newer, Offer
 
 ARRIVALS = 1.0
 """Seconds over which the fleet starts."""
 
 
 class Point(NamedTuple):
-    """An evaluation: virtual seconds, tokens in the model, held-out loss (None: not finite), bytes on all links."""
+    """A version that was evaluated: virtual seconds when it was the newest, tokens in it, held-out loss (None: not
+    finite), bytes on all links by then."""
 
     seconds: float
     tokens: int
@@ -41,7 +44,8 @@ class Simulator(Agenda):
     """Drives `controller` and a fleet until the run finishes.
 
     `faults` are played at their share of the token budget, or of the time when a time is given. With `churn` nodes
-    leave without notice and come back.
+    leave without notice and come back. `access` is what the controller's own line carries up and down, in bytes a
+    second.
     """
 
     def __init__(
@@ -51,39 +55,49 @@ class Simulator(Agenda):
         work: Work,
         *,
         seed: int,
+        access: tuple[float, float] = (math.inf, math.inf),
         churn: bool = False,
         faults: Sequence[Fault] = (),
     ) -> None:
         super().__init__()
         self.controller, self.work = controller, work
+        self.outbound, self.inbound = map(Access, access)
         self.rng = random.Random(seed)
         self.nodes = {spec.name: Node(spec, self) for spec in fleet}
         self.churn = Churn(self.rng) if churn else None
         self.faults = sorted(faults, key=lambda fault: fault.at)
         self.shard_bits = {blob.digest: 1 << index for index, blob in enumerate(work.shards())}
         self.ledger_hash = LedgerHash()
-        self.events, self.end = 0, ""
+        self.events, self.end, self.failed = 0, "", False
         self.bytes_up = self.bytes_down = self.max_staleness = 0
         self.curve: list[Point] = []
         self.first_task = math.inf, 0
         self._tick_at, self._decided = math.inf, True
         self._inspector_free = 0.0
+        self._brought: tuple[str, int] | None = None  # whose payload came along with the offer in hand
+        self._payload_bytes: dict[int, int] = {}  # of contributions that are in no version yet
+        self._measured = Point(0.0, 0, None, 0, 0)  # what is being evaluated
         self._expected = 0  # nodes that are to start yet
-        self._timed = False
+        self._until = math.inf
 
     def run(self, digest: str, until: float = math.inf) -> None:
         """Play the run from its start, whose parameters hash to `digest`, for `until` seconds at most."""
         self._carry_out(self.controller.start(digest, 0.0))
         for node in self.nodes.values():
             self._expect(node)
+        self._until = until
         if until < math.inf:
-            self._timed = True
             for fault in self.faults:
                 self.at(fault.at * until, Simulator._play, self, 0, fault)
         self.advance(until)
         if not self.stopped:
             self._stop("the time is up" if until < math.inf else "nobody is left")
             self.now = until if until < math.inf else self.now
+
+    def progress(self) -> float:
+        """Which share of the time, or of the token budget, is done. Any thread may ask."""
+        state = self.controller.state
+        return self.now / self._until if self._until < math.inf else state.tokens / self.controller.settings.tokens
 
     def utilisation(self) -> float:
         """Seconds of training that entered the model over seconds that nodes were up."""
@@ -122,6 +136,12 @@ class Simulator(Agenda):
         else:
             node.stop()
 
+    def give_up(self, reason: str) -> None:
+        """A node has stopped for good; without the last one the run has failed."""
+        if not self._expected and not any(node.up for node in self.nodes.values()):
+            self.failed = True
+            self._stop(reason)
+
     def join(self, spec: Machine) -> None:
         """A node that was not there before."""
         assert spec.name not in self.nodes
@@ -146,6 +166,13 @@ class Simulator(Agenda):
         """Something happens to the controller."""
         self.events += 1
         self._carry_out(self.controller.handle(event, self.now))
+
+    def bring(self, event: ce.Received) -> None:
+        """An offer arrives, and its payload with it."""
+        assert isinstance(event.message, Offer)
+        self._brought = event.node, event.message.contribution.assignment
+        self.handle(event)
+        self._brought = None
 
     def _deliver(self, _: int, event: ce.Event) -> None:
         self.handle(event)
@@ -180,15 +207,14 @@ class Simulator(Agenda):
                 self.work.accept(decision.node, decision.assignment)
                 self.nodes[decision.node].busy_seconds += decision.seconds
                 self.max_staleness = max(self.max_staleness, decision.staleness)
-                if self.faults and not self._timed:
+                if self.faults and self._until == math.inf:
                     self._play_due()
         elif type(decision) is Noted:
             self._noted(decision)
 
     def _noted(self, decision: Noted) -> None:
         if decision.kind == "evaluated":
-            tokens, loss = decision.detail["tokens"], decision.detail["loss"]
-            self.curve.append(Point(decision.time, tokens, loss, self.bytes_up, self.bytes_down))
+            self.curve.append(self._measured._replace(loss=decision.detail["loss"]))
         elif decision.kind == "paused" and not self._expected:
             self._stop(decision.detail["reason"])
 
@@ -199,21 +225,41 @@ class Simulator(Agenda):
             self.work.hold(action.node, message.updates)
         self.nodes[action.node].receive(message)
 
+    def _receive(self, action: ca.Receive) -> None:
+        number = action.contribution.assignment
+        if self._brought == (action.node, number):
+            event = ce.Arrived(action.node, number, action.contribution.payload.num_bytes)
+            self.soon(Simulator._deliver, self, 0, event)
+        else:
+            self._send(ca.Send(action.node, Go(number, 0)))
+
     def _inspect(self, action: ca.Inspect) -> None:
         contribution = action.contribution
         norm, reason = self.work.inspect(action.node, contribution)
-        free = max(self.now, self._inspector_free) + self.work.inspect_seconds(contribution)
+        free = max(self.now, self._inspector_free) + self.work.costs.inspect(contribution)
         self._inspector_free = free
+        self._payload_bytes[contribution.assignment] = contribution.payload.num_bytes
         event = ce.Inspected(action.epoch, contribution.assignment, norm, reason)
         self.at(free, Simulator._deliver, self, 0, event)
 
     def _aggregate(self, action: ca.Aggregate) -> None:
-        event = ce.Aggregated(action.epoch, action.version, *self.work.aggregate(action))
-        self.at(self.now + self.work.aggregate_seconds(action), Simulator._deliver, self, 0, event)
+        event: ce.Event
+        try:
+            digest, delta, parameters = self.work.aggregate(action)
+        except VersionRefusedError as refusal:
+            event = ce.Unmade(action.epoch, action.version, refusal.void, refusal.lost, refusal.reason)
+            self.soon(Simulator._deliver, self, 0, event)
+            return
+        seconds = self.work.costs.aggregate(action, delta, self._payload_bytes)
+        for assignment in [assignment for slot in action.slots for assignment, _ in slot.contributions]:
+            del self._payload_bytes[assignment]
+        event = ce.Aggregated(action.epoch, action.version, digest, delta, parameters)
+        self.at(self.now + seconds, Simulator._deliver, self, 0, event)
 
     def _evaluate(self, action: ca.Evaluate) -> None:
-        event = ce.Evaluated(action.epoch, action.version, self.work.evaluate())
-        self.soon(Simulator._deliver, self, 0, event)
+        event, state = ce.Evaluated(action.epoch, action.version, self.work.evaluate()), self.controller.state
+        self._measured = Point(self.now, state.version_tokens, None, self.bytes_up, self.bytes_down)
+        self.at(self.now + self.work.costs.evaluate, Simulator._deliver, self, 0, event)
 
     def _checkpoint(self, action: ca.Checkpoint) -> None:
         self.soon(Simulator._deliver, self, 0, ce.Checkpointed(action.epoch, action.version))
@@ -228,12 +274,14 @@ class Simulator(Agenda):
         self.stopped, self.end = True, why
 
     def _discard(self, action: ca.Discard) -> None:
+        self._payload_bytes.pop(action.assignment, None)
         self.work.discard(action.node, action.assignment)
 
 
 _ACTIONS: dict[type[ca.Action], Callable[[Simulator, Any], None]] = {
     ca.Journal: Simulator._journal,
     ca.Send: Simulator._send,
+    ca.Receive: Simulator._receive,
     ca.Inspect: Simulator._inspect,
     ca.Discard: Simulator._discard,
     ca.Aggregate: Simulator._aggregate,

@@ -8,17 +8,18 @@ from typing import Protocol
 
 from barnraise.controller.actions import Aggregate
 from barnraise.core.types import Blob, Contribution, ParameterRange, Task, Update
+from barnraise.emulation.costs import Costs
 from barnraise.worker.actions import ApplyUpdates
 
-DENSE_BYTES_PER_SECOND = 2e9
-"""Float32 bytes of decoded updates that one thread of a controller measures, or adds up, in a second."""
-
-PUBLISH_BYTES_PER_SECOND = 0.5e9
-"""Float32 bytes of parameters that it moves, encodes, decodes and hashes in a second."""
+Trained = tuple[Blob, int, float]
+"""A contribution's payload, the steps behind it, and their mean loss."""
 
 
 class Work(Protocol):
-    """Work happens at once and takes virtual seconds that the simulator adds. Nodes go by their names."""
+    """Work happens at once and takes virtual seconds, by its `costs`, that the simulator adds. Nodes go by their
+    names."""
+
+    costs: Costs
 
     def shards(self) -> tuple[Blob, ...]:
         """The token shards, in order."""
@@ -32,9 +33,8 @@ class Work(Protocol):
     def update(self, node: str, news: ApplyUpdates) -> None:
         """Bring the node's replica up to date, between two tasks."""
 
-    def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> tuple[Blob, float]:
-        """So many of the task's steps; each of `news` comes while a step is taken, counted from 1: payload and mean
-        loss."""
+    def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> Trained | None:
+        """So many of the task's steps; each of `news` comes while a step is taken, counted from 1. None: it failed."""
 
     def settle(self, node: str, assignment: int, accepted: bool) -> None:
         """The node learns what became of its contribution."""
@@ -60,12 +60,6 @@ class Work(Protocol):
     def evaluate(self) -> float:
         """Held-out loss of the newest version."""
 
-    def inspect_seconds(self, contribution: Contribution) -> float:
-        """What `inspect` takes on the controller's machine."""
-
-    def aggregate_seconds(self, action: Aggregate) -> float:
-        """What `aggregate` takes there."""
-
 
 class CostModel:
     """Payloads, deltas and shards of the right size and no content. Losses are not modelled (0).
@@ -80,14 +74,11 @@ class CostModel:
         span: int,
         delta_bytes: int,
         shard_bytes: Sequence[int],
-        num_parameters: int,
-        threads: int = 1,
+        costs: Costs,
     ) -> None:
         self.payload_bytes, self.delta_bytes = payload_bytes, delta_bytes
-        self.span = span
+        self.span, self.costs = span, costs
         self._shards = tuple(Blob(f"a{index:063x}", size) for index, size in enumerate(shard_bytes))
-        costs = ControllerCosts(num_parameters, threads)
-        self.inspect_seconds, self.aggregate_seconds = costs.inspect_seconds, costs.aggregate_seconds
 
     def shards(self) -> tuple[Blob, ...]:
         return self._shards
@@ -101,9 +92,9 @@ class CostModel:
     def update(self, node: str, news: ApplyUpdates) -> None:
         """Nothing is kept."""
 
-    def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> tuple[Blob, float]:
+    def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> Trained | None:
         share = (task.parameters.stop - task.parameters.start) / self.span
-        return Blob(f"b{task.id:063x}", math.ceil(self.payload_bytes[task.rung] * min(1.0, share))), 0.0
+        return Blob(f"b{task.id:063x}", math.ceil(self.payload_bytes[task.rung] * min(1.0, share))), steps, 0.0
 
     def settle(self, node: str, assignment: int, accepted: bool) -> None:
         """Nothing is kept."""
@@ -128,19 +119,3 @@ class CostModel:
 
     def evaluate(self) -> float:
         return 0.0
-
-
-class ControllerCosts:
-    """Seconds that the controller's machine takes for a model of `num_parameters`, with so many compute threads."""
-
-    def __init__(self, num_parameters: int, threads: int) -> None:
-        self.per_update = 4.0 * num_parameters / (DENSE_BYTES_PER_SECOND * threads)
-        self.per_version = 4.0 * num_parameters / (PUBLISH_BYTES_PER_SECOND * threads)
-
-    def inspect_seconds(self, contribution: Contribution) -> float:
-        """One pass over the decoded update."""
-        return self.per_update
-
-    def aggregate_seconds(self, action: Aggregate) -> float:
-        """One pass for each update, then those over the parameters."""
-        return self.per_update * sum(len(slot.contributions) for slot in action.slots) + self.per_version

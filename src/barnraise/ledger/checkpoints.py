@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from barnraise.core.errors import CorruptionError, StorageError
+from barnraise.core.files import fsync_directory
 from barnraise.core.types import Count, Digest
-from barnraise.ledger.disk import fsync_directory, storage_errors
+from barnraise.ledger.disk import storage_errors
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -101,7 +101,7 @@ class VersionMade(Decision, frozen=True, gc=False):
 
 class Noted(Decision, frozen=True, gc=False):
     """Anything else worth keeping. `kind` is a short name; the few kinds that change state are listed in
-    `controller.state`."""
+    `controller.state`. One takes a verdict back: `voided`, of a contribution that was accepted and cannot be used."""
 
     table: ClassVar[str] = "events"
     kind: str

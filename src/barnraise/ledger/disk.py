@@ -1,9 +1,8 @@
-"""What every writer of the run directory needs: durable directories, and one wording for a disk that fails."""
+"""What every writer of the run directory needs: one wording for a disk that fails."""
 
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -14,15 +13,6 @@ from barnraise.core.errors import CorruptionError, StorageError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-
-
-def fsync_directory(path: Path) -> None:
-    """Make the names in a directory (files created, renamed, removed) survive a power loss."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def storage_error(path: Path, error: OSError | sqlite3.Error, action: str = "write") -> StorageError:

@@ -11,8 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from barnraise.core.files import fsync_directory
 from barnraise.ledger.decisions import AnyDecision, Decision, Judged
-from barnraise.ledger.disk import fsync_directory, storage_errors
+from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.rows import FORMATS, LedgerHash, Row
 from barnraise.ledger.segments import SEGMENT_BYTES, Payload, Position, Segments
 from barnraise.ledger.view import SCHEMA_VERSION, read_meta, replay
@@ -21,7 +22,6 @@ _PRAGMAS = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = FULL;
 PRAGMA journal_size_limit = 16777216;
-PRAGMA busy_timeout = 10000;
 """
 
 
@@ -37,22 +37,30 @@ class Ledger:
     ) -> None:
         """Open the ledger at `path`, made if it is missing, and the segments beside it.
 
-        `run` is written into a new ledger and only read from an existing one. Raises RunDirectoryError when it was
-        made by another version of barnraise, CorruptionError when database or segments are damaged, StorageError.
+        `run` is written into a new ledger and only read from an existing one. Ledger and segments are compared before
+        either is changed. Raises RunDirectoryError when it was made by another version of barnraise, CorruptionError
+        when the database is damaged or is older than the segments, StorageError.
         """
         self.path = path
         with storage_errors(path, "open"):
-            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10.0)
         try:
+            meta = read_meta(self._connection, path) if self._exists() else {}
+            self._durable = Position(meta.get("segment_number", 0), meta.get("segment_bytes", 0))
+            last_assignment = self._newest("assignment", "assignments") if meta else 0
+            self.segments = Segments(
+                segments or path.parent / "segments",
+                self._durable,
+                last_assignment=last_assignment,
+                segment_bytes=segment_bytes,
+            )
             with storage_errors(path, "open"):
                 self._connection.executescript(_PRAGMAS)
-                self._create(run)
-            meta = read_meta(self._connection, path)
-            self.run: str = meta["run"]
-            self.epoch: int = meta["epoch"] + 1
-            self.last_id: int = self._find_last_id()
-            self._durable = Position(meta["segment_number"], meta["segment_bytes"])
-            self.segments = Segments(segments or path.parent / "segments", self._durable, segment_bytes=segment_bytes)
+                if not meta:
+                    self._create(run)
+            self.run: str = meta.get("run", run)
+            self.epoch: int = meta.get("epoch", 0) + 1
+            self.last_id: int = max(self._newest(form.id_column, form.table) for form in FORMATS.values())
             with _transaction(self._connection, path):
                 self._set_meta(epoch=self.epoch)
         except BaseException:
@@ -101,9 +109,12 @@ class Ledger:
     ) -> None:
         self.close()
 
+    def _exists(self) -> bool:
+        with storage_errors(self.path, "open"):
+            found = self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone()
+        return found is not None
+
     def _create(self, run: str) -> None:
-        if self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
-            return
         schema = files("barnraise.ledger").joinpath("schema.sql").read_text("utf-8")
         meta = {"schema": SCHEMA_VERSION, "run": run, "epoch": 0, "segment_number": 0, "segment_bytes": 0}
         with _transaction(self._connection, self.path):
@@ -112,13 +123,9 @@ class Ledger:
             self._connection.executemany("INSERT INTO meta (key, value) VALUES (?, ?)", meta.items())
         fsync_directory(self.path.parent)
 
-    def _find_last_id(self) -> int:
+    def _newest(self, column: str, table: str) -> int:
         with storage_errors(self.path, "read"):
-            newest = [
-                self._connection.execute(f"SELECT max({form.id_column}) FROM {form.table}").fetchone()[0] or 0
-                for form in FORMATS.values()
-            ]
-        return max(newest)
+            return int(self._connection.execute(f"SELECT max({column}) FROM {table}").fetchone()[0] or 0)
 
     def _insert(self, decisions: Sequence[Decision], durable: Position) -> None:
         rows: defaultdict[type[Decision], list[Row]] = defaultdict(list)

@@ -1,17 +1,22 @@
-"""One process at a time may write to a run: an flock that dies with its holder, however it ends."""
+"""One process at a time may write to a run: a record lock that dies with its holder, however it ends.
+
+It is an open file description lock: unlike a plain POSIX lock it is not let go when the process closes another copy of
+the file, and unlike an flock it takes a file that was opened for writing, which a stranger's descriptor is not. The
+file can be opened by its owner alone, so that nobody else can hold even a reader's lock against a resume.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
-import time
+import struct
 from pathlib import Path
 from types import TracebackType
 
 from barnraise.core.errors import RunDirectoryError
 from barnraise.ledger.disk import storage_errors
 
-_ATTEMPTS = 5
+_FLOCK = struct.Struct("hhqqi4x")  # type, whence, start, length, pid: Linux's, where the kernel pads offsets to 64 bits
 
 
 class RunLock:
@@ -36,7 +41,7 @@ class RunLock:
         os.register_at_fork(after_in_child=self.release)
 
     def release(self) -> None:
-        """Let go; releasing twice does nothing. Closing is enough: only the last open copy holds an flock."""
+        """Let go; releasing twice does nothing. Closing is enough: only the last open copy holds the lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -51,32 +56,29 @@ class RunLock:
 
 
 def holder(path: Path) -> int | None:
-    """The pid of the process that holds the lock, None when nobody does."""
+    """The pid of the process that holds the lock, None when nobody does, or when this user may not know. Takes no lock
+    itself."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _pid(descriptor)
-    else:
-        return None
+        asked = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)  # only a writer's lock is in its way
+        kind, *_ = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked))
+        return None if kind == fcntl.F_UNLCK else _pid(descriptor)
     finally:
         os.close(descriptor)
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    for attempt in range(_ATTEMPTS):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(0.02 * (attempt + 1))  # `holder` in another process may be looking just now
-        else:
-            return
-    pid = _pid(descriptor)
-    who, stop = (f"process {pid}", f"stop it (kill -INT {pid})") if pid else ("another process", "stop it")
-    raise RunDirectoryError(f"{path.parent} is in use by {who}: wait until it ends or {stop}, then try again")
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    except (BlockingIOError, PermissionError):  # POSIX allows either
+        pid = _pid(descriptor)
+        who, stop = (f"process {pid}", f"stop it (kill -INT {pid})") if pid else ("another process", "stop it")
+        raise RunDirectoryError(
+            f"{path.parent} is in use by {who}: wait until it ends or {stop}, then try again"
+        ) from None
 
 
 def _pid(descriptor: int) -> int | None:

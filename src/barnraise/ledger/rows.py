@@ -7,6 +7,7 @@ half of the row that its `VersionClosed` began.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import typing
@@ -16,6 +17,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from barnraise.core.errors import CorruptionError
+from barnraise.core.types import NodeProfile
 from barnraise.ledger.decisions import (
     AnyDecision,
     Assigned,
@@ -98,8 +100,18 @@ def _json_to_column(value: Any) -> str | None:
 
 
 def _json_from_column(hint: Any) -> Callable[[str | None], Any]:
-    decode = msgspec.json.Decoder(hint).decode
+    decode = _claims if hint == NodeProfile | None else msgspec.json.Decoder(hint).decode
     return lambda text: None if text is None else decode(text)
+
+
+def _claims(text: str) -> NodeProfile:
+    """A worker's claims. Those that its type does not allow (any more) count as not made: they stop no replay."""
+    claimed = msgspec.json.decode(text, type=dict[str, Any])
+    kept: dict[str, Any] = {}
+    for field in msgspec.structs.fields(NodeProfile):
+        with contextlib.suppress(KeyError, msgspec.ValidationError):
+            kept[field.name] = msgspec.convert(claimed[field.name], field.type)
+    return NodeProfile(**kept)
 
 
 FORMATS: dict[type[Decision], RowFormat] = {

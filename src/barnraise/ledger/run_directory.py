@@ -2,6 +2,8 @@
 
 runs/sat-neo-20260131-174500/
     run.yaml         the resolved run file
+    manifest.json    what workers fetch first: the model's config and the dataset's description
+    address.json     where the controller listens, and how the run was started
     ledger.sqlite    every decision, in order
     segments/        payloads that no checkpoint covers yet
     checkpoints/     v000042/ ...
@@ -9,6 +11,7 @@ runs/sat-neo-20260131-174500/
     keys/            the controller's secret keys
     requests/        what other commands want of the controller
     logs/            one file a process
+    moments/         what the local workers' optimizers know, until the run is over
     model/           the result, in Hugging Face format
     report.md        what happened
     lock             held while a controller runs
@@ -16,14 +19,14 @@ runs/sat-neo-20260131-174500/
 
 from __future__ import annotations
 
-import os
 import re
 from datetime import datetime
 from itertools import count
 from pathlib import Path
 
 from barnraise.core.errors import RunDirectoryError
-from barnraise.ledger.disk import fsync_directory, storage_errors
+from barnraise.core.files import fsync_directory, write_file
+from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.lock import RunLock, holder
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -42,6 +45,7 @@ class RunDirectory:
         self.data = path / "data"
         self.keys = path / "keys"
         self.logs = path / "logs"
+        self.moments = path / "moments"
         self.model = path / "model"
         self.requests = path / "requests"
         self.report = path / "report.md"
@@ -95,6 +99,11 @@ class RunDirectory:
         """The pid of the controller that runs now, None when none does."""
         return holder(self.lock_file)
 
+    def write(self, path: Path, content: bytes) -> None:
+        """Write one of the run's files, whole and durably. Raises StorageError."""
+        with storage_errors(path):
+            write_file(path, content)
+
     def write_key(self, name: str, secret: bytes) -> Path:
         """Write a secret, durably, that only the owner may read (0600). Raises StorageError."""
         return self.write_private(self.keys / name, secret)
@@ -104,15 +113,7 @@ class RunDirectory:
         StorageError."""
         with storage_errors(path):
             path.parent.mkdir(mode=0o700, exist_ok=True)
-            unfinished = path.with_name(f".{path.name}.partial")
-            unfinished.unlink(missing_ok=True)
-            descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with open(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(descriptor)
-            unfinished.rename(path)
-            fsync_directory(path.parent)
+            write_file(path, content, mode=0o600)
         return path
 
 

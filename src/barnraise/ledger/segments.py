@@ -1,38 +1,31 @@
 """Payloads of accepted contributions, appended to segment files until a checkpoint has made them superfluous.
 
-A record is a header of 28 bytes (magic, assignment, payload length, payload CRC, header CRC) and the payload. Payloads
-are written straight from the caller's buffers and are on disk (fdatasync) before anything in the ledger mentions them.
-The ledger keeps, in the transaction that accepts them, the position up to which segments count. Everything before
-that position must be intact (CorruptionError otherwise); everything after it was never acknowledged, torn or not, and
-is dropped at the next start. Each process starts files of its own.
+Payloads are written straight from the caller's buffers (see `records`) and are on disk (fdatasync) before anything in
+the ledger mentions them. The ledger keeps, in the transaction that accepts them, the position up to which segments
+count. What lies after it was never acknowledged, torn or not: of the one commit that a crash cut short it is dropped
+when this process writes its first record. More than that means that the ledger is not the newest, and is refused.
+Opening changes nothing, so a resume that fails leaves all as it was. Each process starts files of its own.
 """
 
 from __future__ import annotations
 
 import os
-import struct
 import threading
 import zlib
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from barnraise.core.errors import CorruptionError
-from barnraise.ledger.disk import fsync_directory, storage_errors
+from barnraise.core.files import fsync_directory
+from barnraise.ledger.disk import storage_errors
+from barnraise.ledger.records import HEADER_BYTES, Damage, Place, intact, pack_header, read_exactly, scan, write_all
 
 Payload: TypeAlias = bytes | bytearray | memoryview
 
 SEGMENT_BYTES = 64 << 20
 """Size in bytes from which on a segment takes no more records."""
-
-MAGIC = b"BRS1"
-_HEADER = struct.Struct("<4sQQI")
-_HEADER_CRC = struct.Struct("<I")
-HEADER_BYTES = _HEADER.size + _HEADER_CRC.size
-
-_MAX_BUFFERS = 1024  # IOV_MAX of Linux
 
 
 class Position(NamedTuple):
@@ -42,35 +35,39 @@ class Position(NamedTuple):
     offset: int
 
 
-class _Place(NamedTuple):
-    """Where a payload lies."""
-
-    number: int
-    offset: int
-    num_bytes: int
-    crc: int
-
-
 class Segments:
     """The segment files of one run. One thread appends; any thread reads and forgets."""
 
-    def __init__(self, directory: Path, durable: Position, *, segment_bytes: int = SEGMENT_BYTES) -> None:
-        """Index what lies in `directory` up to `durable`, and drop what lies after it.
+    def __init__(
+        self,
+        directory: Path,
+        durable: Position,
+        *,
+        last_assignment: int | None = None,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        """Index what lies in `directory` up to `durable`, and change nothing.
 
-        Only headers are read here; a payload's CRC is checked when it is read. Raises CorruptionError, naming file
-        and offset, when a record before `durable` is not intact, and StorageError.
+        Only headers are read here; a payload's CRC is checked when it is read. `damage` tells what is not intact: a
+        contribution that is lost by it is one that `read` refuses. Raises CorruptionError when intact records lie
+        after `durable` that a crash cannot have left: of more than one commit, or of assignments after
+        `last_assignment`, the last that the ledger knows. Raises StorageError.
         """
         self._directory, self._segment_bytes = directory, segment_bytes
         self._lock = threading.Lock()
-        self._index: dict[int, _Place] = {}
+        self._index: dict[int, Place] = {}
         self._live: Counter[int] = Counter()
         self._sealed: set[int] = set()
-        self._end = durable
+        self._begun = self._end = durable
         self._descriptor: int | None = None
+        self.damage: list[str] = []
         with storage_errors(directory, "open"):
             directory.mkdir(exist_ok=True)
-            for number in sorted(int(path.stem) for path in directory.glob("*.seg") if path.stem.isdecimal()):
-                self._recover(number, durable)
+            numbers = self._numbers()
+            for number in numbers:
+                if number <= durable.number:
+                    self._index_file(number, durable)
+            self._refuse_unknown([number for number in numbers if number >= durable.number], last_assignment)
 
     def __contains__(self, assignment: int) -> bool:
         return assignment in self._index
@@ -103,10 +100,11 @@ class Segments:
         with self._lock:
             place = self._index.get(assignment)
         if place is None:
-            raise CorruptionError(f"the payload of contribution {assignment} is missing from {self._directory}")
+            why = f" ({'; '.join(self.damage)})" if self.damage else ""
+            raise CorruptionError(f"the payload of contribution {assignment} is missing from {self._directory}{why}")
         path = self._path(place.number)
         with storage_errors(path, "read"), path.open("rb", buffering=0) as file:
-            payload = _read_exactly(file.fileno(), place.num_bytes, place.offset)
+            payload = read_exactly(file.fileno(), place.num_bytes, place.offset)
         if len(payload) != place.num_bytes or zlib.crc32(payload) != place.crc:
             raise _corruption(path, place.offset, f"the payload of contribution {assignment} fails its checksum")
         return payload
@@ -138,22 +136,62 @@ class Segments:
     def _path(self, number: int) -> Path:
         return self._directory / f"{number:08d}.seg"
 
-    def _recover(self, number: int, durable: Position) -> None:
-        path = self._path(number)
-        if number > durable.number:
-            path.unlink()
-            return
-        with path.open("r+b", buffering=0) as file:
+    def _numbers(self) -> list[int]:
+        return sorted(int(path.stem) for path in self._directory.glob("*.seg") if path.stem.isdecimal())
+
+    def _index_file(self, number: int, durable: Position) -> None:
+        path, hurt = self._path(number), False
+        with path.open("rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             end = durable.offset if number == durable.number else size
-            if size < end:
-                raise _corruption(path, size, f"the file ends before its last record, at {end}")
-            for assignment, place in _scan(path, file.fileno(), number, end):
-                self._register(assignment, place)
-            if size > end:
-                os.ftruncate(file.fileno(), end)
-                os.fsync(file.fileno())
+            for found in scan(file.fileno(), number, 0, min(size, end)):
+                if isinstance(found, Damage):
+                    hurt = True
+                    self.damage.append(f"{path} is damaged at byte {found.offset}: {found.reason}")
+                elif not (hurt and found.assignment in self._index):
+                    self._register(found.assignment, found.place)
+        if size < end:
+            self.damage.append(f"{path} is damaged at byte {size}: the file ends before its last record, at {end}")
         self._sealed.add(number)
+
+    def _refuse_unknown(self, numbers: list[int], last_assignment: int | None) -> None:
+        """CorruptionError when more lies after the durable position than one commit that was cut short."""
+        commits, payloads, foreign = 0, 0, False
+        for number in numbers:
+            start = self._begun.offset if number == self._begun.number else 0
+            with self._path(number).open("rb", buffering=0) as file:
+                new = True
+                for found in scan(file.fileno(), number, start, os.fstat(file.fileno()).st_size):
+                    if isinstance(found, Damage) or not intact(file.fileno(), found.place):
+                        break
+                    commits, payloads, new = commits + (found.first or new), payloads + 1, False
+                    foreign = foreign or (last_assignment is not None and found.assignment > last_assignment)
+        if commits > 1 or foreign:
+            raise CorruptionError(
+                f"{self._directory} holds {payloads} payloads that the ledger does not know of: the ledger is an older "
+                "copy, or was copied without its ledger.sqlite-wal. Nothing was changed: put back the ledger that "
+                "belongs to these files, both of its files, and resume. If it is lost, remove what it does not know "
+                f"(in that folder: {self._removal(numbers)}) to go on from where this one ends"
+            )
+
+    def _removal(self, numbers: list[int]) -> str:
+        """Shell commands that remove what lies after the durable position in these files."""
+        later = [self._path(number).name for number in numbers if number > self._begun.number]
+        commands = [f"rm {' '.join(later)}"] if later else []
+        if self._begun.number in numbers:
+            commands.insert(0, f"truncate -s {self._begun.offset} {self._path(self._begun.number).name}")
+        return "; ".join(commands)
+
+    def _drop_unacknowledged(self) -> None:
+        """Remove what lies after the position at which this process began, durably."""
+        for number in self._numbers():
+            path = self._path(number)
+            if number > self._begun.number:
+                path.unlink()
+            elif number == self._begun.number and path.stat().st_size > self._begun.offset:
+                with path.open("r+b", buffering=0) as file:
+                    os.ftruncate(file.fileno(), self._begun.offset)
+                    os.fsync(file.fileno())
 
     def _holds(self, assignment: int, payload: Payload) -> bool:
         try:
@@ -161,33 +199,35 @@ class Segments:
         except CorruptionError:
             return False
 
-    def _register(self, assignment: int, place: _Place) -> None:
+    def _register(self, assignment: int, place: Place) -> None:
         before = self._index.get(assignment)
         if before is not None:
             self._live[before.number] -= 1
         self._index[assignment] = place
         self._live[place.number] += 1
 
-    def _append(self, payloads: Mapping[int, Payload]) -> dict[int, _Place]:
+    def _append(self, payloads: Mapping[int, Payload]) -> dict[int, Place]:
         if self._descriptor is None or self._end.offset >= self._segment_bytes:
             self._start_segment()
         assert self._descriptor is not None
         number, start = self._end
         buffers: deque[memoryview] = deque()
-        places: dict[int, _Place] = {}
+        places: dict[int, Place] = {}
         end = start
         for assignment, payload in payloads.items():
             view = _as_bytes(payload)
-            place = _Place(number, end + HEADER_BYTES, view.nbytes, zlib.crc32(view))
-            buffers += (memoryview(_pack_header(assignment, place)), view)
+            place = Place(number, end + HEADER_BYTES, view.nbytes, zlib.crc32(view))
+            buffers += (memoryview(pack_header(assignment, place, not places)), view)
             places[assignment] = place
             end = place.offset + place.num_bytes
-        _write_all(self._descriptor, buffers, start)
+        write_all(self._descriptor, buffers, start)
         os.fdatasync(self._descriptor)
         self._end = Position(number, end)
         return places
 
     def _start_segment(self) -> None:
+        if self._descriptor is None:
+            self._drop_unacknowledged()
         number = self._end.number + 1
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         descriptor = os.open(self._path(number), flags, 0o644)
@@ -220,49 +260,6 @@ class Segments:
 def _as_bytes(payload: Payload) -> memoryview:
     view = memoryview(payload)
     return view.cast("B") if view.nbytes else memoryview(b"")
-
-
-def _pack_header(assignment: int, place: _Place) -> bytes:
-    header = _HEADER.pack(MAGIC, assignment, place.num_bytes, place.crc)
-    return header + _HEADER_CRC.pack(zlib.crc32(header))
-
-
-def _scan(path: Path, descriptor: int, number: int, end: int) -> Iterator[tuple[int, _Place]]:
-    """All records of a file up to `end`, by their headers."""
-    offset = 0
-    while offset < end:
-        header = os.pread(descriptor, HEADER_BYTES, offset)
-        checked = header[: _HEADER.size]
-        if len(header) < HEADER_BYTES or _HEADER_CRC.pack(zlib.crc32(checked)) != header[_HEADER.size :]:
-            raise _corruption(path, offset, "a record's header fails its checksum")
-        magic, assignment, num_bytes, crc = _HEADER.unpack(checked)
-        start = offset + HEADER_BYTES
-        if magic != MAGIC or num_bytes > end - start:
-            raise _corruption(path, offset, f"a record of {num_bytes} bytes does not fit the file")
-        yield assignment, _Place(number, start, num_bytes, crc)
-        offset = start + num_bytes
-
-
-def _write_all(descriptor: int, buffers: deque[memoryview], offset: int) -> None:
-    while buffers:
-        written = os.pwritev(descriptor, list(islice(buffers, _MAX_BUFFERS)), offset)
-        offset += written
-        while buffers and written >= buffers[0].nbytes:
-            written -= buffers.popleft().nbytes
-        if written:
-            buffers[0] = buffers[0][written:]
-
-
-def _read_exactly(descriptor: int, num_bytes: int, offset: int) -> bytes:
-    """`num_bytes` from `offset`, fewer at the end of the file; one read call returns 2 GiB at most."""
-    payload = os.pread(descriptor, num_bytes, offset)
-    if len(payload) == num_bytes:
-        return payload
-    parts = [payload]
-    while parts[-1]:
-        done = sum(map(len, parts))
-        parts.append(os.pread(descriptor, num_bytes - done, offset + done))
-    return b"".join(parts)
 
 
 def _corruption(path: Path, offset: int, reason: str) -> CorruptionError:

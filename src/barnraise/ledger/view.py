@@ -25,12 +25,17 @@ _TIMES = " UNION ALL ".join(
 )
 
 _OUTCOMES = (
-    "WITH outcomes AS (SELECT *, CASE WHEN verdict = 'accepted' "
-    "AND EXISTS (SELECT 1 FROM events WHERE kind = 'left_over') "
+    "WITH voided AS (SELECT json_extract(detail, '$.assignment') AS assignment, json_extract(detail, '$.version') AS "
+    "version, json_extract(detail, '$.reason') AS why, CASE json_extract(detail, '$.judged') WHEN 1 THEN 'refused' "
+    "ELSE 'discarded' END AS became FROM events WHERE kind = 'voided'), "
+    "outcomes AS (SELECT contributions.*, coalesce(why, reason) AS because, CASE WHEN became IS NOT NULL THEN became "
+    "WHEN verdict = 'accepted' AND EXISTS (SELECT 1 FROM events WHERE kind = 'left_over') "
     "AND assignment NOT IN (SELECT value FROM versions, json_each(versions.contributions)) "
-    "THEN 'discarded' ELSE verdict END AS outcome FROM contributions) "
+    "THEN 'discarded' ELSE verdict END AS outcome "
+    "FROM contributions LEFT JOIN (SELECT assignment, why, became FROM voided) USING (assignment)) "
 )
-"""Contributions with what became of them: what was accepted, but entered no version before the end, was discarded."""
+"""Contributions with what became of them: what was accepted, but could not be used, was refused, or discarded with the
+version that it was to be in; what entered no version before the end was discarded."""
 
 _END = (
     "(SELECT coalesce(min(time), 9e999) FROM (SELECT time FROM versions WHERE reason = 'last' "
@@ -203,16 +208,18 @@ class LedgerView:
     def refusals(self) -> dict[str, int]:
         """How many contributions were refused, by reason, the most frequent first."""
         rows = self._rows(
-            "SELECT reason, count(*) AS num FROM contributions WHERE verdict = 'refused' "
-            "GROUP BY reason ORDER BY num DESC, reason"
+            f"{_OUTCOMES} SELECT because AS reason, count(*) AS num FROM outcomes WHERE outcome = 'refused' "
+            "GROUP BY because ORDER BY num DESC, because"
         )
         return {row["reason"]: row["num"] for row in rows}
 
     def versions(self) -> list[VersionRow]:
         """All versions, the oldest first."""
         rows = self._rows(
-            "SELECT version, time, num_nodes, json_array_length(contributions) AS num_contributions, tokens, reason, "
-            "made_time, digest, delta_bytes FROM versions ORDER BY version"
+            f"{_OUTCOMES} SELECT version, time, num_nodes, json_array_length(contributions) - coalesce(num, 0) AS "
+            "num_contributions, tokens - coalesce(lost, 0) AS tokens, reason, made_time, digest, delta_bytes "
+            "FROM versions LEFT JOIN (SELECT voided.version, count(*) AS num, sum(tokens) AS lost FROM voided "
+            "JOIN contributions USING (assignment) GROUP BY voided.version) USING (version) ORDER BY version"
         )
         return msgspec.convert(rows, list[VersionRow])
 

@@ -14,7 +14,8 @@ CATALOG = Catalog(
         Entry(
             "deferred_acceptance",
             "barnraise.matching.gale_shapley:DeferredAcceptance",
-            "a stable matching on measured speeds and bandwidths: no task and node would both rather have each other",
+            "a stable matching on observed speeds and told bandwidths (live workers tell none): no task and node would "
+            "both rather have each other",
             options=(
                 Option(
                     "default_speed",

@@ -36,6 +36,11 @@ class Architecture:
         return config.get(self.names[common]) if common in self.names else None
 
 
+def is_dropout(key: str) -> bool:
+    """Whether a config key is a share that is dropped: resid_pdrop, hidden_dropout_prob, layerdrop ..."""
+    return "dropout" in key or key.endswith(("pdrop", "layerdrop"))
+
+
 def _linear(name: str, inputs: int, outputs: int, bias: bool = True, transposed: bool = False) -> Shapes:
     yield f"{name}.weight", (inputs, outputs) if transposed else (outputs, inputs)
     if bias:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from barnraise.core.errors import ModelError, nearest
-from barnraise.models.architectures import ARCHITECTURES, Architecture
+from barnraise.models.architectures import ARCHITECTURES, Architecture, is_dropout
 from barnraise.models.limits import check_data, check_sizes, check_values
 
 Resolved = dict[str, Any]
@@ -127,7 +127,7 @@ def _from_folder(folder: Path, tokens: Mapping[str, int | None]) -> Resolved:
     for key in _TOKENS:  # the data's own tokens count; a checkpoint's may lie outside its vocabulary
         if tokens[key] is not None or _outside(kept.get(key), entry.get(kept, "vocab_size")):
             kept |= {key: tokens[key]} if key in entry.defaults else {}
-    resolved = {"model_type": entry.model_type, **kept} | {key: 0.0 for key in kept if _is_dropout(key)}
+    resolved = {"model_type": entry.model_type, **kept} | {key: 0.0 for key in kept if is_dropout(key)}
     check_values(entry, resolved)
     _derive(entry, resolved, resolved)
     return resolved
@@ -161,10 +161,6 @@ def _modernise(found: dict[str, Any]) -> None:
 
 def _outside(token: object, vocab_size: object) -> bool:
     return isinstance(token, int) and isinstance(vocab_size, int) and not 0 <= token < vocab_size
-
-
-def _is_dropout(key: str) -> bool:
-    return key.endswith(("dropout", "pdrop", "layerdrop"))
 
 
 def _derive(entry: Architecture, resolved: Resolved, given: Mapping[str, Any]) -> None:

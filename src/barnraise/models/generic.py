@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from barnraise.core.errors import ModelError, UnknownNameError, nearest
-from barnraise.models.architectures import ARCHITECTURES, Architecture, Shapes
+from barnraise.models.architectures import ARCHITECTURES, Architecture, Shapes, is_dropout
 
 _CANDIDATES = {
     "vocab_size": ("vocab_size",),
@@ -77,7 +77,7 @@ def _defaults(config_class: Any) -> dict[str, Any]:
             defaults[field.name] = field.default_factory()
     if "is_decoder" in defaults:  # BERT and its kin see the future unless told otherwise
         defaults["is_decoder"] = True
-    return {key: 0.0 if key.endswith(("dropout", "pdrop")) else value for key, value in defaults.items()}
+    return {key: 0.0 if is_dropout(key) else value for key, value in defaults.items()}
 
 
 def _complete(config_class: Any, defaults: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from barnraise.core.errors import ModelError, nearest
-from barnraise.models.architectures import ARCHITECTURES, Architecture
+from barnraise.models.architectures import ARCHITECTURES, Architecture, is_dropout
 
 SIZES = {
     "vocab_size": 1 << 24,
@@ -40,7 +40,7 @@ def check_values(entry: Architecture, resolved: Mapping[str, Any]) -> None:
             raise ModelError(f"{entry.model_type} config: {key} is {str(value)[:80]!r}, but must be {kind}")
         if isinstance(value, float) and not (math.isfinite(value) and value >= 0):
             raise ModelError(f"{entry.model_type} config: {key} is {value}, but must be a finite number from 0 on")
-        if key.endswith(("dropout", "pdrop", "layerdrop")) and value is not None and not 0 <= value < 1:
+        if is_dropout(key) and value is not None and not 0 <= value < 1:
             raise ModelError(f"{entry.model_type} config: {key} is {value}, but must be from 0 to below 1")
         if key in ("activation_function", "hidden_act") and value not in _ACTIVATIONS:
             close = nearest(str(value), _ACTIVATIONS)

@@ -23,7 +23,7 @@ from barnraise.models.config import lookup
 FLOAT = 4
 PROCESS_BYTES = 450 << 20  # Python with torch and transformers loaded
 _WRITTEN_OUT = ("gelu_new", "gelu_fast", "gelu_accurate", "quick_gelu")  # several operations, each keeps its input
-_INNER_STATES = {"adamw": 2, "sgd": 1}
+INNER_STATES = {"adamw": 2, "sgd": 1}
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def num_parameters(resolved: Mapping[str, Any]) -> int:
 
 def worker(resolved: Mapping[str, Any], *, batch_size: int, context: int, inner_optimizer: str = "adamw") -> Memory:
     """A worker: parameters, gradients and the optimizer's states; replica, start, delta, residual, update, payload."""
-    vectors = 2 + _INNER_STATES[inner_optimizer] + 6
+    vectors = 2 + INNER_STATES[inner_optimizer] + 6
     return Memory(
         vectors * FLOAT * num_parameters(resolved),
         activation_bytes(resolved, batch_size=batch_size, context=context),

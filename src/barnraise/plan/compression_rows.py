@@ -11,14 +11,16 @@ _row = adding_to(ROWS)
 
 @_row(
     "sparse contributions under a rule that trims each coordinate",
-    "each worker sends other coordinates, so what one sends is an extreme there, and is trimmed",
-    "use compression: random_blocks, where all send the same, or put nnm in front, as in "
-    "`aggregation_rule: [nnm, trimmed_mean]`, or use multi_krum or a dense codec",
+    "each worker sends other coordinates, so what one sends is an extreme there, and is trimmed; random_blocks are the "
+    "same for all updates of one version, but asynchronous mode mixes updates of several",
+    "put nnm in front, as in `aggregation_rule: [nnm, trimmed_mean]`, or use multi_krum, a dense codec, or "
+    "compression: random_blocks in synchronous mode",
     warning=True,
 )
 def _sparse_trimming(case: Case) -> Found:
     codec = CODECS.entry(case.compression.name).declares
-    if codec.sparse and not codec.shared_support and case.rule.coordinatewise:
+    shared = codec.shared_support and not (codec.support_by_version and case.controller.use_async_training)
+    if codec.sparse and not shared and case.rule.coordinatewise:
         text = f"{rule_text(case)} trims most of what {case.compression.name} sends"
         yield ("training", "aggregation_rule"), text
 

@@ -18,6 +18,7 @@ from barnraise.models import config, memory
 from barnraise.plan.dataset import vocabulary
 from barnraise.plan.purpose import TRAIN
 from barnraise.plan.resolve import Plan, payload_bytes
+from barnraise.staleness.buffer import least_buffer
 
 EFFICIENCY = 0.4
 """Training a small model on a CPU reaches about this share of a matrix product's speed."""
@@ -67,7 +68,7 @@ def estimate(plan: Plan) -> Estimate:
     nodes = expected_buffer(plan, workers)
     versions = math.ceil(contributions / nodes) if nodes else None
     snapshot = 4 * size
-    states = _OUTER_STATES.get(plan.outer.name, 2)
+    states = _OUTER_STATES.get(plan.outer.name, 2) + bool(training.average)
     slots = nodes or plan.buffer_size or plan.aggregation.minimum_nodes
     batch = {"batch_size": training.batch_size, "context": run_file.data.context}
     return Estimate(
@@ -82,7 +83,9 @@ def estimate(plan: Plan) -> Estimate:
         bytes_down=len(workers) * (snapshot + (versions or 0) * min(version, snapshot)) if versions else None,
         worker_memory_bytes=memory.worker(resolved, **batch, inner_optimizer=training.inner_optimizer).total,
         controller_memory_bytes=memory.controller(resolved, buffer_size=slots, outer_states=states, **batch).total,
-        disk_bytes=(run_file.controller.keep_checkpoints + 1) * (2 + states) * snapshot + 2 * slots * contribution,
+        disk_bytes=(run_file.controller.keep_checkpoints + 1) * (2 + states) * snapshot
+        + 2 * slots * contribution
+        + len(workers) * memory.INNER_STATES[training.inner_optimizer] * snapshot,
         seconds=_seconds(size * 6 * training.tokens, workers),
     )
 
@@ -93,19 +96,9 @@ def expected_buffer(plan: Plan, workers: list[Worker]) -> int | None:
         return None
     if not plan.asynchronous:
         return len(workers)
-    wanted = plan.buffer_size or _automatic(plan, [worker.speed for worker in workers])
-    return max(plan.aggregation.minimum_nodes, min(wanted, len(workers)), 1)
-
-
-def _automatic(plan: Plan, speeds: list[float]) -> int:
-    """The least K that keeps each node's steady staleness within half its bound."""
     policy = staleness.create(plan.staleness.name, **plan.staleness.options)
-    median = sorted(speeds)[len(speeds) // 2]
-    need = 1.0
-    for speed in speeds:
-        bound = policy.bound(speed / median)
-        need = max(need, 2.0 * sum(speeds) / (speed * bound)) if bound > 0 else float(len(speeds))
-    return math.ceil(need - 1e-9)
+    wanted = plan.buffer_size or least_buffer([worker.speed for worker in workers], policy.bound)
+    return max(plan.aggregation.minimum_nodes, min(wanted, len(workers)), 1)
 
 
 def _seconds(operations: float, workers: list[Worker]) -> float | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from barnraise.aggregation.catalog import CATALOG as RULES
 from barnraise.compression.catalog import CATALOG as CODECS
+from barnraise.config.changes import FREE_KEYS, FREE_SECTIONS
 from barnraise.config.keys import Key, aliases_of, json_schema, sections
 from barnraise.config.template import flow, presets
 from barnraise.core.registry import Catalog, Entry
@@ -35,6 +36,7 @@ def configuration_page() -> str:
     """docs/configuration.md."""
     blocks = [HEAD.format(presets=", ".join(f"`--preset {name}`" for name in presets()))]
     blocks += [_section(*section) for section in sections()]
+    blocks.append(_changes())
     blocks.append(
         "## Algorithms\n\nBy the names that the keys above take; options go into the `..._options` sections.\n"
     )
@@ -114,6 +116,19 @@ def _links() -> str:
     return (
         "### Link presets\n\nFor `network.profile`, a worker's `link` and `--network`; used as in [wan.md](wan.md).\n\n"
         f"{_table(head, rows)}\nThe regions of `{TEN_REGIONS}`, there and back, in the order of the nodes: {regions}.\n"
+    )
+
+
+def _changes() -> str:
+    """What `barnraise.config.changes` lets through."""
+    rows = [(f"`{section}`", "all") for section in FREE_SECTIONS]
+    rows += [(f"`{section}`", ", ".join(f"`{key}`" for key in keys)) for section, keys in FREE_KEYS.items()]
+    return (
+        "## What may change in a run\n\n"
+        "A run keeps its run file as `run.yaml` in its directory. Before a `resume` these keys may "
+        "be edited there; each change is on the ledger. An edit of any other key is refused, by name: data and model "
+        "were made with it, workers hold it, or versions must be made again with it.\n\n"
+        f"{_table(('section', 'keys'), rows)}"
     )
 
 

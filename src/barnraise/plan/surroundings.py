@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import math
 import os
 import shutil
 import socket
@@ -13,11 +14,15 @@ from pathlib import Path
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile, TextData
 from barnraise.core.errors import InputError, nearest
+from barnraise.core.types import MOST_ROW_RANGES
 from barnraise.core.units import bytes_text
 from barnraise.models import memory
 from barnraise.plan.estimate import Estimate, estimate
 from barnraise.plan.purpose import SERVE, TRAIN, Purpose
 from barnraise.plan.resolve import Plan
+
+BYTES_A_TOKEN = 4
+"""Of text, through a tokenizer that is not `bytes`."""
 
 _ACCELERATORS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd", "/dev/nvmap")
 
@@ -27,7 +32,7 @@ def inspect(run_file: RunFile, purpose: Purpose) -> tuple[list[Problem], list[Pr
     errors = [*_data(run_file), *_model_folder(run_file), *_run_folder(run_file)]
     if purpose in (TRAIN, SERVE):
         errors += _address(run_file)
-    return errors, list(_devices(run_file)) if purpose is TRAIN else []
+    return errors, [*_few_rows(run_file), *(_devices(run_file) if purpose is TRAIN else ())]
 
 
 def measure(plan: Plan) -> tuple[Estimate | None, list[Problem]]:
@@ -65,6 +70,32 @@ def _data(run_file: RunFile) -> Iterator[Problem]:
     if data.tokenizer != "bytes" and not Path(data.tokenizer).expanduser().exists():
         text = f"there is no tokenizer at '{data.tokenizer}'{_near(data.tokenizer)}; give `bytes`, or a folder or file"
         yield Problem(("data", "tokenizer"), text)
+
+
+def training_rows(run_file: RunFile, enough: float = math.inf) -> int:
+    """About how many rows there will be to train on, counted until there are `enough`; 0 where files say nothing."""
+    data = run_file.data
+    if not isinstance(data, TextData):
+        return data.examples
+    size, row_bytes = 0, data.context * (1 if data.tokenizer == "bytes" else BYTES_A_TOKEN) / (1 - data.held_out)
+    sizes = (size for pattern in data.files for size in _sizes(pattern))
+    while size < enough * row_bytes and (more := next(sizes, None)) is not None:
+        size += more
+    return int(size / row_bytes)
+
+
+def _few_rows(run_file: RunFile) -> Iterator[Problem]:
+    training = run_file.training
+    wanted = training.local_steps * training.batch_size
+    rows = training_rows(run_file, enough=wanted / MOST_ROW_RANGES + 1)
+    most = MOST_ROW_RANGES * rows
+    if 0 < most < wanted:
+        text = (
+            f"is {training.local_steps}, but the data has about {rows} rows, and a task goes around them at most "
+            f"{MOST_ROW_RANGES} times: it will be of about {max(1, most // training.batch_size)} steps; "
+            "give more data, or lower local_steps or batch_size"
+        )
+        yield Problem(("training", "local_steps"), text)
 
 
 def _sizes(pattern: str) -> Iterator[int]:

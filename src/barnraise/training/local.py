@@ -6,6 +6,7 @@ one pass. The optimizer's moments stay with the worker from task to task (DiLoCo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -18,6 +19,9 @@ from barnraise.models.flat import FlatParameters
 
 Batch = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 """Token ids and labels (-100 where nothing is to be predicted), int64 [batch, context]."""
+
+LONGEST_RAMP = 50
+"""Steps over which a newcomer's rate rises, at most: longer ones cost more than they spare."""
 
 
 class LocalTrainer:
@@ -38,7 +42,9 @@ class LocalTrainer:
         self.flat = FlatParameters(self.module)
         self.optimizer = inner_optimizer(optimizer, self.flat, options)
         self.gradient_clip, self.proximal, self.precision = gradient_clip, proximal, precision
+        self.skipped = 0  # steps so far that were not finite
         self._anchor: Tensor | None = None
+        self._ramp, self._climbed = 1, 0  # steps over which the rate rises, and those of them that were taken
 
     def load(self, parameters: Tensor) -> None:
         """Start from `parameters` (float32 [d])."""
@@ -73,23 +79,33 @@ class LocalTrainer:
         else:
             return
         longest, length = torch.linalg.vector_norm(own), torch.linalg.vector_norm(fleet)
+        if not math.isfinite(float(length)):
+            return
         own.lerp_(fleet.mul_((longest / (length + 1e-30)).clamp_(max=1.0)).view_as(own), share)
 
-    def step(self, batch: Batch, learning_rate: float) -> float:
-        """One step of the inner optimizer; the batch's mean loss before it, in nats a token."""
+    def step(self, batch: Batch, learning_rate: float) -> float | None:
+        """One step of the inner optimizer: the batch's mean loss before it, in nats a token.
+
+        None when loss or gradient are not finite: then no step is taken, or the moments would be lost for good.
+        """
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate
+            group["lr"] = learning_rate * min(1.0, (self._climbed + 1) / self._ramp)
         self.flat.gradient.zero_()
         with self._autocast():
             loss = batch_loss(self.module, batch, self.device)
         torch.autograd.backward(loss)
         if self._anchor is not None:  # the gradient of mu / 2 |w - start|^2 (Li et al. 2020, "FedProx", equation 2)
             self.flat.gradient.add_(self.flat.vector - self._anchor, alpha=self.proximal)
+        norm = torch.linalg.vector_norm(self.flat.gradient)
+        mean = float(loss.detach())
+        if not (math.isfinite(mean) and math.isfinite(float(norm))):
+            self.skipped += 1
+            return None
         if self.gradient_clip is not None:
-            norm = torch.linalg.vector_norm(self.flat.gradient)
             self.flat.gradient.mul_((self.gradient_clip / (norm + 1e-6)).clamp_(max=1.0))
         self.optimizer.step()
-        return float(loss.detach())
+        self._climbed += 1
+        return mean
 
     def run(
         self,
@@ -97,14 +113,52 @@ class LocalTrainer:
         learning_rate: float,
         after_step: Callable[[int], bool] = lambda step: True,
     ) -> tuple[int, float]:
-        """Step through `batches` until they end or `after_step(steps done)` is false: (steps, mean loss)."""
+        """Step through `batches` until they end or `after_step(batches so far)` is false: (steps taken, mean loss).
+
+        Batches whose step was skipped count towards neither; the loss is NaN when all were.
+        """
         steps, total = 0, 0.0
-        for batch in batches:
-            total += self.step(batch, learning_rate)
-            steps += 1
-            if not after_step(steps):
+        for number, batch in enumerate(batches, 1):
+            if (loss := self.step(batch, learning_rate)) is not None:
+                steps, total = steps + 1, total + loss
+            if not after_step(number):
                 break
-        return steps, total / max(1, steps)
+        return steps, total / steps if steps else math.nan
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the optimizer knows nothing of earlier steps."""
+        return not self.optimizer.state
+
+    def ramp(self) -> None:
+        """Let the rate rise from here on, as it does for a newcomer to a model that is trained already.
+
+        AdamW's first steps have the length of the rate in every parameter, since one gradient is all that it divides
+        by: later ones are several times shorter. SGD's first steps are no longer than others.
+        """
+        beta2 = self.optimizer.param_groups[0].get("betas", (0.0, 0.0))[1]
+        self._ramp, self._climbed = min(LONGEST_RAMP, round(1.0 / (1.0 - beta2))), 0
+
+    def forget(self) -> None:
+        """Let go of the moments: the next step is taken as a new worker's first."""
+        self.optimizer.state.clear()
+
+    def moments(self) -> dict[str, Tensor]:
+        """What the optimizer knows of earlier steps, by name, on the CPU, shared where possible; empty when fresh."""
+        state: dict[str, Any] = next(iter(self.optimizer.state.values()), {})
+        return {name: value.cpu() for name, value in state.items() if isinstance(value, Tensor)}
+
+    def remember(self, moments: Mapping[str, Tensor]) -> bool:
+        """Go on with the `moments` of another process; False, changing nothing, when they do not fit this optimizer."""
+        group = self.optimizer.param_groups[0]
+        vectors = {"exp_avg", "exp_avg_sq"} if "betas" in group else {"momentum_buffer"}
+        shapes = dict.fromkeys(vectors, self.flat.vector.shape) | ({"step": torch.Size()} if "betas" in group else {})
+        found = {name: value.shape for name, value in moments.items()}
+        sound = found == shapes and all(bool(value.isfinite().all()) for value in moments.values())
+        if not sound or any(value.dtype != torch.float32 for value in moments.values()):
+            return False
+        self.optimizer.state[group["params"][0]] = {name: value.to(self.device) for name, value in moments.items()}
+        return True
 
     def _autocast(self) -> AbstractContextManager[Any]:
         if self.precision == "float32":

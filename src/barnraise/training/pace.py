@@ -6,12 +6,15 @@ long enough that communication takes at most a fifth of it; "slowest" is the 90t
 does not stretch everybody's round:
 
     T = P90_k max(E_ref p_k + c_k, c_k / 0.2)
-    E_i = clip(ceil((T - c_i) / p_i), 1, E_max)                                                          (7)
-    eta_i = eta_0 min(1, (E_ref / E_i)^b) (1 + sigma_i)^-a (batch_i / batch_ref)^g, in [0.1, 1] eta_0    (6)
+    C_i = T - c_i
+    E_i = clip(ceil(C_i / p_i), 1, E_max)                                                                (7)
+    eta_i = eta_0 min(1, (E_ref / E_i')^b) (1 + sigma_i)^-a (batch_i / batch_ref)^g, in [0.1, 1] eta_0   (6)
 
-with sigma_i the node's staleness, a = b = 1/2, and g = 1/2 for Adam, 1 for SGD. The rate never rises with staleness or
-with steps. Read literally, equation 7 takes the largest over the mean of the *same* node's step times, so that the
-node's speed cancels; `literal` does that. All functions are pure.
+with sigma_i the node's staleness, a = b = 1/2, g = 1/2 for Adam and 1 for SGD, and E_i' the steps that the node would
+take if exchange took no time: with E_i, which is less the longer c_i, a longer delay would be rewarded with a higher
+rate. So the rate never rises with steps, staleness or delay. Read literally, equation 7 takes the largest over the mean
+of the *same* node's step times, so that the node's speed cancels, but for its limit C_i; `literal` does that. All
+functions are pure.
 """
 
 from __future__ import annotations
@@ -49,6 +52,11 @@ def local_steps(node: Speed, round_length: float, most: int) -> int:
     return max(1, min(wanted, most))
 
 
+def hindered_steps(node: Speed, round_length: float, most: int) -> int:
+    """E_i' - E_i: the steps that exchange keeps `node` from."""
+    return local_steps(Speed(node.step), round_length, most) - local_steps(node, round_length, most)
+
+
 def aligned_steps(steps: int, step_seconds: float, waited: float) -> int:
     """`steps`, and up to as many more for a node whose last contribution waited so many seconds for the others'.
 
@@ -58,17 +66,18 @@ def aligned_steps(steps: int, step_seconds: float, waited: float) -> int:
     return steps + min(steps, round(0.5 * waited / step_seconds))
 
 
-def literal_steps(step_seconds: Sequence[float], reference_steps: int, most: int) -> int:
-    """E_i by the letter of equation 7: `reference_steps` times the largest over the mean of this node's own times."""
+def literal_steps(step_seconds: Sequence[float], reference_steps: int, most: int, computing: float = math.inf) -> int:
+    """E_i by the letter of equation 7: `reference_steps` times the largest over the mean of this node's own times, in
+    no more than `computing` seconds (C_i)."""
     total = sum(step_seconds)
     if total <= 0.0:
         return min(reference_steps, most)
-    ratio = max(step_seconds) * len(step_seconds) / total
-    return max(1, min(math.ceil(reference_steps * ratio - 1e-9), most))
+    wanted = min(reference_steps * max(step_seconds), computing) * len(step_seconds) / total
+    return max(1, min(math.ceil(wanted - 1e-9), most)) if wanted < most else most
 
 
 def rate_factor(steps: int, reference_steps: int, staleness: float, batch_ratio: float = 1.0, *, adam: bool) -> float:
-    """eta_i / eta_0, from 0.1 to 1, for `steps` local steps at `batch_ratio` times the reference batch."""
+    """eta_i / eta_0, from 0.1 to 1, for `steps` (E_i') local steps at `batch_ratio` times the reference batch."""
     slowed = min(1.0, math.sqrt(reference_steps / steps)) / math.sqrt(1.0 + staleness)
     factor = slowed * (math.sqrt(batch_ratio) if adam else batch_ratio)
     return max(LOWEST_RATE, min(1.0, factor))

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 import zmq
 
 from barnraise.transport.base import Peer
+from barnraise.transport.budget import Budget
 from barnraise.transport.mailbox import Mailbox
 from barnraise.wire.frames import Buffer
 
@@ -32,56 +33,58 @@ MAX_ASKERS = 1024
 class _Asker:
     """One REQ socket: what waits for it, and until when its open question does."""
 
-    def __init__(self) -> None:
-        self.mailbox = Mailbox()
+    def __init__(self, peer: Peer, budget: Budget) -> None:
+        self.peer = peer
+        self.mailbox = Mailbox(budget, peer.key)
         self.waiting: asyncio.TimerHandle | None = None
 
 
 class Answers:
     """All REQ sockets of a listener. `reply` sends one answer."""
 
-    def __init__(self, reply: Callable[[Peer, Sequence[Buffer]], None]) -> None:
-        self._reply = reply
-        self._askers: dict[Peer, _Asker] = {}  # the one that was silent for longest first
+    def __init__(self, reply: Callable[[Peer, Sequence[Buffer]], None], budget: Budget) -> None:
+        self._reply, self._budget = reply, budget
+        self._askers: dict[bytes, _Asker] = {}  # by route, the one that was silent for longest first
 
     def __contains__(self, peer: Peer) -> bool:
-        return peer in self._askers
+        return peer.route in self._askers
 
-    def question(self, peer: Peer, frames: list[zmq.Frame]) -> list[zmq.Frame]:
-        """Note a question (without its delimiter); the message in it, empty when it has none."""
-        asker = self._askers.pop(peer, None) or _Asker()
+    def question(self, peer: Peer, frames: list[zmq.Frame]) -> None:
+        """Note a question (without its delimiter)."""
+        asker = self._askers.pop(peer.route, None) or _Asker(peer, self._budget)
         if len(self._askers) >= MAX_ASKERS:
-            self._forget(next(iter(self._askers)))
-        self._askers[peer] = asker
+            self.forget(next(iter(self._askers)))
+        self._askers[peer.route] = asker
         at_once = len(frames) > 1 or len(asker.mailbox) > 0
         if asker.waiting is not None:
             asker.waiting.cancel()
         seconds = 0.0 if at_once else REPLY_SECONDS
-        asker.waiting = asyncio.get_running_loop().call_later(seconds, self._answer, peer)
-        return frames if len(frames[-1]) else frames[:-1]
+        asker.waiting = asyncio.get_running_loop().call_later(seconds, self._answer, asker)
 
     def put(self, peer: Peer, frames: Sequence[Buffer]) -> bool:
         """A message for an asker: the answer, if a question is open. False when its mailbox is full."""
-        asker = self._askers[peer]
+        asker = self._askers[peer.route]
         if not asker.mailbox.put(frames):
             return False
         if asker.waiting is not None:
-            self._answer(peer)
+            self._answer(asker)
         return True
 
-    def _answer(self, peer: Peer) -> None:
-        asker = self._askers[peer]
+    def _answer(self, asker: _Asker) -> None:
         if asker.waiting is not None:
             asker.waiting.cancel()
             asker.waiting = None
-        self._reply(peer, asker.mailbox.take() if len(asker.mailbox) else [b""])
+        self._reply(asker.peer, asker.mailbox.take() if len(asker.mailbox) else [b""])
 
-    def _forget(self, peer: Peer) -> None:
-        asker = self._askers.pop(peer)
-        if asker.waiting is not None:
-            asker.waiting.cancel()
+    def forget(self, route: bytes) -> None:
+        """Whoever asked by this route is gone."""
+        asker = self._askers.pop(route, None)
+        if asker is not None:
+            asker.mailbox.clear()
+            if asker.waiting is not None:
+                asker.waiting.cancel()
 
     def close(self) -> None:
         """Forget everybody."""
-        for peer in list(self._askers):
-            self._forget(peer)
+        for route in list(self._askers):
+            self.forget(route)

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import errno
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from barnraise.core.errors import AddressError
+from barnraise.transport.budget import Budget
 from barnraise.transport.identity import Keys
+from barnraise.transport.waking import Signal
 from barnraise.wire.frames import Buffer
 
 if TYPE_CHECKING:
@@ -52,11 +54,18 @@ class Address(NamedTuple):
 
 
 class Listener(ABC):
-    """The controller's side. Only messages whose key is proven and not in `revoked` are ever returned."""
+    """The controller's side. Only messages whose key is proven and not in `revoked` are ever returned.
+
+    Before `bind`, its owner may set `members`, the keys that are known: others are strangers then, who get little room
+    and go first (None: nobody is a stranger). What waits is on the account of `budget`, which its owner may charge too
+    for what it keeps of messages: while that is spent, no more are returned.
+    """
 
     def __init__(self) -> None:
         self.revoked: set[str] = set()
         self.dropped: dict[str, int] = {}
+        self.members: Container[str] | None = None
+        self.budget = Budget()
 
     @abstractmethod
     async def bind(self, uri: str, keys: Keys) -> str:
@@ -81,6 +90,10 @@ class Listener(ABC):
         A peer that does not keep up delays nobody: once its queue is full, messages with a raw frame are dropped (it
         asks again), and single frames wait in a bounded line of their own. A peer that is gone or revoked gets nothing.
         """
+
+    def is_member(self, key: str) -> bool:
+        """Whether `key` is no stranger's."""
+        return self.members is None or key in self.members
 
     def revoke(self, key: str) -> None:
         """From now on no message of `key` is returned or sent, whatever connections it has."""
@@ -155,31 +168,6 @@ class Transport(ABC):
     @abstractmethod
     def connection(self) -> Connection:
         """A new connection, not opened yet."""
-
-
-class Signal:
-    """Wakes all coroutines that wait at that moment. It remembers nothing: look, then wait, with no await between."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[asyncio.Future[None], None] = {}  # in the order of their coming
-
-    def __bool__(self) -> bool:
-        """Whether anybody waits."""
-        return bool(self._waiting)
-
-    def wake(self) -> None:
-        for future in self._waiting:
-            if not future.done():
-                future.set_result(None)
-        self._waiting.clear()
-
-    async def wait(self) -> None:
-        future = asyncio.get_running_loop().create_future()
-        self._waiting[future] = None
-        try:
-            await future
-        finally:
-            self._waiting.pop(future, None)
 
 
 def parse(uri: str) -> Address:

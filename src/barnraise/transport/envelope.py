@@ -36,6 +36,9 @@ BATCH = 1 << 20
 WANTED = struct.Struct(">I")
 """What a pull holds: how many bytes a batch of several messages may have."""
 
+MAX_MESSAGES = 2048
+"""Messages a batch may have. Neither side lets so many wait."""
+
 MAX_FRAMES = 3
 """Frames a message is read with: two are right, and the third shows that there were too many."""
 
@@ -90,6 +93,8 @@ def unpack(content: bytes) -> list[list[Buffer]]:
     while at < len(view):
         count = view[at]
         start = at + 1 + count * _LENGTH.size
+        if len(messages) == MAX_MESSAGES:
+            raise WireError(f"a batch of more than {MAX_MESSAGES} messages")
         if count == 0 or start > len(view):
             raise WireError(f"a batch of {len(view)} bytes with a message of {count} frames at {at}")
         lengths = [_LENGTH.unpack_from(view, at + 1 + index * _LENGTH.size)[0] for index in range(count)]
@@ -146,8 +151,9 @@ class Answerer:
         return content
 
     def seal(self, content: bytes) -> bytes:
-        """The reply to the request that was opened last. Call it once for each."""
-        assert not self.last_reply, "one reply for each request: a second would use its nonce again"
+        """The reply to the request that was opened last. WireError for a second one."""
+        if self.last_reply or self._number < 0:
+            raise WireError("one reply for each request: a second would use its nonce again")
         sealed = self._ciphers.send.encrypt(nonce(self._channel, self._number), content, self._header)
         self.last_reply = sealed
         return sealed

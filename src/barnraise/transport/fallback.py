@@ -58,9 +58,12 @@ class FallbackConnection(Connection):
                     break
                 except AddressError as error:
                     self._trouble[uri] = str(error).partition(" s: ")[2] or str(error)
+                except Exception as error:  # whatever it is, this task goes on: nobody else would dial again
+                    self._trouble[uri] = f"{type(error).__name__}: {error}"
                 finally:
                     self._current, self.connected = None, False
                     await connection.close()
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _use(self, connection: Connection) -> None:
         """Send and receive over this one until it is lost for long."""

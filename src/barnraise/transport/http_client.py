@@ -44,8 +44,14 @@ class HttpClient:
         self._prefix = ""
         proxy = proxy_for(address)
         if proxy is not None:
-            parts = urlsplit(proxy)
-            self._target = Address("http", parts.hostname or "", parts.port or 80)
+            try:
+                parts = urlsplit(proxy)
+                self._target = Address("http", parts.hostname or "", parts.port or 80)
+            except ValueError as error:
+                raise AddressError(
+                    f"the proxy that HTTP_PROXY names cannot be read ({error}): write it as http://host:port, or list "
+                    f"{address.host} in NO_PROXY"
+                ) from None
             self._prefix = f"http://{host}:{address.port}"
             if parts.username:
                 login = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()

@@ -1,22 +1,34 @@
 """A small HTTP/1.1 server on the event loop: POST only, one handler, and a limit on everything. h11 reads the protocol.
 
-What a client can make it hold is HEAD_BYTES before its head is read, then what `body_limit` says for the path; how long
-it can hold that is bounded by time limits on head, body and answer, so that slow clients go away by themselves.
+What a client can make it hold is HEAD_BYTES before its head is read, then what the site allows for the path: larger
+bodies and answers are on an account of its budget, and reading waits while that has no room. How long a client can hold
+it is bounded by time limits on head, body and answer, so that slow clients go away by themselves; and where too many
+come, a `Door` says who goes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import resource
-from collections.abc import Awaitable, Callable
+import functools
+from collections.abc import Callable, Hashable
 from http import HTTPStatus
+from typing import Protocol
 
 import h11
 
 from barnraise.core.errors import WireError
+from barnraise.transport.budget import Budget
+from barnraise.transport.descriptors import for_connections
+from barnraise.transport.door import Door
 
 MAX_CONNECTIONS = 2304
-"""Open TCP connections, or half of the files this process may open if that is less; further ones are closed at once."""
+"""Open TCP connections, or what `descriptors` leaves if that is less."""
+
+CONNECTIONS_A_KEY = 8
+"""Of one worker, which has two: a batch goes up while another is waited for."""
+
+ACCEPTED_A_TURN = 128
+"""Connections accepted before those too many are closed."""
 
 HEAD_BYTES = 8192
 """Request line and headers."""
@@ -32,8 +44,23 @@ BODY_SECONDS = 120.0
 
 READ_BYTES = 1 << 16
 
-Answer = Callable[[str, bytes], Awaitable[bytes]]
-"""The XML document for a POST of `body` to a path."""
+
+class Site(Protocol):
+    """What is served."""
+
+    budget: Budget
+
+    def is_member(self, key: str) -> bool:
+        """Whether a key that a caller proved is no stranger's."""
+
+    def body_limit(self, path: str) -> int:
+        """The largest body in bytes; 0 for a path that is none."""
+
+    def account(self, path: str) -> str:
+        """On whose account large bodies and answers are."""
+
+    async def answer(self, path: str, body: bytes, prove: Callable[[str], None]) -> bytes:
+        """The XML document for a POST of `body`; `prove` is told of the key that the caller proved."""
 
 
 class HttpRefusal(WireError):
@@ -45,34 +72,36 @@ class HttpRefusal(WireError):
 
 
 class HttpServer:
-    """Serves `answer` on one port. `body_limit` gives a path's largest body in bytes, 0 for a path that is none."""
+    """Serves `site` on one port."""
 
-    def __init__(self, body_limit: Callable[[str], int], answer: Answer) -> None:
-        self.body_limit, self.answer = body_limit, answer
+    def __init__(self, site: Site) -> None:
+        self.site = site
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
-        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._max_connections = MAX_CONNECTIONS if files == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, files // 2)
+        limit = for_connections(MAX_CONNECTIONS)
+        self.door = Door(_hang_up, site.is_member, limit=limit, a_key=CONNECTIONS_A_KEY)
 
     async def start(self, host: str, port: int) -> int:
         """Listen; the port that was taken. Raises OSError."""
-        self._server = await asyncio.start_server(self._connected, host, port, limit=READ_BYTES, backlog=512)
+        self._server = await asyncio.start_server(
+            self._connected, host, port, limit=READ_BYTES, backlog=ACCEPTED_A_TURN
+        )
         return int(self._server.sockets[0].getsockname()[1])
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         try:
-            if len(self._tasks) >= self._max_connections:
-                return
             self._tasks.add(task)
-            await _Client(self, reader, writer).serve()
+            self.door.enter(task, str((writer.get_extra_info("peername") or ("",))[0]))
+            await _Client(self, task, reader, writer).serve()
         except (OSError, TimeoutError, h11.ProtocolError):
             pass  # the client left, was too slow, or does not speak HTTP
         except asyncio.CancelledError:
-            pass  # the server is closed; asyncio would log the cancellation of its own task as an error
+            pass  # the server is closed, or the door is; asyncio would log the cancellation of its own task as an error
         finally:
             self._tasks.discard(task)
+            self.door.leave(task)
             writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
 
     async def close(self) -> None:
@@ -85,11 +114,20 @@ class HttpServer:
             await asyncio.wait(list(self._tasks), timeout=5.0)
 
 
+def _hang_up(who: Hashable) -> None:
+    assert isinstance(who, asyncio.Task)
+    who.cancel()
+
+
 class _Client:
     """One TCP connection."""
 
-    def __init__(self, server: HttpServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._server, self._reader, self._writer = server, reader, writer
+    def __init__(
+        self, server: HttpServer, who: Hashable, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._site, self._reader, self._writer = server.site, reader, writer
+        self._prove = functools.partial(server.door.prove, who)
+        self._charged: list[tuple[str, int, bool]] = []  # account, bytes, and whether for an answer
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
 
     async def serve(self) -> None:
@@ -102,7 +140,10 @@ class _Client:
                 if not isinstance(request, h11.Request):
                     return
                 path, body = await self._read(request)
-                document = await self._server.answer(path, body)
+                document = await self._site.answer(path, body, self._prove)
+                del body
+                self._give_back()
+                await self._respond(HTTPStatus.OK, document, path)
             except HttpRefusal as refusal:
                 await self._respond(refusal.status, b"", last=True)
                 return
@@ -110,7 +151,8 @@ class _Client:
                 if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
                     await self._respond(HTTPStatus(error.error_status_hint), b"", last=True)
                 return
-            await self._respond(HTTPStatus.OK, document)
+            finally:
+                self._give_back()
             if self._http.our_state is h11.MUST_CLOSE:
                 return
             self._http.start_next_cycle()
@@ -122,32 +164,53 @@ class _Client:
         path = request.target.decode("ascii", "replace").partition("?")[0]
         if request.method != b"POST":
             raise HttpRefusal(HTTPStatus.METHOD_NOT_ALLOWED)
-        limit = self._server.body_limit(path)
+        limit = self._site.body_limit(path)
         if not limit:
             raise HttpRefusal(HTTPStatus.NOT_FOUND)
         if headers.get(b"content-encoding", b"identity") != b"identity":
             raise HttpRefusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+        if b"content-length" in headers and b"transfer-encoding" in headers:
+            raise HttpRefusal(HTTPStatus.BAD_REQUEST)  # a proxy may believe the other one
         announced = headers.get(b"content-length", b"0")
         if len(announced) > 12 or int(announced) > limit:
             raise HttpRefusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         if self._http.they_are_waiting_for_100_continue:
             await self._write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
         body = bytearray()
-        async with asyncio.timeout(HEAD_SECONDS if limit < READ_BYTES else BODY_SECONDS):
+        async with asyncio.timeout(HEAD_SECONDS if limit <= READ_BYTES else BODY_SECONDS):
             while isinstance(event := await self._event(), h11.Data):
-                body += event.data
-                if len(body) > limit:
+                if len(body) + len(event.data) > limit:
                     raise HttpRefusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+                if limit > READ_BYTES:
+                    await self._take(path, len(event.data))
+                body += event.data
         if not isinstance(event, h11.EndOfMessage):
             raise HttpRefusal(HTTPStatus.BAD_REQUEST)
         return path, bytes(body)
+
+    async def _take(self, path: str, size: int) -> None:
+        """Wait until these bytes have room; more is not read from the client meanwhile."""
+        budget = self._site.budget
+        while not budget.take(account := self._site.account(path), size):
+            await budget.freed()
+        self._charged.append((account, size, False))
+
+    def _give_back(self) -> None:
+        while self._charged:
+            account, size, answer = self._charged.pop()
+            self._site.budget.give(account, size, answer=answer)
 
     async def _event(self) -> object:
         while (event := self._http.next_event()) is h11.NEED_DATA:
             self._http.receive_data(await self._reader.read(READ_BYTES))
         return event
 
-    async def _respond(self, status: HTTPStatus, document: bytes, *, last: bool = False) -> None:
+    async def _respond(self, status: HTTPStatus, document: bytes, path: str = "", *, last: bool = False) -> None:
+        if len(document) > READ_BYTES:
+            account = self._site.account(path)
+            if not self._site.budget.take(account, len(document), answer=True):
+                raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE)  # it may ask for the same answer again
+            self._charged.append((account, len(document), True))
         headers = [("Content-Type", "text/xml"), ("Content-Length", str(len(document))), ("Cache-Control", "no-store")]
         if last:
             headers.append(("Connection", "close"))

@@ -19,11 +19,11 @@ from barnraise.transport.base import (
     Listener,
     Peer,
     Received,
-    Signal,
     Transport,
     parse,
 )
 from barnraise.transport.identity import Keys
+from barnraise.transport.waking import Signal
 from barnraise.wire.frames import Buffer, num_bytes
 
 LISTENER_QUEUE = 1024
@@ -93,6 +93,9 @@ class InprocListener(Listener):
     async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[Received]:
         await asyncio.sleep(0)
         while _listeners.get(self._name) is self:
+            if self.budget.spent:
+                await self.budget.freed()
+                continue
             batch: list[Received] = []
             size = 0
             while self._inbox and len(batch) < limit and size < BATCH_BYTES:
@@ -125,6 +128,7 @@ class InprocListener(Listener):
             connection.lose()
         self._peers.clear()
         self._arrived.wake()
+        self.budget.wake()
 
 
 class InprocConnection(Connection):

@@ -199,14 +199,6 @@ class TokenBook:
         assert known.uses > 0, "verify comes first"
         self.tokens[token] = replace(known, uses=known.uses - 1)
 
-    def consume(
-        self, token: str, proof: str, *, server_key: str, worker_key: str, name: str, nonce: str, now: float
-    ) -> Token:
-        """`verify` and `spend` in one step; the token as it was before."""
-        known = self.verify(token, proof, server_key=server_key, worker_key=worker_key, name=name, nonce=nonce, now=now)
-        self.spend(token)
-        return known
-
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Plain values: what JSON can hold."""
         return {token.id: asdict(token) for token in self.tokens.values()}

@@ -7,8 +7,11 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
-from barnraise.transport.base import Signal
+from barnraise.transport.waking import Signal
 from barnraise.wire.frames import Buffer
+
+FRAMES_A_CALL = 4096
+"""Frames of one message that are read at a time, so that none holds up the event loop."""
 
 _IN, _OUT = int(zmq.POLLIN), int(zmq.POLLOUT)  # flags of an enum are slow
 
@@ -27,6 +30,7 @@ class LoopSocket:
         self._on_readable = on_readable or self._wake_readers
         self._readable, self._writable = Signal(), Signal()
         self._loop = asyncio.get_running_loop()
+        self._in_midst = False  # of a message with more than FRAMES_A_CALL frames
         self._descriptor = int(socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._descriptor, self._look)
         self._loop.call_soon(self._look)  # libzmq signals a pipe's first message only to who has found it empty
@@ -73,15 +77,31 @@ class LoopSocket:
             self._called()
         return True
 
-    def try_receive(self, max_frames: int) -> list[zmq.Frame] | None:
-        """The next message, at most its first `max_frames` frames; None when there is none."""
+    def try_send_counted(self, frames: Sequence[bytes]) -> zmq.MessageTracker | None:
+        """The same without a copy; what says when libzmq is done with the memory of the last frame. None: no room."""
         try:
-            frame = self.socket.recv(zmq.NOBLOCK, copy=False)
-            frames = [frame]
-            while frame.more:
-                frame = self.socket.recv(copy=False)
-                if len(frames) < max_frames:
+            return self.socket.send_multipart(frames, zmq.NOBLOCK, copy=False, track=True)
+        except zmq.Again:
+            return None
+        finally:
+            self._called()
+
+    def try_receive(self, max_frames: int) -> list[zmq.Frame] | None:
+        """The next message, at most its first `max_frames` frames; None when there is none.
+
+        Of a message of thousands of frames each call reads some, and the calls in its midst return no frame at all.
+        """
+        frames: list[zmq.Frame] = []
+        try:
+            for _ in range(FRAMES_A_CALL):
+                frame = self.socket.recv(zmq.NOBLOCK, copy=False)
+                if len(frames) < max_frames and not self._in_midst:
                     frames.append(frame)
+                if not frame.more:
+                    self._in_midst = False
+                    break
+            else:
+                self._in_midst = True
         except zmq.Again:
             return None
         finally:

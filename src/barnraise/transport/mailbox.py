@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from barnraise.transport.base import Signal
+from barnraise.transport.budget import Budget
+from barnraise.transport.waking import Signal
 from barnraise.wire.frames import Buffer, num_bytes
 
 RAW_MESSAGES = 32
@@ -16,9 +17,10 @@ SINGLE_MESSAGES, SINGLE_BYTES = 1024, 2 << 20
 
 
 class Mailbox:
-    """What is to be sent to one peer, in order. `filled` wakes who waits for something."""
+    """What is to be sent to one peer, in order, on its account of `budget`. `filled` wakes who waits for something."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget, owner: str) -> None:
+        self._budget, self._owner = budget, owner
         self.filled = Signal()
         self._messages: deque[list[Buffer]] = deque()
         self._num_raw = self._num_single = self._single_bytes = 0
@@ -28,16 +30,16 @@ class Mailbox:
 
     def put(self, frames: Sequence[Buffer]) -> bool:
         """Take a copy of a message; False when there is no room for it."""
-        if len(frames) == 1:
-            size = num_bytes(frames[0])
-            if self._num_single >= SINGLE_MESSAGES or self._single_bytes + size > SINGLE_BYTES:
-                return False
-            self._num_single += 1
-            self._single_bytes += size
-        elif self._num_raw >= RAW_MESSAGES:
-            return False
+        single, size = len(frames) == 1, _size(frames)
+        if single:
+            full = self._num_single >= SINGLE_MESSAGES or self._single_bytes + size > SINGLE_BYTES
         else:
-            self._num_raw += 1
+            full = self._num_raw >= RAW_MESSAGES
+        if full or not self._budget.take(self._owner, size, answer=True):
+            return False
+        self._num_single += single
+        self._single_bytes += size if single else 0
+        self._num_raw += not single
         self._messages.append([bytes(frame) for frame in frames])
         self.filled.wake()
         return True
@@ -49,9 +51,18 @@ class Mailbox:
     def take(self) -> list[Buffer]:
         """The message whose turn it is, taken out."""
         frames = self._messages.popleft()
-        if len(frames) == 1:
-            self._num_single -= 1
-            self._single_bytes -= num_bytes(frames[0])
-        else:
-            self._num_raw -= 1
+        single, size = len(frames) == 1, _size(frames)
+        self._num_single -= single
+        self._single_bytes -= size if single else 0
+        self._num_raw -= not single
+        self._budget.give(self._owner, size, answer=True)
         return frames
+
+    def clear(self) -> None:
+        """Nobody will fetch them any more."""
+        while self._messages:
+            self.take()
+
+
+def _size(frames: Sequence[Buffer]) -> int:
+    return sum(map(num_bytes, frames))

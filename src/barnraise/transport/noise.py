@@ -63,19 +63,22 @@ class _Symmetric:
         return first, _mac(temporary, first + b"\x02")
 
     def seal(self, content: bytes) -> bytes:
-        assert self._cipher is not None
-        sealed = self._cipher.encrypt(self._next(), content, self._hash)
+        sealed = self._keyed().encrypt(self._next(), content, self._hash)
         self.mix_hash(sealed)
         return sealed
 
     def open(self, sealed: bytes) -> bytes:
-        assert self._cipher is not None
         try:
-            content = self._cipher.decrypt(self._next(), sealed, self._hash)
+            content = self._keyed().decrypt(self._next(), sealed, self._hash)
         except InvalidTag:
             raise WireError("handshake: altered, or meant for another key") from None
         self.mix_hash(sealed)
         return content
+
+    def _keyed(self) -> ChaCha20Poly1305:
+        if self._cipher is None:
+            raise WireError("handshake: nothing is sealed before a key was agreed on")
+        return self._cipher
 
     def _next(self) -> bytes:
         self._nonce += 1

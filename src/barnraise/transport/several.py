@@ -32,6 +32,8 @@ class Several(Listener):
 
     async def bind(self, uri: str, keys: Keys) -> str:
         """Listen at all addresses in `uri`, which have spaces between, or at none of them."""
+        for listener in self._listeners:
+            listener.members, listener.budget = self.members, self.budget
         try:
             bound = [await listener.bind(one, keys) for listener, one in zip(self._listeners, uri.split(), strict=True)]
         except BaseException:

@@ -30,6 +30,7 @@ from barnraise.transport.zmq_options import endpoint, new_context, new_dealer
 from barnraise.wire.blobs import Download, parts
 from barnraise.wire.frames import Buffer, decode_from_controller, encode
 from barnraise.wire.messages import (
+    INLINE_BYTES,
     PROTOCOL_VERSION,
     Ack,
     Assign,
@@ -38,6 +39,7 @@ from barnraise.wire.messages import (
     Enrolled,
     Fetch,
     FromController,
+    Go,
     Gone,
     Heartbeat,
     Hello,
@@ -185,10 +187,12 @@ class SimpleClient:
                 if attempt:
                     self.hello(self._profile, have=task.base, pending=(task.id,))
                 if not any(isinstance(message, Ack) for message, _ in self._unread):
-                    self._tell(Offer(offered))
-                    for offset, piece in parts(payload):
+                    self._tell(Offer(offered), payload if blob.num_bytes <= INLINE_BYTES else None)
+                answer, _ = self.expect(Ack, Go, Who)
+                if isinstance(answer, Go):
+                    for offset, piece in parts(payload, start=answer.offset):
                         self._tell(Part(task.id, offset), piece)
-                answer, _ = self.expect(Ack, Who)
+                    answer, _ = self.expect(Ack, Who)
                 if isinstance(answer, Ack) and answer.assignment == task.id:
                     return answer
             except AddressError:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from barnraise.core.errors import AddressError, WireError
 from barnraise.transport import marshalling
-from barnraise.transport.base import BATCH_BYTES, BATCH_MESSAGES, Connection, Signal, parse
+from barnraise.transport.base import BATCH_BYTES, BATCH_MESSAGES, Connection, parse
 from barnraise.transport.envelope import (
     AGAIN,
     CONTENT_LIMIT,
@@ -27,6 +27,7 @@ from barnraise.transport.envelope import (
 from barnraise.transport.http_client import HttpClient, HttpError
 from barnraise.transport.identity import Keys
 from barnraise.transport.noise import Ciphers, Initiator
+from barnraise.transport.waking import Signal
 from barnraise.wire.frames import Buffer, num_bytes
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
@@ -70,16 +71,26 @@ class XmlRpcConnection(Connection):
 
     async def _keep_session(self) -> None:
         while not self._leaving:
-            push_client, pull_client = HttpClient(self._address), HttpClient(self._address)
             try:
-                await self._session(push_client, pull_client)
-            except (AddressError, WireError) as error:
-                self._trouble = _words(error, push_client.where)
-            finally:
-                push_client.close()
-                pull_client.close()
+                await self._dial()
+            except Exception as error:  # whatever it is, this task goes on: nobody else would dial again
+                self._trouble = f"{type(error).__name__}: {error}"
             await asyncio.sleep(self._pause)
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
+
+    async def _dial(self) -> None:
+        try:
+            push_client, pull_client = HttpClient(self._address), HttpClient(self._address)
+        except AddressError as error:
+            self._trouble = str(error)
+            return
+        try:
+            await self._session(push_client, pull_client)
+        except (AddressError, WireError) as error:
+            self._trouble = _words(error, push_client.where)
+        finally:
+            push_client.close()
+            pull_client.close()
 
     async def _session(self, push_client: HttpClient, pull_client: HttpClient) -> None:
         """Shake hands, then push and pull; returns or raises when the session is over."""
@@ -152,7 +163,7 @@ class XmlRpcConnection(Connection):
                 self._arrived.wake()
 
     async def _diagnosis(self) -> str:
-        return self._trouble or f"{HttpClient(self._address).where} has not answered yet"
+        return self._trouble or f"{self._address.host}, port {self._address.port} has not answered yet"
 
     def redial(self) -> None:
         if self._closed or self._task is None:

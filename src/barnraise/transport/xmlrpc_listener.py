@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from barnraise.core.errors import AddressError, WireError
 from barnraise.transport import marshalling
 from barnraise.transport.base import (
-    BATCH_BYTES,
     BATCH_MESSAGES,
     Address,
     Listener,
     Peer,
     Received,
-    Signal,
     bind_error,
     parse,
 )
+from barnraise.transport.budget import Budget
 from barnraise.transport.envelope import (
     AGAIN,
     BATCH,
@@ -39,10 +37,13 @@ from barnraise.transport.envelope import (
 )
 from barnraise.transport.http_server import HttpServer
 from barnraise.transport.identity import Keys
+from barnraise.transport.inbox import Inbox
 from barnraise.transport.mailbox import Mailbox
 from barnraise.transport.noise import Ciphers, Responder
+from barnraise.transport.waking import Signal
 from barnraise.transport.zmq_options import numeric
-from barnraise.wire.frames import Buffer, num_bytes
+from barnraise.wire.frames import Buffer
+from barnraise.wire.messages import ENROL_LIMIT
 
 POLL_SECONDS = 20.0
 """How long a request for messages waits for one: less than any proxy's patience."""
@@ -58,12 +59,19 @@ PROVING_SECONDS = 15.0
 
 MAX_SESSIONS, SESSIONS_A_KEY = 1024, 4
 
-MAX_UNPROVEN = 256
-"""Sessions whose client has not shown yet that it lives; the oldest make room for new ones."""
+MAX_UNPROVEN = MAX_STRANGERS = 256
+"""Sessions whose client has not shown yet that it lives, or whose key is no member's; the oldest make room."""
 
 HANDSHAKES_A_SECOND = 200
-INBOX_MESSAGES, INBOX_BYTES = 1024, BATCH_BYTES
 
+PULL_SECONDS = 150.0
+"""A session for which messages wait, and which takes none for so long, is given up: 1.4 MB at 0.1 Mbit/s take 120."""
+
+STRANGER_BYTES = 2 * ENROL_LIMIT
+"""Largest request in a session whose key is no member's: it has nothing to say but who it wants to be."""
+
+NOBODY = ""
+"""On whose account bodies are that come for a session without a proof."""
 
 _DROPPED = {
     marshalling.REFUSED: "revoked key",
@@ -76,12 +84,12 @@ _DROPPED = {
 class Session:
     """One client that shook hands: its proven key, its two channels, and what waits for it."""
 
-    def __init__(self, peer: Peer, ciphers: Ciphers) -> None:
+    def __init__(self, peer: Peer, ciphers: Ciphers, budget: Budget) -> None:
         self.peer = peer
         self.channels = {channel: Answerer(peer.route, channel, ciphers) for channel in (PUSH, PULL)}
         self.locks = {channel: asyncio.Lock() for channel in (PUSH, PULL)}
-        self.mailbox = Mailbox()
-        self.heard = asyncio.get_running_loop().time()
+        self.mailbox = Mailbox(budget, peer.key)
+        self.heard = self.pulled = asyncio.get_running_loop().time()
 
 
 class XmlRpcListener(Listener):
@@ -91,17 +99,17 @@ class XmlRpcListener(Listener):
         super().__init__()
         self._sessions: dict[bytes, Session] = {}
         self._unproven: dict[bytes, Session] = {}  # some of the above, in the order of their coming
-        self._inbox: deque[Received] = deque()
-        self._inbox_bytes = 0
         self._arrived, self._room = Signal(), Signal()
         self._closed = False
         self._second, self._handshakes = 0, 0
-        self._server = HttpServer(self._body_limit, self._answer)
+        self._server: HttpServer | None = None
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def bind(self, uri: str, keys: Keys) -> str:
         address = parse(uri)
         self._keys, self._loop = keys, asyncio.get_running_loop()
+        self._inbox = Inbox(self.budget)
+        self._server = HttpServer(self)
         try:
             port = await self._server.start(await numeric(address), address.port)
         except OSError as error:
@@ -111,11 +119,19 @@ class XmlRpcListener(Listener):
 
     # Requests
 
-    def _body_limit(self, path: str) -> int:
-        """A stranger may send little; whoever knows a session's name, one envelope."""
+    def body_limit(self, path: str) -> int:
+        """A stranger may send little; whoever knows the name of a member's session, one envelope."""
         if path == marshalling.PATH:
             return marshalling.HANDSHAKE_BYTES
-        return marshalling.limit(ENVELOPE_LIMIT) if self._session_of(path) is not None else 0
+        session = self._session_of(path)
+        if session is None:
+            return 0
+        return marshalling.limit(ENVELOPE_LIMIT if self.is_member(session.peer.key) else STRANGER_BYTES)
+
+    def account(self, path: str) -> str:
+        """The key of a session once that is proven: before, anybody may have opened it in another's name."""
+        session = self._session_of(path)
+        return NOBODY if session is None or session.peer.route in self._unproven else session.peer.key
 
     def _session_of(self, path: str) -> Session | None:
         name = path.removeprefix(marshalling.PATH + "/")
@@ -124,7 +140,7 @@ class XmlRpcListener(Listener):
         except ValueError:
             return None
 
-    async def _answer(self, path: str, body: bytes) -> bytes:
+    async def answer(self, path: str, body: bytes, prove: Callable[[str], None]) -> bytes:
         """The XML-RPC response to a call."""
         try:
             method, argument = marshalling.read_call(body)
@@ -133,7 +149,7 @@ class XmlRpcListener(Listener):
             session = self._session_of(path)
             if session is None or method != marshalling.EXCHANGE:
                 raise WireError(f"there is no {method!a} at this address")
-            return marshalling.write_response(await self._exchange(session, argument))
+            return marshalling.write_response(await self._exchange(session, argument, prove))
         except marshalling.Fault as fault:
             self._drop(_DROPPED[fault.code])
             return marshalling.write_fault(fault.code, str(fault))
@@ -158,10 +174,10 @@ class XmlRpcListener(Listener):
         reply, ciphers = responder.reply(route)
         if len(self._unproven) >= MAX_UNPROVEN:
             self._end(next(iter(self._unproven.values())))
-        self._sessions[route] = self._unproven[route] = Session(Peer(route, key), ciphers)
+        self._sessions[route] = self._unproven[route] = Session(Peer(route, key), ciphers, self.budget)
         return reply
 
-    async def _exchange(self, session: Session, envelope: bytes) -> bytes:
+    async def _exchange(self, session: Session, envelope: bytes, prove: Callable[[str], None]) -> bytes:
         """Carry out a request, or repeat the answer to the last one."""
         _, channel, _ = split(envelope)
         async with session.locks[channel]:
@@ -176,6 +192,7 @@ class XmlRpcListener(Listener):
             session.heard = self._loop.time()
             try:
                 self._prove(session)
+                prove(session.peer.key)
                 if content is not None:
                     answerer.seal(await (self._push if channel == PUSH else self._pull)(session, content))
             except BaseException:
@@ -188,12 +205,11 @@ class XmlRpcListener(Listener):
         """The first sealed request has come: now, and not before, the session displaces older ones of its key."""
         if self._unproven.pop(session.peer.route, None) is None:
             return
-        same = [
-            one
-            for one in self._sessions.values()
-            if one.peer.key == session.peer.key and one.peer.route not in self._unproven
-        ]
-        for old in same[:-SESSIONS_A_KEY]:
+        self.budget.wake()  # its bodies are on its own account from now on
+        proven = [one for one in self._sessions.values() if one.peer.route not in self._unproven]
+        same = [one for one in proven if one.peer.key == session.peer.key]
+        strangers = [one for one in proven if not self.is_member(one.peer.key)]
+        for old in same[:-SESSIONS_A_KEY] + strangers[:-MAX_STRANGERS]:
             self._end(old)
         if len(self._sessions) - len(self._unproven) > MAX_SESSIONS:
             raise marshalling.Fault(marshalling.BUSY, "too many connections: try again later")
@@ -206,18 +222,17 @@ class XmlRpcListener(Listener):
             return TAKEN
         try:
             async with asyncio.timeout(ROOM_SECONDS):
-                while len(self._inbox) >= INBOX_MESSAGES or self._inbox_bytes >= INBOX_BYTES:
+                while not self._inbox.has_room(session.peer):
                     await self._room.wait()
         except TimeoutError:
             return AGAIN
-        for frames in messages:
-            self._inbox.append(Received(session.peer, frames))
-            self._inbox_bytes += sum(map(num_bytes, frames))
+        self._inbox.put(session.peer, messages)
         self._arrived.wake()
         return TAKEN
 
     async def _pull(self, session: Session, content: bytes) -> bytes:
         """The messages at hand, after a while of waiting for some. An empty batch when none came."""
+        session.pulled = self._loop.time()
         wanted = min(BATCH, WANTED.unpack(content)[0]) if len(content) == WANTED.size else BATCH
         mailbox = session.mailbox
         if not mailbox and session.peer.route in self._sessions:
@@ -236,16 +251,19 @@ class XmlRpcListener(Listener):
     def _end(self, session: Session) -> None:
         self._sessions.pop(session.peer.route, None)
         self._unproven.pop(session.peer.route, None)
+        session.mailbox.clear()
         session.mailbox.filled.wake()
 
     def _sweep(self) -> None:
-        """End sessions that nobody uses."""
-        now = self._loop.time()
-        for session in list(self._sessions.values()):
-            limit = PROVING_SECONDS if session.peer.route in self._unproven else IDLE_SECONDS
-            if now - session.heard > limit:
-                self._end(session)
-        self._sweeper = self._loop.call_later(5.0, self._sweep)
+        """End sessions that nobody uses, or that take nothing of what waits for them."""
+        try:
+            now = self._loop.time()
+            for session in list(self._sessions.values()):
+                limit = PROVING_SECONDS if session.peer.route in self._unproven else IDLE_SECONDS
+                if now - session.heard > limit or (session.mailbox and now - session.pulled > PULL_SECONDS):
+                    self._end(session)
+        finally:
+            self._sweeper = self._loop.call_later(5.0, self._sweep)
 
     def revoke(self, key: str) -> None:
         super().revoke(key)
@@ -257,21 +275,18 @@ class XmlRpcListener(Listener):
     async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[Received]:
         await asyncio.sleep(0)  # others get their turn even if there is always something to read
         while not self._closed:
-            batch: list[Received] = []
-            size = 0
-            while self._inbox and len(batch) < limit and size < BATCH_BYTES:
-                received = self._inbox.popleft()
-                length = sum(map(num_bytes, received.frames))
-                self._inbox_bytes -= length
-                if received.peer.key in self.revoked:
-                    self._drop("revoked key")
-                    continue
-                batch.append(received)
-                size += length
+            if self.budget.spent:
+                await self.budget.freed()
+                continue
+            taken = self._inbox.take(limit)
+            batch = [received for received in taken if received.peer.key not in self.revoked]
+            if len(batch) < len(taken):
+                self._drop("revoked key")
             self._room.wake()
             if batch:
                 return batch
-            await self._arrived.wait()
+            if not taken:
+                await self._arrived.wait()
         return []
 
     def send(self, peer: Peer, frames: Sequence[Buffer]) -> bool:
@@ -296,4 +311,6 @@ class XmlRpcListener(Listener):
             self._end(session)
         self._arrived.wake()
         self._room.wake()
-        await self._server.close()
+        self.budget.wake()
+        if self._server is not None:
+            await self._server.close()

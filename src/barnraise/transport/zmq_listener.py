@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-from collections import deque
 from collections.abc import Sequence
 
 import zmq
@@ -16,17 +14,10 @@ from barnraise.transport.base import BATCH_BYTES, BATCH_MESSAGES, Address, Liste
 from barnraise.transport.identity import Keys
 from barnraise.transport.loop_socket import LoopSocket, contents
 from barnraise.transport.zap import DOMAIN, Doorkeeper
+from barnraise.transport.zmq_door import ZmqDoor
 from barnraise.transport.zmq_options import Context, endpoint, new_context, new_router, numeric
+from barnraise.transport.zmq_outgoing import Outgoing
 from barnraise.wire.frames import Buffer, num_bytes
-
-LATE_BYTES = 2 << 20
-"""Bytes of single-frame messages that wait for one peer when its queue in libzmq is full."""
-
-LATE_MESSAGES = 1024
-"""The same in messages."""
-
-RETRY_SECONDS = 0.02
-"""How often the queues of peers that are behind are tried; libzmq does not say when there is room."""
 
 
 class ZmqListener(Listener):
@@ -38,16 +29,18 @@ class ZmqListener(Listener):
         self._context: Context | None = None
         self._socket: LoopSocket | None = None
         self._doorkeeper: Doorkeeper | None = None
-        self._answers = Answers(self._reply)
-        self._late: dict[Peer, deque[Buffer]] = {}
-        self._retry: asyncio.TimerHandle | None = None
+        self._door: ZmqDoor | None = None
 
     async def bind(self, uri: str, keys: Keys) -> str:
         address = parse(uri)
         host = await numeric(address)
         self._context = new_context(self._io_threads)
         self._doorkeeper = Doorkeeper(self._context, self.revoked)
-        self._socket = LoopSocket(new_router(self._context, keys, DOMAIN, ipv6=":" in host))
+        router = new_router(self._context, keys, DOMAIN, ipv6=":" in host)
+        self._socket = LoopSocket(router)
+        self._answers = Answers(self._reply, self.budget)
+        self._outgoing = Outgoing(self._socket, self.budget, self.revoked, self._hang_up)
+        self._door = ZmqDoor(self._context, router, self.is_member, self._gone, self._outgoing.sweep)
         try:
             self._socket.socket.bind(endpoint(host, address.port))
         except zmq.ZMQError as error:
@@ -59,6 +52,9 @@ class ZmqListener(Listener):
     async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[Received]:
         await asyncio.sleep(0)  # others get their turn even if there is always something to read
         while self._socket is not None and not self._socket.closed:
+            if self.budget.spent:
+                await self.budget.freed()
+                continue
             batch, drained = self._read(self._socket, limit)
             if batch:
                 return batch
@@ -73,7 +69,7 @@ class ZmqListener(Listener):
             frames = socket.try_receive(max_frames=5)  # route, a REQ's delimiter, header, raw, and one too many
             if frames is None:
                 return batch, True
-            received = self._admit(frames)
+            received = self._admit(frames) if frames else None
             if received is not None:
                 batch.append(received)
                 size += sum(map(num_bytes, received.frames))
@@ -88,9 +84,15 @@ class ZmqListener(Listener):
             self._drop("no proven key, or a routing id of the client's choice")
         elif peer.key in self.revoked:
             self._drop("revoked key")
+            self._hang_up(peer.route)
         else:
+            assert self._door is not None
+            there = self._door.message(peer.route, peer.key, route)
             if not len(body[0]) and len(body) > 1 and _property(body[0], "Socket-Type") == "REQ":
-                body = self._answers.question(peer, body[1:])
+                body = body[1:]
+                if there:
+                    self._answers.question(peer, body)
+                body = body if len(body[-1]) else body[:-1]
             return Received(peer, contents(body[:3])) if body else None
         return None
 
@@ -98,15 +100,15 @@ class ZmqListener(Listener):
         if self._socket is None or self._socket.closed or peer.key in self.revoked:
             return False
         if peer in self._answers:
-            return self._answers.put(peer, frames)
-        try:
-            if peer not in self._late and self._socket.try_send([peer.route, *frames]):
-                return True
-        except zmq.ZMQError as error:
-            if error.errno != errno.EHOSTUNREACH:
-                raise
-            return False
-        return self._send_later(peer, frames)
+            sent = self._answers.put(peer, frames)
+        else:
+            try:
+                sent = self._outgoing.send(peer, frames)
+            except LookupError:
+                return False
+        if not sent:
+            self._drop("queue of a slow peer is full")
+        return sent
 
     def _reply(self, peer: Peer, frames: Sequence[Buffer]) -> None:
         """Answer a REQ; what cannot be delivered at once is lost, as with any connection that breaks."""
@@ -114,42 +116,23 @@ class ZmqListener(Listener):
             with contextlib.suppress(zmq.ZMQError):
                 self._socket.try_send([peer.route, b"", *frames])
 
-    def _send_later(self, peer: Peer, frames: Sequence[Buffer]) -> bool:
-        late = self._late.get(peer, deque())
-        waiting = sum(map(num_bytes, late))
-        if len(frames) > 1 or waiting + num_bytes(frames[0]) > LATE_BYTES or len(late) >= LATE_MESSAGES:
-            self._drop("queue of a slow peer is full")
-            return False
-        late.append(bytes(frames[0]))
-        self._late[peer] = late
-        if self._retry is None:
-            self._retry = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._send_late)
-        return True
+    def _hang_up(self, route: bytes) -> None:
+        if self._door is not None:
+            self._door.send_away(route)
 
-    def _send_late(self) -> None:
-        assert self._socket is not None
-        self._retry = None
-        for peer, late in list(self._late.items()):
-            try:
-                while late and peer.key not in self.revoked and self._socket.try_send([peer.route, late[0]]):
-                    late.popleft()
-                blocked = bool(late) and peer.key not in self.revoked
-            except zmq.ZMQError as error:
-                if error.errno != errno.EHOSTUNREACH:
-                    raise
-                blocked = False
-            if not blocked:
-                del self._late[peer]
-        if self._late:
-            self._retry = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._send_late)
+    def _gone(self, route: bytes) -> None:
+        self._answers.forget(route)
+        self._outgoing.forget(route)
 
     async def close(self, linger: float = 0.0) -> None:
-        if self._retry is not None:
-            self._retry.cancel()
-        self._late.clear()
-        self._answers.close()
+        if self._door is not None:
+            self._door.close()
+            self._answers.close()
+            self._outgoing.close()
+            self._door = None
         if self._socket is not None:
             self._socket.close(linger)
+        self.budget.wake()
         if self._doorkeeper is not None:
             self._doorkeeper.close()
         if self._context is not None:

@@ -7,7 +7,7 @@ Digests are SHA-256, computed piece by piece as bytes arrive, so that no call ta
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from barnraise.core.errors import WireError
 from barnraise.core.types import Blob, Contribution, Update
@@ -15,8 +15,12 @@ from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import CHUNK_BYTES, FRAME_LIMIT, INLINE_BYTES
 
 
-def parts(payload: Buffer, chunk: int = CHUNK_BYTES) -> Iterator[tuple[int, memoryview]]:
-    """`payload` cut into views of at most `chunk` bytes, each with its offset.
+class WrongDigestError(WireError):
+    """All bytes are there, but they are not those that were promised."""
+
+
+def parts(payload: Buffer, chunk: int = CHUNK_BYTES, start: int = 0) -> Iterator[tuple[int, memoryview]]:
+    """`payload` from `start` on, cut into views of at most `chunk` bytes, each with its offset.
 
     >>> [(offset, bytes(piece)) for offset, piece in parts(b"abcde", 2)]
     [(0, b'ab'), (2, b'cd'), (4, b'e')]
@@ -24,7 +28,7 @@ def parts(payload: Buffer, chunk: int = CHUNK_BYTES) -> Iterator[tuple[int, memo
     if not 1 <= chunk <= FRAME_LIMIT:
         raise ValueError(f"chunk is {chunk}, but must be between 1 and {FRAME_LIMIT}")
     view = memoryview(payload).cast("B")
-    for offset in range(0, len(view), chunk):
+    for offset in range(start, len(view), chunk):
         yield offset, view[offset : offset + chunk]
 
 
@@ -35,95 +39,66 @@ def inlined(updates: Sequence[Update]) -> tuple[Blob, ...]:
 
 
 class Upload:
-    """The payload of one contribution, arriving in order. Memory for all of it is taken once, at the start.
+    """The payload of one contribution, arriving in order. Memory is taken as bytes come, so a promise costs none."""
 
-    With `hash_parts` the digest is checked on the way; without, by `verify`, which may run on another thread.
-    """
-
-    def __init__(self, contribution: Contribution, hash_parts: bool = True) -> None:
+    def __init__(self, contribution: Contribution) -> None:
         self.contribution = contribution
-        self.payload = bytearray(contribution.payload.num_bytes)
-        self.received = 0
-        self._hash = hashlib.sha256() if hash_parts else None
+        self.payload = bytearray()
+        self.asked = False  # for the bytes that are next, since some that are not came
+
+    @property
+    def complete(self) -> bool:
+        """Whether all bytes are here; `verify` says whether they are the right ones."""
+        return len(self.payload) == self.contribution.payload.num_bytes
 
     def add(self, offset: int, data: Buffer) -> bool:
-        """Put `data` at `offset`; True when the payload is complete, WireError on any mistake."""
+        """Take `data` if it is what comes next; False when it is not. WireError when it ends behind the payload."""
         data = memoryview(data).cast("B")
-        if offset != self.received:
-            raise WireError(f"part at offset {offset}, but {self.received} is next")
-        if offset + len(data) > len(self.payload):
-            raise WireError(f"part ends at {offset + len(data)}, but the payload has {len(self.payload)} bytes")
-        self.payload[offset : offset + len(data)] = data
-        self.received += len(data)
-        complete = self.received == len(self.payload)
-        if self._hash is not None:
-            self._hash.update(data)
-            if complete:
-                _check_digest("payload", self._hash.hexdigest(), self.contribution.payload.digest)
-        return complete
+        size = self.contribution.payload.num_bytes
+        if offset + len(data) > size:
+            raise WireError(f"part ends at {offset + len(data)}, but the payload has {size} bytes")
+        if offset != len(self.payload):
+            return False
+        self.payload += data
+        self.asked = False
+        return True
 
     def verify(self) -> None:
         """Hash the whole payload; WireError when that is not the digest that was offered."""
         _check_digest("payload", hashlib.sha256(self.payload).hexdigest(), self.contribution.payload.digest)
 
 
-class Reassembler:
-    """The uploads of all nodes: one in flight a node, `total_limit` bytes over all of them.
+class Uploads:
+    """The payloads that a controller's machine wants or keeps, by node and assignment.
 
-    A new offer of a node replaces its unfinished one, which is how an upload starts over after a lost connection.
-    Any mistake ends the upload: what follows of it is refused too, until the node offers again.
+    What is inspected is the object that is committed: nothing replaces an upload, it can only be dropped or taken.
     """
 
-    def __init__(self, total_limit: int, *, hash_parts: bool = True) -> None:
-        self.total_limit, self.hash_parts = total_limit, hash_parts
-        self.num_bytes = 0
-        self._uploads: dict[Hashable, Upload] = {}
+    def __init__(self) -> None:
+        self._uploads: dict[tuple[str, int], Upload] = {}
 
     def __len__(self) -> int:
         return len(self._uploads)
 
-    def begin(self, node: Hashable, contribution: Contribution, limit: int) -> bool:
-        """Make room for the payload of an offer; `limit` is the most its codec can need.
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that have come and are kept."""
+        return sum(len(upload.payload) for upload in self._uploads.values())
 
-        False when the uploads of other nodes leave no room now: the node has to offer again later. Raises WireError
-        for a size that is never allowed. Nothing is allocated in either case.
-        """
-        self.drop(node)
-        size = contribution.payload.num_bytes
-        if not 1 <= size <= limit:
-            raise WireError(f"payload of {size} bytes, but it must have between 1 and {limit}")
-        if self.num_bytes + size > self.total_limit:
-            if size > self.total_limit:
-                raise WireError(f"payload of {size} bytes, but at most {self.total_limit} are held for all nodes")
-            return False
-        self._uploads[node] = Upload(contribution, self.hash_parts)
-        self.num_bytes += size
-        return True
+    def open(self, node: str, contribution: Contribution) -> Upload:
+        """The upload of this contribution: as far as it has come, or a new one."""
+        return self._uploads.setdefault((node, contribution.assignment), Upload(contribution))
 
-    def add(self, node: Hashable, assignment: int, offset: int, data: Buffer) -> Upload | None:
-        """Take a part; the Upload, no longer counted here, when that completes it, else None.
+    def get(self, node: str, assignment: int) -> Upload | None:
+        return self._uploads.get((node, assignment))
 
-        Raises WireError for a part of something that is not in flight, out of place or too long, and (with
-        `hash_parts`; else call the upload's `verify`) when the digest of the whole is not the offered one.
-        """
-        upload = self._uploads.get(node)
-        if upload is None or upload.contribution.assignment != assignment:
-            raise WireError(f"part of contribution {assignment}, which is not being uploaded: offer it (again) first")
-        try:
-            complete = upload.add(offset, data)
-        except WireError:
-            self.drop(node)
-            raise
-        if not complete:
-            return None
-        self.drop(node)
-        return upload
+    def drop(self, node: str, assignment: int) -> None:
+        """The payload will not be used."""
+        self._uploads.pop((node, assignment), None)
 
-    def drop(self, node: Hashable) -> None:
-        """Forget the unfinished upload of `node`, if there is one."""
-        upload = self._uploads.pop(node, None)
-        if upload is not None:
-            self.num_bytes -= len(upload.payload)
+    def take(self, node: str, assignment: int) -> Upload:
+        """The payload goes elsewhere."""
+        return self._uploads.pop((node, assignment))
 
 
 class Download:
@@ -242,4 +217,4 @@ class Download:
 
 def _check_digest(what: str, digest: str, expected: str) -> None:
     if digest != expected:
-        raise WireError(f"{what} hashes to {digest[:16]}..., but {expected[:16]}... was promised: send it again")
+        raise WrongDigestError(f"{what} hashes to {digest[:16]}..., but {expected[:16]}... was promised: send it again")

@@ -1,8 +1,8 @@
 """Every message between worker and controller. A worker dials out over one connection; each message is one header.
 
 A header is MessagePack of one of the structs below (a tagged union); `Part` and `Chunk` are followed by one frame of
-raw bytes, and `Assign` and `Newer` may be. The protocol version is exchanged in `Enrol` and `Hello`, before anything
-else is believed.
+raw bytes, and `Offer`, `Assign` and `Newer` may be. The protocol version is exchanged in `Enrol` and `Hello`, before
+anything else is believed.
 
     worker -> controller                     controller -> worker
     Enrol     let me in, here is my proof    Enrolled   you are node N
@@ -10,8 +10,9 @@ else is believed.
     Heartbeat I am alive                     Pulse      so am I
     Next      I will soon need a task        Assign     here is one
     Watch     I train, what is new?          Newer      a version
-    Offer     a contribution follows         Ack        it is durable: accepted, or refused because ...
-    Part      a piece of its payload         Who        I do not know you (any more): say Hello
+    Offer     I made a contribution          Go         send its payload, from this byte on
+    Part      a piece of its payload         Ack        it is durable: accepted, or refused because ...
+                                             Who        I do not know you (any more): say Hello
     Fetch     send me bytes of a blob        Chunk      here they are
                                              Gone       that blob is no longer kept
     Leave     I hand in my work and go       Stop       the run is over, or you may not take part
@@ -37,7 +38,7 @@ from barnraise.core.types import (
     Update,
 )
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 HEADER_LIMIT = 1 << 20
 """Largest header in bytes (an Assign with a long chain of deltas is the largest there is)."""
@@ -49,7 +50,7 @@ CHUNK_BYTES = 1 << 18
 """Raw bytes a frame normally carries: small enough that a heartbeat never waits long behind one."""
 
 INLINE_BYTES = CHUNK_BYTES
-"""Updates of so many bytes in all travel with the `Assign` or `Newer` that names them."""
+"""Updates of so many bytes in all travel with the `Assign` or `Newer` that names them, a payload with its `Offer`."""
 
 FRAME_LIMIT = 1 << 20
 """Largest raw frame in bytes that is ever accepted."""
@@ -188,9 +189,16 @@ class Newer(Message, frozen=True, tag=True):
 
 
 class Offer(Message, frozen=True, tag=True):
-    """A contribution; its payload follows in `Part`s."""
+    """A contribution, to be judged before its payload travels. One of INLINE_BYTES at most may come along."""
 
     contribution: Contribution
+
+
+class Go(Message, frozen=True, tag=True):
+    """Send the payload of the contribution to `assignment` from `offset` on: what is before is here."""
+
+    assignment: Count
+    offset: Count
 
 
 class Part(Message, frozen=True, tag=True):
@@ -247,4 +255,4 @@ class Stop(Message, frozen=True, tag=True):
 
 
 FromWorker = Enrol | Hello | Heartbeat | Next | Watch | Offer | Part | Fetch | Leave
-FromController = Enrolled | Welcome | Pulse | Assign | Newer | Ack | Chunk | Gone | Who | Stop
+FromController = Enrolled | Welcome | Pulse | Assign | Newer | Go | Ack | Chunk | Gone | Who | Stop

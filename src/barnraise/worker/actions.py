@@ -41,7 +41,8 @@ class ApplyUpdates(Action, frozen=True, gc=False):
 
 
 class StartTask(Action, frozen=True, gc=False):
-    """Train from the replica; say `Nearly` after `ask_at` steps (0: not at all), and answer with `TaskDone`."""
+    """Train from the replica; say `Nearly` after `ask_at` steps (0: not at all), and answer with `TaskDone`
+    or `TaskFailed`."""
 
     task: Task
     ask_at: int
@@ -51,10 +52,21 @@ class CutShort(Action, frozen=True, gc=False):
     """End the running task after the step in hand; `TaskDone` follows as usual."""
 
 
-class Upload(Action, frozen=True, gc=False):
-    """Send the contribution and its payload, which stays kept until `Settle`."""
+class Offer(Action, frozen=True, gc=False):
+    """Send the contribution's header, and with it a payload of INLINE_BYTES at most; it stays kept until `Settle`."""
 
     contribution: Contribution
+
+
+class Upload(Action, frozen=True, gc=False):
+    """Send the payload from `offset` on, and nothing of any other any more."""
+
+    contribution: Contribution
+    offset: int
+
+
+class CancelUpload(Action, frozen=True, gc=False):
+    """Send nothing more of the payload that is on its way."""
 
 
 class Settle(Action, frozen=True, gc=False):

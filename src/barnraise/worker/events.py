@@ -60,6 +60,12 @@ class TaskDone(Event, frozen=True, gc=False):
     seconds: float
 
 
+class TaskFailed(Event, frozen=True, gc=False):
+    """The task ended in numbers that are not finite: there is no update, and nothing of it is kept."""
+
+    assignment: int
+
+
 class Tick(Event, frozen=True, gc=False):
     """Time has passed: the machine's `deadline` is reached."""
 

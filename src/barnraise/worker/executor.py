@@ -10,6 +10,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -92,10 +93,11 @@ class Executor:
             self.merged, self.share, self.moved = merged, share, True
         return updates[-1].version
 
-    def train(self, task: Task, on_step: Callable[[int], None]) -> tuple[Blob, int, float, float]:
+    def train(self, task: Task, on_step: Callable[[int], None]) -> tuple[Blob, int, float, float] | None:
         """Take the task's local steps, or hand in the residual: (payload, steps, mean loss, seconds).
 
-        `on_step` hears of each step, with how many there are by now.
+        `on_step` hears of each step, with how many there are by now. None when no step could be taken, or they led to
+        parameters that are not finite: nothing of them is kept, and the next task starts from the published version.
         """
         began, busy = time.monotonic(), self._busy()
         if task.kind == "flush":
@@ -105,6 +107,8 @@ class Executor:
             self.start.copy_(self.reached if self.reached is not None else self.replica)
         self._take_in(self.start, task)
         self.trainer.load(self.start)
+        if self.trainer.fresh and task.base > 0:
+            self.trainer.ramp()
 
         def after_step(step: int) -> bool:
             self.steps += 1
@@ -120,23 +124,40 @@ class Executor:
                 self.trainer.shift(offset)
             return not self.cut.is_set()
 
-        steps, loss = self.trainer.run(
-            batches(self._rows(task), task.batch_size, task.seed, self.dataset.meta), task.learning_rate, after_step
-        )
+        with torch.random.fork_rng(devices=[]):  # dropout is the task's own, not of a process that others share
+            torch.manual_seed(task.seed)
+            steps, loss = self.trainer.run(
+                islice(batches(self._rows(task), task.batch_size, task.seed, self.dataset.meta), task.skip, None),
+                task.learning_rate,
+                after_step,
+            )
         self.reached = self.trainer.flat.vector.cpu().clone()
+        if not steps or not _finite(self.reached):
+            self._fail(steps)
+            return None
         self.path.codec = self.codecs[task.rung]
         # Wang et al. 2020, "FedNova", with tau_eff fixed: nodes that take more steps pull no harder for it.
         scale = self.normalize_steps / steps if self.normalize_steps and steps else 1.0
-        payload = self.path.send(
-            self.start,
-            self.reached,
-            version=task.base,
-            span=_span(task.parameters),
-            scale=scale,
-            leaving=self.leaving.is_set(),
-        )
+        try:
+            payload = self.path.send(
+                self.start,
+                self.reached,
+                version=task.base,
+                span=_span(task.parameters),
+                scale=scale,
+                leaving=self.leaving.is_set(),
+            )
+        except PayloadError:  # the way from start to end overflows
+            self._fail(steps)
+            return None
         self.payloads[task.id] = self.unmerged[task.id] = payload
         return payload.blob, steps, loss, time.monotonic() - began
+
+    def _fail(self, steps: int) -> None:
+        """Moments that led astray are lost; those of steps that were not taken are as good as before."""
+        self.reached = None
+        if steps:
+            self.trainer.forget()
 
     def _take_in(self, parameters: Tensor, task: Task) -> None:
         """Move `parameters`, which the task that began at `start` has led to, to the newest version, if there is one.
@@ -203,6 +224,11 @@ def batches(rows: Rows, batch_size: int, seed: int, form: Format) -> Iterator[Ba
         chosen = order[begin : begin + batch_size]
         batch = rows[chosen, : lengths[chosen].max()]
         yield batch.astype(np.int64), labels(batch, form)
+
+
+def _finite(vector: Tensor) -> bool:
+    low, high = torch.aminmax(vector)  # NaN, where there is any
+    return math.isfinite(float(low)) and math.isfinite(float(high))
 
 
 def _span(parameters: ParameterRange | None) -> slice:

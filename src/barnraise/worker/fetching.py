@@ -1,18 +1,28 @@
-"""Blobs on their way down: several downloads at once over one connection, cached on disk where they are worth it."""
+"""Blobs on their way down: several downloads at once over one connection, cached on disk where they are worth it.
+
+What does not come, or comes with wrong bytes, is asked for again, each time later than the last.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from barnraise.core.errors import WireError
+from barnraise.core.errors import DataError, WireError
 from barnraise.core.types import Blob
-from barnraise.wire.blobs import Download
+from barnraise.wire.blobs import Download, WrongDigestError
 from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import Chunk, Fetch, Gone
+
+MOST_TRIES = 4
+"""Times that a blob may come with wrong bytes: then they are not the link's fault."""
+
+FIRST_REST, LONGEST_REST = 1.0, 60.0
+"""Seconds before a blob is asked for again, doubled each time."""
 
 
 class Fetcher:
@@ -25,6 +35,9 @@ class Fetcher:
         self._held: dict[str, Buffer] = {}
         self._inlined: dict[str, Buffer] = {}  # what came with the newest task
         self._on_disk: set[str] = set()
+        self._wrong: Counter[str] = Counter()  # times that a blob's bytes were not those of its name
+        self._failures: Counter[str] = Counter()  # times that it did not come, these included
+        self._rests: dict[str, float] = {}  # until when
 
     def start(self, blob: Blob) -> bool:
         """Begin to fetch `blob`; True when it is at hand already."""
@@ -54,35 +67,64 @@ class Fetcher:
         return [
             Fetch(digest, offset, size)
             for digest, download in self._downloads.items()
+            if now >= self._rests.get(digest, now)
             for offset, size in download.requests(now)
         ]
 
     def deadline(self) -> float:
         """When `requests` wants to be called again though nothing arrived."""
-        return min((d.deadline() or math.inf for d in self._downloads.values()), default=math.inf)
+        due = (d.deadline() or self._rests.get(digest, math.inf) for digest, d in self._downloads.items())
+        return min(due, default=math.inf)
 
     def chunk(self, message: Chunk, data: Buffer, now: float) -> int:
-        """Take bytes; the size of the blob that they complete, else 0. What nobody asked for is ignored."""
+        """Take bytes; the size of the blob that they complete, else 0. What nobody asked for is ignored.
+
+        DataError when the blob's bytes were wrong once too often.
+        """
         download = self._downloads.get(message.digest)
         if download is None:
             return 0
         try:
             complete = download.add(message.offset, data, now) and self._complete(message.digest)
+        except WrongDigestError:
+            self._wrong[message.digest] += 1
+            if self._wrong[message.digest] >= MOST_TRIES:
+                raise DataError(self._spoiled(download.blob)) from None
+            self._rest(message.digest, now)
+            return 0
         except WireError:
             return 0
         return download.blob.num_bytes if complete else 0
 
-    def gone(self, message: Gone) -> bool:
-        """The controller does not keep the blob: True when we were waiting for it."""
-        return self._downloads.pop(message.digest, None) is not None
+    def gone(self, message: Gone, now: float) -> bool:
+        """The controller does not keep the blob, or cannot read it: True when we were waiting for it."""
+        waited = self._downloads.pop(message.digest, None) is not None
+        if waited and message.digest in self.files:  # versions pass, but these are there for as long as the run
+            self._rest(message.digest, now)
+        return waited
 
     def forget_requests(self) -> None:
         """The connection was lost: what is under way will not come."""
         for download in self._downloads.values():
             download.forget_requests()
 
+    def _rest(self, digest: str, now: float) -> None:
+        """Let it be for a while."""
+        self._rests[digest] = now + min(LONGEST_REST, FIRST_REST * 2.0 ** min(self._failures[digest], 60))
+        self._failures[digest] += 1
+
+    def _spoiled(self, blob: Blob) -> str:
+        path = self.files.get(blob.digest)
+        name = path.name if path else f"blob {blob.digest[:16]}"
+        return (
+            f"{name} came {MOST_TRIES} times with bytes that are not those of its name ({blob.num_bytes:,} bytes); "
+            "it is damaged on the controller's machine, whose `barnraise resume` will say more"
+        )
+
     def _complete(self, digest: str) -> bool:
         payload = self._downloads.pop(digest).payload
+        for counted in (self._wrong, self._failures, self._rests):
+            counted.pop(digest, None)
         path = self.files.get(digest)
         if path is None:
             self._held[digest] = payload

@@ -11,6 +11,7 @@ _MODULES = (
     "barnraise.models.build",
     "barnraise.training.local",
     "barnraise.worker.executor",
+    "barnraise.worker.moments",
 )
 
 

@@ -17,6 +17,7 @@ from barnraise.wire.messages import (
     PROTOCOL_VERSION,
     Ack,
     Assign,
+    Go,
     Heartbeat,
     Hello,
     Leave,
@@ -40,8 +41,8 @@ from barnraise.worker.actions import (
     Send,
     Settle,
     StartTask,
-    Upload,
 )
+from barnraise.worker.ahead import Lead
 from barnraise.worker.events import (
     Event,
     Fetched,
@@ -51,17 +52,24 @@ from barnraise.worker.events import (
     Prepared,
     Received,
     TaskDone,
+    TaskFailed,
     Tick,
     Updated,
 )
 from barnraise.worker.incoming import Incoming
 from barnraise.worker.leaving import PROBE, farewell, gives_up_at
+from barnraise.worker.outgoing import Outgoing
 
 HELLO_INTERVAL = 1.0
 """Seconds between attempts to reach a silent controller."""
 
-LEAD_MARGIN = 1.5
-"""The next task is asked for this many times earlier than getting one usually takes."""
+MOST_FAILURES = 3
+"""After so many failed tasks, one after the other, the worker goes."""
+
+DIVERGED = (
+    f"training diverged: {MOST_FAILURES} tasks in a row ended in numbers that are not finite; "
+    "lower the learning rate, or raise warmup_tokens"
+)
 
 
 class Worker:
@@ -73,20 +81,17 @@ class Worker:
         self.greeting, self.greeted = 0, False  # the last Hello's number, and whether it was answered
         self.ready = False
         self.shards: tuple[Blob, ...] = ()
-        self.incoming = Incoming()
+        self.incoming, self.outgoing = Incoming(), Outgoing()
         self.running: Task | None = None
         self.waiting: Task | None = None
         self.watching = False
         self.near = False  # the end of the running task: time to ask for the next
         self.dropped: set[int] = set()  # running work that turned out to be somebody else's by now
-        self.pending: dict[int, Contribution] = {}
-        self.handed_in = 0  # the newest of them, answered or not
         self.asked_at = math.inf
         self.link = LinkReport()
-        self.uploaded_at: dict[int, float] = {}
         self.fetched_at, self.fetched_bytes = 0.0, 0  # since when blobs are on their way, and what has come of them
-        self.lead = 0.05
-        self.step_seconds = 0.0
+        self.lead = Lead()
+        self.failures = 0  # tasks that failed since one did not
         self.leaving, self.leaving_since = "", math.inf
         self.quit = False
         self.heartbeat, self.lease = 1.0, 10.0
@@ -125,27 +130,24 @@ class Worker:
         if self.greeted or not self.greeting:
             self.greeting, self.greeted = self.greeting + 1, False
         working = tuple(task.id for task in (self.running, self.waiting) if task and task.id not in self.dropped)
-        have, pending = self.incoming.have, tuple(self.pending)
-        hello = Hello(PROTOCOL_VERSION, self.session, self.greeting, self.profile, have, pending, working)
-        return self._send(hello, now)
+        state = self.profile, self.incoming.have, tuple(self.outgoing.pending), working
+        return self._send(Hello(PROTOCOL_VERSION, self.session, self.greeting, *state), now)
 
     def _tick(self, event: Tick, now: float) -> list[Action]:
         if now < self.deadline:
             return []
         if self.leaving and now >= gives_up_at(self.leaving_since, self.last_heard):
-            lost = len(self.pending) + (self.running is not None)
+            lost = len(self.outgoing.pending) + (self.running is not None)
             farewells = [] if lost else [self._send(Leave(self.leaving), now)]
-            return [*farewells, *self._quit(farewell(self.leaving, lost), not lost)]
+            return [*farewells, *self._quit(farewell(self.leaving, lost), not lost and self.failures < MOST_FAILURES)]
         if not self.greeted or now - self.last_heard > self.lease:
             return [self._hello(now)]
-        return [self._send(Heartbeat(now), now)]
+        return [*self.outgoing.overdue(now), self._send(Heartbeat(now), now)]
 
     def _received(self, event: Received, now: float) -> list[Action]:
         self.last_heard = now
-        return _MESSAGES.get(type(event.message), Worker._ignore)(self, event.message, now)
-
-    def _ignore(self, message: Message, now: float) -> list[Action]:
-        return []
+        handler = _MESSAGES.get(type(event.message))
+        return handler(self, event.message, now) if handler else []
 
     def _pulse(self, message: Pulse, now: float) -> list[Action]:
         self.heartbeat, self.lease = message.heartbeat, message.lease
@@ -165,17 +167,15 @@ class Worker:
             return [Fetch(message.manifest)]
         actions: list[Action] = []
         for assignment in message.forget:
-            if self.pending.pop(assignment, None):
-                actions.append(Settle(assignment, False))
+            if assignment in self.outgoing.pending:
+                actions += self.outgoing.forget(assignment)
             elif self.waiting is not None and self.waiting.id == assignment:
                 self.waiting = None
                 self.incoming.forget_task()
             elif self.running is not None and self.running.id == assignment:
                 self.dropped.add(assignment)
                 actions.append(CutShort())
-        self.uploaded_at = {}
-        actions.extend(self._upload(contribution, now) for contribution in self.pending.values())
-        return actions + self._go_on(now)
+        return actions + self.outgoing.greeted(now) + self._go_on(now)
 
     def _stop(self, message: Stop, now: float) -> list[Action]:
         return self._quit(message.reason, message.final)
@@ -227,14 +227,12 @@ class Worker:
         if self.greeted and self.waiting is not None and self.waiting.id != task.id:
             return [self._hello(now)]  # one too many (a Next came twice): the controller learns what is held
         known = self.waiting is not None or (self.running is not None and self.running.id == task.id)
-        if known or task.id in self.pending or not self.ready or not self.greeted or self.leaving:
+        if known or task.id in self.outgoing.pending or not self.ready or not self.greeted or self.leaving:
             return []
         self.waiting = task
-        shards = []
-        for piece in task.rows:
-            if piece.shard >= len(self.shards):
-                return self._quit(f"a task names token shard {piece.shard}, but there are {len(self.shards)}", True)
-            shards.append(self.shards[piece.shard])
+        if (last := max((piece.shard for piece in task.rows), default=0)) >= len(self.shards):
+            return self._quit(f"a task names token shard {last}, but there are {len(self.shards)}", True)
+        shards = [self.shards[piece.shard] for piece in task.rows]
         return self._hear(ApplyUpdates(task.updates, task.merged, task.share), now) + self.incoming.get(shards)
 
     def _on_newer(self, message: Newer, now: float) -> list[Action]:
@@ -242,7 +240,7 @@ class Worker:
         if not self.ready or not self.greeted or self.leaving:
             return []
         self.watching = False
-        again = self._watch(now) if message.merged < self.handed_in else []
+        again = self._watch(now) if message.merged < self.outgoing.newest else []
         return again + self._hear(ApplyUpdates(message.updates, message.merged, message.share), now)
 
     def _hear(self, news: ApplyUpdates, now: float) -> list[Action]:
@@ -263,14 +261,14 @@ class Worker:
     def _flush(self, task: Task, now: float) -> list[Action]:
         """The run ends: what is running goes into the residual, and that is handed in."""
         running = self.running.id if self.running is not None else -1
-        if task.id == running or task.id in self.pending or not self.ready or not self.greeted or self.leaving:
+        if task.id == running or task.id in self.outgoing.pending or not self.ready or not self.greeted or self.leaving:
             return []
         self.waiting = task
         self.incoming.forget()
-        void = [number for number, contribution in self.pending.items() if not contribution.steps]
-        for number in void:  # a residual is asked for once more only when the controller does not wait for it any more
-            del self.pending[number]
-        settled: list[Action] = [Settle(number, False) for number in void]
+        settled: list[Action] = []
+        for number, contribution in list(self.outgoing.pending.items()):
+            if not contribution.steps:  # a residual, asked for once more: the controller does not wait for it any more
+                settled += self.outgoing.forget(number)
         if self.running is None:
             return settled + self._go_on(now)
         self.dropped.add(running)
@@ -289,20 +287,21 @@ class Worker:
     def _go_on(self, now: float) -> list[Action]:
         """Start what waits, ask when there is nothing, leave when all is handed in."""
         if self.asked_at < math.inf and self._at_hand():
-            self.lead += 0.3 * (now - self.asked_at - self.lead)
+            self.lead.waited(now - self.asked_at)
             self.asked_at = math.inf
         if not self.ready or not self.greeted or self.welcome is None:
             return []
         if self.running is not None:
             return self._ask(now) if self.near else []
         if self.leaving:
-            return [] if self.pending else self._leave(now)
+            return [] if self.outgoing.pending else self._leave(now)
         task = self.waiting
         if task is None:
             return self._ask(now)
-        if not self._at_hand() or (len(self.pending) > 1 and task.kind == "train"):
+        if not self._at_hand() or (len(self.outgoing.pending) > 1 and task.kind == "train"):
             return []
-        ask_at = self._ask_at(task)
+        never = task.kind == "flush" or not self.welcome.settings.overlap
+        ask_at = task.local_steps + 1 if never else self.lead.ask_at(task.local_steps)
         self.running, self.waiting, self.near = task, None, ask_at == 0
         return [StartTask(task, ask_at), *self._watch(now), *(self._ask(now) if self.near else [])]
 
@@ -313,15 +312,6 @@ class Worker:
             return False
         rows = {self.shards[piece.shard].digest for piece in task.rows}
         return task.kind == "flush" or (self.incoming.have >= task.base and not rows & self.incoming.needs)
-
-    def _ask_at(self, task: Task) -> int:
-        assert self.welcome is not None
-        if not self.welcome.settings.overlap or task.kind == "flush":
-            return task.local_steps + 1
-        if self.step_seconds <= 0.0:
-            return task.local_steps - 1
-        early = math.ceil(LEAD_MARGIN * self.lead / self.step_seconds)
-        return max(0, task.local_steps - max(1, early))
 
     def _ask(self, now: float) -> list[Action]:
         if self.asked_at < math.inf or self.waiting is not None or self.incoming.updating or self.leaving:
@@ -337,8 +327,8 @@ class Worker:
         task, self.running = self.running, None
         assert task is not None
         assert task.id == event.assignment
-        if event.steps:
-            self.step_seconds = event.seconds / event.steps
+        self.lead.trained(event.steps, event.seconds)
+        self.failures = 0 if event.steps else self.failures
         if task.id in self.dropped:
             self.dropped.discard(task.id)
             return [Settle(task.id, False), *self._go_on(now)]
@@ -347,22 +337,27 @@ class Worker:
         contribution = Contribution(
             task.id, task.base, task.parameters, event.payload, event.steps, event.loss, event.seconds
         )
-        self.pending[task.id], self.handed_in = contribution, task.id
-        upload = [self._upload(contribution, now)] if self.greeted else []  # else the Welcome will bring it about
-        return upload + self._go_on(now)
+        if self.greeted:
+            return self.outgoing.add(contribution, now) + self._go_on(now)
+        self.outgoing.keep(contribution)  # the Welcome will bring it about
+        return self._go_on(now)
 
-    def _upload(self, contribution: Contribution, now: float) -> Action:
-        self.uploaded_at[contribution.assignment] = now
-        return Upload(contribution)
+    def _task_failed(self, event: TaskFailed, now: float) -> list[Action]:
+        """There is nothing to hand in: the Hello says so."""
+        task, self.running = self.running, None
+        assert task is not None
+        self.dropped.discard(task.id)
+        self.failures += 1
+        if self.failures == MOST_FAILURES:
+            return self._leave_requested(LeaveRequested(DIVERGED), now)
+        return self._go_on(now) if self.leaving else [self._hello(now)]
+
+    def _go(self, message: Go, now: float) -> list[Action]:
+        return self.outgoing.go(message, now) if self.greeted else []
 
     def _ack(self, message: Ack, now: float) -> list[Action]:
-        contribution = self.pending.pop(message.assignment, None)
-        if contribution is None:
-            return []
-        began = self.uploaded_at.pop(message.assignment, None)
-        if began is not None:
-            self.link = measure.uploaded(self.link, contribution.payload.num_bytes, now - began)
-        return [Settle(message.assignment, message.accepted), *self._go_on(now)]
+        actions, self.link = self.outgoing.answered(message.assignment, message.accepted, self.link, now)
+        return actions + self._go_on(now) if actions else []
 
     def _leave_requested(self, event: LeaveRequested, now: float) -> list[Action]:
         self.leaving, self.leaving_since = event.reason or "asked to leave", now
@@ -373,7 +368,7 @@ class Worker:
         return [CutShort()] if self.running is not None else self._go_on(now)
 
     def _leave(self, now: float) -> list[Action]:
-        return [self._send(Leave(self.leaving), now), *self._quit(self.leaving, True)]
+        return [self._send(Leave(self.leaving), now), *self._quit(self.leaving, self.failures < MOST_FAILURES)]
 
 
 _HANDLE: dict[type[Event], Callable[[Worker, Any, float], list[Action]]] = {
@@ -384,6 +379,7 @@ _HANDLE: dict[type[Event], Callable[[Worker, Any, float], list[Action]]] = {
     Updated: Worker._updated,
     Nearly: Worker._nearly,
     TaskDone: Worker._task_done,
+    TaskFailed: Worker._task_failed,
     Tick: Worker._tick,
     LeaveRequested: Worker._leave_requested,
 }
@@ -394,6 +390,7 @@ _MESSAGES: dict[type[Message], Callable[[Worker, Any, float], list[Action]]] = {
     Who: Worker._who,
     Assign: Worker._assign,
     Newer: Worker._on_newer,
+    Go: Worker._go,
     Ack: Worker._ack,
     Stop: Worker._stop,
 }

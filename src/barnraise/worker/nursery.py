@@ -23,7 +23,8 @@ import msgspec
 from barnraise.transport import Keys
 from barnraise.transport.link import Link
 from barnraise.worker.imports import import_all
-from barnraise.worker.runtime import Outcome, WorkerOptions, WorkerRuntime
+from barnraise.worker.options import Outcome, WorkerOptions
+from barnraise.worker.runtime import WorkerRuntime
 
 _DIE_WITH_PARENT = 1  # prctl PR_SET_PDEATHSIG
 
@@ -39,6 +40,7 @@ class Order(msgspec.Struct, frozen=True):
     server_key: str
     keys: str  # path of its key file
     cache: str
+    moments: str
     log: str
     device: str
     threads: int
@@ -54,16 +56,22 @@ def work(order: Order) -> Outcome:
         name=order.name,
         keys=Keys.load(Path(order.keys)),
         cache=Path(order.cache),
+        moments=Path(order.moments),
         device=order.device,
         threads=order.threads,
         slowdown=order.slowdown,
         link=order.link,
     )
 
+    def say(text: str) -> None:
+        sys.stderr.write(f"{order.name}: {text}\n")
+
     async def run() -> Outcome:
-        runtime = WorkerRuntime(options)
+        runtime = WorkerRuntime(options, say=say)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, runtime.leave, "asked to leave (SIGTERM)")
-        return await runtime.run()
+        outcome = await runtime.run()
+        say(outcome.reason)
+        return outcome
 
     return asyncio.run(run())
 
@@ -99,7 +107,6 @@ def _fork(order: Order) -> tuple[int, Child]:
         for target, source in ((0, null), (1, log), (2, log)):
             os.dup2(source, target)
         outcome = work(order)
-        sys.stderr.write(f"{order.name}: {outcome.reason}\n")
     except BaseException as error:
         traceback.print_exc()
         outcome = Outcome(f"{type(error).__name__}: {error}", final=False)

@@ -13,77 +13,44 @@ import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-from barnraise.core.errors import InviteError, WireError
+from barnraise.core.errors import BarnraiseError, WireError
+from barnraise.core.text import printable
 from barnraise.core.types import Blob, Contribution
 from barnraise.data.meta import Meta
-from barnraise.transport import Invite, Keys, proof
 from barnraise.transport.fallback import connection_for
-from barnraise.transport.link import Link
 from barnraise.transport.shaped import ShapedConnection
 from barnraise.wire.blobs import inlined, parts
 from barnraise.wire.frames import Buffer, decode_from_controller, encode
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import (
-    PROTOCOL_VERSION,
+    INLINE_BYTES,
     Assign,
     Chunk,
-    Enrol,
-    Enrolled,
     Gone,
+    Leave,
     Message,
     Newer,
     Offer,
     Part,
-    Stop,
+    Pulse,
+    Welcome,
 )
 from barnraise.worker import actions as act
 from barnraise.worker import events as ev
+from barnraise.worker.building import build_executor, restore_moments
+from barnraise.worker.enrolling import enrol
 from barnraise.worker.fetching import Fetcher
 from barnraise.worker.imports import import_all
 from barnraise.worker.machine import Worker
+from barnraise.worker.options import REASON, Outcome, WorkerOptions
 from barnraise.worker.profile import machine_profile
-
-DIVERGED = "training diverged"
-"""How the reason begins that a worker gives for its end when its steps are no numbers any more."""
-
-ENROL_INTERVAL = 2.0
+from barnraise.worker.terms import require_intervals
 
 LINGER = 1.0
 """Seconds for what is still to be sent when the worker stops."""
-
-
-@dataclass(frozen=True)
-class WorkerOptions:
-    """Where the controller is, who this worker is, and what it works with.
-
-    `uri` is one address, or two with a space between, the second for a network that does not let the first through.
-    With an `invite` the worker enrols first; without one its key is on the ledger already (a local worker).
-    `slowdown` s makes each second of training take s + 1, and `link` is emulated (trials). `cache` holds token shards
-    between runs.
-    """
-
-    uri: str
-    server_key: str
-    name: str
-    keys: Keys = field(repr=False)
-    cache: Path
-    invite: Invite | None = field(default=None, repr=False)
-    device: str = "cpu"
-    threads: int = 1
-    slowdown: float = 0.0
-    link: Link | None = None
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Why a worker stopped; `final` when nothing is left to do (else the run may go on without it)."""
-
-    reason: str
-    final: bool
 
 
 class WorkerRuntime:
@@ -100,14 +67,17 @@ class WorkerRuntime:
         self.machine = Worker(secrets.randbits(53), machine_profile(options.device))
         self.fetcher = Fetcher()
         self.executor: Any = None  # worker.executor.Executor, once the model is known: it imports torch
+        self.moments: Any = None  # worker.moments.Moments, likewise
         self.inbox: asyncio.Queue[ev.Event] = asyncio.Queue()
-        self.outbox: asyncio.Queue[Message | Contribution] = asyncio.Queue()
+        self.outbox: asyncio.Queue[Message] = asyncio.Queue()
         self.outcome: Outcome | None = None
         self._enrolling: asyncio.Task[None] | None = None
         self._working = False
+        self._num_lost = 0  # messages that could not be read
         self._training = ThreadPoolExecutor(1, "train", initializer=_yield_to_others)
         self._updating = ThreadPoolExecutor(1, "update")
         self._background: set[asyncio.Task[None]] = set()
+        self._uploader: asyncio.Task[None] | None = None
 
     def leave(self, reason: str) -> None:
         """Ask the worker to hand in what it has and go. For the event loop's thread (a signal handler)."""
@@ -127,8 +97,10 @@ class WorkerRuntime:
             self.connection = ShapedConnection(self.connection, self.options.link, seed=self.options.name)
         await self.connection.open(self.options.uri, self.options.server_key, self.options.keys)
         try:
-            if self.options.invite is not None and self.outcome is None:
-                self._enrolling = asyncio.ensure_future(self._enrol(self.options.invite))
+            options = self.options
+            if options.invite is not None and self.outcome is None:
+                enrolling = enrol(self.connection, options.keys, options.name, options.invite)
+                self._enrolling = asyncio.ensure_future(enrolling)
                 await asyncio.wait([self._enrolling])
                 if not self._enrolling.cancelled():
                     self._enrolling.result()
@@ -137,6 +109,8 @@ class WorkerRuntime:
                 await self._loop.run_in_executor(self._training, import_all)  # before a lease has to be kept
             if self.outcome is None:
                 await self._work()
+            if self.machine.leaving and self.outcome and self.outcome.final and self.moments is not None:
+                await self._loop.run_in_executor(self._training, self.moments.keep, self.executor.trainer)
         finally:
             self.machine.quit = True
             for task in self._background:
@@ -149,32 +123,17 @@ class WorkerRuntime:
         assert self.outcome is not None
         return self.outcome
 
-    async def _enrol(self, invite: Invite) -> None:
-        """Repeat the proof until the controller answers."""
-        await self.connection.ready(timeout=15.0)
-        keys, name = self.options.keys, self.options.name
-        nonce = secrets.token_hex(32)
-        mark = proof(invite.secret, invite.server_key, keys.public, name, nonce)
-        message = encode(Enrol(PROTOCOL_VERSION, invite.token, name, nonce, mark))
-        while True:
-            await self.connection.send(message)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(ENROL_INTERVAL):
-                    while frames := await self.connection.receive():
-                        answer, _ = decode_from_controller(frames)
-                        if isinstance(answer, Enrolled):
-                            return
-                        if isinstance(answer, Stop):
-                            raise InviteError(answer.reason)
-
     async def _work(self) -> None:
         self._working = True
         self._spawn(self._read())
         sender = self._spawn(self._write())
         self._carry_out(self.machine.start(time.monotonic()))
         while self.outcome is None:
-            await self._turn()
-        with contextlib.suppress(TimeoutError):
+            try:
+                await self._turn()
+            except BarnraiseError as error:
+                self._fail(error)
+        with contextlib.suppress(TimeoutError):  # the sender may have ended, the controller may be gone
             await asyncio.wait_for(self.outbox.join(), LINGER)
         sender.cancel()
 
@@ -211,9 +170,15 @@ class WorkerRuntime:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        """A thread or task of ours broke: stop, and say why."""
-        self.outcome = Outcome(f"{type(error).__name__}: {error}", final=False)
+        """A thread or task of ours broke: stop, and say why, here and to the controller."""
+        reason = str(error) if isinstance(error, BarnraiseError) else f"{type(error).__name__}: {error}"
+        self._end(reason, final=False)
+        self.outbox.put_nowait(Leave(reason[:REASON]))
         self.inbox.put_nowait(ev.Tick())
+
+    def _end(self, reason: str, final: bool) -> None:
+        """`reason` may be the controller's words, or quote them."""
+        self.outcome = Outcome(printable(reason, REASON), final)
 
     # The connection
 
@@ -224,9 +189,17 @@ class WorkerRuntime:
                 connects = self.connection.num_connects
                 self.fetcher.forget_requests()
             for frames in batch:
-                with contextlib.suppress(WireError):
+                try:
                     self._receive(*decode_from_controller(frames))
+                except WireError as error:
+                    self._lose(error)
             self._request_chunks()
+
+    def _lose(self, error: WireError) -> None:
+        """A message that cannot be read is lost; that is said once."""
+        if not self._num_lost:
+            self.say(f"a message from the controller is passed over: {printable(str(error))}")
+        self._num_lost += 1
 
     def _receive(self, message: Message, raw: Buffer | None) -> None:
         if isinstance(message, Chunk):
@@ -234,29 +207,26 @@ class WorkerRuntime:
             if num_bytes := self.fetcher.chunk(message, raw, time.monotonic()):
                 self.inbox.put_nowait(ev.Fetched(message.digest, num_bytes))
         elif isinstance(message, Gone):
-            if self.fetcher.gone(message):
+            if self.fetcher.gone(message, time.monotonic()):
                 self.inbox.put_nowait(ev.FetchFailed(message.digest))
         else:
+            if isinstance(message, Welcome | Pulse):
+                require_intervals(message.heartbeat, message.lease)
             if isinstance(message, Assign | Newer) and raw is not None:
                 self.fetcher.inline(inlined(message.updates), raw)
             self.inbox.put_nowait(ev.Received(message))
 
     async def _write(self) -> None:
         while True:
-            item = await self.outbox.get()
-            if isinstance(item, Contribution):
-                self._spawn(self._upload(item))
-            else:
-                await self.connection.send(encode(item))
+            await self.connection.send(encode(await self.outbox.get()))
             self.outbox.task_done()
 
-    async def _upload(self, contribution: Contribution) -> None:
-        payload = self.executor.payloads.get(contribution.assignment)
-        if payload is None:
-            return
-        await self.connection.send(encode(Offer(contribution)))
-        for offset, piece in parts(payload.data):
-            await self.connection.send(encode(Part(contribution.assignment, offset), piece))
+    async def _send_whole(self, contribution: Contribution, data: memoryview) -> None:
+        await self.connection.send(encode(Offer(contribution), data))
+
+    async def _send_parts(self, contribution: Contribution, data: memoryview, offset: int) -> None:
+        for start, piece in parts(data, start=offset):
+            await self.connection.send(encode(Part(contribution.assignment, start), piece))
 
     def _request_chunks(self) -> None:
         for request in self.fetcher.requests(time.monotonic()):
@@ -267,8 +237,23 @@ class WorkerRuntime:
     def _send(self, action: act.Send) -> None:
         self.outbox.put_nowait(action.message)
 
-    def _start_upload(self, action: act.Upload) -> None:
-        self.outbox.put_nowait(action.contribution)
+    def _offer(self, action: act.Offer) -> None:
+        data = self.executor.payloads[action.contribution.assignment].data
+        if data.nbytes <= INLINE_BYTES:
+            self._spawn(self._send_whole(action.contribution, data))  # bulk: nothing small may wait behind it
+        else:
+            self.outbox.put_nowait(Offer(action.contribution))
+
+    def _upload(self, action: act.Upload) -> None:
+        """There is one uploader: what it did before is worth nothing any more."""
+        self._cancel_upload(act.CancelUpload())
+        data = self.executor.payloads[action.contribution.assignment].data
+        self._uploader = self._spawn(self._send_parts(action.contribution, data, action.offset))
+
+    def _cancel_upload(self, action: act.CancelUpload) -> None:
+        if self._uploader is not None:
+            self._uploader.cancel()
+            self._uploader = None
 
     def _fetch(self, action: act.Fetch) -> None:
         if self.fetcher.start(action.blob):
@@ -286,11 +271,16 @@ class WorkerRuntime:
         meta = Meta.read(folder / "meta.json")
         for info in meta.shards:
             self.fetcher.files[info.sha256] = folder / info.name
+        options, welcome = self.options, self.machine.welcome
+        assert welcome is not None
+        build = partial(build_executor, manifest, meta, action.settings, folder, options.device, options.threads)
+        self.executor = await self._loop.run_in_executor(self._training, build, options.slowdown)
         self.fetcher.limit = max(self.fetcher.limit, 8 * manifest.num_parameters + 4096)
-        self.executor = await self._loop.run_in_executor(self._training, self._build, manifest, action.settings)
-        profile = await self._loop.run_in_executor(
-            self._training, self.executor.measure, self.machine.profile, action.settings.batch_size
-        )
+        measure = partial(self.executor.measure, self.machine.profile, action.settings.batch_size)
+        profile = await self._loop.run_in_executor(self._training, measure)
+        if options.moments is not None:
+            restore = partial(restore_moments, self.executor, options.moments, welcome, options.server_key, self.say)
+            self.moments = await self._loop.run_in_executor(self._training, restore)
         shards = tuple(Blob(info.sha256, info.bytes) for info in meta.shards)
         self.inbox.put_nowait(ev.Prepared(shards, profile))
 
@@ -299,28 +289,6 @@ class WorkerRuntime:
         while not self.fetcher.start(blob):
             self._request_chunks()
             await asyncio.sleep(0.02)
-
-    def _build(self, manifest: Manifest, settings: Any) -> Any:
-        import torch
-
-        from barnraise.data.shards import Dataset
-        from barnraise.models.build import build
-        from barnraise.training.local import LocalTrainer
-        from barnraise.worker.executor import Executor
-
-        torch.set_num_threads(self.options.threads)
-        torch.set_flush_denormal(True)  # fading Adam moments become subnormal, and arithmetic on those 20% slower
-        trainer = LocalTrainer(
-            build(manifest.model),
-            optimizer=settings.inner_optimizer,
-            options=settings.inner_options,
-            gradient_clip=settings.gradient_clip,
-            proximal=settings.proximal,
-            precision=settings.precision,
-            device=self.options.device,
-        )
-        dataset = Dataset.open(self.options.cache, partial=True)
-        return Executor(trainer, dataset, settings, self.options.slowdown)
 
     def _apply_updates(self, action: act.ApplyUpdates) -> None:
         blobs = {update.blob.digest: update.blob for update in action.updates}  # equal deltas are one blob
@@ -341,9 +309,16 @@ class WorkerRuntime:
                 self._loop.call_soon_threadsafe(self.inbox.put_nowait, ev.Nearly(task.id))
 
         def train() -> ev.Event:
-            return ev.TaskDone(task.id, *self.executor.train(task, on_step))
+            before = self.executor.trainer.skipped
+            done = self.executor.train(task, on_step)
+            if skipped := self.executor.trainer.skipped - before:
+                text = f"task {task.id}: {skipped} of {task.local_steps} steps skipped, their gradients are not finite"
+                self._loop.call_soon_threadsafe(self.say, text)
+            return ev.TaskFailed(task.id) if done is None else ev.TaskDone(task.id, *done)
 
         self._run(self._training, train)
+        if self.moments is not None:
+            self._in_training(self.moments.keep_if_due, self.executor.trainer)
 
     def _run(self, pool: ThreadPoolExecutor, work: Callable[[], ev.Event]) -> None:
         async def finish() -> None:
@@ -351,14 +326,20 @@ class WorkerRuntime:
 
         self._spawn(finish())
 
+    def _in_training(self, work: Callable[..., None], *arguments: Any) -> None:
+        async def finish() -> None:
+            await self._loop.run_in_executor(self._training, work, *arguments)
+
+        self._spawn(finish())
+
     def _cut_short(self, action: act.CutShort) -> None:
         self.executor.cut.set()
 
     def _settle(self, action: act.Settle) -> None:
-        self._training.submit(self.executor.settle, action.assignment, action.accepted)
+        self._in_training(self.executor.settle, action.assignment, action.accepted)
 
     def _quit(self, action: act.Quit) -> None:
-        self.outcome = Outcome(action.reason, action.final)
+        self._end(action.reason, action.final)
 
 
 def _yield_to_others() -> None:
@@ -375,7 +356,9 @@ _ACTIONS: dict[type[act.Action], Callable[[WorkerRuntime, Any], None]] = {
     act.ApplyUpdates: WorkerRuntime._apply_updates,
     act.StartTask: WorkerRuntime._start_task,
     act.CutShort: WorkerRuntime._cut_short,
-    act.Upload: WorkerRuntime._start_upload,
+    act.Offer: WorkerRuntime._offer,
+    act.Upload: WorkerRuntime._upload,
+    act.CancelUpload: WorkerRuntime._cancel_upload,
     act.Settle: WorkerRuntime._settle,
     act.Quit: WorkerRuntime._quit,
 }

@@ -1,0 +1,88 @@
+"""Where a run's controller listens, and what `resume` and `invite` are told of it: address.json."""
+
+from __future__ import annotations
+
+from typing import Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from barnraise.config.schema import Controller
+from barnraise.controller.server import Server
+from barnraise.core.errors import AddressError, RunDirectoryError
+from barnraise.ledger import RunDirectory
+from barnraise.plan.resolve import Plan
+
+FILE = "address.json"
+"""There once the run has ever listened."""
+
+
+class Whereabouts(msgspec.Struct, frozen=True):
+    """`uri` is where the controller listens or did last, two addresses with a space between; `mode` how the run was
+    started."""
+
+    uri: str
+    mode: Literal["train", "serve", "lab"]
+
+
+async def listen(server: Server, run: RunDirectory, plan: Plan, mode: str) -> str:
+    """Bind `server`, on the ports that the run had before, and remember them: the URI. Raises AddressError."""
+    before = recorded_uri(run)
+    try:
+        uri = await server.bind(address(plan.run_file.controller, before))
+    except AddressError as error:
+        if not before:
+            raise
+        raise AddressError(
+            f"{error}; that is in {run.run_file}. A port other than 0 there counts instead of the one that the run "
+            "had; machines that joined with the old address must then join anew"
+        ) from None
+    run.write(run.path / FILE, msgspec.json.encode(Whereabouts(uri, mode)))  # type: ignore[arg-type]
+    return uri
+
+
+def address(controller: Controller, before: str) -> str:
+    """What to listen on: the run file's ports, and for those that are 0 what was taken `before`, if it was.
+
+    >>> address(Controller(http_port=0), "zmq://127.0.0.1:40001 xmlrpc://127.0.0.1:40002")
+    'zmq://127.0.0.1:40001 xmlrpc://127.0.0.1:40002'
+    >>> address(Controller(port=5000, http_port=0), "zmq://127.0.0.1:40001 xmlrpc://127.0.0.1:40002")
+    'zmq://127.0.0.1:5000 xmlrpc://127.0.0.1:40002'
+    """
+    taken = [(parts.scheme, parts.port or 0) for parts in map(urlsplit, before.split())]
+    wanted = [("zmq" if controller.use_zmq else "xmlrpc", controller.port)]
+    if controller.http_port is not None:
+        wanted.append(("xmlrpc", controller.http_port))
+    ports = [
+        port or next((old for at, (name, old) in enumerate(taken) if (at, name) == (place, scheme)), 0)
+        for place, (scheme, port) in enumerate(wanted)
+    ]
+    return " ".join(f"{scheme}://{controller.host}:{port}" for (scheme, _), port in zip(wanted, ports, strict=True))
+
+
+def recorded_uri(run: RunDirectory) -> str:
+    """Where the run's controller listens, or did last; empty when it never has."""
+    found = _recorded(run)
+    return found.uri if found else ""
+
+
+def recorded_mode(run: RunDirectory) -> str:
+    """`train`, `serve` or `lab`: how the run was started."""
+    found = _recorded(run)
+    if found is None:
+        raise RunDirectoryError(f"{run.path} was never started: start it again with `barnraise train RUN.yaml`")
+    return found.mode
+
+
+def _recorded(run: RunDirectory) -> Whereabouts | None:
+    path = run.path / FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Whereabouts)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise RunDirectoryError(
+            f"{path} cannot be read ({error}): restore it, or write it again as "
+            '{"uri": "zmq://HOST:PORT", "mode": "train"}, with the address that workers dial (xmlrpc for HTTP), and '
+            "serve or lab for a run that was started so"
+        ) from None

@@ -1,0 +1,92 @@
+"""What of its run file may change while a run goes on: what decides what comes, and not what was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from barnraise.config.schema import RunFile
+from barnraise.core.errors import RunFileError
+
+FREE_SECTIONS = ("workers", "network", "faults")
+"""Sections that may change as a whole; the ledger does not keep them."""
+
+FREE_KEYS: Mapping[str, tuple[str, ...]] = {
+    "controller": (
+        "host",
+        "port",
+        "http_port",
+        "use_zmq",
+        "max_staleness",
+        "adaptive_staleness",
+        "min_staleness",
+        "max_staleness_multiplier",
+        "staleness_weighting",
+        "buffer_size",
+        "sync_window",
+        "sync_longest_wait",
+        "heartbeat",
+        "lease",
+        "checkpoint_seconds",
+        "keep_checkpoints",
+        "evaluations",
+        "scheduler",
+        "scheduler_options",
+        "max_update_norm",
+        "threads",
+    ),
+    "training": (
+        "tokens",
+        "learning_rate",
+        "schedule",
+        "warmup_tokens",
+        "final_rate",
+        "pace",
+        "max_local_steps",
+    ),
+}
+"""Keys that may change, by section. All others are what workers hold, data and model were made with, or versions must
+be made again with."""
+
+
+class Change(NamedTuple):
+    """A key that has another value than it had."""
+
+    section: str
+    key: str
+    before: Any
+    after: Any
+
+    @property
+    def allowed(self) -> bool:
+        return self.key in FREE_KEYS.get(self.section, ())
+
+    def __str__(self) -> str:
+        return f"{self.section}.{self.key} was {self.before!r} and is {self.after!r}"
+
+
+def kept(run_file: RunFile) -> dict[str, Any]:
+    """What the ledger keeps of a run file: plain JSON, by section and key."""
+    return run_file.model_dump(mode="json", exclude=set(FREE_SECTIONS))
+
+
+def changes(before: Mapping[str, Any], run_file: RunFile) -> list[Change]:
+    """Where `run_file` differs from what was kept of it.
+
+    A key that was not kept is one that barnraise did not have then: it had its default. Raises RunFileError, naming
+    the keys, when one of them must not change.
+    """
+    found = []
+    for section, keys in kept(run_file).items():
+        fields = type(getattr(run_file, section)).model_fields
+        for key, after in keys.items():
+            old = before.get(section, {}).get(key, fields[key].get_default(call_default_factory=True))
+            if old != after:
+                found.append(Change(section, key, old, after))
+    refused = [str(change) for change in found if not change.allowed]
+    if refused:
+        raise RunFileError(
+            f"the run file has changed since the run began: {'; '.join(refused)}. These cannot change in a run: put "
+            "them back, or start a new run with the file (docs/configuration.md lists what may change)"
+        )
+    return found

@@ -1,0 +1,76 @@
+"""What work on vectors takes besides training: seconds that the simulator adds to virtual time.
+
+Each is a pass over elements at so many nanoseconds, on one core of a recent server; another machine may well be half as
+fast. What a codec takes stands in its catalog (`python benchmarks/codecs.py` prints it for this machine).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from barnraise.compression.catalog import CATALOG, Traits
+from barnraise.controller.actions import Aggregate
+from barnraise.core.types import Blob, Contribution, Task
+from barnraise.worker.actions import ApplyUpdates
+
+NANO = 1e-9
+HASH = 0.63 * NANO  # SHA-256, a byte
+PASS = 0.6 * NANO  # reading and writing a float32: copies, sums
+NORM = 1.9 * NANO
+MEAN, ROBUST = 0.9 * NANO, 2.5 * NANO  # of an aggregation rule, an element of each row
+OUTER = 2.0 * NANO  # of an outer optimizer, between SGD's 0.5 and Adam's 7
+FLOPS = 2e10  # floating-point operations a second of one core that evaluates
+
+
+class Costs:
+    """Seconds, for a model of `num_parameters`: `codec` is that of contributions, `downlink` that of versions.
+
+    `robust` aggregation reads the updates more often than a mean. An evaluation is of so many tokens, with `threads`.
+    """
+
+    def __init__(
+        self, num_parameters: int, codec: str, downlink: str, *, robust: bool, evaluation_tokens: int, threads: int
+    ) -> None:
+        self.num_parameters = num_parameters
+        self.codec: Traits = CATALOG.entry(codec).declares
+        self.downlink: Traits = CATALOG.entry(downlink).declares
+        self.row = ROBUST if robust else MEAN
+        self.evaluate = 2.0 * num_parameters * evaluation_tokens / (FLOPS * threads)
+
+    def hand_in(self, task: Task, payload: Blob) -> float:
+        """A worker's way from parameters to a payload: delta, residual, encoding, what that left out, its digest."""
+        size = task.parameters.stop - task.parameters.start
+        coded = self.codec.encode.seconds(size, payload.num_bytes) + self.codec.decode.seconds(size, payload.num_bytes)
+        return 4 * PASS * self.num_parameters + coded + HASH * payload.num_bytes
+
+    def apply(self, news: ApplyUpdates) -> float:
+        """A worker's replica at another version: each update decoded and added, and the replica hashed after it."""
+        total = 0.0
+        for update in news.updates:
+            changed = update.parameters
+            size = changed.stop - changed.start if changed else self.num_parameters
+            total += (PASS + 4 * HASH) * self.num_parameters + HASH * update.blob.num_bytes
+            if update.kind == "delta":
+                total += self.downlink.decode.seconds(size, update.blob.num_bytes)
+        return total
+
+    def inspect(self, contribution: Contribution) -> float:
+        """The controller's look at a payload: its digest, its elements, their norm."""
+        size, num_bytes = contribution.parameters.stop - contribution.parameters.start, contribution.payload.num_bytes
+        return HASH * num_bytes + self.codec.decode.seconds(size, num_bytes) + NORM * size
+
+    def aggregate(self, action: Aggregate, delta: Blob, payload_bytes: Mapping[int, int]) -> float:
+        """A version: each payload decoded again, the rule, the outer optimizer, the delta there and back, two digests.
+
+        `payload_bytes` of contributions, by assignment.
+        """
+        total = 0.0
+        for slot in action.slots:
+            size = slot.parameters.stop - slot.parameters.start
+            total += self.row * size
+            for assignment, _ in slot.contributions:
+                total += self.codec.decode.seconds(size, payload_bytes[assignment])
+        moved = max(slot.parameters.stop for slot in action.slots) - min(slot.parameters.start for slot in action.slots)
+        there, back = self.downlink.encode, self.downlink.decode
+        total += there.seconds(moved, delta.num_bytes) + back.seconds(moved, delta.num_bytes)
+        return total + (OUTER + 2 * PASS) * moved + HASH * (4 * self.num_parameters + delta.num_bytes)

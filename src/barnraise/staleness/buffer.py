@@ -1,0 +1,26 @@
+"""How many nodes make a version (K), so that nobody's work is too stale when it arrives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import median
+
+
+def least_buffer(rates: Sequence[float], bound: Callable[[float], int], delays: Sequence[float] | None = None) -> int:
+    """The least K that keeps each node's steady staleness within half its bound.
+
+    `rates` are all nodes' tokens a second (or relative speeds), 0 where not known; `bound` is a policy's, of the rate
+    over the median. A version takes K contributions while all nodes make sum(rates), so a node of rate r finds
+    sum(rates) / (K r) versions made during its task, and `delays` times as many (at least 1) where a contribution is in
+    flight while the next task runs. All nodes' number when somebody may not be stale at all.
+
+    >>> least_buffer([100.0, 100.0, 10.0], lambda speed: 5)  # the slow one's: 2 * 210 / (10 * 5) = 8.4
+    9
+    """
+    known = [(rate, delay) for rate, delay in zip(rates, delays or [1.0] * len(rates), strict=True) if rate > 0]
+    if not known:
+        return 1
+    middle, total = median(rate for rate, _ in known), sum(rate for rate, _ in known)
+    least = min(rate * bound(rate / middle) / delay for rate, delay in known)
+    return max(1, math.ceil(2.0 * total / least - 1e-9)) if least > 0 else len(rates)

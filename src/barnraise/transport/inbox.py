@@ -1,0 +1,62 @@
+"""Messages that have come and were not read yet, in a line for each peer that take turns."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from barnraise.transport.base import BATCH_BYTES, Peer, Received
+from barnraise.transport.budget import Budget
+from barnraise.wire.frames import Buffer, num_bytes
+
+MESSAGES, BYTES = 1024, BATCH_BYTES
+"""What waits in all; a quarter of it from one peer. Senders wait beyond."""
+
+
+class Inbox:
+    """Each peer's messages in order, on the account of its key, and one of each peer in turn."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._lines: dict[Peer, deque[tuple[list[Buffer], int]]] = {}  # the one whose turn it is first
+        self._held: dict[Peer, int] = {}
+        self.num_messages = self.num_bytes = 0
+
+    def has_room(self, peer: Peer) -> bool:
+        """Whether a batch of `peer` may be put in now."""
+        line = self._lines.get(peer, ())
+        crowded = self.num_messages >= MESSAGES or self.num_bytes >= BYTES
+        return not crowded and len(line) < MESSAGES // 4 and self._held.get(peer, 0) < BYTES // 4
+
+    def put(self, peer: Peer, messages: Sequence[list[Buffer]]) -> None:
+        """Messages came from `peer`."""
+        line = self._lines.setdefault(peer, deque())
+        sizes = [sum(map(num_bytes, frames)) for frames in messages]
+        line.extend(zip(messages, sizes, strict=True))
+        self._count(peer, len(sizes), sum(sizes))
+
+    def take(self, limit: int) -> list[Received]:
+        """The next messages, `limit` or about BATCH_BYTES at the most."""
+        batch: list[Received] = []
+        size = 0
+        while self._lines and len(batch) < limit and size < BATCH_BYTES:
+            peer = next(iter(self._lines))
+            line = self._lines.pop(peer)
+            frames, length = line.popleft()
+            if line:
+                self._lines[peer] = line
+            self._count(peer, -1, -length)
+            batch.append(Received(peer, frames))
+            size += length
+        return batch
+
+    def _count(self, peer: Peer, messages: int, size: int) -> None:
+        self.num_messages += messages
+        self.num_bytes += size
+        self._held[peer] = self._held.get(peer, 0) + size
+        if peer not in self._lines:
+            del self._held[peer]
+        if size >= 0:
+            self._budget.charge(peer.key, size)
+        else:
+            self._budget.give(peer.key, -size)

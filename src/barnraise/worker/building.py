@@ -1,0 +1,71 @@
+"""From a manifest to a worker that can train: looked at first, then built. For the training thread; it takes long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from barnraise.data.meta import Meta
+from barnraise.models.memory import available_bytes
+from barnraise.wire.manifest import Manifest
+from barnraise.wire.messages import Welcome, WorkerSettings
+from barnraise.worker.terms import require_model, require_settings
+
+if TYPE_CHECKING:
+    from barnraise.worker.executor import Executor  # these import torch
+    from barnraise.worker.moments import Moments
+
+
+def build_executor(
+    manifest: Manifest,
+    meta: Meta,
+    settings: WorkerSettings,
+    folder: Path,
+    device: str,
+    threads: int,
+    slowdown: float,
+) -> Executor:
+    """The executor of this run on this machine; RunFailedError or ModelError when it cannot work here.
+
+    `folder` holds the dataset's meta.json, and token shards as they are fetched.
+    """
+    require_settings(settings)
+    require_model(manifest, meta, settings, available_bytes(), device)
+    import torch
+
+    from barnraise.data.shards import Dataset
+    from barnraise.models.build import build
+    from barnraise.training.local import LocalTrainer
+    from barnraise.worker.executor import Executor
+
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)  # fading Adam moments become subnormal, and arithmetic on those 20% slower
+    trainer = LocalTrainer(
+        build(manifest.model),
+        optimizer=settings.inner_optimizer,
+        options=settings.inner_options,
+        gradient_clip=settings.gradient_clip,
+        proximal=settings.proximal,
+        precision=settings.precision,
+        device=device,
+    )
+    return Executor(trainer, Dataset.open(folder, partial=True), settings, slowdown)
+
+
+def restore_moments(
+    executor: Executor, path: Path, welcome: Welcome, server_key: str, say: Callable[[str], None]
+) -> Moments:
+    """The moments' file at `path`; the executor goes on with what an earlier process of this node left in it."""
+    from barnraise.worker.moments import Moments
+
+    owner = {
+        "run": welcome.run,
+        "controller": server_key,
+        "node": welcome.node,
+        "manifest": welcome.manifest.digest,
+        "optimizer": welcome.settings.inner_optimizer,
+    }
+    moments = Moments(path, owner, say)
+    moments.restore(executor.trainer)
+    return moments

@@ -1,0 +1,84 @@
+"""Contributions on their way to the controller: offered, uploaded one at a time, and kept until they are answered."""
+
+from __future__ import annotations
+
+from barnraise.core.types import Contribution, LinkReport
+from barnraise.wire.messages import INLINE_BYTES, Go
+from barnraise.wire.messages import Offer as OfferMessage
+from barnraise.worker import measure
+from barnraise.worker.actions import Action, CancelUpload, Offer, Send, Settle, Upload
+
+OFFER_PATIENCE = 15.0
+"""Seconds after which what was offered and has no answer is offered again: a message may have been lost."""
+
+
+class Outgoing:
+    """`pending` have no answer yet, the oldest first; `newest` is the last that was handed in, answered or not."""
+
+    def __init__(self) -> None:
+        self.pending: dict[int, Contribution] = {}
+        self.newest = 0
+        self._uploading = 0  # the contribution whose payload is on its way
+        self._sent: dict[int, tuple[float, int]] = {}  # of payloads on their way: since when, how many bytes
+        self._offered_at = 0.0
+
+    def add(self, contribution: Contribution, now: float) -> list[Action]:
+        """A task is done: offer what came of it. A small payload goes along."""
+        number, size = contribution.assignment, contribution.payload.num_bytes
+        self.keep(contribution)
+        self._offered_at = now
+        if size <= INLINE_BYTES:
+            self._sent[number] = now, size
+        return [Offer(contribution)]
+
+    def keep(self, contribution: Contribution) -> None:
+        """The same while nobody listens: the next `greet` offers it."""
+        self.pending[contribution.assignment], self.newest = contribution, contribution.assignment
+
+    def again(self, now: float) -> list[Action]:
+        """Offer all that has no answer; how much of it is there already, the controller knows."""
+        self._offered_at = now
+        return [Send(OfferMessage(contribution)) for contribution in self.pending.values()]
+
+    def overdue(self, now: float) -> list[Action]:
+        """The same, when neither an answer nor a `Go` has come for long."""
+        waits = self.pending and not self._uploading and now - self._offered_at > OFFER_PATIENCE
+        return self.again(now) if waits else []
+
+    def greeted(self, now: float) -> list[Action]:
+        """A connection stands anew: what was under way on the one before is lost."""
+        self._sent.clear()
+        return [*self._cancel(self._uploading), *self.again(now)]
+
+    def go(self, message: Go, now: float) -> list[Action]:
+        """The controller wants a payload from some byte on. One at a time: its newest word counts."""
+        contribution = self.pending.get(message.assignment)
+        if contribution is None or message.offset >= contribution.payload.num_bytes:
+            return []
+        self._sent[message.assignment] = now, contribution.payload.num_bytes - message.offset
+        self._uploading = message.assignment
+        return [Upload(contribution, message.offset)]
+
+    def answered(
+        self, assignment: int, accepted: bool, link: LinkReport, now: float
+    ) -> tuple[list[Action], LinkReport]:
+        """The controller has judged it; with that comes what its upload says of the link."""
+        if self.pending.pop(assignment, None) is None:
+            return [], link
+        began, num_bytes = self._sent.pop(assignment, (now, 0))
+        if accepted:
+            link = measure.uploaded(link, num_bytes, now - began)
+        return [*self._cancel(assignment), Settle(assignment, accepted)], link
+
+    def forget(self, assignment: int) -> list[Action]:
+        """It is not wanted any more."""
+        if self.pending.pop(assignment, None) is None:
+            return []
+        self._sent.pop(assignment, None)
+        return [*self._cancel(assignment), Settle(assignment, False)]
+
+    def _cancel(self, assignment: int) -> list[Action]:
+        if not assignment or assignment != self._uploading:
+            return []
+        self._uploading = 0
+        return [CancelUpload()]

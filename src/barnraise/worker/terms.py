@@ -1,0 +1,68 @@
+"""What a worker agrees to: what a controller tells it is looked at before anything is built of it.
+
+A run that cannot work here ends with a reason, not with a machine that swaps or a controller that is flooded.
+"""
+
+from __future__ import annotations
+
+from barnraise.core.errors import RunFailedError
+from barnraise.data.meta import Meta
+from barnraise.models import config, memory
+from barnraise.wire.manifest import Manifest
+from barnraise.wire.messages import WorkerSettings
+
+SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.01, 1e6
+"""Seconds between heartbeats, or of a lease, that a worker goes along with."""
+
+PRECISIONS = ("float32", "bfloat16")
+INNER_OPTIONS = {"adamw": {"beta1", "beta2", "weight_decay"}, "sgd": {"momentum", "weight_decay"}}
+
+HOST_VECTORS = 6
+"""Vectors of the model's size that are in main memory whatever the device: see `models.memory.worker`."""
+
+
+def require_intervals(heartbeat: float, lease: float) -> None:
+    """RunFailedError when no worker could keep to these, or nobody would notice that one does not."""
+    for name, seconds in (("heartbeat", heartbeat), ("lease", lease)):
+        if not SHORTEST_INTERVAL <= seconds <= LONGEST_INTERVAL:
+            raise RunFailedError(
+                f"the controller asks for a {name} of {seconds:g} s, but workers keep to {SHORTEST_INTERVAL:g} s to "
+                f"{LONGEST_INTERVAL:g} s; its host should set controller.{name} so"
+            )
+
+
+def require_settings(settings: WorkerSettings) -> None:
+    """RunFailedError when a worker cannot train so. Codecs are judged where they are made."""
+    needed = INNER_OPTIONS.get(settings.inner_optimizer)
+    if needed is None or not needed <= settings.inner_options.keys():
+        known = ", ".join(f"{name} ({', '.join(sorted(options))})" for name, options in INNER_OPTIONS.items())
+        raise _unfit("inner_optimizer", settings.inner_optimizer, f"known, with their options: {known}")
+    if settings.precision not in PRECISIONS:
+        raise _unfit("precision", settings.precision, f"known: {', '.join(PRECISIONS)}")
+    if settings.batch_size < 1:
+        raise _unfit("batch_size", settings.batch_size, "at least 1 row")
+
+
+def require_model(manifest: Manifest, meta: Meta, settings: WorkerSettings, available: int, device: str) -> None:
+    """ModelError or RunFailedError unless the model can be built, reads the data, and fits into `available` bytes.
+
+    On an accelerator the batch and the trained parameters are in its memory, which says itself when it is too small.
+    """
+    config.check(manifest.model, vocab_size=meta.vocab_size, context=meta.context)
+    size = memory.num_parameters(manifest.model)
+    if size != manifest.num_parameters:
+        raise RunFailedError(
+            f"the controller's manifest speaks of {manifest.num_parameters} parameters, but its model has {size}"
+        )
+    needs = memory.worker(
+        manifest.model,
+        batch_size=settings.batch_size,
+        context=meta.context,
+        inner_optimizer=settings.inner_optimizer,
+    )
+    here = needs.vectors + needs.activations if device == "cpu" else HOST_VECTORS * memory.FLOAT * size
+    memory.require(here, available, "this run's model and batches")
+
+
+def _unfit(name: str, value: object, known: str) -> RunFailedError:
+    return RunFailedError(f"the controller sets {name} to {str(value)[:80]!r}, which no worker can do; {known}")

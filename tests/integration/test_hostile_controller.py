@@ -1,0 +1,281 @@
+"""A worker with real sockets against a controller that is wrong, damaged or hostile: it ends with a reason."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from barnraise import transport
+from barnraise.core.types import Blob, ParameterRange, RowRange, Task, Update
+from barnraise.data import shards
+from barnraise.data.meta import Format
+from barnraise.models import config, memory
+from barnraise.transport import Keys
+from barnraise.wire.frames import decode_from_worker, encode
+from barnraise.wire.manifest import Manifest
+from barnraise.wire.messages import (
+    Ack,
+    Assign,
+    Chunk,
+    Fetch,
+    Gone,
+    Heartbeat,
+    Hello,
+    Leave,
+    Message,
+    Next,
+    Offer,
+    Pulse,
+    Stop,
+    Welcome,
+    WorkerSettings,
+)
+from barnraise.worker import fetching
+from barnraise.worker.options import Outcome, WorkerOptions
+from barnraise.worker.runtime import WorkerRuntime
+
+ESCAPES = "\x1b[2J\x1b]0;pwned\x07\x1b]52;c;Y3VybA==\x07\u202eover"
+CONTEXT, VOCABULARY = 16, 300
+SETTINGS = WorkerSettings(
+    batch_size=4, compression="none", compression_options={}, ratios=(), error_feedback=True, error_feedback_decay=1.0,
+    error_feedback_keep=0.0, downlink="none", downlink_options={}, inner_optimizer="adamw",
+    inner_options={"beta1": 0.9, "beta2": 0.95, "weight_decay": 0.01}, gradient_clip=1.0, update_clip=None,
+    fragments=1, merge_lerp=0.0, version_momentum=0.0, normalize_steps=0, proximal=0.0, overlap=False,
+    precision="float32",
+)  # fmt: skip
+
+
+def model(**sizes: Any) -> dict[str, Any]:
+    section = {"architecture": "gpt2", "config": {"hidden_size": 16, "num_layers": 1, "num_heads": 2} | sizes}
+    return config.describe(section, VOCABULARY, CONTEXT)
+
+
+class Scripted:
+    """A controller that says what it is told to say. `blobs` are what it serves, `heard` what came in."""
+
+    def __init__(self, folder: Path, resolved: dict[str, Any] | None = None, **settings: Any) -> None:
+        form = Format(kind="text", tokenizer="bytes", context=CONTEXT, vocab_size=VOCABULARY)
+        rows = np.arange(64 * CONTEXT, dtype=np.uint16).reshape(64, CONTEXT) % 250
+        shards.write(folder / "made", form, [rows], rows[:4])
+        self.dataset = shards.Dataset.open(folder / "made")
+        self.blobs = {info.sha256: (folder / "made" / info.name).read_bytes() for info in self.dataset.files()}
+        self.shard = self.dataset.meta.shards[0]
+        resolved = resolved or model()
+        size = memory.num_parameters(resolved)
+        self.start = np.zeros(min(size, 10**6), np.float32).tobytes()
+        info = self.dataset.files()[0]
+        self.manifest = self.add(Manifest(resolved, Blob(info.sha256, info.bytes), size).encode())
+        self.version = self.add(self.start)
+        self.settings = msgspec.structs.replace(SETTINGS, **settings)
+        self.intervals = 1.0, 10.0
+        self.task = Task(
+            1, "train", (RowRange(0, 0, 8),), 8 * CONTEXT, 2, 4, 0, 0.1, 1, ParameterRange(0, size), 0,
+            (Update("snapshot", 0, self.version, self.version.digest),), 9, 0, 1.0,
+        )  # fmt: skip
+        self.heard: Counter[str] = Counter()
+        self.left = ""
+        self.folder, self.keys, self.tasks = folder, Keys.generate(), 0
+
+    def add(self, content: bytes) -> Blob:
+        digest = hashlib.sha256(content).hexdigest()
+        self.blobs[digest] = content
+        return Blob(digest, len(content))
+
+    def answer(self, message: Message) -> tuple[Message, bytes | None] | None:
+        match message:
+            case Hello():
+                welcome = Welcome("run", "a", message.greeting, self.settings, self.manifest, *self.intervals)
+                return welcome, None
+            case Heartbeat():
+                return Pulse(message.sent, *self.intervals), None
+            case Next():
+                return Assign(self.task), None
+            case Fetch():
+                piece = self.blobs.get(message.digest, b"")[message.offset :][: message.num_bytes]
+                return (Chunk(message.digest, message.offset), piece) if piece else (Gone(message.digest), None)
+            case Leave():
+                self.left = message.reason
+        return None
+
+    async def serve(self, listener: Any) -> None:
+        while batch := await listener.receive_many():
+            for peer, frames in batch:
+                message, _ = decode_from_worker(frames)
+                self.heard[type(message).__name__] += 1
+                if answer := self.answer(message):
+                    listener.send(peer, encode(*answer))
+
+    def run(self, say: Callable[[str], None] = lambda text: None, *, leaves: bool = False) -> Outcome:
+        """A worker's life with this controller; with `leaves` the controller hears its last word."""
+
+        async def main() -> Outcome:
+            listener = transport.create("zmq").listener()
+            uri = await listener.bind("zmq://127.0.0.1:0", self.keys)
+            serving = asyncio.ensure_future(self.serve(listener))
+            moments = self.folder / "moments.safetensors"
+            options = WorkerOptions(uri, self.keys.public, "a", Keys.generate(), self.folder / "cache", moments)
+            self.runtime = WorkerRuntime(options, say=say)
+            try:
+                async with asyncio.timeout(90):
+                    outcome = await self.runtime.run()
+                    while leaves and not self.left:
+                        await asyncio.sleep(0.01)
+                    return outcome
+            finally:
+                serving.cancel()
+                await listener.close()
+
+        return asyncio.run(main())
+
+
+def test_the_words_of_a_controller_cannot_command_the_terminal(tmp_path: Path) -> None:
+    class Shouting(Scripted):
+        def answer(self, message: Message) -> tuple[Message, bytes | None] | None:
+            return (Stop(ESCAPES), None) if isinstance(message, Hello) else super().answer(message)
+
+    outcome = Shouting(tmp_path).run()
+    assert outcome.reason.isprintable()
+    assert "over" in outcome.reason
+
+
+def test_a_manifest_that_quotes_escapes_cannot_either(tmp_path: Path) -> None:
+    outcome = Scripted(tmp_path, {**model(), f"x{ESCAPES}": 1}).run()
+    assert not outcome.final
+    assert outcome.reason.isprintable()
+    assert "gpt2 has no config key" in outcome.reason
+
+
+@pytest.mark.parametrize("intervals", [(0.0, 10.0), (1.0, 0.0), (1e-5, 1.0), (1.0, 1e9)])
+def test_intervals_that_nobody_can_keep_are_refused(tmp_path: Path, intervals: tuple[float, float]) -> None:
+    controller = Scripted(tmp_path)
+    controller.intervals = intervals
+    outcome = controller.run()
+    assert not outcome.final
+    assert "workers keep to 0.01 s to 1e+06 s" in outcome.reason
+    assert controller.heard["Heartbeat"] <= 1
+    assert controller.heard["Fetch"] == 0
+
+
+@pytest.mark.parametrize(
+    ("resolved", "settings", "reason"),
+    [
+        (model(hidden_size=8192, num_layers=80), {}, "need about .* of memory, but .* are available"),
+        (model(), {"batch_size": 2**40}, "need about .* of memory, but .* are available"),
+        (model(), {"batch_size": 0}, "sets batch_size to '0'"),
+        (model(), {"precision": "load"}, "sets precision to 'load'"),
+        (model(), {"inner_options": {"beta1": 0.9}}, "known, with their options: adamw"),
+        (model(), {"compression": "os:system"}, "unknown codec 'os:system'"),
+        ({**model(), "n_positions": 4}, {}, "has rows of 16 tokens"),
+    ],
+)
+def test_what_cannot_work_here_is_refused_before_it_is_built(
+    tmp_path: Path, resolved: dict[str, Any], settings: dict[str, Any], reason: str
+) -> None:
+    controller = Scripted(tmp_path, resolved, **settings)
+    outcome = controller.run(leaves=True)
+    assert not outcome.final
+    assert re.search(reason, outcome.reason), outcome.reason
+    assert controller.left == outcome.reason
+
+
+def test_a_manifest_that_lies_about_its_models_size_is_refused(tmp_path: Path) -> None:
+    controller = Scripted(tmp_path)
+    info = controller.dataset.files()[0]
+    controller.manifest = controller.add(Manifest(model(), Blob(info.sha256, info.bytes), 2**52).encode())
+    assert "speaks of 4503599627370496 parameters" in controller.run().reason
+
+
+def test_a_shard_whose_bytes_are_wrong_is_given_up_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "FIRST_REST", 0.01)
+    controller = Scripted(tmp_path)
+    controller.blobs[controller.shard.sha256] = bytes(controller.shard.bytes)
+    outcome = controller.run(leaves=True)
+    assert not outcome.final
+    assert f"{controller.shard.name} came 4 times with bytes that are not those of its name" in outcome.reason
+    assert controller.left == outcome.reason
+
+
+def test_what_breaks_in_the_training_thread_is_told_to_both_sides(tmp_path: Path) -> None:
+    controller = Scripted(tmp_path)
+    rows = np.full((64, CONTEXT), VOCABULARY + 9, np.uint16)  # ids that the vocabulary has not
+    shard = controller.add(rows.tobytes())
+    meta = msgspec.structs.replace(
+        controller.dataset.meta, shards=(msgspec.structs.replace(controller.shard, sha256=shard.digest),)
+    )
+    size = memory.num_parameters(model())
+    controller.manifest = controller.add(Manifest(model(), controller.add(meta.encode()), size).encode())
+    outcome = controller.run(leaves=True)
+    assert not outcome.final
+    assert "holds token id 309, but the vocabulary has 300" in outcome.reason
+    assert controller.left == outcome.reason
+
+
+def test_training_that_diverges_ends_with_what_to_do(tmp_path: Path) -> None:
+    controller = Scripted(tmp_path)
+    poison = np.full(len(controller.start) // 4, 3e38, np.float32).tobytes()
+    blob = controller.add(poison)
+    update = Update("snapshot", 0, blob, blob.digest)
+    controller.task = msgspec.structs.replace(controller.task, updates=(update,))
+    said: list[str] = []
+    outcome = controller.run(said.append, leaves=True)
+    assert not outcome.final
+    assert said[0] == "task 1: 2 of 2 steps skipped, their gradients are not finite"
+    assert outcome.reason.startswith("training diverged")
+    assert "lower the learning rate" in outcome.reason
+    assert controller.left == outcome.reason
+    assert controller.heard["Offer"] == 0
+
+
+def test_a_message_that_cannot_be_read_is_told_once(tmp_path: Path) -> None:
+    class Mumbling(Scripted):
+        def answer(self, message: Message) -> tuple[Message, bytes | None] | None:
+            if isinstance(message, Heartbeat):
+                return (Stop("enough") if self.heard["Heartbeat"] > 2 else Assign(self.task)), None
+            return super().answer(message)
+
+    controller, said = Mumbling(tmp_path), list[str]()
+    many = tuple(RowRange(0, 0, 1) for _ in range(257))  # one more than a task may have
+    controller.intervals = 0.1, 10.0
+    controller.task = msgspec.structs.replace(controller.task, rows=many)
+    assert controller.run(said.append).reason == "enough"
+    assert len(said) == 1
+    assert said[0].startswith("a message from the controller is passed over: header: ")
+
+
+def test_a_worker_that_comes_back_has_its_moments(tmp_path: Path) -> None:
+    """It leaves when it has handed in its task; the next process of it has not trained yet."""
+
+    class Leading(Scripted):
+        def answer(self, message: Message) -> tuple[Message, bytes | None] | None:
+            if isinstance(message, Offer):
+                return Ack(message.contribution.assignment, True), None
+            if isinstance(message, Next) and self.heard["Next"] > self.tasks:
+                self.runtime.leave("enough")
+                return None
+            return super().answer(message)
+
+    controller, said = Leading(tmp_path), list[str]()
+    controller.tasks = 1
+    assert controller.run(said.append) == Outcome("enough", True)
+    assert controller.heard["Offer"] == 1
+    first = controller.runtime.executor.trainer.moments()
+    controller.tasks, controller.heard = 0, Counter()
+    controller.run(said.append)
+    second = controller.runtime.executor.trainer.moments()
+    assert first.keys() == second.keys()
+    assert all(bool((first[name] == second[name]).all()) for name in first)
+    assert float(second["step"]) == 2.0
+    assert said == []
+    controller.tasks, controller.keys = 0, Keys.generate()  # another run
+    controller.run(said.append)
+    assert controller.runtime.executor.trainer.fresh
+    assert len(said) == 1

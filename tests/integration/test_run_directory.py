@@ -1,0 +1,171 @@
+"""A run directory that somebody touched, opened again: what helps itself, and what is refused with a remedy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from barnraise.cli.addresses import address, listen, recorded_mode, recorded_uri
+from barnraise.cli.hosting import Host, open_host
+from barnraise.config.load import load
+from barnraise.config.schema import Controller
+from barnraise.controller.actions import Journal
+from barnraise.core.errors import BarnraiseError, RunDirectoryError, RunFileError
+from barnraise.ledger import Noted, RunDirectory
+from barnraise.plan.purpose import TRAIN
+from barnraise.plan.resolve import Plan, resolve
+
+from .test_report import make
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    """Prepared, and opened once by a controller that was killed."""
+    (tmp_path / "text.txt").write_text("a barn is raised by many hands.\n" * 200)
+    run, plan = make(tmp_path, {"kind": "text", "files": [str(tmp_path / "text.txt")], "context": 32})
+    host = start(run, plan)
+    host.ledger.commit([action.decision for action in host.first if isinstance(action, Journal)], {})
+    close(host)
+    return run
+
+
+def start(run: RunDirectory, plan: Plan, warnings: list[str] | None = None) -> Host:
+    return open_host(run, plan, (warnings if warnings is not None else []).append)
+
+
+def close(host: Host) -> None:
+    host.server.executor.close()
+    host.ledger.close()
+
+
+def plan_of(run: RunDirectory) -> Plan:
+    return resolve(load(run.run_file), purpose=TRAIN)
+
+
+def edit(run: RunDirectory, pattern: str, replacement: str) -> None:
+    text, count = re.subn(pattern, replacement, run.run_file.read_text())
+    assert count == 1
+    run.run_file.write_text(text)
+
+
+def content(run: RunDirectory) -> dict[str, bytes]:
+    """All files but the ledger's."""
+    files = (path for path in run.path.rglob("*") if path.is_file() and not path.match("ledger*"))
+    return {str(path): path.read_bytes() for path in files}
+
+
+def test_an_edit_of_what_must_not_change_is_refused_and_nothing_is_touched(run: RunDirectory) -> None:
+    edit(run, "context: 32", "context: 64")
+    before = content(run)
+    with pytest.raises(RunFileError, match=r"data\.context was 32 and is 64\. These cannot change in a run"):
+        start(run, plan_of(run))
+    assert content(run) == before
+    edit(run, "context: 64", "context: 32")
+    close(start(run, plan_of(run)))
+
+
+def test_an_edit_of_what_may_change_is_on_the_ledger_once(run: RunDirectory) -> None:
+    edit(run, r"(?m)^  tokens: \d+", "  tokens: 77000")
+    told = []
+    for _ in range(2):
+        host = start(run, plan_of(run))
+        noted = [action.decision for action in host.first if isinstance(action, Journal)]
+        host.ledger.commit(noted, {})
+        told.append([d.detail["changed"] for d in noted if isinstance(d, Noted) and d.kind == "run_file"])
+        close(host)
+    assert told == [["training.tokens was 2000000 and is 77000"], []]
+
+
+def test_a_run_begun_before_run_files_were_kept_is_resumed_with_the_one_it_has(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("a barn is raised by many hands.\n" * 200)
+    run, plan = make(tmp_path, {"kind": "text", "files": [str(tmp_path / "text.txt")], "context": 32})
+    host = start(run, plan)
+    journaled = [action.decision for action in host.first if isinstance(action, Journal)]
+    host.ledger.commit([d for d in journaled if getattr(d, "kind", "") != "run_file"], {})
+    close(host)
+    again = start(run, plan_of(run))
+    assert again.resumed
+    assert [a.decision.kind for a in again.first if isinstance(a, Journal) and isinstance(a.decision, Noted)][-1:] == [
+        "run_file"
+    ]
+    close(again)
+
+
+@pytest.mark.parametrize("damage", ["deleted", "empty", "cut"])
+def test_a_manifest_that_is_lost_is_made_again(run: RunDirectory, damage: str) -> None:
+    path = run.path / "manifest.json"
+    right = path.read_bytes()
+    if damage == "deleted":
+        path.unlink()
+    else:
+        path.write_bytes(right[: len(right) // 2] if damage == "cut" else b"")
+    warnings: list[str] = []
+    close(start(run, plan_of(run), warnings))
+    assert path.read_bytes() == right
+    assert [("manifest.json" in warning, "made again" in warning) for warning in warnings] == [(True, True)]
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"uri": "zmq://127.0.0.1:1"}', '{"uri": 1, "mode": "train"}', "\udcff"])
+def test_an_address_that_cannot_be_read_says_what_to_write(run: RunDirectory, text: str) -> None:
+    (run.path / "address.json").write_text(text, errors="surrogateescape")
+    for read in (recorded_mode, recorded_uri):
+        with pytest.raises(RunDirectoryError, match=r'address\.json cannot be read .*write it again as {"uri": "zmq:'):
+            read(run)
+
+
+def test_a_run_that_never_listened_has_no_address(run: RunDirectory) -> None:
+    assert recorded_uri(run) == ""
+    with pytest.raises(RunDirectoryError, match="was never started"):
+        recorded_mode(run)
+
+
+def test_ports_of_the_run_file_count_before_those_it_had() -> None:
+    before = "zmq://127.0.0.1:4001 xmlrpc://127.0.0.1:4002"
+    assert address(Controller(), "") == "zmq://127.0.0.1:0"
+    assert address(Controller(), before) == "zmq://127.0.0.1:4001"
+    assert address(Controller(port=5000), before) == "zmq://127.0.0.1:5000"
+    assert address(Controller(http_port=0), before) == before
+    assert address(Controller(http_port=6000), before) == "zmq://127.0.0.1:4001 xmlrpc://127.0.0.1:6000"
+    assert address(Controller(use_zmq=False), before) == "xmlrpc://127.0.0.1:0"  # another protocol is another port
+
+
+def test_the_address_is_replaced_and_never_written_over(run: RunDirectory) -> None:
+    """A controller killed while it writes it leaves the old one."""
+
+    async def listened() -> str:
+        host = start(run, plan_of(run))
+        uri = await listen(host.server, run, host.plan, "serve")
+        await host.server.listener.close(linger=0.0)
+        close(host)
+        return uri
+
+    first = asyncio.run(listened())
+    with (run.path / "address.json").open() as reader:
+        assert asyncio.run(listened()) == first == recorded_uri(run)
+        assert json.loads(reader.read()) == {"uri": first, "mode": "serve"}
+        assert os.fstat(reader.fileno()).st_nlink == 0
+    assert recorded_mode(run) == "serve"
+
+
+def test_damage_that_costs_nothing_is_told(run: RunDirectory) -> None:
+    with sqlite3.connect(run.ledger) as connection:
+        connection.execute("UPDATE meta SET value = 2 WHERE key = 'segment_number'")
+    (run.segments / "00000001.seg").write_bytes(b"no record")
+    warnings: list[str] = []
+    close(start(run, plan_of(run), warnings))
+    (warning,) = warnings
+    assert "00000001.seg is damaged at byte 0" in warning
+
+
+def test_a_dataset_that_is_lost_names_the_file(run: RunDirectory) -> None:
+    (run.data / "meta.json").unlink()
+    before = content(run)
+    with pytest.raises(BarnraiseError, match=r"meta\.json"):
+        start(run, plan_of(run))
+    assert content(run) == before

@@ -1,0 +1,49 @@
+"""Real tensors in virtual time: the same seed, the same run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from barnraise.cli.simulation import Trial, simulate
+from barnraise.config import load
+from barnraise.emulation.report import Report
+from barnraise.plan import Purpose, resolve
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
+    """A few tasks of a small model with dropout."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "story.txt").write_text("once upon a time\n" * 100)
+    return again()
+
+
+def again() -> Report:
+    shape = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "resid_pdrop": 0.2}
+    run_file = load(
+        {
+            "model": {"architecture": "gpt2", "config": shape},
+            "data": {"kind": "text", "files": ["story.txt"], "context": 16},
+            "training": {"tokens": 1024, "batch_size": 2, "local_steps": 2},
+        }
+    )
+    return simulate(resolve(run_file, purpose=Purpose.SIMULATE, nodes=3), Trial(3, real=True, tokens_per_second=1000.0))
+
+
+def test_a_simulation_with_dropout_repeats(run: Report) -> None:
+    repeated = again()
+    assert repeated.final_loss == run.final_loss
+    assert repeated.ledger_hash == run.ledger_hash
+
+
+def test_a_version_is_measured_as_it_was_when_that_began(run: Report) -> None:
+    assert [run.curve[0].seconds, run.curve[0].tokens] == [0.0, 0]
+    assert run.curve[-1].tokens == run.tokens
+    assert run.curve[-1].seconds < run.virtual_seconds
+
+
+def test_a_simulation_leaves_the_process_as_it_was(run: Report) -> None:
+    assert float(torch.tensor(1e-40) * 0.5) > 0.0

@@ -1,0 +1,93 @@
+"""What simulated work takes: nothing that a real machine does is free, and the controller's own line is not endless."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnraise import compression
+from barnraise.cli.simulation import Trial, simulate
+from barnraise.config import load
+from barnraise.controller.actions import Aggregate, SlotShare
+from barnraise.core.types import Blob, Contribution, ParameterRange, Update
+from barnraise.emulation.access import Access
+from barnraise.emulation.costs import Costs
+from barnraise.emulation.report import Report
+from barnraise.plan import Purpose, resolve
+from barnraise.worker.actions import ApplyUpdates
+
+SIZE = 1_000_000
+WHOLE = ParameterRange(0, SIZE)
+MODEL = {"architecture": "gpt2", "config": {"hidden_size": 384, "num_layers": 6, "num_heads": 6}}
+
+
+def play(*, network: dict[str, Any] | None = None, controller: dict[str, Any] | None = None, **training: Any) -> Report:
+    """Sixteen tasks of eight nodes, whose links take no time to speak of."""
+    settings = {"tokens": 16 * 2560, "batch_size": 4, "local_steps": 10, "auto_tune": False}
+    content = {
+        "model": MODEL,
+        "data": {"kind": "sat", "context": 64},
+        "network": network or {},
+        "controller": controller or {},
+        "training": settings | training,
+    }
+    return simulate(resolve(load(content), purpose=Purpose.SIMULATE, nodes=8), Trial(8, tokens_per_second=1e5))
+
+
+def costs(codec: str = "int4", **changes: Any) -> Costs:
+    return Costs(SIZE, codec, codec, **({"robust": False, "evaluation_tokens": 1000, "threads": 1} | changes))
+
+
+def payload(codec: str) -> Blob:
+    return Blob("0" * 64, compression.create(codec).max_bytes(SIZE))
+
+
+def test_encoding_takes_workers_time() -> None:
+    none, coded = play(), play(compression="entropy_coded")
+    assert coded.virtual_seconds - none.virtual_seconds > 0.2  # 10M elements at 35 ns, once or twice in a row
+
+
+def test_decoding_takes_the_controllers_time() -> None:
+    contribution = Contribution(1, 0, WHOLE, payload("int4"), 10, 1.0, 1.0)
+    assert costs("entropy_coded").inspect(contribution) > 1.5 * costs("int4").inspect(contribution)
+
+    def version(nodes: int, **changes: Any) -> float:
+        slots = tuple(SlotShare(str(node), WHOLE, ((node, 1.0),)) for node in range(nodes))
+        sizes = dict.fromkeys(range(nodes), contribution.payload.num_bytes)
+        return costs(**changes).aggregate(Aggregate(1, 1, slots, 1.0), payload("int4"), sizes)
+
+    assert version(8) - version(4) == pytest.approx(4 * (version(2) - version(1)))
+    assert version(4, robust=True) > version(4)
+    assert version(1) > 4 * SIZE / 2e9  # the hash alone
+
+
+def test_a_replica_is_hashed_after_each_version() -> None:
+    delta = Update("delta", 1, payload("int4"), "0" * 64)
+    part = Update("delta", 2, Blob("0" * 64, 100), "0" * 64, ParameterRange(0, 100))
+    one, both = costs().apply(ApplyUpdates((delta,), 0, 1.0)), costs().apply(ApplyUpdates((delta, part), 0, 1.0))
+    assert one > both - one > 4 * SIZE / 2e9
+
+
+def test_evaluation_takes_time() -> None:
+    few, many = (play(controller={"evaluation_rows": rows}) for rows in (1, 4096))
+    assert many.virtual_seconds > few.virtual_seconds + 100.0
+
+
+def test_the_controllers_own_line_has_a_limit() -> None:
+    """Eight nodes fetch 43 MB each: 27 s over 100 Mbit/s."""
+    wide, usual, narrow = (
+        play(network={"controller_link": link} if link else {}) for link in ("100gbit", None, "100mbit")
+    )
+    assert usual.first_task_seconds is not None
+    assert narrow.first_task_seconds is not None
+    assert wide.first_task_seconds is not None
+    assert wide.first_task_seconds < usual.first_task_seconds < narrow.first_task_seconds
+    assert narrow.virtual_seconds > wide.virtual_seconds + 20.0
+
+
+def test_what_comes_over_slow_lines_passes_a_fast_one_as_it_comes() -> None:
+    line = Access(100.0)
+    assert line.take(10.0, 100, late=True) == (9.0, 10.0)
+    assert line.take(10.0, 100, late=True) == (10.0, 11.0)
+    assert line.take(10.0, 100) == (11.0, 12.0)

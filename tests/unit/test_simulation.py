@@ -1,0 +1,121 @@
+"""What a simulation tells its user: how far it is, how long it will take, and with real tensors what was learned."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnraise.cli.progress import line
+from barnraise.cli.simulation import Trial, simulate
+from barnraise.config import load
+from barnraise.emulation.report import Report
+from barnraise.emulation.simulator import Simulator
+from barnraise.plan import Purpose, resolve
+
+RUN: dict[str, Any] = {
+    "model": {"architecture": "gpt2", "config": {"hidden_size": 16, "num_layers": 1, "num_heads": 2}},
+    "data": {"kind": "sat", "examples": 200, "held_out": 20, "held_out_backtracking": 4},
+    "training": {"tokens": 20_000, "batch_size": 4, "local_steps": 4},
+}
+
+
+def play(nodes: int = 3, watch: Any = None, **trial: Any) -> Report:
+    plan = resolve(load(RUN), purpose=Purpose.SIMULATE, nodes=nodes)
+    arguments = Trial(nodes, tokens_per_second=2000.0, **trial)
+    return simulate(plan, arguments, watch) if watch else simulate(plan, arguments)
+
+
+@pytest.mark.parametrize("hours", [None, 0.001])
+def test_progress_goes_from_nothing_to_all(hours: float | None) -> None:
+    seen: list[float] = []
+
+    @contextmanager
+    def watch(simulator: Simulator) -> Iterator[None]:
+        handle = simulator.controller.handle
+
+        def noted(event: Any, now: float) -> Any:
+            seen.append(simulator.progress())
+            return handle(event, now)
+
+        simulator.controller.handle = noted  # type: ignore[method-assign]
+        yield
+        seen.append(simulator.progress())
+
+    play(watch=watch, hours=hours)
+    assert seen[0] < 0.2
+    assert seen == sorted(seen)
+    assert seen[-1] >= 1.0
+
+
+def test_the_line_says_how_long_it_will_take() -> None:
+    lines: list[str] = []
+
+    @contextmanager
+    def watch(simulator: Simulator) -> Iterator[None]:
+        lines.append(line(simulator, 5.0))
+        simulator.controller.state.tokens = 5_000
+        lines.append(line(simulator, 0.1))
+        lines.append(line(simulator, 60.0))
+        simulator.controller.state.tokens = 0
+        yield
+
+    play(watch=watch)
+    nothing, early, later = lines
+    assert "starting" in nothing
+    assert "starting" in early
+    assert later.startswith(" 25.0%")
+    assert "1 min so far, about 3 min to go" in later
+
+
+def test_real_tensors_on_satisfiability_say_what_was_solved() -> None:
+    found = play(real=True)
+    assert found.sat is not None
+    assert found.sat.backtracking is not None
+    assert (found.sat.formulas, found.sat.backtracking.formulas) == (20, 4)
+    assert play().sat is None
+
+
+def test_rows_that_are_skipped_come_last() -> None:
+    usual, turned = play(nodes=1, real=True), play(nodes=1, real=True, skipped=0.5)
+    assert turned.first_loss == usual.first_loss  # the same model and the same held-out rows
+    assert turned.tokens == usual.tokens
+    assert turned.final_loss != usual.final_loss
+
+
+def test_the_command_shows_progress_on_a_terminal_alone(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(
+        "model: {architecture: gpt2}\ndata: {kind: sat}\ntraining: {tokens: 400000, local_steps: 50}\n"
+    )
+    command = [sys.executable, "-m", "barnraise.cli.main", "simulate", "run.yaml", "--nodes", "20"]
+    piped = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
+    assert piped.stderr == ""
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "200"}
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=theirs, env=environment)
+        os.close(theirs)
+        shown = b"".join(_all_of(terminal))
+        assert process.stdout is not None
+        told = process.stdout.read().decode()
+        assert process.wait(60) == 0
+    assert b"of virtual time" in shown
+    assert [row for row in told.splitlines() if not row.startswith("simulation")] == [
+        row for row in piped.stdout.splitlines() if not row.startswith("simulation")
+    ]
+
+
+def _all_of(terminal: Any) -> Iterator[bytes]:
+    """Until the other side is closed, which Linux tells as an error."""
+    try:
+        while piece := terminal.read(4096):
+            yield piece
+    except OSError:
+        return
