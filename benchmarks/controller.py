@@ -87,7 +87,8 @@ def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_b
         partitions=((ParameterRange(0, num_parameters),),),
         tune=False, rungs=(payload_bytes,), last_bytes=0, update_bytes=payload_bytes,
         flush=False,
-        sync_window=60.0, sync_longest_wait=600.0, heartbeat=0.25, lease=60.0, checkpoint_seconds=5.0, evaluations=1,
+        sync_window=60.0, sync_longest_wait=600.0, heartbeat=0.25, lease=60.0, longest_lease=60.0,
+        checkpoint_seconds=5.0, evaluations=1,
     )  # fmt: skip
 
 

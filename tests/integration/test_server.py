@@ -84,7 +84,7 @@ def settings() -> EngineSettings:
         partitions=((ParameterRange(0, SIZE),),), tune=False, rungs=(CODEC.max_bytes(SIZE),),
         last_bytes=0, update_bytes=CODEC.max_bytes(SIZE), flush=False, sync_window=60.0,
         sync_longest_wait=600.0,
-        heartbeat=0.25, lease=30.0, checkpoint_seconds=60.0, evaluations=5,
+        heartbeat=0.25, lease=30.0, longest_lease=30.0, checkpoint_seconds=60.0, evaluations=5,
     )  # fmt: skip
 
 

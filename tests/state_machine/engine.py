@@ -109,6 +109,7 @@ _SETTINGS = EngineSettings(
     sync_longest_wait=8.0,
     heartbeat=1.0,
     lease=5.0,
+    longest_lease=20.0,
     checkpoint_seconds=3.0,
     evaluations=4,
 )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import msgspec
 import pytest
 
 from barnraise.controller import admission
+from barnraise.controller.soft import Speeds
 from barnraise.controller.state import Work
 from barnraise.core.types import Blob, Contribution, ParameterRange
 
@@ -36,6 +38,10 @@ def offer(**changes: Any) -> Contribution:
         ({"steps": 5}, 7, "claims 5 steps, but 4"),
         ({"loss": math.nan}, 7, "training loss is nan"),
         ({"loss": math.inf}, 7, "training loss is inf"),
+        ({"loss": 1e308}, 7, "training loss is 1e+308"),
+        ({"loss": -1.0}, 7, "training loss is -1"),
+        ({"steps": 0}, 7, "claims no step"),
+        ({"payload": Blob(digest(1), 0)}, 7, "payload of 0 bytes"),
     ],
 )
 def test_an_offer_must_be_the_answer_to_its_task(changes: dict[str, Any], version: int, reason: str) -> None:
@@ -56,4 +62,21 @@ def test_an_offer_must_be_the_answer_to_its_task(changes: dict[str, Any], versio
     ],
 )
 def test_an_update_must_be_sane(norm: float, reason: str, limit: float | None, expected: str) -> None:
-    assert admission.refuse_inspection(norm, reason, engine_settings(max_update_norm=limit)) == expected
+    assert admission.refuse_inspection(norm, reason, 1000.0, engine_settings(max_update_norm=limit)) == expected
+
+
+def test_without_a_limit_in_the_run_file_an_update_must_not_be_far_above_the_usual() -> None:
+    settings, speeds = engine_settings(), Speeds(12)
+    at_first = admission.most_norm(WORK, False, speeds, settings)
+    assert at_first == admission.LARGEST * 10.0, "100 parameters, and nothing is known yet"
+    assert "far above the usual" in admission.refuse_inspection(1e30, "", at_first, settings)
+    speeds.num_norms, speeds.norm, speeds.travel = 2, 1.0, 0.1
+    assert admission.most_norm(WORK, False, speeds, settings) == at_first, "one of two could move a median"
+    speeds.num_norms = 3
+    work = msgspec.structs.replace(WORK, learning_rate=0.025)  # 4 steps: as far as others go
+    assert admission.most_norm(work, False, speeds, settings) == 30.0
+    assert admission.most_norm(work, True, speeds, settings) == 300.0, "what was held back is of many tasks"
+    longer = msgspec.structs.replace(work, local_steps=12)
+    assert admission.most_norm(longer, False, speeds, settings) == pytest.approx(90.0)
+    later = msgspec.structs.replace(work, learning_rate=1e-9)
+    assert admission.most_norm(later, False, speeds, settings) == 30.0, "it brings earlier work along"

@@ -156,7 +156,7 @@ def test_notes_are_kept_for_the_reader() -> None:
     engine.handle(ev.Traffic(5, 7))
     note = engine.journal[-2]
     assert isinstance(note, Noted)
-    assert (note.kind, note.node, note.detail) == ("frame_dropped", "a", {"reason": "too long"})
+    assert (note.kind, note.node, note.detail) == ("frame_dropped", "a", {"reason": "too long", "count": 1})
     assert (engine.state.bytes_up, engine.state.bytes_down) == (5, 7)
 
 

@@ -7,7 +7,8 @@ import pytest
 from barnraise.controller import actions as act
 from barnraise.controller import events as ev
 from barnraise.controller.settings import FLEET_HEARTBEATS
-from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Enrolled, Heartbeat, Hello, Pulse, Stop, Welcome, Who
+from barnraise.core.types import LinkReport
+from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Enrolled, Heartbeat, Hello, Next, Pulse, Stop, Welcome, Who
 
 from ..state_machine.engine import Engine, contribution, engine_settings
 
@@ -126,7 +127,7 @@ def test_lost_work_is_taken_up_again_by_its_node_or_by_another() -> None:
     assert list(engine.state.redo) == [number]
     engine.hello("a", pending=(number,), working=())
     assert list(engine.state.works) == [number]
-    engine.tick(5.0)
+    engine.tick(20.0)  # its frames were late before, so it was given more time
     engine.hello("b")
     engine.next("b")
     assert engine.journal[-1].redo == number  # type: ignore[attr-defined]
@@ -162,12 +163,75 @@ def test_silence_ends_a_lease_exactly_when_the_deadline_says() -> None:
     engine, _ = at_work()
     engine.now = 0.3
     engine.heartbeat("a")
-    assert engine.machine.deadline == 0.3 + 5.0
     engine.tick(5.0 - 1e-9)
     assert engine.state.nodes["a"].live
+    assert engine.machine.deadline == 0.3 + 5.0
     engine.now = engine.machine.deadline
     engine.tick(0.0)
     assert not engine.state.nodes["a"].live
+
+
+def test_a_lease_follows_the_nodes_link_within_its_bound() -> None:
+    """A far node, or one whose frames come late, is not taken for dead as soon as others; nor is it for ever."""
+    for node, report, gap, lease in [
+        ("near", LinkReport(0.01), 1.0, 5.04),
+        ("far", LinkReport(1.2), 1.0, 9.8),
+        ("liar", LinkReport(3600.0), 1.0, 20.0),
+        ("late", LinkReport(), 4.0, 11.0),
+    ]:
+        engine = Engine(engine_settings())
+        engine.hello(node)
+        engine.handle(ev.Received(node, Next(0, report)))
+        engine.now += gap
+        engine.heartbeat(node)
+        engine.tick(lease - 0.01)
+        assert engine.state.nodes[node].live
+        engine.tick(0.02)
+        assert not engine.state.nodes[node].live
+
+
+def test_a_node_that_was_declared_dead_too_soon_gets_more_time() -> None:
+    engine, _ = at_work()
+    engine.tick(7.0)
+    assert not engine.state.nodes["a"].live
+    engine.hello("a")
+    engine.tick(7.0)
+    assert engine.state.nodes["a"].live
+
+
+def test_nobody_is_silent_while_the_disk_is_waited_for() -> None:
+    engine, _ = at_work()
+    engine.now += 60.0
+    engine.handle(ev.Stalled(60.0))
+    engine.tick(4.9)
+    assert engine.state.nodes["a"].live
+
+
+def test_a_node_that_comes_and_goes_has_to_wait() -> None:
+    """Each time costs rows of the ledger."""
+    engine = Engine(engine_settings())
+    for _ in range(1000):
+        engine.hello("a", restart=True)
+        engine.leave("a")
+    assert len(engine.journal) < 70
+    engine.now += 60.0
+    engine.hello("a", restart=True)
+    assert engine.state.nodes["a"].live
+
+
+def test_a_node_whose_work_comes_to_nothing_has_to_wait() -> None:
+    engine = Engine(engine_settings())
+    engine.hello("a")
+    for _ in range(1000):
+        engine.next("a")
+        for task in list(engine.held["a"].values()):
+            engine.offer("a", contribution(task, steps=0))
+        engine.hello("a", pending=(), working=())
+    assert len(engine.journal) < 70
+    engine.now += 60.0
+    engine.hello("a")
+    engine.next("a")
+    assert engine.held["a"]
 
 
 def test_any_frame_renews_a_lease() -> None:
@@ -207,7 +271,10 @@ def test_intervals_grow_with_the_fleet() -> None:
     (pulse,) = sent(engine.handle(ev.Received("n0", Heartbeat(0.5))))
     assert pulse == Pulse(0.5, 300 / FLEET_HEARTBEATS, 5 * 300 / FLEET_HEARTBEATS)
     assert engine.welcomes["n299"].lease == pulse.lease
-    assert engine.machine.deadline == pulse.lease
+    engine.tick(pulse.lease - 0.01)
+    assert len(engine.account.live) == 300
+    engine.tick(0.02)
+    assert engine.account.live == set()
 
 
 def test_nodes_that_were_told_a_long_interval_do_not_seem_silent_when_the_fleet_shrinks() -> None:

@@ -10,7 +10,7 @@ from barnraise.data.ranges import RowIndex
 from barnraise.plan import Plan, payload_bytes
 from barnraise.wire.messages import WorkerSettings
 
-UPLOAD_MEMORY = 1 << 30
+UPLOAD_MEMORY = 1 << 29
 """Bytes of payloads on their way or inspected at a time, unless two of the largest are more."""
 
 
@@ -67,6 +67,7 @@ def engine_settings(
         sync_longest_wait=controller.sync_longest_wait,
         heartbeat=controller.heartbeat,
         lease=controller.lease,
+        longest_lease=max(controller.lease, controller.longest_lease),
         checkpoint_seconds=controller.checkpoint_seconds,
         evaluations=controller.evaluations,
     )

@@ -177,6 +177,9 @@ class Controller(Section):
     lease: Interval = Field(
         default=1.2, description="Seconds of silence after which a node counts as gone (small fleet)."
     )
+    longest_lease: Interval = Field(
+        default=30.0, description="The same for a node whose link is slow or uneven, at most."
+    )
     checkpoint_seconds: Positive = Field(default=60.0, description="Seconds between checkpoints.")
     keep_checkpoints: int = Field(default=2, ge=1, le=1000, description="How many checkpoints are kept.")
     evaluations: int = Field(default=20, ge=1, le=10_000, description="Evaluations on held-out data over the run.")

@@ -9,8 +9,24 @@ from __future__ import annotations
 import math
 
 from barnraise.controller.settings import EngineSettings
+from barnraise.controller.soft import Speeds
 from barnraise.controller.state import Work
 from barnraise.core.types import Contribution
+
+LARGEST_LOSS = 1e6
+"""Nats a token that no training reaches."""
+
+LARGEST = 100.0
+"""Root mean square of an update's elements beyond which no model could follow, whatever others send."""
+
+TIMES_USUAL = 30.0
+"""How many times larger than the median node's an update may be, for equal learning rate times steps."""
+
+TIMES_RESIDUAL = 10.0
+"""And by how much more what error feedback has held back for many tasks."""
+
+ENOUGH_NODES = 3
+"""Whose norms must be known for their median to be one that a single node cannot move."""
 
 
 def refuse_offer(offer: Contribution, work: Work, version: int, settings: EngineSettings) -> str:
@@ -28,7 +44,7 @@ def refuse_offer(offer: Contribution, work: Work, version: int, settings: Engine
         return f"claims {offer.steps} steps, but {work.local_steps} were assigned"
     if work.kind == "train" and not offer.steps:
         return "claims no step: nothing was done, so nothing is taken"
-    if not math.isfinite(offer.loss):
+    if not 0.0 <= offer.loss <= LARGEST_LOSS:
         return f"training loss is {offer.loss}: training diverged on this worker; lower the learning rate"
     staleness = version - offer.base
     if staleness > work.max_staleness:
@@ -36,12 +52,29 @@ def refuse_offer(offer: Contribution, work: Work, version: int, settings: Engine
     return ""
 
 
-def refuse_inspection(norm: float, reason: str, settings: EngineSettings) -> str:
-    """Why an update of L2 norm `norm` (and `reason`, when it could not be decoded) is refused; empty when fine."""
+def most_norm(work: Work, dense: bool, speeds: Speeds, settings: EngineSettings) -> float:
+    """The largest L2 norm that an update made of `work` may have; `dense`: it holds a residual.
+
+    An absolute limit in all cases. Once several nodes' updates are known, a multiple of the median one's, which rises
+    with the task's learning rate and steps and never falls with them, since error feedback brings earlier work along.
+    """
+    largest = LARGEST * math.sqrt(settings.num_parameters)
+    if speeds.num_norms < ENOUGH_NODES:
+        return largest
+    travel = work.learning_rate * work.local_steps
+    usual = speeds.norm * max(1.0, travel / speeds.travel if speeds.travel else 1.0)
+    return min(largest, TIMES_USUAL * usual * (TIMES_RESIDUAL if dense else 1.0))
+
+
+def refuse_inspection(norm: float, reason: str, most: float, settings: EngineSettings) -> str:
+    """Why an update of L2 norm `norm` (and `reason`, when it could not be decoded) is refused, where `most` is the
+    fleet's limit; empty when fine."""
     if reason:
         return reason
     if not math.isfinite(norm):
         return f"norm is {norm}: the update holds NaN or infinite values"
     if settings.max_update_norm is not None and norm > settings.max_update_norm:
         return f"norm {norm:.4g} is above controller.max_update_norm {settings.max_update_norm:g}"
+    if settings.max_update_norm is None and norm > most:
+        return f"norm {norm:.4g} is far above the usual (at most {most:.4g} now); set controller.max_update_norm if it is fine"
     return ""

@@ -41,7 +41,7 @@ def assign(state: State, soft: Soft, settings: EngineSettings, now: float) -> St
         return
     if state.closing is not None and not settings.asynchronous:
         return
-    asking = [node for node in map(state.nodes.__getitem__, soft.asking) if _may_ask(state, node)]
+    asking = [node for node in map(state.nodes.__getitem__, soft.asking) if _may_ask(state, soft, node)]
     if not settings.worker.overlap:
         asking = [node for node in asking if _may_start(state, soft, settings, node)]
     if not asking:
@@ -89,9 +89,11 @@ def _bound(state: State, soft: Soft, settings: EngineSettings, node: NodeState) 
     return max(bound(speeds.relative(state, soft, node)), min(bound(1.0), in_flight))
 
 
-def _may_ask(state: State, node: NodeState) -> bool:
-    """However fast a node is, others' contributions are to come between its own."""
-    return len(node.open) < MOST_OPEN and state.num_in_buffer(node.id) < MOST_IN_BUFFER
+def _may_ask(state: State, soft: Soft, node: NodeState) -> bool:
+    """However fast a node is, others' contributions are to come between its own; one whose work comes to nothing again
+    and again has to wait."""
+    often = len(node.open) < MOST_OPEN and state.num_in_buffer(node.id) < MOST_IN_BUFFER
+    return often and soft.wasted.has(node.id, soft.now)
 
 
 def _may_start(state: State, soft: Soft, settings: EngineSettings, node: NodeState) -> bool:

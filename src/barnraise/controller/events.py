@@ -125,10 +125,17 @@ class RevokeRequested(Event, frozen=True, gc=False):
 
 
 class Dropped(Event, frozen=True, gc=False):
-    """A frame of the node (or of a key that is none) was malformed, and why."""
+    """Frames of the node (or of keys that are none: "") were malformed, or too many; and why the last was."""
 
     node: str
     reason: str
+    count: int = 1
+
+
+class Stalled(Event, frozen=True, gc=False):
+    """For so long nothing was read: the disk had to be waited for."""
+
+    seconds: float
 
 
 class Traffic(Event, frozen=True, gc=False):

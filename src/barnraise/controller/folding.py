@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from barnraise.controller.state import NodeState, SlotState, State, Work
-from barnraise.core.types import NodeProfile
+from barnraise.core.types import FASTEST, SLOWEST, NodeProfile
 from barnraise.ledger.decisions import Assigned, Decision, Judged, NodeChanged, Noted, VersionClosed, VersionMade
 
 RATE_SMOOTHING = 0.3
@@ -21,9 +21,6 @@ RATE_SMOOTHING = 0.3
 MOST_OPEN = 4
 """Assignments a node may have without a verdict (a worker has one running, one waiting, two unanswered), and answers
 remembered for one whose acknowledgement was lost. The residual at the run's end comes on top."""
-
-SLOWEST, FASTEST = 1e-3, 1e12
-"""Tokens a second between which every rate is held as it is folded in: sums and quotients of such are finite."""
 
 REMEMBERED_TIMES = 8
 """Step times of a node that the literal pace looks back on."""
@@ -67,6 +64,7 @@ def _assigned(state: State, d: Assigned) -> None:
         d.parameters,
         d.time,
         d.rung,
+        d.learning_rate,
         lost.root if lost is not None else d.assignment,
         lost.done if lost is not None else 0,
     )
@@ -101,6 +99,7 @@ def _judged(state: State, d: Judged) -> None:
         state.buffer_time = min(state.buffer_time, d.time)
         if state.half_time == math.inf and 2 * len(state.slots) >= state.num_live:
             state.half_time = d.time
+        _observe_norm(node, work, d)
         state.accepted += 1
         node.accepted += 1
         node.tokens += d.tokens
@@ -130,6 +129,14 @@ def _observe_rate(node: NodeState, work: Work, d: Judged) -> None:
         node.rate = _bounded(node.rate_tokens / node.rate_seconds)
         node.step_seconds = [*node.step_seconds[1 - REMEMBERED_TIMES :], elapsed / max(1, d.steps)]
     node.last_verdict_time = d.time
+
+
+def _observe_norm(node: NodeState, work: Work, d: Judged) -> None:
+    """A residual, which is dense and of many tasks, says nothing of what one task makes."""
+    if work.kind == "train" and d.norm > 0.0:
+        share = RATE_SMOOTHING if node.norm else 1.0
+        node.norm += share * (d.norm - node.norm)
+        node.travel += share * (work.learning_rate * d.steps - node.travel)
 
 
 def _bounded(rate: float) -> float:

@@ -27,6 +27,7 @@ from barnraise.controller.events import (
     Lost,
     Received,
     RevokeRequested,
+    Stalled,
     StopRequested,
     Tick,
     Traffic,
@@ -130,18 +131,14 @@ class Controller:
         elif node not in self.soft.seen:
             yield Send(node, Who())
         else:
-            self._renew(node, now)
+            membership.heard(self.soft, node, now)
             handler = _MESSAGES.get(type(message))
             if handler is not None:
                 yield from handler(self, node, message, now)
 
     def _heard(self, event: Heard, now: float) -> Steps:
-        self._renew(event.node, now)
+        membership.heard(self.soft, event.node, now)
         yield from ()
-
-    def _renew(self, node: str, now: float) -> None:
-        if self.soft.seen.pop(node, None) is not None:
-            self.soft.seen[node] = now
 
     def _lost(self, event: Lost, now: float) -> Steps:
         if event.node in self.state.nodes:
@@ -174,7 +171,9 @@ class Controller:
         offer, version = self.soft.custody.inspecting[event.assignment]
         custody.settled(self.soft.custody, offer)
         work = self.state.works[event.assignment]
-        reason = admission.refuse_inspection(event.norm, event.reason, self.settings)
+        dense = work.kind == "flush" or offer.payload.num_bytes == self.settings.last_bytes
+        most = admission.most_norm(work, dense, self.soft.speeds, self.settings)
+        reason = admission.refuse_inspection(event.norm, event.reason, most, self.settings)
         yield from self._judge(work, offer, version, event.norm, reason, now)
         yield from custody.ask(self.soft.custody, self.settings, now)
         yield from self._after(now)
@@ -221,7 +220,12 @@ class Controller:
         yield from buffering.rest(self.state, self.soft, self.epoch)
 
     def _dropped(self, event: Dropped, now: float) -> Steps:
-        yield Noted(now, "frame_dropped", event.node, {"reason": event.reason})
+        yield Noted(now, "frame_dropped", event.node, {"reason": event.reason, "count": event.count})
+
+    def _stalled(self, event: Stalled, now: float) -> Steps:
+        """Nobody was heard meanwhile, and nobody's fault was it."""
+        membership.excuse(self.soft, event.seconds)
+        yield from ()
 
     def _traffic(self, event: Traffic, now: float) -> Steps:
         yield Noted(now, "traffic", detail={"up": event.bytes_up, "down": event.bytes_down})
@@ -229,7 +233,7 @@ class Controller:
     # Messages, one method each
 
     def _heartbeat(self, node: str, message: Heartbeat, now: float) -> Steps:
-        yield Send(node, Pulse(message.sent, *membership.intervals(self.state, self.soft, self.settings, now)))
+        yield Send(node, Pulse(message.sent, *membership.intervals(self.state, self.soft, self.settings, now, node)))
 
     def _next(self, node: str, message: Next, now: float) -> Steps:
         self.soft.resting.pop(node, None)
@@ -263,7 +267,7 @@ class Controller:
 
     def _arrived(self, event: Arrived, now: float) -> Steps:
         """Bytes of a payload; all of it is looked at once more, since versions were made meanwhile, and inspected."""
-        self._renew(event.node, now)
+        membership.heard(self.soft, event.node, now)
         upload = custody.arrived(self.soft.custody, event.node, event.assignment, event.num_bytes, now)
         if upload is None:
             return
@@ -307,6 +311,7 @@ class Controller:
         self.soft.news += 1
         dispatch.wake(self.soft)
         if verdict != "accepted":
+            self.soft.wasted.take(work.node, now)
             yield Discard(work.node, work.assignment)
         yield Send(work.node, Ack(work.assignment, verdict == "accepted", reason))
 
@@ -325,6 +330,7 @@ _DECIDE: dict[type[Event], Callable[[Controller, Any, float], Steps]] = {
     Tick: Controller._tick,
     Dropped: Controller._dropped,
     Traffic: Controller._traffic,
+    Stalled: Controller._stalled,
     StopRequested: Controller._stop_requested,
     InterruptRequested: Controller._interrupt_requested,
     RevokeRequested: Controller._revoke_requested,

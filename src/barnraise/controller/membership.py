@@ -6,6 +6,7 @@ released for others; should the node come back before anybody took it, the work 
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterator
 
@@ -18,6 +19,15 @@ from barnraise.ledger.decisions import Change, Decision, NodeChanged, Noted
 from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Enrolled, Hello, Stop, Welcome
 
 Steps = Iterator[Decision | Action]
+
+ROUND_TRIPS = 4.0
+"""By how many round trips a lease outlasts the fleet's."""
+
+CAUTION = 2.0
+"""And by how many times what the node's frames were late."""
+
+FORGETTING = 0.99
+"""What is left of that with each frame in time."""
 
 
 def admit(state: State, node: str, key: str, invite: str, now: float) -> Steps:
@@ -45,14 +55,21 @@ def hello(state: State, soft: Soft, settings: EngineSettings, node: str, message
     known = state.nodes[node]
     restarted = message.session != known.session
     if restarted or not known.live or message.profile != known.profile:
+        if not soft.joins.take(node, now):
+            return  # it comes and goes too often: it will ask again
         reason = "came back" if known.session else ""
         yield NodeChanged(now, node, "joined", reason, session=message.session, profile=message.profile)
         soft.news += 1
+    if node not in soft.seen:
+        _look_at(soft, node, now + intervals(state, soft, settings, now)[1])
+        if not restarted and node in soft.silent:  # it was there all the time: its frames were late
+            _learn(soft, node, now - soft.silent[node])
     _forget(soft, node)
     soft.seen[node] = now
     held = set(message.pending) | set(message.working)
     for assignment in list(known.open):
         if assignment not in held and assignment not in soft.custody.inspecting:
+            soft.wasted.take(node, now)
             yield from _release(soft, node, assignment, "the worker does not hold it", now)
     forget = []
     for assignment in sorted(held):
@@ -72,7 +89,7 @@ def hello(state: State, soft: Soft, settings: EngineSettings, node: str, message
             message.greeting,
             settings.worker,
             settings.manifest,
-            *intervals(state, soft, settings, now),
+            *intervals(state, soft, settings, now, node),
             tuple(forget),
         ),
     )
@@ -129,13 +146,42 @@ def _forget(soft: Soft, node: str) -> None:
         observed.pop(node, None)
 
 
-def intervals(state: State, soft: Soft, settings: EngineSettings, now: float) -> tuple[float, float]:
-    """Heartbeat and lease to tell a node. When the fleet shrinks, the longer lease holds on for as long as it is: nodes
-    that were told of it must not seem silent."""
+def heard(soft: Soft, node: str, now: float) -> None:
+    """A frame of the node renews its lease, and says how late its frames come."""
+    seen = soft.seen.pop(node, None)
+    if seen is not None:
+        soft.seen[node] = now
+        _learn(soft, node, now - seen)
+
+
+def excuse(soft: Soft, seconds: float) -> None:
+    """For so long nobody could be heard."""
+    soft.seen = {node: seen + seconds for node, seen in soft.seen.items()}
+
+
+def _learn(soft: Soft, node: str, gap: float) -> None:
+    late, known = gap - soft.heartbeat, soft.lateness.get(node, 0.0)
+    if late > 0.0 or known:
+        soft.lateness[node] = max(late, FORGETTING * known)
+
+
+def intervals(
+    state: State, soft: Soft, settings: EngineSettings, now: float, node: str | None = None
+) -> tuple[float, float]:
+    """Heartbeat and lease of the fleet, or the lease of a node. When the fleet shrinks, the longer lease holds on for
+    as long as it is: nodes that were told of it must not seem silent."""
     heartbeat, lease = settings.intervals(state.num_live)
     if lease >= soft.lease or now >= soft.lease_told + soft.lease:
-        soft.lease, soft.lease_told = lease, now
-    return heartbeat, lease
+        soft.lease, soft.lease_told, soft.heartbeat = lease, now, heartbeat
+    return heartbeat, lease if node is None else _lease(soft, settings, node, lease)
+
+
+def _lease(soft: Soft, settings: EngineSettings, node: str, lease: float) -> float:
+    """The fleet's, and more for a link that is slow or uneven, within the run file's bounds. What the node says of its
+    link moves its own lease alone."""
+    link = soft.links.get(node)
+    slow = ROUND_TRIPS * link.round_trip if link is not None else 0.0
+    return max(lease, min(lease + slow + CAUTION * soft.lateness.get(node, 0.0), settings.longest_lease))
 
 
 def await_back(state: State, soft: Soft, settings: EngineSettings, grace: float, now: float) -> Steps:
@@ -148,10 +194,16 @@ def await_back(state: State, soft: Soft, settings: EngineSettings, grace: float,
             yield from release(state, soft, node.id, "the node has left", now)
 
 
+def _look_at(soft: Soft, node: str, time: float) -> None:
+    """Look then whether the node's lease has ended, if that is not planned already."""
+    if node not in soft.leased:
+        soft.leased.add(node)
+        heapq.heappush(soft.leases, (time, node))
+
+
 def deadline(soft: Soft) -> float:
-    """When the next lease ends, unless something is heard before."""
-    oldest = next(iter(soft.seen.values()), math.inf)
-    return min(oldest + soft.lease, soft.awaited_until if soft.awaited else math.inf)
+    """When to look next for leases that have ended."""
+    return min(soft.leases[0][0] if soft.leases else math.inf, soft.awaited_until if soft.awaited else math.inf)
 
 
 def expire(state: State, soft: Soft, settings: EngineSettings, now: float) -> Steps:
@@ -160,6 +212,15 @@ def expire(state: State, soft: Soft, settings: EngineSettings, now: float) -> St
     while deadline(soft) <= now:
         if now >= soft.awaited_until and soft.awaited:
             yield from part(state, soft, next(iter(soft.awaited)), "did not come back after the restart", now)
+            continue
+        _, node = heapq.heappop(soft.leases)
+        soft.leased.remove(node)
+        seen = soft.seen.get(node)
+        if seen is None:
+            continue
+        ends = seen + _lease(soft, settings, node, soft.lease)
+        if ends > now:
+            _look_at(soft, node, ends)
         else:
-            node, seen = next(iter(soft.seen.items()))
+            soft.silent[node] = seen
             yield from part(state, soft, node, f"silent for {now - seen:.1f} s", now)

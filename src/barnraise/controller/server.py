@@ -19,8 +19,10 @@ import msgspec
 
 from barnraise.controller import actions as act
 from barnraise.controller import events as ev
+from barnraise.controller.drops import Drops
 from barnraise.controller.enrolment import Enrolment
 from barnraise.controller.executor import Executor
+from barnraise.controller.inbox import MOST_AT_ONCE, MOST_WAITING, Awaited, Brought, Waiting
 from barnraise.controller.machine import Controller
 from barnraise.controller.membership import turned_away
 from barnraise.core.errors import StorageError, WireError
@@ -28,6 +30,7 @@ from barnraise.ledger import Ledger
 from barnraise.ledger.decisions import Judged, NodeChanged, Noted, VersionClosed
 from barnraise.transport.base import Peer
 from barnraise.transport.several import listener_for
+from barnraise.transport.waking import Signal
 from barnraise.wire.blobs import Uploads, inlined
 from barnraise.wire.frames import Buffer, decode_from_worker, encode, num_bytes
 from barnraise.wire.messages import (
@@ -46,6 +49,9 @@ from barnraise.wire.messages import (
     Stop,
     Who,
 )
+
+LONG_COMMIT = 0.5
+"""Seconds after which a commit has kept everybody unheard."""
 
 DISK_PATIENCE = 60.0
 """Seconds for which a commit that fails (disk full) is tried again before the run is given up."""
@@ -71,9 +77,9 @@ class Server:
         self.machine, self.ledger, self.enrolment, self.clock, self.warn = machine, ledger, enrolment, clock, warn
         self.keep_checkpoints = keep_checkpoints
         self.executor = make_executor(self._report_from_thread, self._failed)
-        self.inbox: deque[ev.Event] = deque()
+        self.inbox: deque[Waiting] = deque()
+        self.drops = Drops()
         self.uploads = Uploads()  # of which the machine knows: what it does not want is not kept
-        self.brought: dict[tuple[str, int], memoryview] = {}  # what came along with the offers in the inbox
         self.peers: dict[str, Peer] = {}
         self.enrolling: set[str] = set()  # keys let in by this process
         self.contributions = contributions or {}
@@ -81,16 +87,15 @@ class Server:
         self.finished: act.Finish | None = None
         self.error: BaseException | None = None
         self._committing = ThreadPoolExecutor(1, "ledger")
-        self._dropped_at: dict[str, float] = {}
         self._asked_who: dict[str, float] = {}
         self._traffic_at = 0.0
         self.stopped: set[str] = set()  # nodes that were told to stop
-        self._settling: list[asyncio.Future[None]] = []
 
     async def bind(self, uri: str) -> str:
         """Listen at one address, or at two with a space between; the same with the ports taken. Raises AddressError."""
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
+        self._drained = Signal()
         self.listener = listener_for(uri)
         self.listener.members = self.machine.state.keys
         return await self.listener.bind(uri, self.enrolment.keys)
@@ -98,6 +103,7 @@ class Server:
     async def run(self, first: list[act.Action]) -> act.Finish:
         """Carry out `first` (from the machine's start or resume), then work until the run is finished."""
         reader = asyncio.ensure_future(self._read())
+        self.supervise(reader)
         try:
             await self._carry_out(first, {})
             while self.finished is None:
@@ -120,12 +126,22 @@ class Server:
 
     async def settle(self, event: ev.Event) -> None:
         """`post`, and wait until what was decided is durable. For the event loop's thread, while `run` runs."""
-        self.post(event)
-        settled = self._loop.create_future()
-        self._settling.append(settled)
-        await settled
+        awaited = Awaited(event, self._loop.create_future())
+        self.inbox.append(awaited)
+        self._wake.set()
+        await awaited.settled
+
+    def supervise(self, task: asyncio.Task[None]) -> None:
+        """A task that breaks takes the run with it, which can be resumed: none may die unnoticed."""
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed(error)
 
     async def _turn(self) -> None:
+        """Handle what has come, so much at a time that nobody waits long for the event loop."""
+        await asyncio.sleep(0)
         if not self.inbox:
             self._wake.clear()
             wait = self.machine.deadline - self.clock()
@@ -133,10 +149,19 @@ class Server:
                 await asyncio.wait_for(self._wake.wait(), None if wait == math.inf else max(0.0, wait))
         now = self.clock()
         actions: list[act.Action] = []
-        settling, self._settling = self._settling, []
-        brought, self.brought = self.brought, {}
-        for _ in range(len(self.inbox)):
-            actions += self.machine.handle(self.inbox.popleft(), now)
+        brought: dict[tuple[str, int], memoryview] = {}
+        settling: list[asyncio.Future[None]] = []
+        for _ in range(min(len(self.inbox), MOST_AT_ONCE)):
+            event = self.inbox.popleft()
+            if isinstance(event, Brought):
+                brought[event.node, event.message.contribution.assignment] = event.payload
+                self.listener.budget.give((event.node, "offer"), len(event.payload))
+                event = ev.Received(event.node, event.message)
+            elif isinstance(event, Awaited):
+                settling.append(event.settled)
+                event = event.event
+            actions += self.machine.handle(event, now)
+        self._drained.wake()
         if self.machine.deadline <= now:
             actions += self.machine.handle(ev.Tick(), now)
         if now - self._traffic_at >= TRAFFIC_INTERVAL or any(type(action) is act.Finish for action in actions):
@@ -168,12 +193,14 @@ class Server:
         while True:
             try:
                 await self._loop.run_in_executor(self._committing, self.ledger.commit, decisions, payloads)
-                return
+                break
             except StorageError as error:
                 if time.monotonic() - began > DISK_PATIENCE:
                     raise
                 self.warn(f"{error} (trying again; nothing is lost, workers wait)")
                 await asyncio.sleep(2.0)
+        if (seconds := time.monotonic() - began) > LONG_COMMIT:
+            self.inbox.appendleft(ev.Stalled(seconds))
 
     def _report_from_thread(self, event: ev.Event) -> None:
         self._loop.call_soon_threadsafe(self.post, event)
@@ -182,18 +209,10 @@ class Server:
         self.error = error
         self._loop.call_soon_threadsafe(self._wake.set)
 
-    def supervise(self, task: asyncio.Task[Any]) -> None:
-        """End the run with the error of `task`, should it have one: no task may die unnoticed."""
-
-        def ended(task: asyncio.Task[Any]) -> None:
-            if not task.cancelled() and (error := task.exception()) is not None:
-                self._failed(error)
-
-        task.add_done_callback(ended)
-
     # What arrives
 
     async def _read(self) -> None:
+        """Take in messages as fast as they are handled; what is wrong with one concerns its sender alone."""
         while batch := await self.listener.receive_many():
             for peer, frames in batch:
                 self.bytes_up += sum(map(num_bytes, frames))
@@ -202,7 +221,12 @@ class Server:
                     message, raw = decode_from_worker(frames, enrolled=node is not None)
                     self._receive(peer, node, message, raw)
                 except WireError as error:
-                    self._drop(node or peer.key, str(error))
+                    self._drop(node, str(error))
+                except Exception as error:
+                    self.warn(f"a message of {node or 'a stranger'} was passed over: {type(error).__name__}: {error}")
+                    self._drop(node, f"{type(error).__name__} while it was handled")
+            while len(self.inbox) >= MOST_WAITING:
+                await self._drained.wait()
 
     def _receive(self, peer: Peer, node: str | None, message: Message, raw: memoryview | None) -> None:
         if node is not None and self.machine.state.nodes[node].revoked:
@@ -225,8 +249,11 @@ class Server:
             self._take_part(peer, node, message, raw)
         else:
             if isinstance(message, Offer) and raw is not None:
-                self.brought[node, message.contribution.assignment] = raw
-            self.post(ev.Received(node, message))
+                self.listener.budget.charge((node, "offer"), len(raw))
+                self.inbox.append(Brought(node, message, raw))
+                self._wake.set()
+            else:
+                self.post(ev.Received(node, message))
 
     def _turn_away(self, peer: Peer, node: str, message: Message) -> None:
         """A revoked node is answered when it asks to be let in; whatever else it says is not read."""
@@ -275,7 +302,10 @@ class Server:
             self._transmit(peer, Enrolled(self.machine.state.keys[peer.key]))
         elif peer.key not in self.enrolling:
             taken = message.name in self.machine.state.nodes or message.name in self.peers
-            refusal = self.enrolment.refuse(message, peer.key, taken=taken)
+            try:
+                refusal = self.enrolment.refuse(message, peer.key, taken=taken)
+            except StorageError as error:  # nobody is let in whose invite cannot be spent
+                refusal = Stop(f"nobody can join now, try again later: {error}")
             if refusal is not None:
                 self._transmit(peer, refusal)
                 return
@@ -283,14 +313,10 @@ class Server:
             self.peers[message.name] = peer
             self.post(ev.Admitted(message.name, peer.key, message.token))
 
-    def _drop(self, who: str, reason: str) -> None:
-        """Journal a malformed frame, at most one a second for each sender."""
-        now = time.monotonic()
-        if now - self._dropped_at.get(who, -math.inf) >= 1.0:
-            if len(self._dropped_at) > 10_000:
-                self._dropped_at.clear()
-            self._dropped_at[who] = now
-            self.post(ev.Dropped(who, reason))
+    def _drop(self, node: str | None, reason: str) -> None:
+        """Journal what is malformed: at once, and then in summaries."""
+        if (count := self.drops.count(node or "", time.monotonic())) > 0:
+            self.post(ev.Dropped(node or "", reason, count))
 
     # What leaves
 

@@ -49,6 +49,7 @@ class EngineSettings:
     sync_longest_wait: float
     heartbeat: float
     lease: float
+    longest_lease: float  # of a node whose link is slow
     checkpoint_seconds: float
     evaluations: int
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from barnraise.controller.allowance import Allowance
 from barnraise.controller.custody import Custody
 from barnraise.controller.events import InterruptRequested
 from barnraise.controller.state import NodeState
@@ -23,6 +24,8 @@ class Speeds:
         self.lowest = self.highest = 0.0  # within which a claim is believed
         self.turnaround = 0.0  # median seconds from a task to its contribution
         self.usual_staleness = 0.0  # of the median node
+        self.num_norms = 0  # nodes whose updates' norms are known
+        self.norm = self.travel = 0.0  # those of the median node
 
 
 class Soft:
@@ -33,6 +36,13 @@ class Soft:
         self.awaited: dict[str, None] = {}  # nodes that were live before it started and have not said Hello yet
         self.awaited_until = math.inf
         self.lease = self.lease_told = 0.0  # seconds of silence allowed, and when the fleet was last told so much
+        self.leases: list[tuple[float, str]] = []  # a heap: when to look next whether a node's lease has ended
+        self.leased: set[str] = set()  # the nodes in it
+        self.heartbeat = 0.0  # seconds between frames that the fleet was told of
+        self.silent: dict[str, float] = {}  # when nodes were last heard whose lease then ended
+        self.lateness: dict[str, float] = {}  # seconds by which a node's frames were late, the worst slowly forgotten
+        self.joins = Allowance(burst=20.0, rate=0.1)  # rows that a node's greetings may cost
+        self.wasted = Allowance(burst=20.0, rate=0.5)  # tasks that a node may give back, or get refused
         self.asking: dict[str, int] = {}  # node -> version it has
         self.links: dict[str, LinkReport] = {}
         self.resting: dict[str, int] = {}  # those that wait for a version (without overlap)

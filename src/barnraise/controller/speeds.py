@@ -45,6 +45,9 @@ def refresh(state: State, soft: Soft) -> None:
     working = [known(soft, node) for node in speeds.counted if node.open or node.rate > 0.0]
     speeds.median = median(rates) if (rates := [rate for rate in working if rate > 0.0]) else 0.0
     speeds.total = sum(min(rate, SPREAD * speeds.median) for rate in rates)
+    norms = [node.norm for node in living if node.norm > 0.0]
+    speeds.num_norms, speeds.norm = len(norms), median(norms) if norms else 0.0
+    speeds.travel = median(node.travel for node in living if node.norm > 0.0) if norms else 0.0
     speeds.usual_staleness = median(node.last_staleness for node in seen) if seen else 0.0
 
 

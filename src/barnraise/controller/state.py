@@ -32,6 +32,7 @@ class Work(msgspec.Struct):
     parameters: ParameterRange
     time: float
     rung: int = 0
+    learning_rate: float = 0.0
     root: int = 0
     done: int = 0
     rest: bool = False  # of a contribution that was judged: its node cannot take it up again under this number
@@ -56,6 +57,8 @@ class NodeState(msgspec.Struct):
     rate_seconds: float = 0.0
     turnaround: float = 0.0  # seconds from a task to its contribution, EWMA; and of how far they are from that
     turnaround_spread: float = 0.0
+    norm: float = 0.0  # of its accepted updates, EWMA; and of learning rate times steps behind them
+    travel: float = 0.0
     turns: int = 0  # training tasks so far
     step_seconds: list[float] = []  # its newest contributions'
     last_verdict_time: float = 0.0

@@ -22,6 +22,11 @@ TaskKind = Literal["train", "flush"]
 """`train` on rows, or `flush`: hand in the residual that error feedback holds, as the run ends."""
 
 
+SLOWEST, FASTEST, LONGEST = 1e-3, 1e12, 3600.0
+"""Claimed rates are at least and at most so much, claimed delays at most so many seconds: arithmetic on them stays
+finite."""
+
+
 class NodeProfile(msgspec.Struct, frozen=True, gc=False):
     """What a worker measured of its own machine. A claim: it seeds estimates, and never outweighs observation."""
 
@@ -33,6 +38,9 @@ class NodeProfile(msgspec.Struct, frozen=True, gc=False):
     down_bytes_per_second: Rate = 0.0
     latency_seconds: Seconds = 0.0
 
+    def __post_init__(self) -> None:
+        _bound(self, ("tokens_per_second", "up_bytes_per_second", "down_bytes_per_second"), ("latency_seconds",))
+
 
 class LinkReport(msgspec.Struct, frozen=True, gc=False):
     """What a worker measured of its link: a claim that bears on its own tasks alone. 0: not measured yet."""
@@ -40,6 +48,20 @@ class LinkReport(msgspec.Struct, frozen=True, gc=False):
     round_trip: Seconds = 0.0
     up: Rate = 0.0  # bytes a second
     down: Rate = 0.0
+
+    def __post_init__(self) -> None:
+        _bound(self, ("up", "down"), ("round_trip",))
+
+
+def _bound(claim: msgspec.Struct, rates: tuple[str, ...], delays: tuple[str, ...]) -> None:
+    """Hold a claim's numbers within their limits; a rate below the least counts as not known (0)."""
+    for name in rates:
+        rate = getattr(claim, name)
+        if rate and not SLOWEST <= rate <= FASTEST:
+            msgspec.structs.force_setattr(claim, name, FASTEST if rate > FASTEST else 0.0)
+    for name in delays:
+        if getattr(claim, name) > LONGEST:
+            msgspec.structs.force_setattr(claim, name, LONGEST)
 
 
 class Blob(msgspec.Struct, frozen=True, gc=False):

@@ -1,0 +1,27 @@
+"""What is malformed, counted by sender: the first is told at once, what follows in summaries."""
+
+from __future__ import annotations
+
+INTERVAL = 30.0
+"""Seconds between two summaries of one sender."""
+
+
+class Drops:
+    """Strangers are one sender, so that nobody can fill the ledger with fresh keys.
+
+    >>> drops = Drops()
+    >>> [drops.count("ann", now) for now in (0.0, 1.0, 2.0, 40.0)]
+    [1, 0, 0, 3]
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._told_at: dict[str, float] = {}
+
+    def count(self, sender: str, now: float) -> int:
+        """One more: how many are to be told of now, 0 for later."""
+        self._counts[sender] = self._counts.get(sender, 0) + 1
+        if now < self._told_at.get(sender, -INTERVAL) + INTERVAL:
+            return 0
+        self._told_at[sender] = now
+        return self._counts.pop(sender)
