@@ -140,7 +140,7 @@ def main() -> None:
         log = folder / "serve.log"
         controller = start(["serve", str(run_file(folder))], log)
         run = Path(until(find(log, r"run directory (\S+)")))
-        invite = until(find(log, r"(barnraise://[^\s']+)"))
+        invite = until(find(log, r"barnraise join '([^']+)'"))
         ledger = run / "ledger.sqlite"
         stayer = join(folder, invite, "stayer")
         try:

@@ -20,10 +20,10 @@ def test_join_over_http_when_zmq_is_blocked_and_the_controller_is_killed(barnrai
     controller = {"http_port": 0, "evaluations": 3, "evaluation_rows": 16, "checkpoint_seconds": 1.0}
     serve = barnraise("serve", str(run_file(workers=[], controller=controller)), "--json")
     run_dir = Path(serve.wait_for(lambda text: (m := re.search(r"run directory (\S+)", text)) and m[1]))
-    line = serve.wait_for(lambda text: next((w.strip("'") for w in text.split() if "barnraise://" in w), None))
+    invite = serve.wait_for(lambda text: (m := re.search(r"barnraise join '@(.*)'", text)) and m[1])
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # bound and not listening: nobody answers there
-        blocked = dataclasses.replace(Invite.parse(line, time.time()), port=closed.getsockname()[1])
+        blocked = dataclasses.replace(Invite.parse(Path(invite).read_text(), time.time()), port=closed.getsockname()[1])
         join = barnraise("join", str(blocked), "--name", "guest", "--threads", "1", "--home", str(tmp_path / "home"))
 
         def versions(_: str) -> bool:

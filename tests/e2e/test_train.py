@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import signal
 from pathlib import Path
 
 import pytest
@@ -52,7 +50,7 @@ def test_train_learns_and_reports(barnraise, run_file) -> None:
     AutoModelForCausalLM.from_pretrained(result["model_dir"])
     with LedgerView(Path(result["run_dir"]) / "ledger.sqlite") as view:
         changes = [(d.node, d.change, d.reason) for _, d in view.replay() if type(d).__name__ == "NodeChanged"]
-    assert any(node == "two" and change == "left" and "signal 9" in reason for node, change, reason in changes)
+    assert any(node == "two" and change == "killed" and "signal 9" in reason for node, change, reason in changes)
     assert any(node == "three" and change == "joined" for node, change, _ in changes)
 
 
@@ -91,20 +89,3 @@ def test_train_over_slow_links(barnraise, run_file) -> None:
     assert result["final_loss"] < result["first_loss"]
     assert "profile: cellular/1%" in (Path(result["run_dir"]) / "run.yaml").read_text()
     once_in_versions(Path(result["run_dir"]))
-
-
-@pytest.mark.slow
-def test_sigint_leaves_a_usable_model(barnraise, run_file) -> None:
-    process = barnraise("train", str(run_file(training={"tokens": 50_000_000, "local_steps": 5})), "--json")
-    run_dir = Path(process.wait_for(lambda text: (m := re.search(r"run directory (\S+)", text)) and m[1]))
-
-    def accepted(_: str) -> bool:
-        view = view_of(run_dir)
-        return view is not None and view.totals().accepted >= 3
-
-    process.wait_for(accepted)
-    process.popen.send_signal(signal.SIGINT)
-    assert process.wait() == 0, process.text()
-    result = process.json()
-    assert json.loads((Path(result["model_dir"]) / "config.json").read_text())["model_type"] == "gpt2"
-    once_in_versions(run_dir)

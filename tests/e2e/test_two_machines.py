@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -47,7 +48,7 @@ def test_serve_on_one_machine_join_on_another(barnraise, run_file, namespaces, t
     host, guest = namespaces
     path = run_file(workers=[], controller={"host": HOST, "evaluations": 3, "evaluation_rows": 16})
     serve = barnraise("serve", str(path), "--json", prefix=["ip", "netns", "exec", host])
-    invite = serve.wait_for(lambda text: next((w.strip("'") for w in text.split() if "barnraise://" in w), None))
+    invite = serve.wait_for(lambda text: (m := re.search(r"barnraise join '(.*)'", text)) and m[1])
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     join = barnraise(

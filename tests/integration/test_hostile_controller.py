@@ -40,7 +40,8 @@ from barnraise.wire.messages import (
     WorkerSettings,
 )
 from barnraise.worker import fetching
-from barnraise.worker.runtime import Outcome, WorkerOptions, WorkerRuntime
+from barnraise.worker.options import Outcome, WorkerOptions
+from barnraise.worker.runtime import WorkerRuntime
 
 ESCAPES = "\x1b[2J\x1b]0;pwned\x07\x1b]52;c;Y3VybA==\x07\u202eover"
 CONTEXT, VOCABULARY = 16, 300

@@ -18,7 +18,7 @@ import torch
 from barnraise import aggregation, compression, matching, staleness, training, transport
 from barnraise.controller.blobs import BlobStore
 from barnraise.controller.enrolment import Enrolment
-from barnraise.controller.events import Admitted, StopRequested
+from barnraise.controller.events import Admitted, RevokeRequested, StopRequested
 from barnraise.controller.executor import Executor
 from barnraise.controller.machine import Controller
 from barnraise.controller.parameter_server import ParameterServer
@@ -29,7 +29,7 @@ from barnraise.core.types import Blob, Contribution, NodeProfile, ParameterRange
 from barnraise.data import shards
 from barnraise.data.meta import Format
 from barnraise.ledger import Checkpoints, Ledger
-from barnraise.ledger.decisions import Judged, Noted
+from barnraise.ledger.decisions import Judged, NodeChanged, Noted
 from barnraise.models.vectors import digest
 from barnraise.transport import Invite, Keys, TokenBook, proof
 from barnraise.transport.simple import SimpleClient
@@ -347,6 +347,51 @@ def test_another_protocol_version_is_told_so(tmp_path: Path) -> None:
         client = await cluster.client()
         await client.send(Hello(PROTOCOL_VERSION + 1, 1, 1, NodeProfile(), have=-1))
         assert "protocol version" in (await client.expect(Stop)).reason
+
+    run(tmp_path, scenario)
+
+
+def test_a_revoked_member_is_told_so_and_gets_in_under_no_name(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        now = time.time()
+        invite = Invite.create("h", 1, "test", cluster.keys.public, now=now, lifetime=100.0, uses=5)
+        cluster.book.add(invite)
+        client = await cluster.client()
+        await client.hello()
+        task = await client.task()
+        await cluster.server.settle(RevokeRequested("n0", "it lies"))
+        assert [d.reason for d in cluster.decisions(NodeChanged) if d.change == "revoked"] == ["it lies"]  # durable
+        assert not (await client.expect(Stop)).final
+        await client.offer(task, update(-0.25))
+        await client.send(Hello(PROTOCOL_VERSION, 1, 2, NodeProfile(100.0), have=-1))
+        assert "it lies" in (await client.expect(Stop)).reason
+        mark = proof(invite.secret, invite.server_key, client.keys.public, "other", "0" * 64)
+        await client.send(Enrol(PROTOCOL_VERSION, invite.token, "other", "0" * 64, mark))
+        assert "it lies" in (await client.expect(Stop)).reason
+        assert cluster.decisions(Judged) == []
+        assert cluster.book.tokens[invite.token].uses == 5
+        again = await cluster.client()  # everybody else is served
+        assert (await again.hello()).node == "n1"
+
+    run(tmp_path, scenario)
+
+
+def test_an_invite_that_was_taken_back_lets_nobody_in(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        invite = Invite.create("h", 1, "test", cluster.keys.public, now=time.time(), lifetime=100.0, uses=5)
+        cluster.book.add(invite)
+        ann, bob = await cluster.client(enrolled=False), await cluster.client(enrolled=False)
+
+        async def enrol(client: Client, name: str, kind: type) -> Any:
+            mark = proof(invite.secret, invite.server_key, client.keys.public, name, "0" * 64)
+            await client.send(Enrol(PROTOCOL_VERSION, invite.token, name, "0" * 64, mark))
+            return await client.expect(kind)
+
+        await enrol(ann, "ann", Enrolled)
+        assert [d.reason for d in cluster.decisions(NodeChanged)] == [f"invite {invite.token}"]
+        cluster.book.revoke(invite.token)
+        assert "taken this invite back" in (await enrol(bob, "bob", Stop)).reason
+        assert (await ann.hello()).node == "ann"  # who came by it stays
 
     run(tmp_path, scenario)
 

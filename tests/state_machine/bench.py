@@ -321,7 +321,7 @@ class Bench:
             self._go_well()
         assert self.quit is not None or sum(self.done.values()) >= goal, "the worker is stuck"
         if self.worker.leaving and self.quit is not None:
-            assert self.left or self.stopped
+            assert self.left or self.stopped or not self.quit.final
 
     def _go_well(self, *, answering: bool = True) -> None:
         for step in self.due()[: None if answering or not self.payloads else -1]:

@@ -14,9 +14,10 @@ from typing import Any
 from barnraise.controller import actions as act
 from barnraise.controller import events as ev
 from barnraise.controller.custody import Custody
+from barnraise.controller.folding import MOST_OPEN, apply
 from barnraise.controller.machine import Controller
 from barnraise.controller.settings import EngineSettings
-from barnraise.controller.state import MOST_OPEN, State, apply
+from barnraise.controller.state import State
 from barnraise.core.types import (
     MOST_ROW_RANGES,
     Blob,
@@ -43,6 +44,7 @@ from barnraise.wire.messages import (
     Newer,
     Next,
     Offer,
+    Stop,
     Watch,
     Welcome,
     WorkerSettings,
@@ -407,6 +409,7 @@ class Engine:
             assert decision.assignment not in self.spoiled
 
     def _sent(self, node: str, message: Message) -> None:
+        assert isinstance(message, Ack | Stop) or not self.state.nodes[node].revoked
         if isinstance(message, Assign):
             task = message.task
             assert self.account.tasks[task.id].node == node
@@ -633,6 +636,7 @@ class Engine:
                 self.heartbeat(node)
         assert self.finished is not None, "the run does not finish"
         assert not self.finished.failed
+        assert not self.finished.interrupted
         self._check_end()
 
     def _check_end(self) -> None:

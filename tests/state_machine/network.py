@@ -16,9 +16,10 @@ from typing import Any
 
 from barnraise.controller import actions as ca
 from barnraise.controller import events as ce
+from barnraise.controller.folding import apply
 from barnraise.controller.machine import Controller
 from barnraise.controller.settings import EngineSettings
-from barnraise.controller.state import State, apply
+from barnraise.controller.state import State
 from barnraise.core.types import Blob, Contribution, NodeProfile, Task, Update
 from barnraise.ledger.decisions import Decision, Judged, VersionMade
 from barnraise.wire.messages import Go, Hello, Message, Offer, Who

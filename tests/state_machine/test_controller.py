@@ -59,13 +59,14 @@ class Chance:
         self.engine, self.rng = engine, rng
 
     def step(self) -> None:
+        self.go_on("")
         if self.engine.finished is None:
             happenings, weights = zip(*_HAPPENINGS, strict=True)
             self.rng.choices(happenings, weights)[0](self, self.rng.choice(NODES))
 
     def conclude(self) -> None:
         """From here on all goes well, after a restart when the run had given up."""
-        if self.engine.finished is not None:
+        if self.engine.finished is not None or self.engine.machine.soft.interrupted is not None:
             self.engine.crash()
         if not self.engine.state.finished:
             self.engine.finish()
@@ -150,6 +151,17 @@ class Chance:
     def stop(self, node: str) -> None:
         self.engine.handle(ev.StopRequested("asked to stop"))
 
+    def interrupt(self, node: str) -> None:
+        self.engine.handle(ev.InterruptRequested("interrupted", failed=self.rng.random() < 0.3))
+
+    def go_on(self, node: str) -> None:
+        """Somebody resumes what was interrupted."""
+        if self.engine.finished is not None and not self.engine.state.finished:
+            self.engine.crash()
+
+    def revoke(self, node: str) -> None:
+        self.engine.handle(ev.RevokeRequested(node, "it lies"))
+
 
 _HAPPENINGS = [
     (Chance.join, 2),
@@ -169,6 +181,8 @@ _HAPPENINGS = [
     (Chance.crash, 2),
     (Chance.straggle, 2),
     (Chance.stop, 0.2),
+    (Chance.interrupt, 0.5),
+    (Chance.revoke, 0.3),
 ]
 
 

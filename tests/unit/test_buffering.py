@@ -277,6 +277,48 @@ def test_a_stop_closes_what_there_is() -> None:
     assert (engine.state.version, engine.finished) == (1, act.Finish("SIGINT"))
 
 
+def test_an_interruption_saves_the_newest_version_and_leaves_the_run_open() -> None:
+    engine = run("a", "b", buffer_size=2)
+    hand_in(engine, "a")
+    hand_in(engine, "b")  # version 1 is being made
+    engine.handle(ev.InterruptRequested("SIGINT"))
+    engine.next("a")
+    hand_in(engine, "a")
+    settle(engine)
+    assert engine.finished == act.Finish("SIGINT", interrupted=True)
+    assert (engine.state.checkpoint, engine.state.version, engine.state.finished) == (1, 1, "")
+    engine.crash()
+    engine.finish()
+    assert engine.state.tokens >= engine.settings.tokens
+
+
+def test_an_interruption_closes_no_version() -> None:
+    engine = run("a", "b", buffer_size=1)
+    engine.handle(ev.InterruptRequested("SIGINT"))
+    hand_in(engine, "a")
+    settle(engine)
+    assert (engine.state.version, engine.state.accepted) == (0, 1)
+    assert engine.finished == act.Finish("SIGINT", interrupted=True)
+
+
+def test_an_interruption_whose_checkpoint_fails_says_so_and_can_be_resumed() -> None:
+    engine = run("a")
+    hand_in(engine, "a")
+    settle(engine)
+    engine.handle(ev.InterruptRequested("SIGINT"))
+    engine.answer(next(job for job in engine.jobs if isinstance(job, act.Checkpoint)), good=False)
+    assert engine.finished == act.Finish("the checkpoint failed: disk full", failed=True)
+    engine.crash()
+    engine.finish()
+
+
+def test_a_run_that_cannot_go_on_ends_as_failed() -> None:
+    engine = run("a")
+    engine.handle(ev.InterruptRequested("no worker is left", failed=True))
+    settle(engine)
+    assert engine.finished == act.Finish("no worker is left", failed=True)
+
+
 def test_a_stop_leaves_over_what_the_rule_cannot_use() -> None:
     engine = run("a", "b", minimum_nodes=2)
     hand_in(engine, "a")

@@ -7,8 +7,9 @@ import math
 import pytest
 
 from barnraise.controller import buffering, dispatch, pacing
+from barnraise.controller.folding import MOST_OPEN
 from barnraise.controller.soft import Soft
-from barnraise.controller.state import MOST_OPEN, NodeState, State
+from barnraise.controller.state import NodeState, State
 from barnraise.core.types import MOST_ROW_RANGES, Blob, LinkReport, RowRange, Update
 from barnraise.data.ranges import RowIndex
 from barnraise.ledger.decisions import Assigned

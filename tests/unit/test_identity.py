@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from barnraise.core.errors import InputError
-from barnraise.transport import Keys
+from barnraise.transport import Keys, identity
 
 
 def test_keys_are_made_once_and_kept(tmp_path: Path) -> None:
@@ -27,6 +27,27 @@ def test_the_mode_does_not_depend_on_the_umask(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "keys.json").stat().st_mode) == 0o600
+
+
+def test_a_second_process_takes_an_identity_of_its_own(tmp_path: Path) -> None:
+    with identity.claimed(tmp_path, "guest") as (first, folder):
+        assert (first, folder) == ("guest", tmp_path / "guest")
+        with identity.claimed(tmp_path, "guest") as (second, other), identity.claimed(tmp_path, "guest") as (third, _):
+            assert (second, third) == ("guest-2", "guest-3")
+            assert other == tmp_path / "guest-2"
+            assert stat.S_IMODE(other.stat().st_mode) == 0o700
+    with identity.claimed(tmp_path, "guest") as (again, _):
+        assert again == "guest"
+
+
+def test_a_long_name_leaves_room_for_a_number(tmp_path: Path) -> None:
+    with identity.claimed(tmp_path, "x" * 64), identity.claimed(tmp_path, "x" * 64) as (second, _):
+        assert len(second) <= 64
+
+
+def test_what_goes_wrong_while_an_identity_is_claimed_is_passed_on(tmp_path: Path) -> None:
+    with pytest.raises(BlockingIOError), identity.claimed(tmp_path, "guest"):
+        raise BlockingIOError
 
 
 def test_the_secret_is_not_shown() -> None:

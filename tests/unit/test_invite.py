@@ -163,3 +163,22 @@ def test_proof_is_pinned() -> None:
     """The openssl command computed this from the formula in `invite`: versions of both sides must go on to agree."""
     computed = proof(b"s" * 32, "x" * 40, "x" * 40, "node", "00" * 32)
     assert computed == "32cbc67577710a5bdf958bb6ec6451124e8534fe7cc52450894a0daf5d835446"
+
+
+def test_a_book_keeps_what_was_taken_back() -> None:
+    invite, book = new_invite(), TokenBook()
+    book.add(invite)
+    book.revoke(invite.token)
+    book = TokenBook.from_dict(book.to_dict())
+    mark = proof(invite.secret, invite.server_key, "worker", "name", "nonce")
+    with pytest.raises(InviteError, match="taken this invite back"):
+        book.verify(
+            invite.token, mark, server_key=invite.server_key, worker_key="worker", name="name", nonce="nonce", now=0.0
+        )
+
+
+def test_a_message_about_an_invite_does_not_show_its_secret() -> None:
+    secret = str(new_invite()).split("#")[1]
+    with pytest.raises(InviteError) as refused:
+        Invite.parse(f"arnraise://h:1/run#{secret}", 0.0)
+    assert secret[:10] not in str(refused.value)

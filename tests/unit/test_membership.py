@@ -53,6 +53,32 @@ def test_a_stranger_and_another_protocol_are_turned_away() -> None:
     assert not engine.state.nodes["a"].live
 
 
+def test_a_revoked_node_stays_out() -> None:
+    engine, number = at_work()
+    engine.hello("b")
+    (answer,) = sent(engine.handle(ev.RevokeRequested("a", "it lies")))
+    assert answer == Stop("the host revoked this machine's membership: it lies", final=False)
+    assert number in engine.state.redo  # others do its work
+    offered = contribution(engine.held["a"][number])
+    for _ in range(2):
+        assert hello(engine, "a", 9) == [answer]
+        engine.offer("a", offered)
+        assert engine.payloads == set()
+        assert engine.handle(ev.Admitted("another name", "key of a")) == []
+        engine.crash()
+    assert engine.state.nodes["a"].revoked == "it lies"
+    assert engine.state.num_live == 1
+    assert engine.handle(ev.RevokeRequested("a", "again")) == []
+
+
+def test_what_a_revoked_node_had_handed_in_before_is_judged() -> None:
+    engine, number = at_work()
+    engine.offer("a", contribution(engine.held["a"][number]))
+    engine.handle(ev.RevokeRequested("a", "it lies"))
+    engine.answer(next(job for job in engine.jobs if isinstance(job, act.Inspect)))
+    assert engine.state.accepted == 1
+
+
 def test_nothing_is_believed_before_a_hello() -> None:
     engine, _ = at_work()
     engine.leave("a")

@@ -48,8 +48,21 @@ def start_holder(run: RunDirectory) -> subprocess.Popen[str]:
 def test_a_run_is_made_with_its_folders(tmp_path: Path) -> None:
     run = RunDirectory.create("sat-neo", tmp_path / "deep" / "runs", now=NOON)
     assert run.path == tmp_path / "deep" / "runs" / "sat-neo-20260131-120000"
-    assert sorted(path.name for path in run.path.iterdir()) == ["checkpoints", "data", "keys", "logs", "segments"]
-    assert stat.S_IMODE(run.keys.stat().st_mode) == 0o700
+    assert sorted(path.name for path in run.path.iterdir()) == [
+        "checkpoints", "data", "keys", "logs", "requests", "segments",
+    ]  # fmt: skip
+
+
+def test_nobody_else_may_look_into_a_run_or_hold_its_lock(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        run = RunDirectory.create("sat-neo", tmp_path / "runs", now=NOON)
+        run.lock_file.touch(0o644)
+        run.lock().release()
+    finally:
+        os.umask(before)
+    for folder in (run.path, *run.path.iterdir()):
+        assert stat.S_IMODE(folder.stat().st_mode) == (0o700 if folder.is_dir() else 0o600), folder
 
 
 def test_runs_of_one_second_are_numbered(tmp_path: Path) -> None:
@@ -146,6 +159,20 @@ def test_a_child_that_outlives_the_controller_does_not_keep_the_lock(run: RunDir
 
 def test_nobody_holds_a_run_that_was_never_locked(run: RunDirectory) -> None:
     assert run.holder() is None
+
+
+def test_a_file_appears_whole_and_under_its_name_alone(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[Path]] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        seen.append(sorted(run.requests.glob("*.json")))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    path = run.write_private(run.requests / "1.json", b"{}")
+    assert seen[0] == []
+    assert sorted(run.requests.glob("*.json")) == [path]
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["new", "made before"])

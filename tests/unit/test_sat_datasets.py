@@ -58,7 +58,7 @@ def test_formulas_are_repeats_only_when_they_are_the_same() -> None:
     source = sat._Examples(options, options.tokenizer(), sat.Counts())
     drawn = list(islice(source.formulas, 1000))
     for formula in drawn:
-        source._example(formula, None)
+        source._example(formula, None, False)
     assert source.counts.repeated == len(drawn) - len({formula.canonical() for formula in drawn})
 
 

@@ -92,7 +92,7 @@ def test_rows_that_are_skipped_come_last() -> None:
 
 def test_the_command_shows_progress_on_a_terminal_alone(tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(
-        "model: {architecture: gpt2}\ndata: {kind: sat}\ntraining: {tokens: 4000000, local_steps: 50}\n"
+        "model: {architecture: gpt2}\ndata: {kind: sat}\ntraining: {tokens: 400000, local_steps: 50}\n"
     )
     command = [sys.executable, "-m", "barnraise.cli.main", "simulate", "run.yaml", "--nodes", "20"]
     piped = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)

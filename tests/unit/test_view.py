@@ -15,8 +15,9 @@ from barnraise.cli.chronicle import Chronicle, Happening, of_note, plain
 from barnraise.cli.columns import columns
 from barnraise.cli.links import LinkUse, total_table, use_line, use_table
 from barnraise.cli.nodes import NodeRow
+from barnraise.controller.folding import apply
 from barnraise.controller.soft import Soft
-from barnraise.controller.state import State, apply
+from barnraise.controller.state import State
 from barnraise.core.text import printable
 from barnraise.core.types import NodeProfile, ParameterRange, RowRange
 from barnraise.ledger import Assigned, Decision, Judged, Ledger, LedgerView, NodeChanged, Noted
@@ -54,7 +55,7 @@ def a_run() -> list[Decision]:
         assigned(2, "idle"),
         accepted(2, "idle", staleness=1),
         assigned(3, "busy", bound=16),
-        NodeChanged(13.0, "gone", "left", "killed by signal 9"),
+        NodeChanged(13.0, "gone", "killed", "killed by signal 9"),
     ]
 
 
@@ -82,7 +83,7 @@ def drawn(seen: panel.Moment, width: int = 120, height: int = 40) -> list[str]:
 
 
 def test_rows_say_what_each_node_does(state: State) -> None:
-    soft = Soft()
+    soft = Soft(12)
     soft.seen = {"busy": 19.5, "idle": 21.0}
     rows = {row.name: row for row in nodes.living(state, soft, 20.0)}
     assert {name: row.state for name, row in rows.items()} == {
@@ -96,18 +97,18 @@ def test_rows_say_what_each_node_does(state: State) -> None:
 
 
 def test_a_node_whose_process_ended_with_the_run_did_not_leave(state: State) -> None:
-    rows = {row.name: row.state for row in nodes.living(state, Soft(), 20.0, {"gone"})}
+    rows = {row.name: row.state for row in nodes.living(state, Soft(12), 20.0, {"gone"})}
     assert rows["gone"] == "stayed"
 
 
 def test_nodes_of_a_finished_run_do_not_train_any_more(state: State) -> None:
     apply(state, Noted(14.0, "finished", detail={"reason": "the token budget is met"}))
-    rows = {row.name: row.state for row in nodes.living(state, Soft(), 20.0)}
+    rows = {row.name: row.state for row in nodes.living(state, Soft(12), 20.0)}
     assert (rows["busy"], rows["idle"], rows["gone"]) == ("stayed", "stayed", "left")
 
 
 def test_picture_shows_the_figures(state: State) -> None:
-    text = "\n".join(drawn(moment(nodes.living(state, Soft(), 20.0))))
+    text = "\n".join(drawn(moment(nodes.living(state, Soft(12), 20.0))))
     for figure in (
         "60.0%",
         "600k of 1.00M tokens",
@@ -187,9 +188,11 @@ def test_chronicle_tells_first_visits_returns_and_restarts_apart(tmp_path: Path)
             joined("a", 7, rate=200.0),  # it has measured itself: nothing to tell
             NodeChanged(3.0, "a", "left", "silent for 1.2 s"),
             joined("a", 7, time=4.0),
-            NodeChanged(5.0, "a", "left", "killed by signal 9"),
+            NodeChanged(5.0, "a", "killed", "killed by signal 9"),
             joined("a", 8, time=6.0),
-            NodeChanged(7.0, "a", "left", "its process ended with code 0"),
+            NodeChanged(7.0, "a", "ended", "whatever words"),
+            joined("a", 9, time=8.0),
+            NodeChanged(9.0, "a", "revoked", "it lies"),
         ],
     )
     assert [(item.kind, item.text) for item in happenings] == [
@@ -198,6 +201,8 @@ def test_chronicle_tells_first_visits_returns_and_restarts_apart(tmp_path: Path)
         ("back", "a is back"),
         ("killed", "a is gone: killed by signal 9"),
         ("restarted", "a was started again"),
+        ("restarted", "a was started again"),
+        ("revoked", "a may take part no more: it lies"),
     ]
 
 

@@ -10,6 +10,7 @@ from barnraise.worker import actions as act
 from barnraise.worker import events as ev
 from barnraise.worker.ahead import Lead
 from barnraise.worker.incoming import Incoming
+from barnraise.worker.leaving import PATIENCE, PROBE
 from barnraise.worker.machine import DIVERGED, HELLO_INTERVAL, MOST_FAILURES
 
 from ..state_machine.bench import SHARDS, Bench, delta, make_task, snapshot
@@ -369,6 +370,38 @@ def test_leaving_waits_for_a_silent_controller() -> None:
     bench.conclude()
     assert bench.done == {1: True}
     assert bench.left
+
+
+def test_leaving_gives_up_on_a_controller_that_is_gone() -> None:
+    bench = ready()
+    bench.leave()
+    bench.finish_task(steps=2)
+    bench.tick(PATIENCE / 2)
+    bench.hear(Pulse(bench.now, 0.25, 1.2))  # a slow upload: the controller is there
+    bench.tick(PATIENCE - 0.1)
+    assert bench.quit is None
+    bench.tick(0.1)
+    assert bench.quit is not None
+    assert not bench.quit.final
+    assert "the work of 1 task could not be handed in" in bench.quit.reason
+
+
+def test_leaving_without_work_in_hand_is_no_failure_when_nobody_answers() -> None:
+    bench = ready()
+    bench.hear(Who())
+    bench.leave()
+    bench.finish_task(steps=0)
+    bench.tick(PATIENCE)
+    assert bench.quit == act.Quit("asked to: the controller does not answer", True)
+
+
+def test_leaving_asks_often_whether_the_controller_is_there() -> None:
+    bench = ready()
+    bench.hear(Pulse(bench.now, 60.0, 300.0))  # a large fleet's intervals
+    bench.leave()
+    bench.finish_task(steps=2)
+    bench.tick(PROBE)
+    assert isinstance(bench.sent[-1], Heartbeat)
 
 
 def test_leaving_before_there_was_any_work() -> None:

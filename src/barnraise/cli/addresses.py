@@ -14,6 +14,7 @@ from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan
 
 FILE = "address.json"
+"""There once the run has ever listened."""
 
 
 class Whereabouts(msgspec.Struct, frozen=True):

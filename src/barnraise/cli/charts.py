@@ -19,7 +19,7 @@ LABELS = {"discarded": "left over at the end", "lost": "lost with the worker", "
 MOMENTS: dict[tuple[str, ...], tuple[str, str, str]] = {
     ("joined",): ("joined", ">", GREEN),
     ("restarted", "back"): ("came back", "D", GREEN),
-    ("left",): ("left", "s", INK),
+    ("left", "revoked"): ("left", "s", INK),
     ("killed",): ("killed", "X", VERMILION),
 }
 """Kinds of happenings -> their name in the legend, marker and colour."""
@@ -118,7 +118,7 @@ def _draw_presence(
     for happening in happenings:
         if happening.kind in ("joined", "restarted", "back"):
             since.setdefault(happening.node, happening.time)
-        elif happening.kind in ("left", "killed") and happening.node in since:
+        elif happening.kind in ("left", "killed", "revoked") and happening.node in since:
             _band(axes, place, happening.node, since.pop(happening.node), happening.time, pace)
     for node, start in since.items():
         _band(axes, place, node, start, end, pace)

@@ -9,15 +9,11 @@ from barnraise.core.text import printable
 from barnraise.core.units import count_text
 from barnraise.ledger import LedgerView, NodeChanged, Noted
 
-KILLED = "killed by signal"
-
-DISMISSED = "its process ended with code 0"
-"""A local worker's process that ended by itself, which it does when the run is over."""
-
 
 @dataclass(frozen=True)
 class Happening:
-    """One thing worth telling. `kind` is that of the event, or joined, back, restarted, killed or left for a node."""
+    """One thing worth telling. `kind` is that of the event, or joined, back, restarted, left, killed or
+    revoked for a node."""
 
     time: float
     kind: str
@@ -35,7 +31,7 @@ class Chronicle:
         self._view, self._last_id = view, 0
         self._sessions: dict[str, int] = {}
         self._live: set[str] = set()
-        self.dismissed: set[str] = set()  # nodes whose process ended by itself
+        self.dismissed: set[str] = set()  # nodes whose process ended as it was told to, when the run did
 
     def read(self) -> list[Happening]:
         """What happened since the last call, the oldest first."""
@@ -60,14 +56,14 @@ class Chronicle:
             if before != changed.session:
                 return "restarted", f"{node} was started again"
             return None if present else ("back", f"{node} is back")
-        if changed.change == "left":
-            self._live.discard(node)
-            if changed.reason == DISMISSED:
-                self.dismissed.add(node)
-                return None
-            kind = "killed" if KILLED in changed.reason else "left"
-            return kind, f"{node} is gone: {printable(changed.reason)}"
-        return None
+        if changed.change == "enrolled":
+            return None
+        self._live.discard(node)
+        if changed.change == "ended":
+            self.dismissed.add(node)
+            return None
+        gone = "may take part no more" if changed.change == "revoked" else "is gone"
+        return changed.change, f"{node} {gone}: {printable(changed.reason)}"
 
     def _event(self, noted: Noted) -> tuple[str, str] | None:
         detail = noted.detail
@@ -94,6 +90,7 @@ _REASONED = {
     "paused": "paused: {reason}",
     "continued": "goes on",
     "stopping": "stopping: {reason}",
+    "interrupted": "interrupted: {reason}",
     "finished": "finished: {reason}",
     "advice": "advice: {reason}",
     "checkpoint_failed": "a checkpoint failed: {reason}",

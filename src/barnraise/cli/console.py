@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -52,8 +54,16 @@ def _labelled(label: str, style: str, text: str) -> None:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    stream.write(f"{text}\n")
-    stream.flush()
+    """Print, unless nobody reads any more (`| head`, a terminal that was closed): the command's work goes on then."""
+    try:
+        stream.write(f"{text}\n")
+        stream.flush()
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EIO):
+            raise
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
 
 
 def _finite(value: Any) -> Any:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Callable, Sequence
+from asyncio import CancelledError
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from barnraise import aggregation, compression, training
+from barnraise.cli import addresses
+from barnraise.cli.addresses import recorded_mode
 from barnraise.cli.engine_settings import engine_settings
 from barnraise.cli.invites import open_book
 from barnraise.cli.links import LinkUse
 from barnraise.config.changes import changes, kept
-from barnraise.config.load import dump
+from barnraise.config.load import dump, load
 from barnraise.config.schema import TextData
 from barnraise.controller.actions import Action, Journal
 from barnraise.controller.blobs import BlobStore
@@ -29,7 +34,8 @@ from barnraise.core.types import Blob
 from barnraise.data.shards import Dataset
 from barnraise.ledger import Checkpoints, Ledger, Noted, RunDirectory
 from barnraise.models.vectors import digest
-from barnraise.plan.resolve import Plan
+from barnraise.plan.purpose import Purpose
+from barnraise.plan.resolve import Plan, resolve
 from barnraise.transport import Keys
 from barnraise.wire.manifest import Manifest
 
@@ -65,6 +71,19 @@ def prepare(plan: Plan, run: RunDirectory, say: Callable[[str], None]) -> None:
         0, ledger_id=0, parameters_digest=digest(parameters), state=b"{}", tensors={"parameters": tensors}
     )
     Keys.load_or_create(run.keys / "controller.json")
+
+
+@contextmanager
+def making(run: RunDirectory, say: Callable[[str], None]) -> Iterator[None]:
+    """Should the body end before the new run has ever listened, nothing is left of it: there is nothing to resume."""
+    try:
+        yield
+    except BaseException as error:
+        if not (run.path / addresses.FILE).exists():
+            shutil.rmtree(run.path, ignore_errors=True)
+            if isinstance(error, KeyboardInterrupt | CancelledError):
+                say(f"interrupted before the run began; {run.path} is removed again")
+        raise
 
 
 def make_dataset(plan: Plan, folder: Path) -> None:
@@ -230,3 +249,8 @@ def _blob(content: bytes) -> Blob:
     import hashlib
 
     return Blob(hashlib.sha256(content).hexdigest(), len(content))
+
+
+def recorded_plan(run: RunDirectory) -> Plan:
+    """What the run was started with."""
+    return resolve(load(run.run_file), purpose=Purpose.SERVE if recorded_mode(run) == "serve" else Purpose.TRAIN)

@@ -1,17 +1,27 @@
-"""A run's book of invites on disk, shared by the controller and by `barnraise invite`."""
+"""A run's book of invites on disk, shared by the controller and by `barnraise invite`; how an invite is handed on."""
 
 from __future__ import annotations
 
 import fcntl
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 
+from barnraise.cli import console
+from barnraise.core.errors import InviteError
 from barnraise.ledger import RunDirectory
 from barnraise.transport import Invite, TokenBook
+
+INVITE_VARIABLE = "BARNRAISE_INVITE"
+"""Environment variable that `join` takes its invite from when it is given none."""
+
+MAX_INVITE = 4096
+"""Characters of an invite at most."""
 
 
 @contextmanager
@@ -46,3 +56,28 @@ def new_invite(run: RunDirectory, uri: str, server_key: str, *, uses: int, hours
     with open_book(run) as book:
         book.add(invite)
     return invite
+
+
+def show(run: RunDirectory, invite: Invite, note: Callable[[str], None]) -> None:
+    """Say how to join. The invite itself stands in a file of the run, and on a terminal, which keeps no log."""
+    path = run.write_key("invite", f"{invite}\n".encode())
+    note("workers join with:")
+    note(f"barnraise join '{invite if sys.stderr.isatty() else f'@{path}'}'")
+    note(f"to take it back: barnraise revoke {run.path} {invite.token}")
+
+
+def given(text: str) -> str:
+    """The invite that `text` is, or names: `@FILE`, or `-` for standard input. Whoever is on this machine may read a
+    command's arguments, so these and the environment are where a secret belongs. Raises InviteError."""
+    try:
+        if text == "-":
+            if sys.stdin.isatty():
+                console.note("paste the invite, then press Enter:")
+            return sys.stdin.readline(MAX_INVITE)
+        if text.startswith("@"):
+            with Path(text[1:]).expanduser().open(encoding="utf-8") as file:
+                return file.read(MAX_INVITE)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise InviteError(f"the invite cannot be read from {text.lstrip('@')}: {reason}") from None
+    return text

@@ -6,19 +6,31 @@ import asyncio
 import os
 import platform
 import re
-import signal
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from barnraise.cli import console
+from barnraise.cli.invites import INVITE_VARIABLE, given
+from barnraise.cli.signals import on_signals
 from barnraise.core.errors import InputError, RunFailedError
+
+if TYPE_CHECKING:
+    from barnraise.worker.options import Outcome, WorkerOptions
 
 
 def join(
-    invite: Annotated[str, typer.Argument(metavar="INVITE", help="The line the host gave you.", show_default=False)],
+    invite: Annotated[
+        str,
+        typer.Argument(
+            metavar="INVITE",
+            envvar=INVITE_VARIABLE,
+            help="The line the host gave you; @FILE reads it from a file, - from standard input.",
+            show_default=False,
+        ),
+    ],
     name: Annotated[str, typer.Option(help="This machine's name in the run; the host name by default.")] = "",
     device: Annotated[str, typer.Option(help="A torch device: cpu, cuda, cuda:1.")] = "cpu",
     threads: Annotated[int, typer.Option(help="Compute threads; all cores by default (0).", min=0)] = 0,
@@ -39,47 +51,57 @@ def join(
 
     Needs nothing but the invite: model, data and settings come from the controller. Only dials out, over one port:
     ZMQ, or HTTP where ZMQ does not get through and the controller offers it.
-    On SIGINT or SIGTERM it hands in what it has and leaves. Started again, it takes part as the same node.
+    Other users of this machine can read arguments: give the invite in a file or in the environment if there are any.
+    On SIGINT or SIGTERM it hands in what it has and leaves, on a second one at once. Started again, it takes part as
+    the same node; started twice, the second takes a name of its own.
     """
-    from barnraise.transport import Invite, Keys
+    from barnraise.transport import Invite, Keys, identity
     from barnraise.transport.presets import index_of, parse
-    from barnraise.worker.runtime import Outcome, WorkerOptions, WorkerRuntime
+    from barnraise.worker.options import WorkerOptions
 
-    ticket = Invite.parse(invite, time.time())
-    node = name or re.sub(r"[^A-Za-z0-9_.-]+", "-", platform.node()).strip("-_.")[:64] or "worker"
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", node):
+    ticket = Invite.parse(given(invite), time.time())
+    wanted = name or re.sub(r"[^A-Za-z0-9_.-]+", "-", platform.node()).strip("-_.")[:64] or "worker"
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", wanted):
         raise InputError(f"--name {name!r} cannot name a node: use up to 64 letters, digits, '_', '.' and '-'")
-    link = parse(network, index_of(node)) if network else None
-    folder = (home or _default_home()) / ticket.run / node
+    link = parse(network, index_of(wanted)) if network else None
     _check_device(device)
-    options = WorkerOptions(
-        uri=ticket.uri,
-        server_key=ticket.server_key,
-        name=node,
-        keys=Keys.load_or_create(folder / "keys.json"),
-        cache=folder / "data",
-        moments=folder / "moments.safetensors",
-        invite=ticket,
-        device=device,
-        threads=threads or os.cpu_count() or 1,
-        slowdown=slowdown,
-        link=link,
-    )
-
-    async def work() -> Outcome:
-        runtime = WorkerRuntime(
-            options,
-            on_connected=lambda node: console.note(f"joined run {ticket.run} as '{node}'; Ctrl-C leaves"),
-            say=console.note,
+    with identity.claimed((home or _default_home()) / ticket.run, wanted) as (node, folder):
+        if node != wanted:
+            console.note(f"'{wanted}' works on this machine already: joining as '{node}'")
+        options = WorkerOptions(
+            uri=ticket.uri,
+            server_key=ticket.server_key,
+            name=node,
+            keys=Keys.load_or_create(folder / "keys.json"),
+            cache=folder / "data",
+            moments=folder / "moments.safetensors",
+            invite=ticket,
+            device=device,
+            threads=threads or os.cpu_count() or 1,
+            slowdown=slowdown,
+            link=link,
         )
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, runtime.leave, f"asked to leave ({number.name})")
-        return await runtime.run()
-
-    outcome = asyncio.run(work())
+        outcome = asyncio.run(_work(options, ticket.run))
     if not outcome.final:
         raise RunFailedError(f"worker '{node}' stopped: {outcome.reason}")
     console.note(outcome.reason)
+
+
+async def _work(options: WorkerOptions, run: str) -> Outcome:
+    """Be the worker until the run is over, or a signal asks it to leave."""
+    from barnraise.worker.runtime import WorkerRuntime
+
+    def joined(node: str) -> None:
+        console.note(f"joined run {run} as '{node}'; Ctrl-C leaves")
+
+    runtime = WorkerRuntime(options, on_connected=joined, say=console.note)
+
+    def leave(name: str) -> None:
+        console.note(f"{name}: handing in what there is, then leaving (again to stop at once)")
+        runtime.leave(f"asked to leave ({name})")
+
+    with on_signals(leave, lambda: None):
+        return await runtime.run()
 
 
 def _default_home() -> Path:

@@ -14,10 +14,11 @@ from typing import Any
 
 import msgspec
 
+from barnraise.cli.invites import INVITE_VARIABLE
 from barnraise.cli.links import FILE, LinkUse
 from barnraise.cli.local_workers import LocalWorkers, log_tail
 from barnraise.config.schema import Worker
-from barnraise.controller.events import Lost, StopRequested
+from barnraise.controller.events import InterruptRequested
 from barnraise.core.errors import InputError, RunFailedError
 from barnraise.emulation import namespaces
 from barnraise.emulation.tun_hub import Order, Port, Report
@@ -31,7 +32,7 @@ MOST_WORKERS = 64
 READY_SECONDS = 90.0
 """For the emulator to start: ns-3 compiles for half a minute."""
 
-FAREWELL = 3.0
+ENDING = 3.0
 """Seconds that workers have to end by themselves once the run is over."""
 
 RATE_SECONDS = 5.0
@@ -46,7 +47,7 @@ class LabWorkers(LocalWorkers):
 
     def __init__(self, run: RunDirectory, plan: Plan, backend: str, note: Callable[[str], None]) -> None:
         run_file = plan.run_file
-        super().__init__(run, run_file.workers, run_file.faults, lambda index, worker: None)
+        super().__init__(run, run_file.workers, run_file.faults, lambda index, worker: None, note)
         joining = [fault.join for fault in run_file.faults if fault.join is not None]
         everybody = [*run_file.workers, *joining]
         if len(everybody) > MOST_WORKERS:
@@ -59,7 +60,7 @@ class LabWorkers(LocalWorkers):
             [Port(self.namespaces[name], namespaces.address(at), self.links[name]) for at, name in enumerate(names)],
             run_file.run.seed,
         )
-        self.backend, self.note = backend, note
+        self.backend = backend
         if backend == "ns3" and any(link and (link.up.jitter or link.down.jitter) for link in self.links.values()):
             note("warning: ns-3 has no jitter; the links are without it")
         self.invite = ""
@@ -95,7 +96,7 @@ class LabWorkers(LocalWorkers):
         line = await self.hub.stdout.readline()
         return msgspec.json.decode(line, type=Report) if line else None
 
-    def join(self, worker: Worker) -> None:
+    def launch(self, worker: Worker) -> None:
         task = asyncio.ensure_future(self._work(worker))
         self._processes.add(task)
         task.add_done_callback(self._processes.discard)
@@ -103,24 +104,19 @@ class LabWorkers(LocalWorkers):
     async def _work(self, worker: Worker) -> None:
         """One worker process, from its start to its end."""
         command = ["ip", "netns", "exec", self.namespaces[worker.name], sys.executable, "-m", "barnraise.cli.main"]
-        command += ["join", self.invite, "--name", worker.name, "--home", str(self.run.path / "lab")]
+        command += ["join", "--name", worker.name, "--home", str(self.run.path / "lab")]
         command += ["--device", worker.device, "--threads", str(worker.threads)]
         command += ["--slowdown", str(max(0.0, self.fastest / worker.speed - 1.0))]
         path = self.run.logs / f"worker-{worker.name}.log"
         with path.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+                *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                env={**os.environ, INVITE_VARIABLE: self.invite},
+            )  # fmt: skip
         self.pids[worker.name] = process.pid
         code = await process.wait()
-        self.pids.pop(worker.name, None)
-        if self.stopping:
-            return
-        self.server.post(Lost(worker.name, f"killed by signal {-code}" if code < 0 else f"ended with code {code}"))
-        if code > 0:
-            self.note(f"worker '{worker.name}' ended with code {code}: {log_tail(path, 3)}")
-        if not self.pids and not self.faults:
-            self.server.post(StopRequested("no worker is left"))
+        if not self.stopping:
+            self.ended(worker.name, code, log_tail(path, 1))
 
     async def _watch(self) -> None:
         """Keep the emulator's last reports."""
@@ -129,7 +125,7 @@ class LabWorkers(LocalWorkers):
         if not self.stopping:
             self.broken = True
             self.note(f"the link emulator ended: {log_tail(self.run.logs / 'links.log')}")
-            self.server.post(StopRequested("the link emulator ended"))
+            self.server.post(InterruptRequested("the link emulator ended", failed=True))
 
     def _take(self, report: Report) -> None:
         if report.ports:
@@ -154,9 +150,9 @@ class LabWorkers(LocalWorkers):
         """End the workers that are left, then the emulator with its namespaces, and write down what it counted."""
         if self.stopping:
             return
-        self.stopping = True
+        self.stopping = self.leaving = True
         if self._processes:
-            await asyncio.wait(self._processes, timeout=FAREWELL)
+            await asyncio.wait(self._processes, timeout=ENDING)
         for pid in self.pids.values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from barnraise.cli import console
+from barnraise.cli.addresses import listen
 from barnraise.cli.embedded import conclude
-from barnraise.cli.hosting import open_host, prepare
+from barnraise.cli.hosting import making, open_host, prepare
 from barnraise.cli.invites import new_invite
 from barnraise.cli.lab_workers import LabWorkers
 from barnraise.cli.session import work
+from barnraise.cli.signals import interruptible
 from barnraise.cli.view import make_view
 from barnraise.config.document import Document
 from barnraise.core.errors import RunFailedError
@@ -39,7 +41,7 @@ async def lab_new(plan: Plan, *, backend: str, json: bool) -> None:
     controller = plan.run_file.controller.model_copy(update={"host": namespaces.address(0)})
     plan = replace(plan, run_file=plan.run_file.model_copy(update={"controller": controller}))
     run = RunDirectory.create(plan.run_file.run.name, Path(plan.run_file.run.dir))
-    with run.lock():
+    with run.lock(), making(run, console.note):
         console.note(f"run directory {run.path}")
         await _lab(run, plan, backend, json, lambda: prepare(plan, run, console.note))
 
@@ -55,23 +57,21 @@ async def _lab(run: RunDirectory, plan: Plan, backend: str, json: bool, prepared
     with namespaces.coming_back():
         try:
             await lab.warm_up()
-            prepared()
-            host = open_host(run, plan, console.warn)
+            with interruptible():
+                prepared()
+                host = open_host(run, plan, console.warn)
             host.links = lab.uses
             if host.resumed:
                 lab.skip_faults(host.machine.state.tokens / host.machine.settings.tokens)
-
-            def listening(uri: str) -> None:
-                key, uses = host.server.enrolment.keys.public, 2 * len(lab.links)
-                lab.invite = str(new_invite(run, uri, key, uses=uses, hours=INVITE_HOURS))
-
             if host.machine.state.finished:
                 host.ledger.close()
             else:
                 view = make_view()
                 view.note(f"should this be interrupted, go on with: barnraise resume {run.path}")
                 try:
-                    finish = await work(host, view, lab, MODE, listening)
+                    uri, key = await listen(host.server, run, plan, MODE), host.server.enrolment.keys.public
+                    lab.invite = str(new_invite(run, uri, key, uses=2 * len(lab.links), hours=INVITE_HOURS))
+                    finish = await work(host, view, lab, uri)
                 finally:
                     view.close()
         finally:

@@ -1,8 +1,12 @@
-"""The workers that `train` starts on this machine, through the nursery, and the faults planned for them."""
+"""The workers that `train` starts on this machine, through the nursery, and the faults planned for them.
+
+One that ends without having been told to is started again, a few times; then it stays down, with its reason.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -14,10 +18,21 @@ import msgspec
 from barnraise.config.schema import Fault, Worker
 from barnraise.controller.events import Admitted, Lost
 from barnraise.controller.server import Server
+from barnraise.core.text import printable
 from barnraise.ledger import RunDirectory
 from barnraise.transport import Keys
 from barnraise.transport.link import Link
+from barnraise.worker.machine import DIVERGED
 from barnraise.worker.nursery import Order
+
+RESTARTS = (1.0, 4.0, 16.0)
+"""Seconds before a worker that broke down is started again, each time; after the last it stays down."""
+
+STEADY_SECONDS = 600.0
+"""A worker that has worked for so long may break down as often again."""
+
+FAREWELL = 10.0
+"""Seconds that workers have to hand in what they have when the run is interrupted."""
 
 
 class LocalWorkers:
@@ -29,11 +44,19 @@ class LocalWorkers:
         workers: Sequence[Worker],
         faults: Sequence[Fault],
         link_of: Callable[[int, Worker], Link | None],
+        note: Callable[[str], None],
     ) -> None:
-        self.run, self.workers, self.link_of = run, list(workers), link_of
+        self.run, self.workers, self.link_of, self.note = run, list(workers), link_of, note
         self.faults = sorted(faults, key=lambda fault: fault.at)
         self.fastest = max(worker.speed for worker in workers)
         self.pids: dict[str, int] = {}
+        self.up: set[str] = set()  # those that work, start, or are to be started again
+        self.down: dict[str, str] = {}  # why the others do not
+        self.leaving = False
+        self._breakdowns: dict[str, int] = {}
+        self._joined: dict[str, tuple[Worker, float]] = {}
+        self._left = asyncio.Event()
+        self._can_start = True
         self._started = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -53,10 +76,19 @@ class LocalWorkers:
         self.server, self.uri = server, uri
         self._tasks.add(asyncio.ensure_future(self._watch()))
         for worker in self.workers:
-            self.join(worker)
+            if self._revoked(worker.name):
+                self.down[worker.name] = "revoked"
+            else:
+                self.join(worker)
 
     def join(self, worker: Worker) -> None:
         """Start one worker."""
+        self.up.add(worker.name)
+        self._joined[worker.name] = worker, asyncio.get_running_loop().time()
+        self.launch(worker)
+
+    def launch(self, worker: Worker) -> None:
+        """Start its process."""
         keys_path = self.run.keys / f"worker-{worker.name}.json"
         keys = Keys.load_or_create(keys_path)
         self.server.post(Admitted(worker.name, keys.public))
@@ -77,15 +109,18 @@ class LocalWorkers:
         assert self.nursery.stdin is not None
         self.nursery.stdin.write(msgspec.json.encode(order) + b"\n")
 
-    def play_faults(self, progress: float, say: Callable[[str], None]) -> None:
+    def play_faults(self, progress: float) -> None:
         """Play the faults that are due at `progress` (share of the token budget)."""
         while self.faults and progress >= self.faults[0].at:
             fault = self.faults.pop(0)
             if fault.kill is not None and fault.kill in self.pids:
-                say(f"fault: kill -9 worker '{fault.kill}' at {progress:.0%} of the tokens")
-                os.kill(self.pids[fault.kill], signal.SIGKILL)
+                self.note(f"fault: kill -9 worker '{fault.kill}' at {progress:.0%} of the tokens")
+                self.up.discard(fault.kill)
+                self.down[fault.kill] = "killed, as the run file's faults say"
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pids[fault.kill], signal.SIGKILL)
             if fault.join is not None:
-                say(f"fault: worker '{fault.join.name}' joins at {progress:.0%} of the tokens")
+                self.note(f"fault: worker '{fault.join.name}' joins at {progress:.0%} of the tokens")
                 self.join(fault.join)
 
     def skip_faults(self, progress: float) -> None:
@@ -103,15 +138,63 @@ class LocalWorkers:
             if "started" in report:
                 self.pids[report["started"]] = report["pid"]
             else:
-                self.pids.pop(report["ended"], None)
-                code = report["code"]
-                reason = f"killed by signal {-code}" if code < 0 else f"its process ended with code {code}"
-                self.server.post(Lost(report["ended"], reason))
+                self.ended(report["ended"], report["code"], report["reason"])
+        self._can_start = False
+        for name in sorted(self.up):
+            self.ended(name, 1, f"the process that starts workers ended: {log_tail(self.run.logs / 'nursery.log')}")
+
+    def ended(self, name: str, code: int, reason: str) -> None:
+        """A worker's process is no more: tell the controller, and start it again unless it was meant to end."""
+        self.pids.pop(name, None)
+        if not self.pids:
+            self._left.set()
+        text = f"killed by signal {-code}" if code < 0 else reason or f"its process ended with code {code}"
+        self.server.post(Lost(name, text, "killed" if code < 0 else "left" if code else "ended"))
+        if name not in self.up or self.leaving:
+            return
+        loop = asyncio.get_running_loop()
+        worker, since = self._joined[name]
+        before = 0 if loop.time() - since > STEADY_SECONDS else self._breakdowns.get(name, 0)
+        for_good = code == 0 or DIVERGED in text or self._revoked(name)
+        if for_good or not self._can_start or before >= len(RESTARTS):
+            self.up.discard(name)
+            self.down[name] = text
+            return
+        self._breakdowns[name], pause = before + 1, RESTARTS[before]
+        self.note(f"worker '{name}' broke down ({printable(text)}): it is started again in {pause:g} s")
+        loop.call_later(pause, self._restart, worker)
+
+    def _restart(self, worker: Worker) -> None:
+        if worker.name in self.up and not self.leaving:
+            self.join(worker)
+
+    def _revoked(self, name: str) -> bool:
+        node = self.server.machine.state.nodes.get(name)
+        return node is not None and bool(node.revoked)
+
+    @property
+    def exhausted(self) -> dict[str, str]:
+        """Why each local worker is down, once none is up and none will be; empty before."""
+        return {} if self.up or self.leaving else self.down
+
+    async def leave(self) -> None:
+        """Let the workers hand in what they have and go; those that need too long are not waited for."""
+        self.leaving = True
+        for pid in self.pids.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        if self.pids:
+            self._left.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._left.wait(), FAREWELL)
 
     async def stop(self) -> None:
         """End the workers that are left, and the nursery."""
+        self.leaving = True
         for task in self._tasks:
             task.cancel()
+        if not self._started and self.nursery.returncode is None:
+            self.nursery.kill()  # it imports: nothing would be lost
         if self.nursery.stdin is not None:
             self.nursery.stdin.close()
         try:

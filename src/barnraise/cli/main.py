@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from barnraise.cli import console
+from barnraise.cli.signals import INTERRUPTED
 from barnraise.core.errors import BarnraiseError
 
 COMMANDS = {
@@ -22,7 +23,9 @@ COMMANDS = {
     "join": ("barnraise.cli.join", "Work for the run that an invite is for, until stopped."),
     "invite": ("barnraise.cli.invite", "Make another invite to a run."),
     "status": ("barnraise.cli.status", "Show how a run stands."),
-    "resume": ("barnraise.cli.resume", "Go on with a run that was stopped or killed."),
+    "resume": ("barnraise.cli.resume", "Go on with a run that was interrupted or killed."),
+    "finish": ("barnraise.cli.finish", "End a run early, with a model of what was learnt so far."),
+    "revoke": ("barnraise.cli.revoke", "Put a node out of a run, or take an invite back."),
     "export": ("barnraise.cli.export", "Write a run's model in Hugging Face format."),
     "lab": ("barnraise.cli.lab", "Train over emulated wide-area links between network namespaces of this machine."),
     "simulate": ("barnraise.cli.simulate", "Run the same engine under virtual time, with any number of nodes."),
@@ -35,9 +38,6 @@ COMMANDS = {
 
 TRACEBACK = "BARNRAISE_TRACEBACK"
 """Environment variable: set to 1, it shows the traceback of an unexpected error."""
-
-
-INTERRUPTED = 130
 
 
 class LazyGroup(TyperGroup):

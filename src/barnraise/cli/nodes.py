@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from barnraise.cli import chronicle
 from barnraise.cli.chronicle import plain
 from barnraise.cli.columns import Cell, columns
 from barnraise.ledger import NodeTotals
+from barnraise.ledger.decisions import Change
 
 if TYPE_CHECKING:
     from barnraise.controller.soft import Soft
@@ -41,9 +41,10 @@ class NodeRow:
     seen: float | None = None
 
 
-STARTING, TRAINING, IDLE, LEFT, KILLED = "starting", "training", "idle", "left", "killed"
+STARTING, TRAINING, IDLE, LEFT, KILLED, REVOKED = "starting", "training", "idle", "left", "killed", "revoked"
 NEVER, STAYED, CUT_OFF = "never came", "stayed", "cut off"
-GONE = (LEFT, KILLED, NEVER)
+_STANDING: dict[Change, str] = {"left": LEFT, "ended": STAYED, "killed": KILLED, "revoked": REVOKED}
+GONE = (LEFT, KILLED, REVOKED, NEVER)
 
 
 def living(state: State, soft: Soft, now: float, dismissed: Container[str] = ()) -> list[NodeRow]:
@@ -54,7 +55,9 @@ def living(state: State, soft: Soft, now: float, dismissed: Container[str] = ())
 
 
 def _living(node: NodeState, state: State, soft: Soft, middle: float, now: float, dismissed: bool) -> NodeRow:
-    if not node.live:
+    if node.revoked:
+        standing = REVOKED
+    elif not node.live:
         standing = STAYED if dismissed else LEFT if node.session else STARTING
     elif state.finished:
         standing = STAYED
@@ -90,10 +93,8 @@ def recorded(nodes: Sequence[NodeTotals], *, running: bool, finished: bool) -> l
 
 def _recorded(node: NodeTotals, rate: float, middle: float, total: int, running: bool, finished: bool) -> NodeRow:
     judged = node.accepted + node.refused + node.discarded
-    if node.reason == chronicle.DISMISSED:
-        standing = STAYED
-    elif node.change == "left":
-        standing = KILLED if chronicle.KILLED in node.reason else LEFT
+    if node.change in _STANDING:
+        standing = _STANDING[node.change]
     elif running:
         standing = TRAINING if node.open else IDLE if judged else STARTING
     elif node.change == "enrolled":
@@ -152,4 +153,4 @@ def _cells(row: NodeRow, seen: bool, lost: bool) -> list[Cell]:
     return cells
 
 
-STYLES = {TRAINING: "green", IDLE: "cyan", STARTING: "yellow", LEFT: "red", KILLED: "red"}
+STYLES = {TRAINING: "green", IDLE: "cyan", STARTING: "yellow", LEFT: "red", KILLED: "red", REVOKED: "red"}

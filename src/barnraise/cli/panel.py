@@ -142,6 +142,8 @@ def told(happenings: Sequence[Happening]) -> list[Text]:
 _EVENT_STYLES = {
     "killed": "red",
     "left": "red",
+    "revoked": "red",
+    "interrupted": "yellow",
     "joined": "green",
     "back": "green",
     "restarted": "green",

@@ -1,4 +1,4 @@
-"""`barnraise resume RUN_DIR`: go on with a run that was stopped or killed."""
+"""`barnraise resume RUN_DIR`: go on with a run that was interrupted or killed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def resume(
     run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The run's folder.", show_default=False)],
     json: Annotated[bool, typer.Option("--json", help="End with one line of JSON, totals over the whole run.")] = False,
 ) -> None:
-    """Go on with a run that was stopped or killed, in the mode it was started in, on the same port.
+    """Go on with a run that was interrupted or killed, in the mode it was started in, on the same port.
 
     Nothing that was acknowledged is lost: what the last checkpoint lacks is made again and compared with the ledger.
     """
@@ -22,12 +22,9 @@ def resume(
     run = RunDirectory.open(run_dir)
     with run.lock():
         from barnraise.cli.addresses import recorded_mode
-        from barnraise.config.load import load
-        from barnraise.plan.purpose import Purpose
-        from barnraise.plan.resolve import resolve as resolve_plan
+        from barnraise.cli.hosting import recorded_plan
 
-        mode = recorded_mode(run)
-        plan = resolve_plan(load(run.run_file), purpose=Purpose.SERVE if mode == "serve" else Purpose.TRAIN)
+        mode, plan = recorded_mode(run), recorded_plan(run)
         if mode == "lab":
             from barnraise.cli.laboratory import resume_lab
 

@@ -1,24 +1,24 @@
-"""One controller process from its first event to its last: what train, serve and resume have in common."""
+"""One controller process from its first event to its last: what train, serve, resume and finish have in common."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import signal
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Coroutine, Mapping
+from typing import Any, Protocol
 
-from barnraise.cli.addresses import listen
+from barnraise.cli import requests
 from barnraise.cli.hosting import Host
 from barnraise.cli.local_workers import LocalWorkers
+from barnraise.cli.signals import on_signals
+from barnraise.config.schema import Training
 from barnraise.controller.actions import Finish
-from barnraise.controller.events import StopRequested
+from barnraise.controller.events import InterruptRequested
 from barnraise.core.errors import RunFailedError
+from barnraise.core.text import printable
+from barnraise.ledger import RunDirectory
+from barnraise.worker.machine import DIVERGED
 
 VIEW_INTERVAL = 0.5
-
-REPEATED_SIGNAL = 1.0
-"""Seconds within which a second signal is the first one, sent twice (to a process and to its group)."""
 
 
 class View(Protocol):
@@ -29,60 +29,73 @@ class View(Protocol):
     def close(self) -> None: ...
 
 
-async def work(
-    host: Host,
-    view: View,
-    local: LocalWorkers | None,
-    mode: str,
-    listening: Callable[[str], None] = lambda uri: None,
-) -> Finish:
-    """Listen, start local workers if there are any, and run to the end. SIGINT and SIGTERM finish early and cleanly."""
-    server, run = host.server, host.run
-    uri = await listen(server, run, host.plan, mode)
-    listening(uri)
-    _stop_on_signals(host, view)
-    if local is not None:
-        local.start(server, uri.split()[0])
-    watching = asyncio.ensure_future(_watch(host, view, local))
-    try:
-        finish = await server.run(host.first)
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().remove_signal_handler(number)
-        watching.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watching
+async def work(host: Host, view: View, local: LocalWorkers | None, uri: str) -> Finish:
+    """Run to the end, with local workers if there are any. SIGINT and SIGTERM save where it stands and leave it open.
+
+    Raises RunFailedError when the run cannot go on by itself; it is open then too.
+    """
+    server = host.server
+    background: list[asyncio.Task[None]] = []
+
+    def start(work: Coroutine[Any, Any, None]) -> None:
+        background.append(asyncio.ensure_future(work))
+        server.supervise(background[-1])
+
+    def interrupt(name: str) -> None:
+        view.note(f"{name}: saving where the run stands (again to stop at once)")
+        start(_interrupt(host, local, name))
+
+    with on_signals(interrupt, view.close):
         if local is not None:
-            await local.stop()
-        host.ledger.close()
+            local.start(server, uri.split()[0])
+        start(_watch(host, view, local))  # before `run` reads: requests come first
+        try:
+            finish = await server.run(host.first)
+        finally:
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
+            if local is not None:
+                await local.stop()
+            host.ledger.close()
     if finish.failed:
-        raise RunFailedError(f"{finish.reason}\nthe run can go on: barnraise resume {run.path}")
+        raise RunFailedError(f"{finish.reason}\nthe run can go on: barnraise resume {host.run.path}")
     return finish
 
 
-def _stop_on_signals(host: Host, view: View) -> None:
-    loop = asyncio.get_running_loop()
-    asked_at: list[float] = []
-
-    def stop(name: str) -> None:
-        if not asked_at:
-            asked_at.append(loop.time())
-            view.note(f"{name}: finishing with what was accepted so far (again to stop at once)")
-            host.server.post(StopRequested(name))
-        elif loop.time() - asked_at[0] > REPEATED_SIGNAL:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
-            signal.raise_signal(signal.Signals[name])
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop, number.name)
+async def _interrupt(host: Host, local: LocalWorkers | None, reason: str) -> None:
+    """Local workers hand in what they have; then the controller makes all of it durable. Others wait for its return."""
+    if local is not None:
+        await local.leave()
+    host.server.post(InterruptRequested(reason))
 
 
 async def _watch(host: Host, view: View, local: LocalWorkers | None) -> None:
-    """Refresh the view and play planned faults."""
+    """Take up requests, play planned faults, see whether anybody is left, refresh the view."""
     budget = host.machine.settings.tokens
     while True:
+        await requests.obey(host.run, host.server, view.note)
         view.update(host)
+        state = host.machine.state
         if local is not None:
-            local.play_faults(host.machine.state.tokens / budget, view.note)
+            local.play_faults(state.tokens / budget)
+            if local.exhausted and not (state.num_live or state.final or state.stopping):
+                reason = why_nobody_is_left(local.exhausted, host.plan.run_file.training, host.run)
+                host.server.post(InterruptRequested(reason, failed=True))
         await asyncio.sleep(VIEW_INTERVAL)
+
+
+def why_nobody_is_left(reasons: Mapping[str, str], training: Training, run: RunDirectory) -> str:
+    """What ended each local worker, and what to do when it is that training diverged."""
+    names: dict[str, list[str]] = {}
+    for name, reason in sorted(reasons.items()):
+        names.setdefault(printable(reason), []).append(f"'{name}'")
+    told = "; ".join(f"{', '.join(who)}: {reason}" for reason, who in names.items())
+    if not any(DIVERGED in reason for reason in reasons.values()):
+        return f"no worker is left ({told}); logs are in {run.logs}"
+    clip = "null" if training.gradient_clip is None else f"{training.gradient_clip:g}"
+    return (
+        f"no worker is left ({told}); before the run goes on, lower training.learning_rate, which is "
+        f"{training.learning_rate:g}, in {run.run_file}; a lower training.gradient_clip, which is {clip}, takes a new "
+        "run"
+    )

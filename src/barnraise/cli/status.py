@@ -92,8 +92,10 @@ def _show(account: Account, budget: int, pid: int | None, given: Path) -> None:
             screen.print(Text("  ").append_text(line))
     console.say()
     if standing == "interrupted":
-        console.say(f"  it can go on: barnraise resume {given}")
+        console.say(f"  train on: barnraise resume {given}")
+        console.say(f"  end it with what it has: barnraise finish {given}")
     elif standing == "running":
-        console.say(f"  Ctrl-C in its terminal, or kill -INT {pid}, ends it early with a usable model")
+        console.say(f"  interrupt it: Ctrl-C in its terminal, or kill -INT {pid}; it can go on then")
+        console.say(f"  end it early, with a usable model: barnraise finish {given}")
     else:
         console.say(f"  model {account.run.model}, report {account.run.report}")

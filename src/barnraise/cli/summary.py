@@ -28,8 +28,13 @@ def summarise(run: RunDirectory, plan: Plan, *, json: bool) -> None:
         scores = sat_summary.solve_held_out(run)
     account = read(run)
     write_report(account, scores)
+    tell(account, scores, json=json)
+
+
+def tell(account: Account, scores: SatScores | None, *, json: bool) -> None:
+    """Print the summary, or one line of JSON."""
     if json:
-        links = recorded(run)
+        links = recorded(account.run)
         extra = ({"links": links} if links else {}) | ({"sat": sat_summary.as_json(scores)} if scores else {})
         console.emit_json(account.as_json() | extra)
     else:

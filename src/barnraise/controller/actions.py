@@ -87,7 +87,9 @@ class Release(Action, frozen=True, gc=False):
 
 
 class Finish(Action, frozen=True, gc=False):
-    """The run is over and everything is durable; or it `failed`, and can be resumed."""
+    """This process has nothing left to do: the run is over and everything is durable; or it stays open, to be resumed,
+    because it was `interrupted` or has `failed`."""
 
     reason: str
     failed: bool = False
+    interrupted: bool = False

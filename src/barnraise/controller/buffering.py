@@ -90,7 +90,7 @@ def _advise(state: State, soft: Soft, settings: EngineSettings, now: float) -> S
 
 def close(state: State, soft: Soft, settings: EngineSettings, epoch: int, now: float) -> Steps:
     """Close the buffer if it is time."""
-    if state.closing is not None or state.final:
+    if state.closing is not None or state.final or soft.interrupted is not None:
         return
     reason = _why(state, soft, settings, now)
     if not reason:
@@ -215,6 +215,8 @@ def _round_over(state: State, soft: Soft, settings: EngineSettings, now: float) 
 
 def deadline(state: State, soft: Soft, settings: EngineSettings) -> float:
     """When a synchronous round, or the wait for residuals, ends at the latest, in the machine's time."""
+    if soft.interrupted is not None:
+        return math.inf
     if state.flushing is not None and not state.final:
         return state.flushing + settings.flush_patience
     if state.closing is not None or not state.slots or len(state.slots) < settings.minimum_nodes:
@@ -286,6 +288,17 @@ def settled(state: State, soft: Soft, epoch: int, now: float) -> Steps:
         reason = state.stopping or "the token budget is met"
         yield Noted(now, "finished", detail={"reason": reason})
         yield Finish(reason)
+
+
+def rest(state: State, soft: Soft, epoch: int) -> Steps:
+    """Once the process shall end: make the newest version durable, so that a resume has nothing to make again."""
+    if soft.interrupted is None or state.closing is not None or state.finished or soft.checkpointing:
+        return
+    if state.checkpoint != state.version:
+        soft.checkpointing = True
+        yield Checkpoint(epoch, state.version)
+    else:
+        yield Finish(soft.interrupted.reason, failed=soft.interrupted.failed, interrupted=not soft.interrupted.failed)
 
 
 def give_up(reason: str) -> Steps:

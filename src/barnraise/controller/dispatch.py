@@ -13,10 +13,11 @@ from itertools import islice
 
 from barnraise.controller import speeds
 from barnraise.controller.actions import Action, Send
+from barnraise.controller.folding import MOST_OPEN
 from barnraise.controller.pacing import local_steps, participation, rate_factor, tuned
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.soft import Soft
-from barnraise.controller.state import MOST_OPEN, NodeState, State
+from barnraise.controller.state import NodeState, State
 from barnraise.core.types import MOST_ROW_RANGES, Blob, LinkReport, ParameterRange, RowRange, Task, Update
 from barnraise.ledger.decisions import Assigned, Decision
 from barnraise.matching.base import NodeView, TaskView

@@ -5,6 +5,8 @@ Results of work that the machine asked for carry the `epoch` they belong to: a r
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from barnraise.core.types import Blob, ParameterRange
@@ -16,10 +18,11 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class Admitted(Event, frozen=True, gc=False):
-    """A key proved an invite's secret and becomes node `node`."""
+    """A key proved an invite's secret and becomes node `node`; a local worker needs no `invite`."""
 
     node: str
     key: str
+    invite: str = ""  # the token's name
 
 
 class Received(Event, frozen=True, gc=False):
@@ -44,10 +47,11 @@ class Arrived(Event, frozen=True, gc=False):
 
 
 class Lost(Event, frozen=True, gc=False):
-    """The shell knows that the node is gone (a local worker's process ended)."""
+    """The shell knows that the node is gone, and how: its process was killed, ended as it was told to, or it left."""
 
     node: str
     reason: str
+    how: Literal["left", "ended", "killed"] = "left"
 
 
 class Inspected(Event, frozen=True, gc=False):
@@ -101,8 +105,22 @@ class Tick(Event, frozen=True, gc=False):
 
 
 class StopRequested(Event, frozen=True, gc=False):
-    """Finish now, with what was accepted so far (SIGINT, SIGTERM)."""
+    """Finish now, with what was accepted so far."""
 
+    reason: str
+
+
+class InterruptRequested(Event, frozen=True, gc=False):
+    """Make what there is durable and end this process; the run stays open. `failed`: because it cannot go on."""
+
+    reason: str
+    failed: bool = False
+
+
+class RevokeRequested(Event, frozen=True, gc=False):
+    """The host wants the node out, for good, from its next message on."""
+
+    node: str
     reason: str
 
 

@@ -23,17 +23,20 @@ from barnraise.controller.events import (
     Event,
     Heard,
     Inspected,
+    InterruptRequested,
     Lost,
     Received,
+    RevokeRequested,
     Stalled,
     StopRequested,
     Tick,
     Traffic,
     Unmade,
 )
+from barnraise.controller.folding import apply
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.soft import Soft
-from barnraise.controller.state import State, Work, apply
+from barnraise.controller.state import State, Work
 from barnraise.core.types import Contribution
 from barnraise.ledger.decisions import Decision, Judged, Noted
 from barnraise.wire.messages import Ack, Heartbeat, Hello, Leave, Next, Offer, Pulse, Stop, Watch, Who
@@ -113,13 +116,15 @@ class Controller:
     # Events, one method each
 
     def _admitted(self, event: Admitted, now: float) -> Steps:
-        yield from membership.admit(self.state, event.node, event.key, now)
+        yield from membership.admit(self.state, event.node, event.key, event.invite, now)
 
     def _received(self, event: Received, now: float) -> Steps:
         node, message = event.node, event.message
         known = self.state.nodes.get(node)
         if known is None:
             yield Send(node, Stop("this node is not enrolled in the run: join with a fresh invite"))
+        elif known.revoked:
+            yield membership.turned_away(known)
         elif isinstance(message, Hello):
             yield from membership.hello(self.state, self.soft, self.settings, node, message, now)
             yield from self._after(now)
@@ -137,7 +142,7 @@ class Controller:
 
     def _lost(self, event: Lost, now: float) -> Steps:
         if event.node in self.state.nodes:
-            yield from membership.part(self.state, self.soft, event.node, event.reason, now)
+            yield from membership.part(self.state, self.soft, event.node, event.reason, now, event.how)
             yield from self._after(now)
 
     def _tick(self, event: Tick, now: float) -> Steps:
@@ -149,6 +154,16 @@ class Controller:
         if not self.state.stopping and not self.state.final:
             yield Noted(now, "stopping", detail={"reason": event.reason})
             yield from self._after(now)
+
+    def _interrupt_requested(self, event: InterruptRequested, now: float) -> Steps:
+        if self.soft.interrupted is None and not self.state.finished:
+            yield Noted(now, "interrupted", detail={"reason": event.reason})
+            self.soft.interrupted = event
+            yield from buffering.rest(self.state, self.soft, self.epoch)
+
+    def _revoke_requested(self, event: RevokeRequested, now: float) -> Steps:
+        yield from membership.revoke(self.state, self.soft, event.node, event.reason, now)
+        yield from self._after(now)
 
     def _inspected(self, event: Inspected, now: float) -> Steps:
         if event.epoch != self.epoch:
@@ -172,6 +187,7 @@ class Controller:
             yield from self._after(now)
             for node in list(self.soft.watching):
                 yield from dispatch.publish(self.state, self.soft, self.settings, self.state.nodes[node])
+            yield from buffering.rest(self.state, self.soft, self.epoch)
 
     def _unmade(self, event: Unmade, now: float) -> Steps:
         closing = self.state.closing
@@ -196,9 +212,13 @@ class Controller:
             if self.state.final and event.version == self.state.version and self.state.closing is None:
                 yield from buffering.give_up(event.reason)
                 return
+            if self.soft.interrupted is not None:
+                yield from buffering.give_up(f"the checkpoint failed: {event.reason}")
+                return
         else:
             yield Noted(now, "checkpointed", detail={"version": event.version})
         yield from buffering.settled(self.state, self.soft, self.epoch, now)
+        yield from buffering.rest(self.state, self.soft, self.epoch)
 
     def _dropped(self, event: Dropped, now: float) -> Steps:
         yield Noted(now, "frame_dropped", event.node, {"reason": event.reason, "count": event.count})
@@ -313,6 +333,8 @@ _DECIDE: dict[type[Event], Callable[[Controller, Any, float], Steps]] = {
     Traffic: Controller._traffic,
     Stalled: Controller._stalled,
     StopRequested: Controller._stop_requested,
+    InterruptRequested: Controller._interrupt_requested,
+    RevokeRequested: Controller._revoke_requested,
 }
 
 _MESSAGES: dict[type[Any], Callable[[Controller, str, Any, float], Steps]] = {

@@ -14,8 +14,8 @@ from barnraise.controller import custody
 from barnraise.controller.actions import Action, Send
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.soft import Soft
-from barnraise.controller.state import State
-from barnraise.ledger.decisions import Decision, NodeChanged, Noted
+from barnraise.controller.state import NodeState, State
+from barnraise.ledger.decisions import Change, Decision, NodeChanged, Noted
 from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Enrolled, Hello, Stop, Welcome
 
 Steps = Iterator[Decision | Action]
@@ -33,10 +33,10 @@ FORGETTING = 0.99
 """What is left of that with each frame in time."""
 
 
-def admit(state: State, node: str, key: str, now: float) -> Steps:
+def admit(state: State, node: str, key: str, invite: str, now: float) -> Steps:
     """Put a proven key on the ledger. A name stays with the first key that proved itself for it."""
     if key not in state.keys and node not in state.nodes:
-        yield NodeChanged(now, node, "enrolled", key=key)
+        yield NodeChanged(now, node, "enrolled", f"invite {invite}" if invite else "", key=key)
         yield Send(node, Enrolled(node))
 
 
@@ -117,13 +117,30 @@ def dismiss(state: State, soft: Soft, node: str, wrong: str, now: float) -> Step
         yield from part(state, soft, node, reason, now)
 
 
-def part(state: State, soft: Soft, node: str, reason: str, now: float) -> Steps:
+def part(state: State, soft: Soft, node: str, reason: str, now: float, how: Change = "left") -> Steps:
     """The node is gone: its open work is for others."""
     _forget(soft, node)
     if state.nodes[node].live:
-        yield NodeChanged(now, node, "left", reason)
+        yield NodeChanged(now, node, how, reason)
         soft.news += 1
         yield from release(state, soft, node, reason, now)
+
+
+def revoke(state: State, soft: Soft, node: str, reason: str, now: float) -> Steps:
+    """The node is out for good: its key and its name are let in no more. What it did before stays as it is."""
+    known = state.nodes.get(node)
+    if known is None or known.revoked:
+        return
+    _forget(soft, node)
+    yield NodeChanged(now, node, "revoked", reason)
+    soft.news += 1
+    yield from release(state, soft, node, "revoked", now)
+    yield turned_away(known)
+
+
+def turned_away(node: NodeState) -> Send:
+    """The answer to whatever a revoked node says."""
+    return Send(node.id, Stop(f"the host revoked this machine's membership: {node.revoked}", final=False))
 
 
 def release(state: State, soft: Soft, node: str, reason: str, now: float) -> Steps:

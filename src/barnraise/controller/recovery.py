@@ -12,8 +12,9 @@ from typing import Any
 
 from barnraise.controller.actions import SlotShare
 from barnraise.controller.buffering import shares
+from barnraise.controller.folding import apply
 from barnraise.controller.parameter_server import Made, ParameterServer
-from barnraise.controller.state import State, apply
+from barnraise.controller.state import State
 from barnraise.core.errors import CorruptionError, VersionRefusedError
 from barnraise.ledger import Checkpoints, Ledger
 from barnraise.ledger.decisions import Noted, VersionClosed, VersionMade

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -22,7 +22,9 @@ from barnraise.controller import events as ev
 from barnraise.controller.drops import Drops
 from barnraise.controller.enrolment import Enrolment
 from barnraise.controller.executor import Executor
+from barnraise.controller.inbox import MOST_AT_ONCE, MOST_WAITING, Awaited, Brought, Waiting
 from barnraise.controller.machine import Controller
+from barnraise.controller.membership import turned_away
 from barnraise.core.errors import StorageError, WireError
 from barnraise.ledger import Ledger
 from barnraise.ledger.decisions import Judged, NodeChanged, Noted, VersionClosed
@@ -48,12 +50,6 @@ from barnraise.wire.messages import (
     Who,
 )
 
-MOST_AT_ONCE = 1024
-"""Events that are handled between two looks at the event loop."""
-
-MOST_WAITING = 8192
-"""Events that wait; nothing more is read meanwhile, which slows the senders down."""
-
 LONG_COMMIT = 0.5
 """Seconds after which a commit has kept everybody unheard."""
 
@@ -61,14 +57,6 @@ DISK_PATIENCE = 60.0
 """Seconds for which a commit that fails (disk full) is tried again before the run is given up."""
 
 TRAFFIC_INTERVAL = 10.0
-
-
-class Brought(NamedTuple):
-    """An offer and the payload that came along. The machine sees the offer."""
-
-    node: str
-    message: Offer
-    payload: memoryview
 
 
 class Server:
@@ -89,7 +77,7 @@ class Server:
         self.machine, self.ledger, self.enrolment, self.clock, self.warn = machine, ledger, enrolment, clock, warn
         self.keep_checkpoints = keep_checkpoints
         self.executor = make_executor(self._report_from_thread, self._failed)
-        self.inbox: deque[ev.Event | Brought] = deque()
+        self.inbox: deque[Waiting] = deque()
         self.drops = Drops()
         self.uploads = Uploads()  # of which the machine knows: what it does not want is not kept
         self.peers: dict[str, Peer] = {}
@@ -115,7 +103,7 @@ class Server:
     async def run(self, first: list[act.Action]) -> act.Finish:
         """Carry out `first` (from the machine's start or resume), then work until the run is finished."""
         reader = asyncio.ensure_future(self._read())
-        reader.add_done_callback(self._ended)
+        self.supervise(reader)
         try:
             await self._carry_out(first, {})
             while self.finished is None:
@@ -136,8 +124,18 @@ class Server:
         self.inbox.append(event)
         self._wake.set()
 
+    async def settle(self, event: ev.Event) -> None:
+        """`post`, and wait until what was decided is durable. For the event loop's thread, while `run` runs."""
+        awaited = Awaited(event, self._loop.create_future())
+        self.inbox.append(awaited)
+        self._wake.set()
+        await awaited.settled
+
+    def supervise(self, task: asyncio.Task[None]) -> None:
+        """A task that breaks takes the run with it, which can be resumed: none may die unnoticed."""
+        task.add_done_callback(self._ended)
+
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A task of ours is over: one that broke takes the run with it, which can be resumed."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failed(error)
 
@@ -152,12 +150,16 @@ class Server:
         now = self.clock()
         actions: list[act.Action] = []
         brought: dict[tuple[str, int], memoryview] = {}
+        settling: list[asyncio.Future[None]] = []
         for _ in range(min(len(self.inbox), MOST_AT_ONCE)):
             event = self.inbox.popleft()
             if isinstance(event, Brought):
                 brought[event.node, event.message.contribution.assignment] = event.payload
                 self.listener.budget.give((event.node, "offer"), len(event.payload))
                 event = ev.Received(event.node, event.message)
+            elif isinstance(event, Awaited):
+                settling.append(event.settled)
+                event = event.event
             actions += self.machine.handle(event, now)
         self._drained.wake()
         if self.machine.deadline <= now:
@@ -166,6 +168,9 @@ class Server:
             self._traffic_at = now
             actions = self.machine.handle(ev.Traffic(self.bytes_up, self.bytes_down), now) + actions
         await self._carry_out(actions, brought)
+        for settled in settling:
+            if not settled.done():
+                settled.set_result(None)
 
     async def _carry_out(self, actions: list[act.Action], brought: dict[tuple[str, int], memoryview]) -> None:
         decisions = [action.decision for action in actions if isinstance(action, act.Journal)]
@@ -224,7 +229,9 @@ class Server:
                 await self._drained.wait()
 
     def _receive(self, peer: Peer, node: str | None, message: Message, raw: memoryview | None) -> None:
-        if isinstance(message, Enrol):
+        if node is not None and self.machine.state.nodes[node].revoked:
+            self._turn_away(peer, node, message)
+        elif isinstance(message, Enrol):
             self._enrol(peer, message)
         elif node is None:
             return
@@ -247,6 +254,11 @@ class Server:
                 self._wake.set()
             else:
                 self.post(ev.Received(node, message))
+
+    def _turn_away(self, peer: Peer, node: str, message: Message) -> None:
+        """A revoked node is answered when it asks to be let in; whatever else it says is not read."""
+        if isinstance(message, Enrol | Hello):
+            self._transmit(peer, turned_away(self.machine.state.nodes[node]).message)
 
     def _take_part(self, peer: Peer, node: str, message: Part, raw: memoryview) -> None:
         """Bytes of a payload; those that do not follow on what is here are asked for once, others overtook them."""
@@ -299,7 +311,7 @@ class Server:
                 return
             self.enrolling.add(peer.key)
             self.peers[message.name] = peer
-            self.post(ev.Admitted(message.name, peer.key))
+            self.post(ev.Admitted(message.name, peer.key, message.token))
 
     def _drop(self, node: str | None, reason: str) -> None:
         """Journal what is malformed: at once, and then in summaries."""
@@ -353,7 +365,7 @@ class Server:
         decision = action.decision
         if isinstance(decision, VersionClosed):
             self.contributions[decision.version] = decision.contributions
-        elif isinstance(decision, NodeChanged) and decision.change == "left":
+        elif isinstance(decision, NodeChanged) and decision.change not in ("enrolled", "joined"):
             self.executor.blobs.let_go(decision.node)
         elif getattr(decision, "kind", "") == "checkpointed":
             kept = self.executor.checkpoints.prune(self.keep_checkpoints)

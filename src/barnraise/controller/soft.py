@@ -6,6 +6,7 @@ import math
 
 from barnraise.controller.allowance import Allowance
 from barnraise.controller.custody import Custody
+from barnraise.controller.events import InterruptRequested
 from barnraise.controller.state import NodeState
 from barnraise.core.types import LinkReport, Update
 from barnraise.matching.base import TaskView
@@ -52,6 +53,7 @@ class Soft:
         self.custody = Custody()
         self.evaluating = False
         self.checkpointing = False
+        self.interrupted: InterruptRequested | None = None
         self.updates: dict[int, Update] = {}  # version -> the delta that leads to it, while worth sending
         self.update_bytes = 0
         self.news = 0  # joins, departures and verdicts so far: each changes a rate or who is alive

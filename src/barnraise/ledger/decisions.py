@@ -12,6 +12,9 @@ import msgspec
 
 from barnraise.core.types import NodeProfile, ParameterRange, RowRange
 
+Change = Literal["enrolled", "joined", "left", "ended", "killed", "revoked"]
+"""What can happen to a node's membership; all but the first two mean that it is gone."""
+
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
     """Base of all decisions. `time` is the controller's clock in seconds when it was taken."""
@@ -21,11 +24,12 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeChanged(Decision, frozen=True, gc=False):
-    """A node was enrolled with a key, joined with a new session, or left (gracefully, or because its lease ended)."""
+    """A node was enrolled with a key, joined with a new session, or is gone: it `left` (by itself, or its lease ended),
+    its process was `killed` by a signal or `ended` as it was told to, or the host `revoked` its membership for good."""
 
     table: ClassVar[str] = "nodes"
     node: str
-    change: Literal["enrolled", "joined", "left"]
+    change: Change
     reason: str = ""
     key: str = ""
     session: int = 0

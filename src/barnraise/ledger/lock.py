@@ -30,7 +30,7 @@ class RunLock:
         with storage_errors(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                os.fchmod(descriptor, 0o600)  # directories of before let everybody read it
+                os.fchmod(descriptor, 0o600)  # whoever may read the file could hold the lock, and so keep the owner out
                 _lock(descriptor, path)
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)

@@ -8,7 +8,8 @@ runs/sat-neo-20260131-174500/
     segments/        payloads that no checkpoint covers yet
     checkpoints/     v000042/ ...
     data/            token shards, tokenizer
-    keys/            the controller's secret keys (0700)
+    keys/            the controller's secret keys
+    requests/        what other commands want of the controller
     logs/            one file a process
     moments/         what the local workers' optimizers know, until the run is over
     model/           the result, in Hugging Face format
@@ -29,7 +30,7 @@ from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.lock import RunLock, holder
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_FOLDERS = ("checkpoints", "data", "logs", "segments")
+_FOLDERS = ("checkpoints", "data", "keys", "logs", "requests", "segments")
 
 
 class RunDirectory:
@@ -46,12 +47,13 @@ class RunDirectory:
         self.logs = path / "logs"
         self.moments = path / "moments"
         self.model = path / "model"
+        self.requests = path / "requests"
         self.report = path / "report.md"
         self.lock_file = path / "lock"
 
     @classmethod
     def create(cls, name: str, base: Path, *, now: datetime | None = None) -> RunDirectory:
-        """Make BASE/NAME-YYYYmmdd-HHMMSS, numbered -2, -3 ... when that is taken, with its empty folders.
+        """Make BASE/NAME-YYYYmmdd-HHMMSS, numbered -2, -3 ... when that is taken, with its empty folders, all 0700.
 
         Raises RunDirectoryError when the name cannot be one or the folder cannot be made.
         """
@@ -64,8 +66,7 @@ class RunDirectory:
             base.mkdir(parents=True, exist_ok=True)
             path = _make_new(base, stem)
             for folder in _FOLDERS:
-                (path / folder).mkdir()
-            (path / "keys").mkdir(mode=0o700)
+                (path / folder).mkdir(mode=0o700)
             fsync_directory(path)
             fsync_directory(base)
         except OSError as error:
@@ -105,10 +106,14 @@ class RunDirectory:
 
     def write_key(self, name: str, secret: bytes) -> Path:
         """Write a secret, durably, that only the owner may read (0600). Raises StorageError."""
-        path = self.keys / name
+        return self.write_private(self.keys / name, secret)
+
+    def write_private(self, path: Path, content: bytes) -> Path:
+        """Write a file of the run, durably, whole or not at all, that only the owner may read (0600). Raises
+        StorageError."""
         with storage_errors(path):
-            self.keys.mkdir(mode=0o700, exist_ok=True)
-            write_file(path, secret, mode=0o600)
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            write_file(path, content, mode=0o600)
         return path
 
 

@@ -8,12 +8,12 @@ CREATE TABLE meta (                  -- schema, run, epoch, segment_number, segm
     value ANY
 ) STRICT;
 
-CREATE TABLE nodes (                 -- a node was enrolled, joined or left
+CREATE TABLE nodes (                 -- a node was enrolled, joined or is gone
     id      INTEGER PRIMARY KEY,
     epoch   INTEGER NOT NULL,
     time    REAL,
     node    TEXT NOT NULL,
-    change  TEXT NOT NULL,           -- enrolled, joined, left
+    change  TEXT NOT NULL,           -- enrolled, joined, left, ended, killed, revoked
     reason  TEXT NOT NULL,
     key     TEXT NOT NULL,           -- CURVE public key
     session INTEGER NOT NULL,        -- drawn by each worker process: tells a restart from a reconnection

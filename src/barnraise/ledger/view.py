@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from barnraise.core.errors import CorruptionError, RunDirectoryError
-from barnraise.ledger.decisions import AnyDecision, NodeChanged, Noted
+from barnraise.ledger.decisions import AnyDecision, Change, NodeChanged, Noted
 from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.rows import FORMATS, RowFormat
 
@@ -62,7 +62,7 @@ class NodeTotals(msgspec.Struct, frozen=True):
     """One node so far."""
 
     node: str
-    change: str  # the last: enrolled, joined or left
+    change: Change  # the last
     reason: str
     time: float  # of that change
     assigned: int

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 import zmq
@@ -15,6 +18,9 @@ import zmq
 from barnraise.core.errors import InputError
 
 MAX_FILE_BYTES = 4096
+
+MAX_NAME = 58
+"""Characters of a node's name that leave room for a number behind it (64 in all)."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,36 @@ class Keys:
         finally:
             with contextlib.suppress(FileNotFoundError):
                 unfinished.unlink()
+
+
+@contextlib.contextmanager
+def claimed(base: Path, name: str) -> Iterator[tuple[str, Path]]:
+    """The name and the folder, below `base`, of an identity that no other process of this machine uses meanwhile:
+    `name`, or name-2, name-3 ... Raises InputError."""
+    for number in count(1):
+        chosen = name if number == 1 else f"{name[:MAX_NAME]}-{number}"
+        folder = base / chosen
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise InputError(
+                f"folder {folder} cannot be used: {error.strerror}; choose one that this user may write to"
+            ) from None
+        try:
+            if _locked(descriptor):
+                yield chosen, folder
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def is_public_key(text: str) -> bool:

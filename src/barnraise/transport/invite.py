@@ -109,7 +109,7 @@ class Invite:
         """The invite in `text`, in which a terminal may have broken lines. InviteError says what is wrong with it."""
         line = "".join(text.split())
         if not line.startswith("barnraise://"):
-            raise InviteError(f"{line[:40]!r} is not an invite: it must start with barnraise://; {_COPY}")
+            raise InviteError(f"{line.split('#')[0][:40]!r} is not an invite: it must start with barnraise://; {_COPY}")
         match = _LINE.fullmatch(line)
         start, host, port, run, code = match.groups() if match else ("", "", "0", "", "")
         decoded = base64.urlsafe_b64decode(code + "=" * (-len(code) % 4)) if len(code) % 4 != 1 else b""
@@ -155,6 +155,7 @@ class Token:
     expires: int
     uses: int  # how many machines it still lets in
     role: str
+    revoked: bool = False
 
 
 class TokenBook:
@@ -180,11 +181,17 @@ class TokenBook:
         right = hmac.compare_digest(_mac(key, server_key, worker_key, name, nonce).encode(), proof.encode())
         if known is None or not right:
             raise InviteError(f"the invite was not issued by this run, or was altered: {_COPY}")
+        if known.revoked:
+            raise InviteError("the host has taken this invite back: ask for a new one")
         if now >= known.expires:
             raise InviteError(f"the invite expired at {_time(known.expires)}: ask the host for a new one")
         if known.uses < 1:
             raise InviteError("the invite is used up: ask the host for one with more uses")
         return known
+
+    def revoke(self, token: str) -> None:
+        """Let nobody else in by this token."""
+        self.tokens[token] = replace(self.tokens[token], revoked=True)
 
     def spend(self, token: str) -> None:
         """One machine was let in: one use less."""

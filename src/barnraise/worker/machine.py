@@ -57,6 +57,7 @@ from barnraise.worker.events import (
     Updated,
 )
 from barnraise.worker.incoming import Incoming
+from barnraise.worker.leaving import PROBE, farewell, gives_up_at
 from barnraise.worker.outgoing import Outgoing
 
 HELLO_INTERVAL = 1.0
@@ -91,7 +92,7 @@ class Worker:
         self.fetched_at, self.fetched_bytes = 0.0, 0  # since when blobs are on their way, and what has come of them
         self.lead = Lead()
         self.failures = 0  # tasks that failed since one did not
-        self.leaving = ""
+        self.leaving, self.leaving_since = "", math.inf
         self.quit = False
         self.heartbeat, self.lease = 1.0, 10.0
         self.last_sent = self.last_heard = -math.inf
@@ -101,7 +102,10 @@ class Worker:
         """When the machine wants a `Tick`, in its own time."""
         if self.quit:
             return math.inf
-        return self.last_sent + (self.heartbeat if self.greeted else HELLO_INTERVAL)
+        interval = self.heartbeat if self.greeted else HELLO_INTERVAL
+        if not self.leaving:
+            return self.last_sent + interval
+        return min(self.last_sent + min(interval, PROBE), gives_up_at(self.leaving_since, self.last_heard))
 
     def start(self, now: float) -> list[Action]:
         self.last_heard = now
@@ -132,6 +136,10 @@ class Worker:
     def _tick(self, event: Tick, now: float) -> list[Action]:
         if now < self.deadline:
             return []
+        if self.leaving and now >= gives_up_at(self.leaving_since, self.last_heard):
+            lost = len(self.outgoing.pending) + (self.running is not None)
+            farewells = [] if lost else [self._send(Leave(self.leaving), now)]
+            return [*farewells, *self._quit(farewell(self.leaving, lost), not lost and self.failures < MOST_FAILURES)]
         if not self.greeted or now - self.last_heard > self.lease:
             return [self._hello(now)]
         return [*self.outgoing.overdue(now), self._send(Heartbeat(now), now)]
@@ -352,7 +360,7 @@ class Worker:
         return actions + self._go_on(now) if actions else []
 
     def _leave_requested(self, event: LeaveRequested, now: float) -> list[Action]:
-        self.leaving = event.reason or "asked to leave"
+        self.leaving, self.leaving_since = event.reason or "asked to leave", now
         self.waiting = None
         self.incoming.forget()
         if not self.ready:

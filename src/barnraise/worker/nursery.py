@@ -1,8 +1,8 @@
 """Starts local workers quickly: one process imports torch and transformers once, then forks for each worker.
 
 Run as `python -m barnraise.worker.nursery`. Each line on its standard input is a JSON order, each line on its standard
-output a JSON report: {"started": NAME, "pid": N}, {"ended": NAME, "code": N}. Workers die with the nursery, and the
-nursery with the process that holds its standard input.
+output a JSON report: {"started": NAME, "pid": N}, {"ended": NAME, "code": N, "reason": TEXT}. Workers die with the
+nursery, and the nursery with the process that holds its standard input.
 """
 
 from __future__ import annotations
@@ -16,15 +16,20 @@ import signal
 import sys
 import traceback
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from barnraise.transport import Keys
 from barnraise.transport.link import Link
 from barnraise.worker.imports import import_all
-from barnraise.worker.runtime import WorkerOptions, WorkerRuntime
+from barnraise.worker.options import Outcome, WorkerOptions
+from barnraise.worker.runtime import WorkerRuntime
 
 _DIE_WITH_PARENT = 1  # prctl PR_SET_PDEATHSIG
+
+REASON_BYTES = 2048
+"""Longest reason that a worker gives for its end: a pipe takes that much without being read."""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -43,8 +48,8 @@ class Order(msgspec.Struct, frozen=True):
     link: Link | None = None
 
 
-def work(order: Order) -> int:
-    """Be the worker, in a process of its own: its exit code."""
+def work(order: Order) -> Outcome:
+    """Be the worker, in a process of its own, to its end."""
     options = WorkerOptions(
         uri=order.uri,
         server_key=order.server_key,
@@ -61,14 +66,14 @@ def work(order: Order) -> int:
     def say(text: str) -> None:
         sys.stderr.write(f"{order.name}: {text}\n")
 
-    async def run() -> bool:
+    async def run() -> Outcome:
         runtime = WorkerRuntime(options, say=say)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, runtime.leave, "SIGTERM")
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, runtime.leave, "asked to leave (SIGTERM)")
         outcome = await runtime.run()
         say(outcome.reason)
-        return outcome.final
+        return outcome
 
-    return 0 if asyncio.run(run()) else 1
+    return asyncio.run(run())
 
 
 def _die_with_parent() -> None:
@@ -77,25 +82,47 @@ def _die_with_parent() -> None:
         os._exit(1)
 
 
-def _fork(order: Order) -> int:
+class Child(NamedTuple):
+    """A worker's process; what it gives as the reason for its end can be read from `reason`."""
+
+    name: str
+    reason: int
+
+
+def _fork(order: Order) -> tuple[int, Child]:
+    read, write = os.pipe()
     pid = os.fork()
     if pid:
-        return pid
-    code = 1
+        os.close(write)
+        os.set_blocking(read, False)
+        return pid, Child(order.name, read)
+    outcome = Outcome("", final=False)
     try:
         _die_with_parent()
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
         log = os.open(order.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         null = os.open(os.devnull, os.O_RDONLY)
         for target, source in ((0, null), (1, log), (2, log)):
             os.dup2(source, target)
-        code = work(order)
-    except BaseException:
+        outcome = work(order)
+    except BaseException as error:
         traceback.print_exc()
+        outcome = Outcome(f"{type(error).__name__}: {error}", final=False)
     finally:
         sys.stderr.flush()
-        os._exit(code)
+        os.write(write, outcome.reason.encode()[:REASON_BYTES])
+        os._exit(0 if outcome.final else 1)
+
+
+def _reason(child: Child) -> str:
+    try:
+        return os.read(child.reason, REASON_BYTES).decode("utf-8", "replace")
+    except BlockingIOError:  # it was killed, and a process of its own lives on
+        return ""
+    finally:
+        os.close(child.reason)
 
 
 def _report(**content: object) -> None:
@@ -114,17 +141,18 @@ def main() -> None:
     signal.set_wakeup_fd(wake_write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     decoder = msgspec.json.Decoder(Order)
-    names: dict[int, str] = {}
+    children: dict[int, Child] = {}
     pending = b""
     while True:
         ready, _, _ = select.select([0, wake_read], [], [])
         if wake_read in ready:
             os.read(wake_read, 4096)
-            while names:
+            while children:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
                     break
-                _report(ended=names.pop(pid), code=os.waitstatus_to_exitcode(status))
+                child = children.pop(pid)
+                _report(ended=child.name, code=os.waitstatus_to_exitcode(status), reason=_reason(child))
         if 0 in ready:
             data = os.read(0, 65536)
             if not data:
@@ -132,8 +160,8 @@ def main() -> None:
             *lines, pending = (pending + data).split(b"\n")
             for line in lines:
                 order = decoder.decode(line)
-                pid = _fork(order)
-                names[pid] = order.name
+                pid, child = _fork(order)
+                children[pid] = child
                 _report(started=order.name, pid=pid)
 
 

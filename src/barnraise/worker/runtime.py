@@ -13,29 +13,22 @@ import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from barnraise.core.errors import BarnraiseError, InviteError, WireError
+from barnraise.core.errors import BarnraiseError, WireError
 from barnraise.core.text import printable
 from barnraise.core.types import Blob, Contribution
 from barnraise.data.meta import Meta
-from barnraise.transport import Invite, Keys, proof
 from barnraise.transport.fallback import connection_for
-from barnraise.transport.link import Link
 from barnraise.transport.shaped import ShapedConnection
 from barnraise.wire.blobs import inlined, parts
 from barnraise.wire.frames import Buffer, decode_from_controller, encode
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import (
     INLINE_BYTES,
-    PROTOCOL_VERSION,
     Assign,
     Chunk,
-    Enrol,
-    Enrolled,
     Gone,
     Leave,
     Message,
@@ -43,53 +36,21 @@ from barnraise.wire.messages import (
     Offer,
     Part,
     Pulse,
-    Stop,
     Welcome,
 )
 from barnraise.worker import actions as act
 from barnraise.worker import events as ev
 from barnraise.worker.building import build_executor, restore_moments
+from barnraise.worker.enrolling import enrol
 from barnraise.worker.fetching import Fetcher
 from barnraise.worker.imports import import_all
 from barnraise.worker.machine import Worker
+from barnraise.worker.options import REASON, Outcome, WorkerOptions
 from barnraise.worker.profile import machine_profile
 from barnraise.worker.terms import require_intervals
 
-ENROL_INTERVAL = 2.0
-
-REASON = 1000
-"""Letters of a reason that are told."""
-
-
-@dataclass(frozen=True)
-class WorkerOptions:
-    """Where the controller is, who this worker is, and what it works with.
-
-    `uri` is one address, or two with a space between, the second for a network that does not let the first through.
-    With an `invite` the worker enrols first; without one its key is on the ledger already (a local worker).
-    `slowdown` s makes each second of training take s + 1, and `link` is emulated (trials). `cache` holds token shards
-    between runs, `moments` is the file of the optimizer's, None to keep none.
-    """
-
-    uri: str
-    server_key: str
-    name: str
-    keys: Keys = field(repr=False)
-    cache: Path
-    moments: Path | None = None
-    invite: Invite | None = field(default=None, repr=False)
-    device: str = "cpu"
-    threads: int = 1
-    slowdown: float = 0.0
-    link: Link | None = None
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Why a worker stopped; `final` when nothing is left to do (else the run may go on without it)."""
-
-    reason: str
-    final: bool
+LINGER = 1.0
+"""Seconds for what is still to be sent when the worker stops."""
 
 
 class WorkerRuntime:
@@ -110,6 +71,8 @@ class WorkerRuntime:
         self.inbox: asyncio.Queue[ev.Event] = asyncio.Queue()
         self.outbox: asyncio.Queue[Message] = asyncio.Queue()
         self.outcome: Outcome | None = None
+        self._enrolling: asyncio.Task[None] | None = None
+        self._working = False
         self._num_lost = 0  # messages that could not be read
         self._training = ThreadPoolExecutor(1, "train", initializer=_yield_to_others)
         self._updating = ThreadPoolExecutor(1, "update")
@@ -118,6 +81,10 @@ class WorkerRuntime:
 
     def leave(self, reason: str) -> None:
         """Ask the worker to hand in what it has and go. For the event loop's thread (a signal handler)."""
+        if not self._working:  # there is nothing to hand in yet
+            self.outcome = Outcome(reason, final=True)
+        if self._enrolling is not None:
+            self._enrolling.cancel()
         if self.executor is not None:
             self.executor.leaving.set()
         self.inbox.put_nowait(ev.LeaveRequested(reason))
@@ -130,18 +97,25 @@ class WorkerRuntime:
             self.connection = ShapedConnection(self.connection, self.options.link, seed=self.options.name)
         await self.connection.open(self.options.uri, self.options.server_key, self.options.keys)
         try:
-            if self.options.invite is not None:
-                await self._enrol(self.options.invite)
-            self.on_connected(self.options.name)
-            await self._loop.run_in_executor(self._training, import_all)  # before a lease has to be kept
-            await self._work()
+            options = self.options
+            if options.invite is not None and self.outcome is None:
+                enrolling = enrol(self.connection, options.keys, options.name, options.invite)
+                self._enrolling = asyncio.ensure_future(enrolling)
+                await asyncio.wait([self._enrolling])
+                if not self._enrolling.cancelled():
+                    self._enrolling.result()
+            if self.outcome is None:
+                self.on_connected(self.options.name)
+                await self._loop.run_in_executor(self._training, import_all)  # before a lease has to be kept
+            if self.outcome is None:
+                await self._work()
             if self.machine.leaving and self.outcome and self.outcome.final and self.moments is not None:
                 await self._loop.run_in_executor(self._training, self.moments.keep, self.executor.trainer)
         finally:
             self.machine.quit = True
             for task in self._background:
                 task.cancel()
-            await self.connection.close(linger=1.0)
+            await self.connection.close(linger=LINGER)
             if self.executor is not None:
                 self.executor.cut.set()
             self._training.shutdown(wait=False, cancel_futures=True)
@@ -149,25 +123,8 @@ class WorkerRuntime:
         assert self.outcome is not None
         return self.outcome
 
-    async def _enrol(self, invite: Invite) -> None:
-        """Repeat the proof until the controller answers."""
-        await self.connection.ready(timeout=15.0)
-        keys, name = self.options.keys, self.options.name
-        nonce = secrets.token_hex(32)
-        mark = proof(invite.secret, invite.server_key, keys.public, name, nonce)
-        message = encode(Enrol(PROTOCOL_VERSION, invite.token, name, nonce, mark))
-        while True:
-            await self.connection.send(message)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(ENROL_INTERVAL):
-                    while frames := await self.connection.receive():
-                        answer, _ = decode_from_controller(frames)
-                        if isinstance(answer, Enrolled):
-                            return
-                        if isinstance(answer, Stop):
-                            raise InviteError(printable(answer.reason, REASON))
-
     async def _work(self) -> None:
+        self._working = True
         self._spawn(self._read())
         sender = self._spawn(self._write())
         self._carry_out(self.machine.start(time.monotonic()))
@@ -176,7 +133,8 @@ class WorkerRuntime:
                 await self._turn()
             except BarnraiseError as error:
                 self._fail(error)
-        await self.outbox.join()
+        with contextlib.suppress(TimeoutError):  # the sender may have ended, the controller may be gone
+            await asyncio.wait_for(self.outbox.join(), LINGER)
         sender.cancel()
 
     async def _turn(self) -> None:

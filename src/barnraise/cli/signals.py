@@ -1,0 +1,59 @@
+"""SIGINT and SIGTERM: the first asks a command to come to a good end, a later one ends it at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+NUMBERS = (signal.SIGINT, signal.SIGTERM)
+
+INTERRUPTED = 130
+"""Exit code of a command that a signal ended."""
+
+REPEATED = 1.0
+"""Seconds within which a second signal is the first one, sent twice (to a process and to its group)."""
+
+
+@contextlib.contextmanager
+def on_signals(ask: Callable[[str], None], last_words: Callable[[], None]) -> Iterator[None]:
+    """In the body the first signal calls `ask` with its name; a later one calls `last_words`, and the process ends at
+    once: whatever it holds must bear that, as it bears kill -9. For a coroutine."""
+    import asyncio  # for coroutines alone: every command loads this module
+
+    loop = asyncio.get_running_loop()
+    asked_at: list[float] = []
+
+    def signalled(name: str) -> None:
+        if not asked_at:
+            asked_at.append(loop.time())
+            ask(name)
+        elif loop.time() - asked_at[0] > REPEATED:
+            with contextlib.suppress(Exception):
+                last_words()
+            os._exit(INTERRUPTED)
+
+    for number in NUMBERS:
+        loop.add_signal_handler(number, signalled, number.name)
+    try:
+        yield
+    finally:
+        for number in NUMBERS:
+            loop.remove_signal_handler(number)
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """In the body both signals raise KeyboardInterrupt at once, in an event loop too, where they would wait for it."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = [signal.signal(number, interrupt) for number in NUMBERS]
+    try:
+        yield
+    finally:
+        for number, handler in zip(NUMBERS, before, strict=True):
+            signal.signal(number, handler)

@@ -1,0 +1,303 @@
+"""How each decision changes the controller's state. Nothing else changes it durably.
+
+`apply` is all that a replay runs: it reads no clock, no policy and no random number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from barnraise.controller.state import NodeState, SlotState, State, Work
+from barnraise.core.types import FASTEST, SLOWEST, NodeProfile
+from barnraise.ledger.decisions import Assigned, Decision, Judged, NodeChanged, Noted, VersionClosed, VersionMade
+
+RATE_SMOOTHING = 0.3
+"""Weight of the newest observation in the EWMAs of a node's tokens and seconds."""
+
+MOST_OPEN = 4
+"""Assignments a node may have without a verdict (a worker has one running, one waiting, two unanswered), and answers
+remembered for one whose acknowledgement was lost. The residual at the run's end comes on top."""
+
+REMEMBERED_TIMES = 8
+"""Step times of a node that the literal pace looks back on."""
+
+
+def apply(state: State, decision: Decision) -> None:
+    """Fold one decision into the state."""
+    _APPLY[type(decision)](state, decision)
+
+
+def _node_changed(state: State, d: NodeChanged) -> None:
+    if d.change == "enrolled":
+        state.nodes[d.node] = NodeState(d.node, key=d.key, step_seconds=[], open=[], verdicts={})
+        state.keys[d.key] = d.node
+        return
+    node = state.nodes[d.node]
+    if d.change == "joined":
+        state.num_live += not node.live
+        node.live, node.session, node.joined = True, d.session, d.time
+        node.profile = d.profile or NodeProfile()
+    else:
+        state.num_live -= node.live
+        node.live = False
+        if d.change == "revoked":
+            node.revoked = d.reason
+
+
+def _assigned(state: State, d: Assigned) -> None:
+    lost = state.redo.pop(d.redo) if d.redo else None
+    state.last_assignment = d.assignment
+    state.cursor = d.cursor
+    state.works[d.assignment] = Work(
+        d.assignment,
+        d.node,
+        d.kind,
+        d.base,
+        d.max_staleness,
+        d.tokens,
+        d.local_steps,
+        d.rows,
+        d.parameters,
+        d.time,
+        d.rung,
+        d.learning_rate,
+        lost.root if lost is not None else d.assignment,
+        lost.done if lost is not None else 0,
+    )
+    state.nodes[d.node].open.append(d.assignment)
+    state.nodes[d.node].turns += d.kind == "train"
+    state.current += d.base == state.version
+
+
+def _judged(state: State, d: Judged) -> None:
+    work = state.works.pop(d.assignment)
+    state.current -= work.base == state.version
+    node = state.nodes[d.node]
+    node.open.remove(d.assignment)
+    if work.kind == "flush":
+        state.flushed[d.node] = None
+    node.verdicts[d.assignment] = (d.verdict == "accepted", d.reason)
+    while len(node.verdicts) > MOST_OPEN:
+        del node.verdicts[next(iter(node.verdicts))]
+    if work.kind == "train":
+        _observe_rate(node, work, d)
+        node.last_staleness = d.staleness
+    if d.verdict == "accepted":
+        slots = state.slots.setdefault(d.node, {})
+        slot = slots.get(d.parameters)
+        if slot is None:
+            slot = slots[d.parameters] = SlotState(d.node, d.parameters, [])
+        slot.contributions.append((d.assignment, d.weight))
+        slot.fresh_weight += d.tokens if work.kind == "train" else d.weight
+        state.merging[d.assignment] = msgspec.structs.replace(work, tokens=d.tokens, local_steps=d.steps, rest=True)
+        if d.tokens < work.tokens:
+            _redo(state, _rest(work, d))
+        state.buffer_time = min(state.buffer_time, d.time)
+        if state.half_time == math.inf and 2 * len(state.slots) >= state.num_live:
+            state.half_time = d.time
+        _observe_norm(node, work, d)
+        state.accepted += 1
+        node.accepted += 1
+        node.tokens += d.tokens
+        state.tokens += d.tokens
+        state.buffer_tokens += d.tokens
+        state.staleness_sum += d.staleness
+    elif d.verdict == "refused":
+        state.refused += 1
+        node.refused += 1
+        _redo(state, work)
+    else:
+        state.discarded += 1
+
+
+def _observe_rate(node: NodeState, work: Work, d: Judged) -> None:
+    """Smooth tokens and seconds apart: two contributions at once after an outage are no sign of great speed. One that
+    is refused is none either, but it may be one of slowness."""
+    elapsed = max(1e-9, d.time - max(work.time, node.last_verdict_time))
+    tokens = d.tokens if d.verdict == "accepted" else work.tokens
+    if d.verdict == "accepted" or tokens < node.rate * elapsed or not node.rate:
+        share = RATE_SMOOTHING if node.rate else 1.0
+        node.rate_tokens += share * (tokens - node.rate_tokens)
+        node.rate_seconds += share * (elapsed - node.rate_seconds)
+        late = d.time - work.time - node.turnaround if node.rate else 0.0
+        node.turnaround += share * (d.time - work.time - node.turnaround)
+        node.turnaround_spread += share * (abs(late) - node.turnaround_spread)
+        node.rate = _bounded(node.rate_tokens / node.rate_seconds)
+        node.step_seconds = [*node.step_seconds[1 - REMEMBERED_TIMES :], elapsed / max(1, d.steps)]
+    node.last_verdict_time = d.time
+
+
+def _observe_norm(node: NodeState, work: Work, d: Judged) -> None:
+    """A residual, which is dense and of many tasks, says nothing of what one task makes."""
+    if work.kind == "train" and d.norm > 0.0:
+        share = RATE_SMOOTHING if node.norm else 1.0
+        node.norm += share * (d.norm - node.norm)
+        node.travel += share * (work.learning_rate * d.steps - node.travel)
+
+
+def _bounded(rate: float) -> float:
+    """A rate to compute with; 0, not known, for what is none."""
+    return min(max(rate, SLOWEST), FASTEST) if rate > 0.0 else 0.0
+
+
+def _version_closed(state: State, d: VersionClosed) -> None:
+    state.closing = d
+    state.closing_slots = [slot for slots in state.slots.values() for slot in slots.values()]
+    for name, slots in state.slots.items():
+        node, count = state.nodes[name], sum(len(slot.contributions) for slot in slots.values())
+        node.waited = d.time - node.last_verdict_time if count == 1 else 0.0
+    state.slots, state.buffer_tokens, state.half_time, state.buffer_time = {}, 0, math.inf, math.inf
+    if d.reason == "last":
+        state.final = True
+
+
+def _version_made(state: State, d: VersionMade) -> None:
+    assert state.closing is not None
+    assert state.closing.version == d.version
+    state.version, state.digest, state.version_time = d.version, d.digest, d.time
+    state.current = 0
+    state.version_tokens += state.closing.tokens
+    for slot in state.closing_slots:
+        node = state.nodes[slot.node]
+        for assignment, _ in slot.contributions:
+            node.merged = max(node.merged, assignment)
+            del state.merging[assignment]
+    state.closing, state.closing_slots = None, []
+
+
+def _noted(state: State, d: Noted) -> None:
+    change = _NOTED.get(d.kind)
+    if change is not None:
+        change(state, d)
+
+
+def _started(state: State, d: Noted) -> None:
+    state.digest, state.version_time = d.detail["digest"], d.time
+    state.checkpoint_time = d.time
+
+
+def _released(state: State, d: Noted) -> None:
+    work = state.works.pop(d.detail["assignment"])
+    state.current -= work.base == state.version
+    state.nodes[work.node].open.remove(work.assignment)
+    _redo(state, work)
+
+
+def _redo(state: State, work: Work) -> None:
+    """Rows can be trained on by somebody else; a residual is nobody else's."""
+    if work.kind != "train":
+        return
+    rest = state.redo.get(work.assignment)
+    if rest is not None:  # of a contribution that turned out to be void: all of it is to be done again
+        steps, tokens = work.local_steps + rest.local_steps, work.tokens + rest.tokens
+        work = msgspec.structs.replace(work, local_steps=steps, tokens=tokens)
+    state.redo[work.assignment] = work
+
+
+def _rest(work: Work, d: Judged) -> Work:
+    """What a contribution left undone."""
+    steps, tokens = work.local_steps - d.steps, work.tokens - d.tokens
+    return msgspec.structs.replace(work, local_steps=steps, tokens=tokens, done=work.done + d.steps, rest=True)
+
+
+def _reopened(state: State, d: Noted) -> None:
+    work = state.redo.pop(d.detail["assignment"])
+    state.works[work.assignment] = work
+    state.current += work.base == state.version
+    state.nodes[work.node].open.append(work.assignment)
+
+
+def _voided(state: State, d: Noted) -> None:
+    """What was accepted cannot be used: taken back out of the closed buffer and all totals, its rows done again.
+
+    Its node holds it no longer and was told that it counts, so to that node it is as if it were merged.
+    """
+    work, node = state.merging.pop(d.detail["assignment"]), state.nodes[d.node]
+    assert state.closing is not None
+    state.closing = msgspec.structs.replace(state.closing, tokens=state.closing.tokens - work.tokens)
+    for slot in state.closing_slots:
+        for held in [held for held in slot.contributions if held[0] == work.assignment]:
+            slot.contributions.remove(held)
+            slot.fresh_weight -= work.tokens if work.kind == "train" else held[1]
+    node.merged = max(node.merged, work.assignment)
+    state.accepted -= 1
+    node.accepted -= 1
+    state.tokens -= work.tokens
+    node.tokens -= work.tokens
+    if d.detail["judged"]:
+        state.refused += 1
+        node.refused += 1
+    else:
+        state.discarded += 1
+    _redo(state, msgspec.structs.replace(work, node=""))
+
+
+def _left_over(state: State, d: Noted) -> None:
+    state.accepted -= d.detail["contributions"]
+    state.discarded += d.detail["contributions"]
+    state.tokens -= state.buffer_tokens
+    state.slots, state.buffer_tokens, state.final = {}, 0, True
+    state.merging = {}
+
+
+def _tuned(state: State, d: Noted) -> None:
+    node = state.nodes[d.node]
+    node.rung, node.least_steps = d.detail["rung"], d.detail["local_steps"]
+    node.partition = d.detail.get("partition", 0)
+
+
+def _flushing(state: State, d: Noted) -> None:
+    state.flushing = d.time
+
+
+def _evaluated(state: State, d: Noted) -> None:
+    loss = d.detail["loss"]
+    state.evaluations.append((d.detail["version"], math.nan if loss is None else loss))
+
+
+def _checkpointed(state: State, d: Noted) -> None:
+    state.checkpoint, state.checkpoint_time = d.detail["version"], d.time
+
+
+def _traffic(state: State, d: Noted) -> None:
+    state.bytes_up, state.bytes_down = d.detail["up"], d.detail["down"]
+
+
+def _set(name: str, key: str) -> Callable[[State, Noted], None]:
+    def change(state: State, d: Noted) -> None:
+        setattr(state, name, d.detail[key])
+
+    return change
+
+
+_NOTED = {
+    "started": _started,
+    "released": _released,
+    "reopened": _reopened,
+    "voided": _voided,
+    "left_over": _left_over,
+    "flushing": _flushing,
+    "tuned": _tuned,
+    "evaluated": _evaluated,
+    "checkpointed": _checkpointed,
+    "traffic": _traffic,
+    "buffer_size": _set("buffer_size", "nodes"),
+    "paused": _set("paused", "reason"),
+    "continued": _set("paused", "reason"),
+    "stopping": _set("stopping", "reason"),
+    "finished": _set("finished", "reason"),
+}
+"""The kinds of `Noted` that change the state; all others are for the reader of the ledger."""
+
+_APPLY: dict[type[Decision], Callable[[State, Any], None]] = {
+    NodeChanged: _node_changed,
+    Assigned: _assigned,
+    Judged: _judged,
+    VersionClosed: _version_closed,
+    VersionMade: _version_made,
+    Noted: _noted,
+}

@@ -1,0 +1,26 @@
+"""What a run says when nobody works on it any more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from barnraise.cli.session import why_nobody_is_left
+from barnraise.config.schema import Training
+from barnraise.ledger import RunDirectory
+from barnraise.worker.machine import DIVERGED
+
+TRAINING = Training(tokens=1000, learning_rate=2.5, gradient_clip=None)
+RUN = RunDirectory(Path("run"))
+
+
+def test_equal_reasons_are_told_once() -> None:
+    reasons = {"a": "killed by signal 9", "b": "OSError: disk \x1b[2J", "c": "killed by signal 9"}
+    told = why_nobody_is_left(reasons, TRAINING, RUN)
+    assert told == "no worker is left ('a', 'c': killed by signal 9; 'b': OSError: disk [2J); logs are in run/logs"
+
+
+def test_divergence_comes_with_what_to_do() -> None:
+    told = why_nobody_is_left({"a": DIVERGED}, TRAINING, RUN)
+    assert told.startswith("no worker is left ('a': training diverged: ")
+    assert "before the run goes on, lower training.learning_rate, which is 2.5, in run/run.yaml" in told
+    assert "a lower training.gradient_clip, which is null, takes a new run" in told
