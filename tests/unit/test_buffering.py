@@ -132,13 +132,14 @@ def test_a_version_of_one_stale_contribution_moves_less(weighting: str, left: fl
 
 def test_staleness_leaves_what_fedbuff_says() -> None:
     """The mean of the weighted, times what is left of the weights in all: each update by its own factor."""
-    settings = engine_settings(staleness=staleness("fixed", max_staleness=5, weighting="inverse_sqrt"))
+    weighting = staleness("fixed", max_staleness=5, weighting="inverse_sqrt")
+    settings = engine_settings(buffer_size=1, staleness=weighting)
     engine = Engine(settings)
     for node in ("a", "b"):
         engine.hello(node)
         engine.next(node)
     hand_in(engine, "a")
-    settle(engine)  # K is 1: b's task is stale by one
+    settle(engine)  # b's task is stale by one
     engine.hello("c")
     for node in ("a", "c"):
         engine.next(node)

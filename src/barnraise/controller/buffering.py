@@ -21,7 +21,7 @@ from barnraise.controller.state import SlotState, State
 from barnraise.core.ranges import covers, pieces
 from barnraise.core.types import Update
 from barnraise.ledger.decisions import Decision, Noted, VersionClosed, VersionMade
-from barnraise.staleness.buffer import least_buffer
+from barnraise.staleness.buffer import OVERLAPPING, least_buffer
 from barnraise.wire.messages import Stop
 
 Steps = Iterator[Decision | Action]
@@ -62,7 +62,7 @@ def _measure(state: State, soft: Soft, settings: EngineSettings) -> None:
     if not settings.asynchronous or soft.speeds.count == soft.sized_at:
         return
     counted, soft.sized_at = soft.speeds.counted, soft.speeds.count
-    first = 2.0 if settings.worker.overlap else 1.0
+    first = OVERLAPPING if settings.worker.overlap else 1.0
     rates, delays = [speeds.known(soft, node) for node in counted], [speeds.delay(node, first) for node in counted]
     automatic = least_buffer(rates, settings.staleness.bound, delays)
     if abs(automatic - soft.automatic_size) > HYSTERESIS * soft.automatic_size:

@@ -18,7 +18,7 @@ from barnraise.models import config, memory
 from barnraise.plan.dataset import vocabulary
 from barnraise.plan.purpose import TRAIN
 from barnraise.plan.resolve import Plan, payload_bytes
-from barnraise.staleness.buffer import least_buffer
+from barnraise.staleness.buffer import OVERLAPPING, least_buffer
 
 EFFICIENCY = 0.4
 """Training a small model on a CPU reaches about this share of a matrix product's speed."""
@@ -97,7 +97,8 @@ def expected_buffer(plan: Plan, workers: list[Worker]) -> int | None:
     if not plan.asynchronous:
         return len(workers)
     policy = staleness.create(plan.staleness.name, **plan.staleness.options)
-    wanted = plan.buffer_size or least_buffer([worker.speed for worker in workers], policy.bound)
+    delays = [OVERLAPPING if plan.overlap else 1.0] * len(workers)
+    wanted = plan.buffer_size or least_buffer([worker.speed for worker in workers], policy.bound, delays)
     return max(plan.aggregation.minimum_nodes, min(wanted, len(workers)), 1)
 
 

@@ -7,6 +7,11 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 
+OVERLAPPING = 2.0
+"""Of the time that a node takes for a task, how many times pass until its contribution is in, where that is on its way
+while the next task runs: before it was observed."""
+
+
 def least_buffer(rates: Sequence[float], bound: Callable[[float], int], delays: Sequence[float] | None = None) -> int:
     """The least K that keeps each node's steady staleness within half its bound.
 
