@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from barnraise.core.types import RowRange
+from barnraise.core.types import Blob, RowRange, Update
 from barnraise.wire.messages import Ack, Assign, Heartbeat, Hello, Leave, Next, Pulse, Who
 from barnraise.worker import actions as act
 from barnraise.worker import events as ev
 from barnraise.worker.ahead import Lead
+from barnraise.worker.incoming import Incoming
 from barnraise.worker.leaving import PATIENCE, PROBE
 from barnraise.worker.machine import DIVERGED, HELLO_INTERVAL, MOST_FAILURES
 
@@ -422,3 +423,16 @@ def test_an_answer_to_something_else_is_ignored() -> None:
     bench = ready()
     assert bench.hear(Ack(99, True)) == []
     assert bench.hear(Hello(1, 1, 1, bench.worker.profile, 0)) == []
+
+
+def test_a_blob_that_is_on_its_way_is_not_asked_for_again() -> None:
+    """Two versions may have equal deltas. A second answer would come for what the first was taken for."""
+    incoming = Incoming()
+    incoming.have = 0
+    first, second = Update("delta", 1, Blob("d" * 64, 90), "1" * 64), Update("delta", 2, Blob("d" * 64, 90), "2" * 64)
+    assert len(incoming.hear(act.ApplyUpdates((first,), 0, 1.0))) == 1
+    assert incoming.hear(act.ApplyUpdates((second,), 0, 1.0)) == []
+    incoming.needs.clear()
+    taken = incoming.take()
+    assert taken is not None
+    assert [type(action) for action in taken] == [act.ApplyUpdates, act.Fetch], "and once more, for the second"

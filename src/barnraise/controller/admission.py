@@ -76,5 +76,8 @@ def refuse_inspection(norm: float, reason: str, most: float, settings: EngineSet
     if settings.max_update_norm is not None and norm > settings.max_update_norm:
         return f"norm {norm:.4g} is above controller.max_update_norm {settings.max_update_norm:g}"
     if settings.max_update_norm is None and norm > most:
-        return f"norm {norm:.4g} is far above the usual (at most {most:.4g} now); set controller.max_update_norm if it is fine"
+        return (
+            f"norm {norm:.4g} is far above the usual, at most {most:.4g} now; set controller.max_update_norm "
+            "if that is fine"
+        )
     return ""

@@ -58,6 +58,10 @@ class Fetcher:
             if hashlib.sha256(piece).hexdigest() == blob.digest:
                 self._inlined[blob.digest] = piece
 
+    def holds(self, blob: Blob) -> bool:
+        """Whether `take` has it."""
+        return blob.digest in self._held
+
     def take(self, blob: Blob) -> Buffer:
         """The bytes of a blob that is at hand; they are not kept."""
         return self._held.pop(blob.digest)

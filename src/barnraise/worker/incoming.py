@@ -19,8 +19,8 @@ class Incoming:
         self.needs: set[str] = set()  # digests that the queue, or a task that waits, lacks
 
     def get(self, blobs: Iterable[Blob]) -> list[Action]:
-        """Fetch blobs, each once."""
-        distinct = {blob.digest: blob for blob in blobs}
+        """Fetch blobs, each once: a second answer could come for what has been taken since."""
+        distinct = {blob.digest: blob for blob in blobs if blob.digest not in self.needs}
         self.needs |= distinct.keys()
         return [Fetch(blob) for blob in distinct.values()]
 

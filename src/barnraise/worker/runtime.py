@@ -292,6 +292,9 @@ class WorkerRuntime:
 
     def _apply_updates(self, action: act.ApplyUpdates) -> None:
         blobs = {update.blob.digest: update.blob for update in action.updates}  # equal deltas are one blob
+        if not all(map(self.fetcher.holds, blobs.values())):
+            self.inbox.put_nowait(ev.Updated(-1))  # a snapshot will do
+            return
         data = {digest: bytes(self.fetcher.take(blob)) for digest, blob in blobs.items()}
 
         def apply() -> ev.Event:
