@@ -302,3 +302,20 @@ def test_after_the_last_version_a_node_is_told_to_stop() -> None:
 @pytest.mark.parametrize("live", [1, 50, 100])
 def test_a_small_fleet_keeps_the_configured_intervals(live: int) -> None:
     assert engine_settings().intervals(live) == (1.0, 5.0)
+
+
+def test_a_node_none_of_whose_updates_can_be_taken_is_told_to_stop() -> None:
+    engine = Engine(engine_settings())
+    engine.hello("a")
+    for number in range(1, 11):
+        engine.next("a")
+        engine.offer("a", contribution(engine.held["a"][number]))
+        inspect = next(job for job in engine.jobs if isinstance(job, act.Inspect))
+        assert engine.state.nodes["a"].live
+        engine.jobs.remove(inspect)
+        engine.spoiled.add(number)
+        answers = sent(engine.handle(ev.Inspected(inspect.epoch, number, 1e30)))
+    assert not engine.state.nodes["a"].live
+    (stop,) = [answer for answer in answers if isinstance(answer, Stop)]
+    assert not stop.final
+    assert stop.reason.startswith("training diverged: 10 updates in a row could not be taken (the last: norm 1e+30")

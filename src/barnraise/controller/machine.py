@@ -176,6 +176,7 @@ class Controller:
         reason = admission.refuse_inspection(event.norm, event.reason, most, self.settings)
         yield from self._judge(work, offer, version, event.norm, reason, now)
         yield from custody.ask(self.soft.custody, self.settings, now)
+        yield from membership.dismiss(self.state, self.soft, work.node, reason, now)
         yield from self._after(now)
 
     def _aggregated(self, event: Aggregated, now: float) -> Steps:

@@ -20,6 +20,9 @@ from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Enrolled, Hello, Stop
 
 Steps = Iterator[Decision | Action]
 
+MOST_INSANE = 10
+"""Updates in a row that cannot be taken, after which a node is not asked for more."""
+
 ROUND_TRIPS = 4.0
 """By how many round trips a lease outlasts the fleet's."""
 
@@ -100,6 +103,18 @@ def _answer_pending(state: State, node: str, message: Hello) -> Steps:
     for assignment in message.pending:
         if assignment in verdicts:
             yield Send(node, Ack(assignment, *verdicts[assignment]))
+
+
+def dismiss(state: State, soft: Soft, node: str, wrong: str, now: float) -> Steps:
+    """Part with a node whose updates are all `wrong` (empty: this one was not): what it sends leads nowhere."""
+    soft.insane[node] = soft.insane.get(node, 0) + 1 if wrong else 0
+    if soft.insane[node] >= MOST_INSANE:
+        reason = (
+            f"training diverged: {MOST_INSANE} updates in a row could not be taken (the last: {wrong}); "
+            "lower the learning rate, or raise warmup_tokens"
+        )
+        yield Send(node, Stop(reason, final=False))
+        yield from part(state, soft, node, reason, now)
 
 
 def part(state: State, soft: Soft, node: str, reason: str, now: float, how: Change = "left") -> Steps:

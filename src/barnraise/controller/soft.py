@@ -42,6 +42,7 @@ class Soft:
         self.silent: dict[str, float] = {}  # when nodes were last heard whose lease then ended
         self.lateness: dict[str, float] = {}  # seconds by which a node's frames were late, the worst slowly forgotten
         self.joins = Allowance(burst=20.0, rate=0.1)  # rows that a node's greetings may cost
+        self.insane: dict[str, int] = {}  # updates in a row that could not be taken, by node
         self.wasted = Allowance(burst=20.0, rate=0.5)  # tasks that a node may give back, or get refused
         self.asking: dict[str, int] = {}  # node -> version it has
         self.links: dict[str, LinkReport] = {}
