@@ -7,7 +7,7 @@ from pathlib import Path
 from barnraise.cli.session import why_nobody_is_left
 from barnraise.config.schema import Training
 from barnraise.ledger import RunDirectory
-from barnraise.worker.machine import DIVERGED
+from barnraise.worker.machine import NOT_FINITE
 
 TRAINING = Training(tokens=1000, learning_rate=2.5, gradient_clip=None)
 RUN = RunDirectory(Path("run"))
@@ -20,7 +20,7 @@ def test_equal_reasons_are_told_once() -> None:
 
 
 def test_divergence_comes_with_what_to_do() -> None:
-    told = why_nobody_is_left({"a": DIVERGED}, TRAINING, RUN)
+    told = why_nobody_is_left({"a": NOT_FINITE}, TRAINING, RUN)
     assert told.startswith("no worker is left ('a': training diverged: ")
     assert "before the run goes on, lower training.learning_rate, which is 2.5, in run/run.yaml" in told
     assert "a lower training.gradient_clip, which is null, takes a new run" in told

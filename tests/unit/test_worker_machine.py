@@ -11,7 +11,7 @@ from barnraise.worker import events as ev
 from barnraise.worker.ahead import Lead
 from barnraise.worker.incoming import Incoming
 from barnraise.worker.leaving import PATIENCE, PROBE
-from barnraise.worker.machine import DIVERGED, HELLO_INTERVAL, MOST_FAILURES
+from barnraise.worker.machine import HELLO_INTERVAL, MOST_FAILURES, NOT_FINITE
 
 from ..state_machine.bench import SHARDS, Bench, delta, make_task, snapshot
 from ..state_machine.engine import overlap
@@ -334,8 +334,8 @@ def test_a_worker_whose_tasks_all_fail_hands_in_what_it_has_and_goes() -> None:
         bench.fail_task()
     assert bench.quit is None
     bench.ack(1, True)
-    assert bench.sent[-1] == Leave(DIVERGED)
-    assert bench.quit == act.Quit(DIVERGED, False)
+    assert bench.sent[-1] == Leave(NOT_FINITE)
+    assert bench.quit == act.Quit(NOT_FINITE, False)
 
 
 def test_only_failures_in_a_row_count() -> None:

@@ -18,11 +18,11 @@ import msgspec
 from barnraise.config.schema import Fault, Worker
 from barnraise.controller.events import Admitted, Lost
 from barnraise.controller.server import Server
+from barnraise.core.errors import DIVERGED
 from barnraise.core.text import printable
 from barnraise.ledger import RunDirectory
 from barnraise.transport import Keys
 from barnraise.transport.link import Link
-from barnraise.worker.machine import DIVERGED
 from barnraise.worker.nursery import Order
 
 RESTARTS = (1.0, 4.0, 16.0)

@@ -13,10 +13,9 @@ from barnraise.cli.signals import on_signals
 from barnraise.config.schema import Training
 from barnraise.controller.actions import Finish
 from barnraise.controller.events import InterruptRequested
-from barnraise.core.errors import RunFailedError
+from barnraise.core.errors import DIVERGED, RunFailedError
 from barnraise.core.text import printable
 from barnraise.ledger import RunDirectory
-from barnraise.worker.machine import DIVERGED
 
 VIEW_INTERVAL = 0.5
 

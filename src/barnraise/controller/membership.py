@@ -15,6 +15,7 @@ from barnraise.controller.actions import Action, Send
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.soft import Soft
 from barnraise.controller.state import NodeState, State
+from barnraise.core.errors import DIVERGED
 from barnraise.ledger.decisions import Change, Decision, NodeChanged, Noted
 from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Enrolled, Hello, Stop, Welcome
 
@@ -110,7 +111,7 @@ def dismiss(state: State, soft: Soft, node: str, wrong: str, now: float) -> Step
     soft.insane[node] = soft.insane.get(node, 0) + 1 if wrong else 0
     if soft.insane[node] >= MOST_INSANE:
         reason = (
-            f"training diverged: {MOST_INSANE} updates in a row could not be taken (the last: {wrong}); "
+            f"{DIVERGED}: {MOST_INSANE} updates in a row could not be taken (the last: {wrong}); "
             "lower the learning rate, or raise warmup_tokens"
         )
         yield Send(node, Stop(reason, final=False))

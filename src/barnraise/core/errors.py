@@ -27,6 +27,9 @@ import difflib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+DIVERGED = "training diverged"
+"""How the reason begins with which a worker ends for good: more of the same would lead nowhere."""
+
 
 class BarnraiseError(Exception):
     """Base of every error raised on purpose; anything else that escapes is a bug."""

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from barnraise.core.errors import DIVERGED
 from barnraise.core.types import Blob, Contribution, LinkReport, NodeProfile, Task
 from barnraise.wire.messages import (
     PROTOCOL_VERSION,
@@ -66,8 +67,8 @@ HELLO_INTERVAL = 1.0
 MOST_FAILURES = 3
 """After so many failed tasks, one after the other, the worker goes."""
 
-DIVERGED = (
-    f"training diverged: {MOST_FAILURES} tasks in a row ended in numbers that are not finite; "
+NOT_FINITE = (
+    f"{DIVERGED}: {MOST_FAILURES} tasks in a row ended in numbers that are not finite; "
     "lower the learning rate, or raise warmup_tokens"
 )
 
@@ -349,7 +350,7 @@ class Worker:
         self.dropped.discard(task.id)
         self.failures += 1
         if self.failures == MOST_FAILURES:
-            return self._leave_requested(LeaveRequested(DIVERGED), now)
+            return self._leave_requested(LeaveRequested(NOT_FINITE), now)
         return self._go_on(now) if self.leaving else [self._hello(now)]
 
     def _go(self, message: Go, now: float) -> list[Action]:
