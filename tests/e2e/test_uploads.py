@@ -113,7 +113,8 @@ def test_payloads_that_take_longer_than_a_task_all_arrive(barnraise, run_file) -
 def test_an_upload_that_is_cut_goes_on_where_it_stood(barnraise, run_file) -> None:
     training = TRAINING | {"tokens": 10**6, "overlap": False}
     host = barnraise("serve", str(run_file(model=MODEL, training=training, workers=[])))
-    invite = host.wait_for(lambda text: (m := re.search(r"'(barnraise://\S+)'", text)) and m[1])
+    file = host.wait_for(lambda text: (m := re.search(r"barnraise join '@(\S+)'", text)) and m[1])
+    invite = Path(file).read_text().strip()
     run_dir = Path(host.wait_for(lambda text: (m := re.search(r"run directory (\S+)", text)) and m[1]))
     there = Invite.parse(invite, time.time())
     with proxy(there.port, up=400_000.0) as way:

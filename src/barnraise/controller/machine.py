@@ -107,7 +107,8 @@ class Controller:
         yield from self._after(now)
 
     def _after(self, now: float) -> Steps:
-        """What follows from any change: the size of the buffer, whether it closes, who gets work."""
+        """What follows from any change: what may be sent, the size of the buffer, whether it closes, who gets work."""
+        yield from custody.ask(self.soft.custody, self.settings, now)
         yield from buffering.size(self.state, self.soft, self.settings, now)
         yield from buffering.close(self.state, self.soft, self.settings, self.epoch, now)
         yield from dispatch.flush(self.state, self.soft, self.settings, now)
@@ -175,7 +176,6 @@ class Controller:
         most = admission.most_norm(work, dense, self.soft.speeds, self.settings)
         reason = admission.refuse_inspection(event.norm, event.reason, most, self.settings)
         yield from self._judge(work, offer, version, event.norm, reason, now)
-        yield from custody.ask(self.soft.custody, self.settings, now)
         yield from membership.dismiss(self.state, self.soft, work.node, reason, now)
         yield from self._after(now)
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from statistics import median
 
-
 OVERLAPPING = 2.0
 """Of the time that a node takes for a task, how many times pass until its contribution is in, where that is on its way
 while the next task runs: before it was observed."""
