@@ -17,6 +17,7 @@ from barnraise.controller.custody import Custody
 from barnraise.controller.folding import MOST_OPEN, apply
 from barnraise.controller.machine import Controller
 from barnraise.controller.settings import EngineSettings
+from barnraise.controller.speeds import FEW
 from barnraise.controller.state import State
 from barnraise.core.types import (
     MOST_ROW_RANGES,
@@ -498,12 +499,8 @@ class Engine:
         for state in (self.state, self.shadow):
             for name, rate in rates.items():
                 node = state.nodes[name]
-                node.rate, node.rate_tokens, node.rate_seconds, node.turnaround = (
-                    rate,
-                    tokens,
-                    tokens / rate,
-                    tokens / rate,
-                )
+                node.rate, node.rate_tokens, node.rate_seconds = rate, tokens, tokens / rate
+                node.turnaround, node.turnaround_spread, node.accepted = tokens / rate, 0.0, FEW
         self.machine.soft.speeds.at = -1
 
     # What may happen

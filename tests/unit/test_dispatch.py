@@ -190,7 +190,8 @@ def test_the_bound_follows_the_nodes_speed_when_the_task_is_assigned() -> None:
         engine.observed(**{node: rate})
     for node in ("slow", "middle", "fast"):
         engine.next(node)
-    assert {d.node: d.max_staleness for d in assigned(engine)} == {"slow": 167, "middle": 50, "fast": 5}
+    assert {d.node: d.max_staleness for d in assigned(engine)} == {"slow": 167, "middle": 50, "fast": 8}
+    assert engine.state.buffer_size == 1, "two tasks are in flight: four times two versions must not be too many"
 
 
 def node_at(name: str, rate: float, turnaround: float = 0.1) -> NodeState:

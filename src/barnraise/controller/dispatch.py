@@ -25,6 +25,10 @@ from barnraise.wire.messages import Assign, Newer
 
 Steps = Iterator[Decision | Action]
 
+IN_FLIGHT = 4.0
+"""By how many times more versions than what is in flight makes a contribution may be behind: as a fleet starts, or a
+line fills, more is on its way when it arrives than when its task was assigned."""
+
 MOST_IN_BUFFER = 32
 """Contributions that a node may have in an open buffer. An honest one rarely has more than a few."""
 
@@ -82,10 +86,10 @@ def flush(state: State, soft: Soft, settings: EngineSettings, now: float) -> Ste
 
 def _bound(state: State, soft: Soft, settings: EngineSettings, node: NodeState) -> int:
     """How stale the node's contribution may be: as its speed says, but never less than the versions that are made of
-    what is in flight already, twice over, within what a node of median speed may be. A link or a controller that holds
-    all up makes fast nodes no fresher."""
+    what is in flight already, several times over, within what a node of median speed may be. A link or a controller
+    that holds all up makes fast nodes no fresher."""
     bound = settings.staleness.bound
-    in_flight = math.ceil(2 * len(state.works) / max(1, state.buffer_size))
+    in_flight = math.ceil(IN_FLIGHT * len(state.works) / max(1, state.buffer_size))
     return max(bound(speeds.relative(state, soft, node)), min(bound(1.0), in_flight))
 
 

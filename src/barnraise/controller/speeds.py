@@ -23,6 +23,9 @@ SPREAD = 100.0
 """A node counts as at most this many times faster than the median, and so does a claim when nothing was observed."""
 
 
+FEW = 4
+"""Contributions of a node that say little of how many of its tasks are in flight."""
+
 CAUTION = 2.0
 """Mean deviations by which a contribution is expected to be later than usual."""
 
@@ -78,14 +81,16 @@ def period(soft: Soft, node: NodeState) -> float:
 
 
 def delay(node: NodeState, first: float) -> float:
-    """How many of its periods pass from a task to its contribution, where they are many; `first` before any was seen.
+    """How many of its periods pass from a task to its contribution; at least `first` before several were seen, as the
+    first one of all is behind none.
 
     More than one where exchanges overlap with work. As with a retransmission timeout (Jacobson 1988), the mean and some
     of its spread: links are not steady.
     """
     if node.rate <= 0.0:
         return first
-    return max(1.0, (node.turnaround + CAUTION * node.turnaround_spread) * node.rate / node.rate_tokens)
+    least = first if node.accepted + node.refused < FEW else 1.0
+    return max(least, (node.turnaround + CAUTION * node.turnaround_spread) * node.rate / node.rate_tokens)
 
 
 def known(soft: Soft, node: NodeState) -> float:
@@ -97,7 +102,9 @@ def known(soft: Soft, node: NodeState) -> float:
 
 
 def _counts(state: State, soft: Soft, node: NodeState) -> bool:
-    """Whether the others count on the node's next contribution, or for its first moments on its first one."""
+    """Whether the others count on the node's next contribution: it is on its way, or not overdue yet."""
+    if node.id in soft.custody.sending or node.id in soft.custody.offered:
+        return True
     since = state.works[node.open[0]].time if node.open else max(node.joined, node.last_verdict_time)
     usual = node.turnaround if node.rate > 0.0 else max(soft.speeds.turnaround, period(soft, node))
     return soft.now <= since + max(LEAST_PATIENCE, OVERDUE * usual)
