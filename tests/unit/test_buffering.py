@@ -100,8 +100,9 @@ def unequal(**changes: Any) -> Engine:
         hand_in(engine, node)
         settle(engine)
         engine.next(node)
-    for name, rate in (("a", 100.0), ("b", 1.0)):
-        engine.observed(**{name: rate})
+    engine.observed(a=100.0, b=1.0)
+    engine.journal.clear()
+    engine.machine.soft.advised = False  # of what was found before
     for _ in range(3):
         engine.machine.soft.news += 2
         engine.handle(ev.Tick())
