@@ -8,7 +8,19 @@ from barnraise.controller import actions as act
 from barnraise.controller import events as ev
 from barnraise.controller.settings import FLEET_HEARTBEATS
 from barnraise.core.types import LinkReport
-from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Enrolled, Heartbeat, Hello, Next, Pulse, Stop, Welcome, Who
+from barnraise.wire.messages import (
+    PROTOCOL_VERSION,
+    Ack,
+    Enrolled,
+    Heartbeat,
+    Hello,
+    Next,
+    Offer,
+    Pulse,
+    Stop,
+    Welcome,
+    Who,
+)
 
 from ..state_machine.engine import Engine, contribution, engine_settings
 
@@ -319,3 +331,29 @@ def test_a_node_none_of_whose_updates_can_be_taken_is_told_to_stop() -> None:
     (stop,) = [answer for answer in answers if isinstance(answer, Stop)]
     assert not stop.final
     assert stop.reason.startswith("training diverged: 10 updates in a row could not be taken (the last: norm 1e+30")
+
+
+def test_a_lone_node_whose_work_came_to_nothing_is_asked_again_though_nothing_else_happens() -> None:
+    engine = Engine(engine_settings())
+    engine.hello("a")
+    for _ in range(30):
+        engine.next("a")
+        engine.hello("a", pending=(), working=())
+    engine.next("a")
+    assert not engine.held["a"]
+    engine.heartbeat("a")
+    assert engine.now < engine.machine.deadline <= engine.now + 5.0
+    for _ in range(30):
+        engine.tick(0.1)
+        engine.heartbeat("a")
+    assert engine.held["a"]
+
+
+def test_an_upload_is_not_given_up_while_the_disk_is_waited_for() -> None:
+    engine, number = at_work()
+    engine.handle(ev.Received("a", Offer(contribution(engine.held["a"][number]))))
+    engine.now += 60.0
+    engine.handle(ev.Stalled(60.0))
+    engine.tick(0.0)
+    engine.upload("a", number)
+    assert engine.payloads == {("a", number)}

@@ -13,25 +13,19 @@ class Allowance:
 
     def __init__(self, burst: float, rate: float) -> None:
         self.burst, self.rate = burst, rate
-        self._spent: dict[str, tuple[float, float]] = {}  # as of when
+        self._full: dict[str, float] = {}  # when the bucket of a node will be full again
 
     def take(self, node: str, now: float) -> bool:
         """Once more: False when it is too often, which costs nothing."""
         if not self.has(node, now):
             return False
-        self._spent[node] = self._left_of(node, now) + 1.0, now
+        self._full[node] = max(now, self._full.get(node, 0.0)) + 1.0 / self.rate
         return True
 
     def has(self, node: str, now: float) -> bool:
         """Whether `take` would say yes."""
-        return self._left_of(node, now) <= self.burst - 1.0
+        return now >= self.when(node)
 
     def when(self, node: str) -> float:
         """The time from which on it would."""
-        spent, since = self._spent.get(node, (0.0, 0.0))
-        return since + max(0.0, spent - (self.burst - 1.0)) / self.rate
-
-    def _left_of(self, node: str, now: float) -> float:
-        """What of the bucket is empty."""
-        spent, since = self._spent.get(node, (0.0, now))
-        return max(0.0, spent - self.rate * (now - since))
+        return self._full.get(node, 0.0) - (self.burst - 1.0) / self.rate

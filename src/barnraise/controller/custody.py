@@ -34,7 +34,6 @@ class Upload(msgspec.Struct):
 
     node: str
     offer: Contribution
-    since: float
     until: float
 
     @property
@@ -84,7 +83,7 @@ def ask(custody: Custody, settings: EngineSettings, now: float) -> Steps:
         del offers[number], custody.ready[node]
         if not offers:
             del custody.offered[node]
-        custody.uploads[number] = Upload(node, offer, now, now + PATIENCE + size / SLOWEST_UPLOAD)
+        custody.uploads[number] = Upload(node, offer, now + PATIENCE + size / SLOWEST_UPLOAD)
         custody.heard[number], custody.sending[node] = now, number
         custody.num_bytes += size
         yield Receive(node, offer)
@@ -129,6 +128,13 @@ def _end(custody: Custody, number: int, upload: Upload) -> None:
     del custody.uploads[number], custody.heard[number], custody.sending[upload.node]
     if upload.node in custody.offered:
         custody.ready[upload.node] = None
+
+
+def excuse(custody: Custody, seconds: float) -> None:
+    """For so long no bytes could be read."""
+    custody.heard = {number: heard + seconds for number, heard in custody.heard.items()}
+    for upload in custody.uploads.values():
+        upload.until += seconds
 
 
 def deadline(custody: Custody) -> float:

@@ -41,6 +41,7 @@ CHAIN_SLACK = 1024
 
 def assign(state: State, soft: Soft, settings: EngineSettings, now: float) -> Steps:
     """Match the nodes that ask with the work there is."""
+    soft.ask_again = math.inf
     if not soft.asking or state.paused or state.stopping or state.flushing is not None or state.final:
         return
     if state.closing is not None and not settings.asynchronous:
@@ -96,8 +97,12 @@ def _bound(state: State, soft: Soft, settings: EngineSettings, node: NodeState) 
 def _may_ask(state: State, soft: Soft, node: NodeState) -> bool:
     """However fast a node is, others' contributions are to come between its own; one whose work comes to nothing again
     and again has to wait."""
-    often = len(node.open) < MOST_OPEN and state.num_in_buffer(node.id) < MOST_IN_BUFFER
-    return often and soft.wasted.has(node.id, soft.now)
+    if len(node.open) >= MOST_OPEN or state.num_in_buffer(node.id) >= MOST_IN_BUFFER:
+        return False
+    if not soft.wasted.has(node.id, soft.now):
+        soft.ask_again = min(soft.ask_again, soft.wasted.when(node.id))
+        return False
+    return True
 
 
 def _may_start(state: State, soft: Soft, settings: EngineSettings, node: NodeState) -> bool:

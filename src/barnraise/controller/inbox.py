@@ -14,6 +14,9 @@ MOST_AT_ONCE = 1024
 MOST_WAITING = 8192
 """Events that wait; nothing more is read meanwhile, which slows the senders down."""
 
+TURNS_BEHIND = MOST_WAITING // MOST_AT_ONCE
+"""Turns after which all is handled that waited at their beginning: silence is judged then, at the latest."""
+
 
 class Brought(NamedTuple):
     """An offer and the payload that came along. The machine sees the offer."""

@@ -43,6 +43,8 @@ from barnraise.wire.messages import Ack, Heartbeat, Hello, Leave, Next, Offer, P
 
 Steps = Iterator[Decision | Action]
 
+TOO_LATE = "the run's token budget was met before"
+
 
 class Controller:
     """Decides for one run. `epoch` numbers the incarnations of the controller, so that results of a dead one drop."""
@@ -73,6 +75,7 @@ class Controller:
             membership.deadline(self.soft),
             custody.deadline(self.soft.custody),
             buffering.deadline(self.state, self.soft, self.settings),
+            self.soft.ask_again,
         )
 
     def _carry(self, steps: Steps) -> list[Action]:
@@ -226,6 +229,7 @@ class Controller:
     def _stalled(self, event: Stalled, now: float) -> Steps:
         """Nobody was heard meanwhile, and nobody's fault was it."""
         membership.excuse(self.soft, event.seconds)
+        custody.excuse(self.soft.custody, event.seconds)
         yield from ()
 
     def _traffic(self, event: Traffic, now: float) -> Steps:
@@ -259,9 +263,9 @@ class Controller:
             yield Send(node, Ack(number, *self.state.nodes[node].verdicts.get(number, unknown)))
         elif number in self.soft.custody.inspecting:
             return  # its payload is here: the answer follows
-        elif refused := self._refuse(work, offer):
+        elif reason := self._refuse(work, offer):
             yield from custody.drop(self.soft.custody, node, number)
-            yield from self._judge(work, offer, *refused, now)
+            yield from self._judge(work, offer, self._version, 0.0, reason, now)
             yield from self._after(now)
         else:
             yield from custody.expect(self.soft.custody, self.settings, node, offer, now)
@@ -273,21 +277,25 @@ class Controller:
         if upload is None:
             return
         offer, work = upload.offer, self.state.works[event.assignment]
-        if refused := self._refuse(work, offer):
+        if reason := self._refuse(work, offer):
             custody.settled(self.soft.custody, offer)
-            yield from self._judge(work, offer, *refused, now)
+            yield from self._judge(work, offer, self._version, 0.0, reason, now)
             yield from self._after(now)
         else:
-            version = buffering.arrival_version(self.state, self.settings)
-            self.soft.custody.inspecting[event.assignment] = offer, version
+            self.soft.custody.inspecting[event.assignment] = offer, self._version
             yield Inspect(self.epoch, event.node, offer)
-        yield from custody.ask(self.soft.custody, self.settings, now)
+            yield from custody.ask(self.soft.custody, self.settings, now)
 
-    def _refuse(self, work: Work, offer: Contribution) -> tuple[int, float, str] | None:
-        """What is wrong with an offer as things stand (version, norm, reason); None when it may go on."""
-        version = buffering.arrival_version(self.state, self.settings)
-        reason = admission.refuse_offer(offer, work, version, self.settings)
-        return (version, 0.0, reason) if reason or self._too_late(work) else None
+    @property
+    def _version(self) -> int:
+        """What is compared with a contribution that arrives now."""
+        return buffering.arrival_version(self.state, self.settings)
+
+    def _refuse(self, work: Work, offer: Contribution) -> str:
+        """What is wrong with an offer as things stand; empty when it may go on."""
+        if self._too_late(work):
+            return TOO_LATE
+        return admission.refuse_offer(offer, work, self._version, self.settings)
 
     def _too_late(self, work: Work) -> bool:
         return self.state.final or (self.state.flushing is not None and work.kind == "train")
@@ -295,7 +303,7 @@ class Controller:
     def _judge(self, work: Work, offer: Contribution, version: int, norm: float, reason: str, now: float) -> Steps:
         """Put the verdict on the ledger and answer the worker."""
         if self._too_late(work):
-            verdict, reason = "discarded", "the run's token budget was met before"
+            verdict, reason = "discarded", TOO_LATE
         else:
             verdict = "refused" if reason else "accepted"
         staleness = max(0, version - offer.base)

@@ -114,6 +114,7 @@ def dismiss(state: State, soft: Soft, node: str, wrong: str, now: float) -> Step
             f"{DIVERGED}: {MOST_INSANE} updates in a row could not be taken (the last: {wrong}); "
             "lower the learning rate, or raise warmup_tokens"
         )
+        del soft.insane[node]
         yield Send(node, Stop(reason, final=False))
         yield from part(state, soft, node, reason, now)
 
@@ -173,6 +174,7 @@ def heard(soft: Soft, node: str, now: float) -> None:
 def excuse(soft: Soft, seconds: float) -> None:
     """For so long nobody could be heard."""
     soft.seen = {node: seen + seconds for node, seen in soft.seen.items()}
+    soft.awaited_until += seconds
 
 
 def _learn(soft: Soft, node: str, gap: float) -> None:

@@ -22,7 +22,7 @@ from barnraise.controller import events as ev
 from barnraise.controller.drops import Drops
 from barnraise.controller.enrolment import Enrolment
 from barnraise.controller.executor import Executor
-from barnraise.controller.inbox import MOST_AT_ONCE, MOST_WAITING, Awaited, Brought, Waiting
+from barnraise.controller.inbox import MOST_AT_ONCE, MOST_WAITING, TURNS_BEHIND, Awaited, Brought, Waiting
 from barnraise.controller.machine import Controller
 from barnraise.controller.membership import turned_away
 from barnraise.core.errors import StorageError, WireError
@@ -49,9 +49,6 @@ from barnraise.wire.messages import (
     Stop,
     Who,
 )
-
-LONG_COMMIT = 0.5
-"""Seconds after which a commit has kept everybody unheard."""
 
 DISK_PATIENCE = 60.0
 """Seconds for which a commit that fails (disk full) is tried again before the run is given up."""
@@ -89,6 +86,7 @@ class Server:
         self._committing = ThreadPoolExecutor(1, "ledger")
         self._asked_who: dict[str, float] = {}
         self._traffic_at = 0.0
+        self._behind = 0  # turns since nothing waited, or a Tick was due all the same
         self.stopped: set[str] = set()  # nodes that were told to stop
 
     async def bind(self, uri: str) -> str:
@@ -119,7 +117,7 @@ class Server:
             self._committing.shutdown(wait=True)
             await self.listener.close(linger=1.0)
 
-    def post(self, event: ev.Event) -> None:
+    def post(self, event: Waiting) -> None:
         """Hand an event to the machine. For the event loop's thread."""
         self.inbox.append(event)
         self._wake.set()
@@ -127,8 +125,7 @@ class Server:
     async def settle(self, event: ev.Event) -> None:
         """`post`, and wait until what was decided is durable. For the event loop's thread, while `run` runs."""
         awaited = Awaited(event, self._loop.create_future())
-        self.inbox.append(awaited)
-        self._wake.set()
+        self.post(awaited)
         await awaited.settled
 
     def supervise(self, task: asyncio.Task[None]) -> None:
@@ -162,7 +159,8 @@ class Server:
                 event = event.event
             actions += self.machine.handle(event, now)
         self._drained.wake()
-        if self.machine.deadline <= now:
+        self._behind = (self._behind + 1) % TURNS_BEHIND if self.inbox else 0
+        if self.machine.deadline <= now and not self._behind:
             actions += self.machine.handle(ev.Tick(), now)
         if now - self._traffic_at >= TRAFFIC_INTERVAL or any(type(action) is act.Finish for action in actions):
             self._traffic_at = now
@@ -193,14 +191,12 @@ class Server:
         while True:
             try:
                 await self._loop.run_in_executor(self._committing, self.ledger.commit, decisions, payloads)
-                break
+                return
             except StorageError as error:
                 if time.monotonic() - began > DISK_PATIENCE:
                     raise
                 self.warn(f"{error} (trying again; nothing is lost, workers wait)")
                 await asyncio.sleep(2.0)
-        if (seconds := time.monotonic() - began) > LONG_COMMIT:
-            self.inbox.appendleft(ev.Stalled(seconds))
 
     def _report_from_thread(self, event: ev.Event) -> None:
         self._loop.call_soon_threadsafe(self.post, event)
@@ -225,8 +221,16 @@ class Server:
                 except Exception as error:
                     self.warn(f"a message of {node or 'a stranger'} was passed over: {type(error).__name__}: {error}")
                     self._drop(node, f"{type(error).__name__} while it was handled")
-            while len(self.inbox) >= MOST_WAITING:
-                await self._drained.wait()
+            if len(self.inbox) >= MOST_WAITING:
+                await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        """Read nothing more while too much waits. Who could not be heard meanwhile was not silent."""
+        began = time.monotonic()
+        while len(self.inbox) >= MOST_WAITING:
+            await self._drained.wait()
+        self.inbox.appendleft(ev.Stalled(time.monotonic() - began))
+        self._wake.set()
 
     def _receive(self, peer: Peer, node: str | None, message: Message, raw: memoryview | None) -> None:
         if node is not None and self.machine.state.nodes[node].revoked:
@@ -247,13 +251,11 @@ class Server:
         elif isinstance(message, Part):
             assert raw is not None
             self._take_part(peer, node, message, raw)
+        elif isinstance(message, Offer) and raw is not None:
+            self.listener.budget.charge((node, "offer"), len(raw))
+            self.post(Brought(node, message, raw))
         else:
-            if isinstance(message, Offer) and raw is not None:
-                self.listener.budget.charge((node, "offer"), len(raw))
-                self.inbox.append(Brought(node, message, raw))
-                self._wake.set()
-            else:
-                self.post(ev.Received(node, message))
+            self.post(ev.Received(node, message))
 
     def _turn_away(self, peer: Peer, node: str, message: Message) -> None:
         """A revoked node is answered when it asks to be let in; whatever else it says is not read."""
@@ -353,9 +355,6 @@ class Server:
         assert upload is not None, "the machine asks for the inspection of what has arrived"
         self.executor.inspect(action, upload)
 
-    def _discard(self, action: act.Discard) -> None:
-        self.uploads.drop(action.node, action.assignment)
-
     def _checkpoint(self, action: act.Checkpoint) -> None:
         state = msgspec.json.encode({"version": action.version, "tokens": self.machine.state.version_tokens})
         self.executor.checkpoint(action, state, self.ledger.last_id)
@@ -367,7 +366,7 @@ class Server:
             self.contributions[decision.version] = decision.contributions
         elif isinstance(decision, NodeChanged) and decision.change not in ("enrolled", "joined"):
             self.executor.blobs.let_go(decision.node)
-        elif getattr(decision, "kind", "") == "checkpointed":
+        elif isinstance(decision, Noted) and decision.kind == "checkpointed":
             kept = self.executor.checkpoints.prune(self.keep_checkpoints)
             covered = [version for version in self.contributions if version <= kept[0].manifest.version]
             for version in covered:
@@ -391,7 +390,7 @@ _ACTIONS: dict[type[act.Action], Callable[[Server, Any], None]] = {
     act.Journal: Server._journaled,
     act.Send: Server._send,
     act.Inspect: Server._inspect,
-    act.Discard: Server._discard,
+    act.Discard: lambda server, action: server.uploads.drop(action.node, action.assignment),
     act.Aggregate: lambda server, action: server.executor.aggregate(action),
     act.Evaluate: lambda server, action: server.executor.evaluate(action),
     act.Checkpoint: Server._checkpoint,

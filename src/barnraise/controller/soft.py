@@ -45,6 +45,7 @@ class Soft:
         self.insane: dict[str, int] = {}  # updates in a row that could not be taken, by node
         self.wasted = Allowance(burst=20.0, rate=0.5)  # tasks that a node may give back, or get refused
         self.asking: dict[str, int] = {}  # node -> version it has
+        self.ask_again = math.inf  # when the next of them may ask whose work came to nothing too often
         self.links: dict[str, LinkReport] = {}
         self.resting: dict[str, int] = {}  # those that wait for a version (without overlap)
         self.watching: dict[str, int] = {}  # nodes that train and want to know of a newer version than they have

@@ -22,7 +22,6 @@ LEAST_PATIENCE = 10.0
 SPREAD = 100.0
 """A node counts as at most this many times faster than the median, and so does a claim when nothing was observed."""
 
-
 FEW = 4
 """Contributions of a node that say little of how many of its tasks are in flight."""
 
@@ -46,8 +45,9 @@ def refresh(state: State, soft: Soft) -> None:
     speeds.highest = max(rates) if seen else middle * SPREAD
     speeds.counted = [node for node in living if _counts(state, soft, node)]
     working = [known(soft, node) for node in speeds.counted if node.open or node.rate > 0.0]
-    speeds.median = median(rates) if (rates := [rate for rate in working if rate > 0.0]) else 0.0
-    speeds.total = sum(min(rate, SPREAD * speeds.median) for rate in rates)
+    working = [rate for rate in working if rate > 0.0]
+    speeds.median = median(working) if working else 0.0
+    speeds.total = sum(min(rate, SPREAD * speeds.median) for rate in working)
     norms = [node.norm for node in living if node.norm > 0.0]
     speeds.num_norms, speeds.norm = len(norms), median(norms) if norms else 0.0
     speeds.travel = median(node.travel for node in living if node.norm > 0.0) if norms else 0.0
