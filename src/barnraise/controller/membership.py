@@ -33,6 +33,9 @@ CAUTION = 2.0
 FORGETTING = 0.99
 """What is left of that with each frame in time."""
 
+LOOKS = 16
+"""How often leases are looked at while one lasts: many nodes' at a time, as each look at the fleet has its price."""
+
 
 def admit(state: State, node: str, key: str, invite: str, now: float) -> Steps:
     """Put a proven key on the ledger. A name stays with the first key that proved itself for it."""
@@ -213,10 +216,11 @@ def await_back(state: State, soft: Soft, settings: EngineSettings, grace: float,
 
 
 def _look_at(soft: Soft, node: str, time: float) -> None:
-    """Look then whether the node's lease has ended, if that is not planned already."""
+    """Look then, or a little later, whether the node's lease has ended, if that is not planned already."""
     if node not in soft.leased:
+        step = soft.lease / LOOKS
         soft.leased.add(node)
-        heapq.heappush(soft.leases, (time, node))
+        heapq.heappush(soft.leases, (max(time, math.ceil(time / step) * step), node))
 
 
 def deadline(soft: Soft) -> float:
