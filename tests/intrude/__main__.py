@@ -86,7 +86,8 @@ def main() -> int:
     if arguments.replay:
         machines.history(*arguments.replay)
         return 0
-    missed = (attack(arguments) if arguments.frames else []) + (drive(arguments) if arguments.events else [])
+    missed = attack(arguments) if arguments.frames or arguments.lying_turns else []
+    missed += drive(arguments) if arguments.events else []
     print("\n".join([f"MISSED: {one}" for one in missed] or ["all as it has to be"]))
     return bool(missed)
 

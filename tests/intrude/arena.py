@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import random
 import re
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from barnraise.cli.signals import INTERRUPTED
+from barnraise.ledger.decisions import NodeChanged
 from barnraise.ledger.view import LedgerView
 from barnraise.transport import Invite
 
@@ -27,9 +30,7 @@ SLOWDOWN = 19.0
 """The honest worker idles for so many seconds after each second of processor time: it leaves the machine to others, so
 that what it loses is what the controller makes it wait, and not what the attacker's own work takes from it."""
 
-TROUBLE = re.compile(
-    r"Traceback|was passed over|never retrieved|never awaited|was destroyed|^Exception|\x1b", re.MULTILINE
-)
+TROUBLE = re.compile(r"Traceback|was passed over|never retrieved|never awaited|was destroyed|^Exception|\x1b")
 """What the output of a controller that foresaw everything does not hold: errors nobody caught, and others' escapes."""
 
 RUN: dict[str, Any] = {
@@ -49,37 +50,22 @@ class Arena:
         self.folder, self.rng = folder, rng
         self.problems: list[str] = []
         self.processes: list[Process] = []
-        self.joined = 0
-        self.memory = self.seen_descriptors = 0
+        self.memory = self.descriptors_after = 0
 
     def start(self, way: str) -> None:
         """Serve, with the honest worker behind one of the doors, and wait until it works."""
-        text = self.folder / "text.txt"
-        text.write_text(
-            "".join(f"{a} plus {b} is {a + b}, times {b} is {a * b}.\n" for a in range(60) for b in range(60))
-        )
+        lines = [f"{a} plus {b} is {a + b}, and {b} times {a} is {a * b}.\n" for a in range(60) for b in range(60)]
+        text, run_file = self.folder / "text.txt", self.folder / "run.yaml"
+        text.write_text("".join(lines))
         data = {"kind": "text", "files": [str(text)], "tokenizer": "bytes", "context": 64}
-        run_file = self.folder / "run.yaml"
-        run_file.write_text(
-            json.dumps({**RUN, "run": {"name": "intrude", "dir": str(self.folder / "runs")}, "data": data})
-        )
+        run = {"name": "intrude", "dir": str(self.folder / "runs")}
+        run_file.write_text(json.dumps({**RUN, "run": run, "data": data}))
         self.serve = self._process("serve", str(run_file), "--uses", "100")
         file = self.serve.wait_for(lambda text: (m := re.search(r"barnraise join '@(.+)'", text)) and m[1])
         self.run = Path(self.serve.wait_for(lambda text: (m := re.search(r"run directory (\S+)", text)) and m[1]))
         self.whole = Invite.parse(Path(file).read_text(), time.time())
-        home = str(self.folder / "home")
-        self.worker = self._process(
-            "join",
-            str(self.invite(way)),
-            "--name",
-            HONEST,
-            "--threads",
-            "1",
-            "--slowdown",
-            str(SLOWDOWN),
-            "--home",
-            home,
-        )
+        options = ["--name", HONEST, "--threads", "1", "--slowdown", str(SLOWDOWN), "--home", str(self.folder / "home")]
+        self.worker = self._process("join", str(self.invite(way)), *options)
         self.worker.wait_for(lambda _: self.tokens() > 0)
 
     def invite(self, way: str) -> Invite:
@@ -110,7 +96,9 @@ class Arena:
         Path(f"/proc/{pid}/clear_refs").write_text("5")
 
     def memory_growth(self) -> int:
-        """Bytes by which the controller's resident memory has risen above the mark, at its peak."""
+        """Bytes by which the controller's resident memory has risen above the mark, at its peak; 0 when it is gone."""
+        if not self.alive:
+            return 0
         status = Path(f"/proc/{self.serve.popen.pid}/status").read_text()
         peak = re.search(r"VmHWM:\s+(\d+) kB", status)
         assert peak is not None
@@ -119,19 +107,27 @@ class Arena:
     def descriptors(self) -> int:
         return psutil.Process(self.serve.popen.pid).num_fds()
 
-    async def rate(self, attack: Callable[[], Awaitable[Any]]) -> float:
-        """The honest worker's tokens a second while `attack` goes on."""
+    async def attack(self, attack: Awaitable[Any]) -> None:
+        """Let an attack go on until it is over, or nobody is left to be attacked."""
+        task = asyncio.ensure_future(attack)
+        while self.alive and not task.done():
+            await asyncio.wait([task], timeout=1.0)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+        else:
+            task.result()
+
+    async def rate(self, attack: Awaitable[Any]) -> float:
+        """The honest worker's tokens a second meanwhile."""
         before, began = self.tokens(), time.monotonic()
-        await attack()
+        await self.attack(attack)
         return (self.tokens() - before) / (time.monotonic() - began)
 
+    @property
     def alive(self) -> bool:
-        """Whether controller and honest worker are still there; that they are not is a problem."""
-        for name, process in (("controller", self.serve), ("honest worker", self.worker)):
-            if (code := process.popen.poll()) is not None:
-                self.problems.append(f"the {name} ended with code {code}: {process.text()[-2000:]}")
-                return False
-        return True
+        """Whether controller and honest worker are still there."""
+        return self.serve.popen.poll() is None and self.worker.popen.poll() is None
 
     def account(self) -> dict[str, int]:
         """What the controller made of all that did not come from the honest worker."""
@@ -143,39 +139,60 @@ class Arena:
 
     # How it ends
 
-    async def let_in(self, way: str) -> None:
+    async def conclude(self) -> None:
+        """The attack is over: whatever it broke is found now."""
+        for name, process in (("controller", self.serve), ("honest worker", self.worker)):
+            if (code := process.popen.poll()) is not None:
+                self.problems.append(f"the {name} ended with code {code}")
+        if self.alive:
+            for way in WAYS:
+                await self._let_in(way)
+            self._go_on()
+            self.descriptors_after = self.descriptors()
+        self._stop()
+        self._look()
+        finish = self._process("finish", str(self.run))
+        if finish.wait(120.0) != 0:
+            self.problems.append(f"the run cannot be resumed: {finish.text()[-2000:]}")
+
+    async def _let_in(self, way: str) -> None:
         """A newcomer gets in by this door and is given work: everything behind it still runs."""
-        self.joined += 1
-        async with Member(f"newcomer{self.joined}", self.invite(way), self.rng) as newcomer:
+        async with Member(f"newcomer-{way}", self.invite(way), self.rng) as newcomer:
             if not await newcomer.join():
                 self.problems.append(f"nobody is let in over {way} any more")
 
-    def end(self) -> None:
-        """Nothing is left to be found: output, lease and ledger are looked at, and the run is resumed to its end."""
+    def _go_on(self) -> None:
+        """The honest worker's work is still accepted."""
         before = self.tokens()
-        with contextlib.suppress(AssertionError):
+        try:
             self.serve.wait_for(lambda _: self.tokens() > before, 30.0)
-        if self.tokens() == before:
+        except AssertionError:
             self.problems.append("the honest worker's work is not accepted any more")
+
+    def _stop(self) -> None:
+        """The controller ends when it is asked to, unless it has ended already."""
+        self.worker.kill()
+        if self.serve.popen.poll() is not None:
+            return
         self.serve.popen.send_signal(signal.SIGTERM)
         try:
-            self.serve.wait(60.0)
-        except AssertionError as error:
-            self.problems.append(f"the controller does not end: {error}")
+            if (code := self.serve.wait(60.0)) != INTERRUPTED:
+                self.problems.append(f"the controller ended with code {code} when it was asked to")
+        except AssertionError:
+            self.problems.append("the controller does not end when it is asked to")
             self.serve.kill()
+
+    def _look(self) -> None:
+        """Nothing is in the output that should not be there, and the honest worker kept its place."""
         for name, process in (("controller", self.serve), ("honest worker", self.worker)):
             found = [line for line in process.text().splitlines() if TROUBLE.search(line)]
             if found:
                 self.problems.append(f"output of the {name}: {len(found)} lines like {found[0]!r}")
         with LedgerView(self.run / "ledger.sqlite") as view:
-            changes = [change for _, change in view.news() if getattr(change, "node", "") == HONEST]
-        lost = [change for change in changes if getattr(change, "change", "") not in ("enrolled", "joined", "")]
-        if lost:
-            self.problems.append(f"the honest worker lost its place {len(lost)} times: {lost[0]}")
-        self.worker.kill()
-        finish = self._process("finish", str(self.run))
-        if finish.wait(120.0) != 0:
-            self.problems.append(f"the run cannot be resumed: {finish.text()[-2000:]}")
+            changes = [row for _, row in view.news() if isinstance(row, NodeChanged) and row.node == HONEST]
+        gone = [f"{row.change}: {row.reason}" for row in changes if row.change not in ("enrolled", "joined")]
+        if gone:
+            self.problems.append(f"the honest worker did not keep its place: {gone}")
 
     def close(self) -> None:
         """End what is left."""

@@ -12,8 +12,8 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from .arena import WAYS, Arena, arena
-from .member import LIES_A_SECOND, Member
+from .arena import WAYS, arena
+from .member import Member
 from .strangers import Strangers
 
 LARGEST_LOSS = 0.05
@@ -41,8 +41,7 @@ class Verdict(NamedTuple):
     frames: int
     knocks: int
     lies: int
-    fuzzed: list[Turn]
-    lied: list[Turn]
+    turns: dict[str, list[Turn]]
     growth: int
     descriptors: tuple[int, int]
     account: dict[str, int]
@@ -50,15 +49,9 @@ class Verdict(NamedTuple):
 
     def lines(self) -> list[str]:
         """What was measured, beside what it may be."""
-        fuzzed, lied = (f"{median(turn.loss for turn in turns):.1%}" for turns in (self.fuzzed, self.lied))
-        spread = [f"{turn.loss:.0%}" for turn in self.fuzzed + self.lied]
-        before, after = (median(values) for values in zip(*self.fuzzed, strict=True))
         return [
             f"{self.way}: {self.frames} fuzzed frames, {self.knocks} strangers, {self.lies} lies",
-            f"  honest tokens/s: {before:.0f} in peace, {after:.0f} under fuzzed frames",
-            f"  loss under fuzzed frames (median of {len(self.fuzzed)} turns): {fuzzed} (at most {LARGEST_LOSS:.0%})",
-            f"  loss under a lying member (median of {len(self.lied)} turns): {lied} (at most {LARGEST_LOSS:.0%})",
-            f"  loss in each turn: {' '.join(spread)}",
+            *(f"  {name}: {speed(turns)}" for name, turns in self.turns.items()),
             f"  memory: {self.growth / 2**20:+.1f} MB at its peak (at most {LARGEST_GROWTH >> 20} MB)",
             f"  open descriptors: {self.descriptors[0]} before, {self.descriptors[1]} after",
             f"  on the ledger: {', '.join(f'{count} {what}' for what, count in self.account.items())}",
@@ -68,12 +61,23 @@ class Verdict(NamedTuple):
     def misses(self) -> list[str]:
         """What is not as it has to be."""
         found = list(self.problems)
-        for name, turns in (("fuzzed frames", self.fuzzed), ("a lying member", self.lied)):
+        for name, turns in self.turns.items():
             if (loss := median(turn.loss for turn in turns)) > LARGEST_LOSS:
                 found.append(f"{self.way}: {loss:.1%} of the honest tokens/s are lost under {name}")
         if self.growth > LARGEST_GROWTH:
             found.append(f"{self.way}: the controller's memory has grown by {self.growth / 2**20:.0f} MB")
         return found
+
+
+def speed(turns: list[Turn]) -> str:
+    """What these turns say of the honest worker's speed."""
+    before, after = (median(values) for values in zip(*turns, strict=True))
+    loss = median(turn.loss for turn in turns)
+    each = " ".join(f"{turn.loss:.0%}" for turn in turns)
+    return (
+        f"honest tokens/s {before:.0f} in peace, {after:.0f} under attack; "
+        f"median loss {loss:.1%} (at most {LARGEST_LOSS:.0%}), in each turn {each}"
+    )
 
 
 async def measure(
@@ -91,38 +95,36 @@ async def measure(
     rng = random.Random(seed)
     with arena(folder, rng, way) as there:
         strangers = Strangers(there.ports, rng)
-        async with Member("villain", there.invite(way), rng) as villain:
+        async with (
+            Member("villain", there.invite(way), rng) as villain,
+            Member("liar", there.invite(way), rng) as liar,  # whom nobody mistrusts yet
+        ):
             await villain.join()
-            await there.rate(lambda: villain.fuzz(WARM_UP_SECONDS, pace, strangers.knock, dry=True))
+            await there.attack(villain.fuzz(WARM_UP_SECONDS, pace, strangers.knock, dry=True))
             there.mark_memory()
             descriptors = there.descriptors()
 
             async def turn(attack: Callable[[bool], Awaitable[int]]) -> Turn:
-                taken = Turn(await there.rate(lambda: attack(True)), await there.rate(lambda: attack(False)))
-                say(f"{way}: {villain.num_sent} frames, {taken.peace:.0f} -> {taken.attack:.0f} tokens/s")
+                taken = Turn(await there.rate(attack(True)), await there.rate(attack(False)))
+                done = f"{villain.num_sent} frames, {liar.num_lies} lies"
+                say(f"{way}: {done}, {taken.peace:.0f} -> {taken.attack:.0f} tokens/s")
                 return taken
 
-            fuzzed, lied = [], []
-            while villain.num_sent < frames and there.alive():
-                fuzzed.append(await turn(lambda dry: villain.fuzz(seconds, pace, strangers.knock, dry=dry)))
-            for _ in range(lying_turns):
-                lied.append(await turn(lambda dry: villain.lie(seconds, dry=dry)))
+            turns: dict[str, list[Turn]] = {}
+            while villain.num_sent < frames and there.alive:
+                fuzzed = await turn(lambda dry: villain.fuzz(seconds, pace, strangers.knock, dry=dry))
+                turns.setdefault("fuzzed frames", []).append(fuzzed)
+            await there.attack(liar.takes_over(villain))
+            for _ in range(lying_turns if there.alive else 0):
+                lied = await turn(lambda dry: liar.lie(seconds, dry=dry))
+                turns.setdefault("a lying member", []).append(lied)
             growth = there.memory_growth()
-        await conclude(there, strangers)
+        strangers.go()
+        await there.conclude()
         return Verdict(
-            way, villain.num_sent, strangers.num_knocks, villain.num_lies, fuzzed, lied, growth,
-            (descriptors, there.seen_descriptors), there.account(), there.problems,
+            way, villain.num_sent, strangers.num_knocks, liar.num_lies, turns, growth,
+            (descriptors, there.descriptors_after), there.account(), there.problems,
         )  # fmt: skip
-
-
-async def conclude(there: Arena, strangers: Strangers) -> None:
-    """The attack is over: whatever it broke is found now."""
-    strangers.go()
-    if there.alive():
-        for door in WAYS:
-            await there.let_in(door)
-        there.seen_descriptors = there.descriptors()
-        there.end()
 
 
 class Struck(NamedTuple):
@@ -144,10 +146,15 @@ async def strike(folder: Path, *, frames: int, lies: int, seed: str) -> Struck:
         for way in WAYS:
             async with Member(f"villain-{way}", there.invite(way), rng) as villain:
                 await villain.join()
-                while villain.num_sent < frames and there.alive():
-                    await villain.fuzz(0.2, 1e9, strangers.knock, dry=False)
-                await villain.lie(lies / LIES_A_SECOND, dry=False)
-                sent, lied = sent + villain.num_sent, lied + villain.num_lies
+                while villain.num_sent < frames and there.alive:
+                    await there.attack(villain.fuzz(0.2, 1e9, strangers.knock, dry=False))
+                sent += villain.num_sent
+            async with Member(f"liar-{way}", there.invite(way), rng) as liar:  # whom nobody mistrusts yet
+                await there.attack(liar.join())
+                while liar.num_lies < lies and there.alive:
+                    await there.attack(liar.lie(0.2, dry=False))
+                lied += liar.num_lies
         growth = there.memory_growth()
-        await conclude(there, strangers)
+        strangers.go()
+        await there.conclude()
         return Struck(sent, lied, growth, there.account(), there.problems)

@@ -12,7 +12,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
+import torch
 
+from barnraise import compression
 from barnraise.core.errors import WireError
 from barnraise.core.types import Blob, Contribution, LinkReport, NodeProfile, Task
 from barnraise.transport import Invite, Keys, proof
@@ -48,6 +50,7 @@ TURN = 0.01
 GREET_EVERY = 250
 """Frames after which it greets anew: most of what is heard from nobody is not looked at."""
 LIES_A_SECOND = 20.0
+"""At most: a liar waits for the answers that its next lie is about."""
 LIAR_SECONDS = 0.2
 """How long a liar waits for an answer before it goes on to its next lie."""
 
@@ -153,10 +156,15 @@ class Member:
             and self._prepared(task)
         )
 
+    async def takes_over(self, other: Member) -> None:
+        """Come in, as the other goes: one hostile member at a time."""
+        await other.send(Leave())
+        await self.join()
+
     def _prepared(self, task: Task) -> bool:
         size = task.parameters.stop - task.parameters.start
-        nothing = Blob(hashlib.sha256(bytes(4 * size)).hexdigest(), 4 * size)
-        self.hostile.remember("payload", plain(nothing))
+        nothing = update(size, 0.0)
+        self.hostile.remember("payload", plain(Blob(hashlib.sha256(nothing).hexdigest(), len(nothing))))
         self.hostile.remember("offset", 0)
         self.hostile.remember("have", -1)
         return True
@@ -221,24 +229,24 @@ class Member:
             await self._back()
             return
         size = task.parameters.stop - task.parameters.start
-        value = self.rng.choice((0.0, 0.0, 1e-6, math.nan, math.inf, 1e30, 3e38))
-        data = np.full(size, value, np.float32).tobytes()
+        value = self.rng.choice((0.0, 0.0, 0.0, 0.0, 1e-6, 1e-6, math.nan, math.inf, 1e30, 3e38))
+        data = update(size, value)
         blob = Blob(hashlib.sha256(data).hexdigest(), len(data))
-        steps = self.rng.choice((task.local_steps, task.local_steps, 1, 0, 2**53))
-        loss, took = self.rng.choice((1.0, 0.0, 1e308, math.nan)), self.rng.choice((0.0, 5e-324, 1.0, 1e12))
+        steps = self.rng.choice((*[task.local_steps] * 6, 1, 1, 0, 2**53))
+        loss, took = self.rng.choice((*[1.0] * 6, 0.0, 1e308, math.nan)), self.rng.choice((0.0, 5e-324, 1.0, 1e12))
         offer = Contribution(task.id, task.base, task.parameters, blob, steps, loss, took)
         self.old = [*self.old, offer][-20:]
-        match self.rng.randrange(6):
-            case 0 | 1 | 2:
-                await self.send(Offer(offer), data)
-            case 3:  # in pieces, of which the last never comes
+        match self.rng.randrange(20):
+            case 0:  # in pieces, of which the last never comes
                 await self.send(Offer(offer))
                 await self.expect(Go, Ack, seconds=LIAR_SECONDS)
                 await self.send(Part(task.id, 0), data[: size // 2])
-            case 4:  # the header alone
+            case 1:  # the header alone
                 await self.send(Offer(offer))
-            case 5:  # other bytes than were promised
+            case 2:  # other bytes than were promised
                 await self.send(Offer(offer), bytes(len(data)))
+            case _:
+                await self.send(Offer(offer), data)
 
     async def _repeat(self) -> None:
         """What was judged long ago, once more."""
@@ -258,6 +266,12 @@ class Member:
         """It goes, and is back."""
         await self.send(Leave("\x1b]0;gone\x07" * 100))
         await self._back()
+
+
+def update(size: int, value: float) -> bytes:
+    """The payload of an update whose elements are all `value`, which an honest encoder would not always write."""
+    nothing = compression.create("none").encode(torch.zeros(size)).to_bytes()
+    return nothing[: -4 * size] + np.full(size, value, np.float32).tobytes()
 
 
 _LIES: tuple[Callable[[Member], Awaitable[None]], ...] = (

@@ -16,7 +16,7 @@ def test_a_controller_survives_hostile_frames_lies_and_strangers(tmp_path: Path)
     assert found.problems == []
     assert found.growth <= LARGEST_GROWTH
     assert found.frames >= 3000
-    assert found.lies > 5
+    assert found.lies >= 60
     assert found.account["malformed"] > 0
-    assert found.account["assigned"] > 0
+    assert found.account["accepted"] > 0
     assert found.account["refused"] > 0
