@@ -62,10 +62,11 @@ def drive(arguments: argparse.Namespace) -> list[str]:
             for future in futures:
                 try:
                     done.append(future.result())
+                    say(f"{name}: {len(done)} of {pieces} pieces done")
                 except machines.Failed as error:
                     print(f"  PROBLEM: {error}", flush=True)
                     missed.append(str(error))
-            events, histories = (sum(counts) for counts in zip(*done, strict=True))
+            events, histories = sum(one.events for one in done), sum(one.histories for one in done)
             print(f"{name}: {events} events in {histories} histories, {len(futures) - len(done)} failed", flush=True)
     print(f"machines: {time.monotonic() - began:.0f} s", flush=True)
     return missed

@@ -99,7 +99,7 @@ async def measure(
             Member("villain", there.invite(way), rng) as villain,
             Member("liar", there.invite(way), rng) as liar,  # whom nobody mistrusts yet
         ):
-            await villain.join()
+            await there.attack(villain.join())
             await there.attack(villain.fuzz(WARM_UP_SECONDS, pace, strangers.knock, dry=True))
             there.mark_memory()
             descriptors = there.descriptors()
@@ -144,8 +144,10 @@ async def strike(folder: Path, *, frames: int, lies: int, seed: str) -> Struck:
         strangers = Strangers(there.ports, rng)
         there.mark_memory()
         for way in WAYS:
+            if not there.alive:
+                break
             async with Member(f"villain-{way}", there.invite(way), rng) as villain:
-                await villain.join()
+                await there.attack(villain.join())
                 while villain.num_sent < frames and there.alive:
                     await there.attack(villain.fuzz(0.2, 1e9, strangers.knock, dry=False))
                 sent += villain.num_sent

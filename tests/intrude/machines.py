@@ -54,7 +54,7 @@ class HostileRun(RunChance):
         self.hostile.remember("payload", *({"digest": digest(1), "num_bytes": size} for size in (1, 420, 500)))
 
     def lie(self, node: str) -> None:
-        """Half of the time as the other tests do; else any message, with what is known of its tasks in it."""
+        """At times as the other tests do; else any message, with what is known of the run's tasks in it."""
         if self.rng.random() < 0.3:
             super().lie(node)
             return

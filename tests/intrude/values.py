@@ -38,7 +38,6 @@ TEXTS = (
 REMEMBERED = 3
 """Values of a name that are remembered: few, so that the fields of a message often fit together."""
 
-
 Drawer = Callable[["Hostile", float, bool], Any]
 """Draws a value of one type: from whom, how strange, and whether the schema must allow it."""
 
@@ -177,9 +176,8 @@ class Hostile:
         rng = self.rng
         pick = rng.randrange(9 if depth < 3 else 7)
         if pick < 6:
-            return rng.choice(
-                (INTEGERS, FLOATS, TEXTS, (None, True, False), (rng.randbytes(rng.randrange(40)),))[pick % 5]
-            )
+            simple = (INTEGERS, FLOATS, TEXTS, (None, True, False), (rng.randbytes(rng.randrange(40)),))
+            return rng.choice(simple[pick % len(simple)])
         if pick == 6:
             return msgspec.msgpack.Ext(rng.randrange(-128, 128), rng.randbytes(rng.randrange(20)))
         inner = [self.anything(depth + 1) for _ in range(rng.randrange(5))]
