@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 
 from barnraise.cli.signals import INTERRUPTED
+from barnraise.core.errors import AddressError
 from barnraise.ledger.decisions import NodeChanged
 from barnraise.ledger.view import LedgerView
 from barnraise.transport import Invite
@@ -157,9 +158,13 @@ class Arena:
 
     async def _let_in(self, way: str) -> None:
         """A newcomer gets in by this door and is given work: everything behind it still runs."""
-        async with Member(f"newcomer-{way}", self.invite(way), self.rng) as newcomer:
-            if not await newcomer.join():
-                self.problems.append(f"nobody is let in over {way} any more")
+        try:
+            async with Member(f"newcomer-{way}", self.invite(way), self.rng) as newcomer:
+                joined = await newcomer.join()
+        except AddressError:
+            joined = False
+        if not joined:
+            self.problems.append(f"nobody is let in over {way} any more")
 
     def _go_on(self) -> None:
         """The honest worker's work is still accepted."""

@@ -6,11 +6,14 @@ same load beside the controller's. Each attack is compared with the peace before
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
+
+from barnraise.core.errors import AddressError
 
 from .arena import WAYS, arena
 from .member import Member
@@ -143,19 +146,18 @@ async def strike(folder: Path, *, frames: int, lies: int, seed: str) -> Struck:
     with arena(folder, rng, WAYS[0]) as there:
         strangers = Strangers(there.ports, rng)
         there.mark_memory()
-        for way in WAYS:
-            if not there.alive:
-                break
-            async with Member(f"villain-{way}", there.invite(way), rng) as villain:
-                await there.attack(villain.join())
-                while villain.num_sent < frames and there.alive:
-                    await there.attack(villain.fuzz(0.2, 1e9, strangers.knock, dry=False))
-                sent += villain.num_sent
-            async with Member(f"liar-{way}", there.invite(way), rng) as liar:  # whom nobody mistrusts yet
-                await there.attack(liar.join())
-                while liar.num_lies < lies and there.alive:
-                    await there.attack(liar.lie(0.2, dry=False))
-                lied += liar.num_lies
+        with contextlib.suppress(AddressError):  # nobody answers any more: that is found in the end
+            for way in WAYS:
+                async with Member(f"villain-{way}", there.invite(way), rng) as villain:
+                    await there.attack(villain.join())
+                    while villain.num_sent < frames and there.alive:
+                        await there.attack(villain.fuzz(0.2, 1e9, strangers.knock, dry=False))
+                    sent += villain.num_sent
+                async with Member(f"liar-{way}", there.invite(way), rng) as liar:  # whom nobody mistrusts yet
+                    await there.attack(liar.join())
+                    while liar.num_lies < lies and there.alive:
+                        await there.attack(liar.lie(0.2, dry=False))
+                    lied += liar.num_lies
         growth = there.memory_growth()
         strangers.go()
         await there.conclude()

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from barnraise import compression
-from barnraise.core.errors import WireError
+from barnraise.core.errors import AddressError, WireError
 from barnraise.core.types import Blob, Contribution, LinkReport, NodeProfile, Task
 from barnraise.transport import Invite, Keys, proof
 from barnraise.transport.fallback import connection_for
@@ -76,7 +76,11 @@ class Member:
     async def __aenter__(self) -> Member:
         self.connection = connection_for(self.invite.uri)
         await self.connection.open(self.invite.uri, self.invite.server_key, self.keys)
-        await self.connection.ready(30.0)
+        try:
+            await self.connection.ready(10.0)
+        except AddressError:
+            await self.connection.close()
+            raise
         self._reading = asyncio.ensure_future(self._read())
         return self
 
