@@ -179,9 +179,12 @@ class HostileController(WorkerChance):
             bench.acked.discard(message.assignment)
 
     def task_done(self) -> None:
+        """As the executor ends a task: a flush takes no step, and one of another kind that takes none has failed."""
         task = self.bench.training
-        if task is not None and not task.local_steps and task.kind == "train":
-            self.bench.fail_task()  # as the executor does, which has taken no step
+        if task is not None and task.kind == "flush":
+            self.bench.finish_task(0)
+        elif task is not None and not task.local_steps:
+            self.bench.fail_task()
         elif task is not None:
             short = self.bench.cut or self.rng.random() < 0.05
             self.bench.finish_task(self.rng.randrange(1 + min(4, task.local_steps)) if short else task.local_steps)
