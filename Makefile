@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo install test check lint types layers format bench bench-quick bench-miles docs clean
+.PHONY: help demo install test check lint types layers format intrude bench bench-quick bench-miles docs clean
 
 VENV := .venv
 BENCH_VENV := .venv-bench
@@ -42,6 +42,9 @@ layers: install  ## import-linter: imports point downward, without cycles
 format: install  ## let ruff fix and format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+intrude: install  ## attack a live controller with 360,000 frames, and the state machines with 5 million events (half an hour)
+	$(BIN)/python -m tests.intrude
 
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 

@@ -23,6 +23,7 @@ from barnraise.core.types import (
     MOST_ROW_RANGES,
     Blob,
     Contribution,
+    LinkReport,
     NodeProfile,
     ParameterRange,
     RowRange,
@@ -348,6 +349,7 @@ class Engine:
 
     def __init__(self, settings: EngineSettings) -> None:
         self.settings, self.now, self.epoch = settings, 0.0, 1
+        self.num_events = 0
         self.journal: list[Decision] = []
         self.account, self.shadow = Account(settings), State()
         self.held: dict[str, dict[int, Task]] = {}  # what each node was given and has no answer for
@@ -371,6 +373,7 @@ class Engine:
 
     def handle(self, event: ev.Event) -> list[act.Action]:
         """One event, and all the checks."""
+        self.num_events += 1
         actions = self.machine.handle(event, self.now)
         self._take(actions)
         self.check()
@@ -433,6 +436,8 @@ class Engine:
             self.held.get(node, {}).pop(message.assignment, None)
         elif isinstance(message, Welcome):
             self.welcomes[node] = message
+            self.asked.discard(node)  # the controller forgot it with the Hello
+            self.watching.discard(node)
             for assignment in message.forget:
                 self.held[node].pop(assignment, None)
 
@@ -525,17 +530,15 @@ class Engine:
         message = Hello(**(values | changes))
         kept = {*message.pending, *message.working}
         self.held[node] = {i: task for i, task in self.held[node].items() if i in kept}
-        self.asked.discard(node)
-        self.watching.discard(node)
         self.handle(ev.Received(node, message))
 
     def watch(self, node: str, have: int) -> None:
         self.watching.add(node)
         self.handle(ev.Received(node, Watch(have)))
 
-    def next(self, node: str, have: int | None = None) -> None:
+    def next(self, node: str, have: int | None = None, link: LinkReport = LinkReport()) -> None:  # noqa: B008 (frozen)
         self.asked.add(node)
-        self.handle(ev.Received(node, Next(self.state.version if have is None else have)))
+        self.handle(ev.Received(node, Next(self.state.version if have is None else have, link)))
 
     def heartbeat(self, node: str) -> None:
         self.handle(ev.Received(node, Heartbeat(self.now)))

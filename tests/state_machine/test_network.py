@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
+from .chances import MODES
 from .engine import engine_settings
 from .network import Network
-from .test_controller import MODES
 
 EXPLORE = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
 

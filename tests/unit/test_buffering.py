@@ -232,6 +232,25 @@ def test_too_few_nodes_for_the_rule_set_no_deadline() -> None:
     assert engine.state.closing is not None
 
 
+@pytest.mark.parametrize("under_way", [act.Aggregate, act.Inspect])
+def test_what_is_under_way_at_the_runs_end_sets_no_deadline(under_way: type[act.Action]) -> None:
+    """The wait for residuals has an end. What comes of a version that is made, or of a payload that is looked at, is
+    told: a deadline that has passed meanwhile would keep the shell busy for nothing."""
+    engine = run("a", tokens=24, flush=True, last_bytes=420)
+    hand_in(engine, "a")
+    settle(engine)
+    engine.next("a")
+    hand_in(engine, "a")
+    if under_way is act.Inspect:
+        settle(engine)
+        engine.offer("a", contribution(next(iter(engine.held["a"].values())), steps=0))
+    assert engine.state.flushing is not None
+    assert any(isinstance(job, under_way) for job in engine.jobs)
+    engine.tick(engine.settings.flush_patience + 1.0)  # no deadline that has passed is left
+    settle(engine)
+    assert engine.machine.deadline > engine.now
+
+
 def test_a_closed_synchronous_round_takes_no_more_and_gives_no_more_work() -> None:
     engine = run("a", "b", "c", asynchronous=False, lease=100.0)
     hand_in(engine, "a")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from barnraise.core.types import Blob, RowRange, Update
-from barnraise.wire.messages import Ack, Assign, Heartbeat, Hello, Leave, Next, Pulse, Who
+from barnraise.wire.messages import Ack, Assign, Heartbeat, Hello, Leave, Newer, Next, Pulse, Who
 from barnraise.worker import actions as act
 from barnraise.worker import events as ev
 from barnraise.worker.ahead import Lead
@@ -14,7 +15,7 @@ from barnraise.worker.leaving import PATIENCE, PROBE
 from barnraise.worker.machine import HELLO_INTERVAL, MOST_FAILURES, NOT_FINITE
 
 from ..state_machine.bench import SHARDS, Bench, delta, make_task, snapshot
-from ..state_machine.engine import overlap
+from ..state_machine.engine import MANIFEST, digest, overlap
 
 
 def ready(overlapping: bool = True) -> Bench:
@@ -165,6 +166,7 @@ def test_the_lead_is_how_long_getting_a_task_takes_not_how_long_it_waits() -> No
 
 def test_early_enough_means_in_steps() -> None:
     lead = Lead()
+    assert lead.ask_at(0) == 0  # nothing is known yet, and there is no step to ask after
     assert lead.ask_at(20) == 19  # nothing is known
     lead.seconds, lead.step_seconds = 0.19, 0.1  # three steps with the margin
     assert [lead.ask_at(steps) for steps in (20, 4, 2)] == [17, 1, 0]
@@ -304,6 +306,36 @@ def test_a_task_that_names_an_unknown_shard_ends_the_worker() -> None:
     values = {name: getattr(task, name) for name in task.__struct_fields__} | {"rows": (RowRange(9, 0, 8),)}
     bench.hear(Assign(type(task)(**values)))
     assert bench.quit == act.Quit("a task names token shard 9, but there are 2", True)
+
+
+def test_a_flush_takes_no_rows_whatever_it_names() -> None:
+    bench = ready()
+    flush = msgspec.structs.replace(make_task(50, 0, ()), kind="flush", rows=(RowRange(len(SHARDS), 0, 8),))
+    bench.hear(Assign(flush))
+    bench.finish_task()
+    assert bench.training == flush
+
+
+def test_an_update_that_is_the_manifests_blob_is_waited_for_as_any_other() -> None:
+    bench = ready()
+    bench.watched = None  # what it hears is the answer
+    news = (Update("snapshot", 7, MANIFEST, digest(1)),)
+    bench.hear(Newer(news, 0, 1.0))
+    bench.fetched(MANIFEST.digest)
+    assert bench.applying == news
+
+
+def test_the_upload_of_task_0_ends_as_any_other() -> None:
+    """A controller numbers its tasks from 1, but nothing makes it do so."""
+    bench = ready()
+    bench.finish_task()
+    bench.ack(next(iter(bench.payloads)), True)
+    bench.asked = None  # what it hears is the answer
+    bench.hear(Assign(make_task(0, bench.replica, ())))
+    fetch_all(bench)
+    bench.finish_task()
+    bench.go(0, 100)
+    assert any(isinstance(action, act.CancelUpload) for action in bench.hear(Ack(0, False)))
 
 
 def test_a_task_cut_before_its_first_step_is_given_back() -> None:

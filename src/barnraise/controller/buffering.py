@@ -215,11 +215,13 @@ def _round_over(state: State, soft: Soft, settings: EngineSettings, now: float) 
 
 def deadline(state: State, soft: Soft, settings: EngineSettings) -> float:
     """When a synchronous round, or the wait for residuals, ends at the latest, in the machine's time."""
-    if soft.interrupted is not None:
+    if soft.interrupted is not None or state.closing is not None:
         return math.inf
+    enough = len(state.slots) >= max(1, settings.minimum_nodes)
     if state.flushing is not None and not state.final:
-        return state.flushing + settings.flush_patience
-    if state.closing is not None or not state.slots or len(state.slots) < settings.minimum_nodes:
+        looked_at = soft.custody.inspecting and not enough  # what it shows is waited for
+        return math.inf if looked_at else state.flushing + settings.flush_patience
+    if not enough:
         return math.inf
     if settings.asynchronous:
         return state.buffer_time + soft.patience

@@ -29,5 +29,5 @@ class Lead:
     def ask_at(self, local_steps: int) -> int:
         """The step of a task after which to ask for the next; 0 is at once."""
         if self.step_seconds <= 0.0:
-            return local_steps - 1
+            return max(0, local_steps - 1)
         return max(0, local_steps - max(1, math.ceil(MARGIN * self.seconds / self.step_seconds)))

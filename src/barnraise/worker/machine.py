@@ -189,8 +189,8 @@ class Worker:
 
     def _on_fetched(self, event: Fetched, now: float) -> list[Action]:
         assert self.welcome is not None
-        if event.digest == self.welcome.manifest.digest:
-            return [] if self.ready else [Prepare(self.welcome.manifest, self.welcome.settings)]
+        if not self.ready and event.digest == self.welcome.manifest.digest:
+            return [Prepare(self.welcome.manifest, self.welcome.settings)]
         self.incoming.needs.discard(event.digest)
         self.fetched_bytes += event.num_bytes
         if not self.incoming.needs:
@@ -311,8 +311,10 @@ class Worker:
         task = self.waiting
         if task is None or self.incoming.updating:
             return False
+        if task.kind == "flush":
+            return True
         rows = {self.shards[piece.shard].digest for piece in task.rows}
-        return task.kind == "flush" or (self.incoming.have >= task.base and not rows & self.incoming.needs)
+        return self.incoming.have >= task.base and not rows & self.incoming.needs
 
     def _ask(self, now: float) -> list[Action]:
         if self.asked_at < math.inf or self.waiting is not None or self.incoming.updating or self.leaving:

@@ -18,7 +18,7 @@ class Outgoing:
     def __init__(self) -> None:
         self.pending: dict[int, Contribution] = {}
         self.newest = 0
-        self._uploading = 0  # the contribution whose payload is on its way
+        self._uploading: int | None = None  # the contribution whose payload is on its way
         self._sent: dict[int, tuple[float, int]] = {}  # of payloads on their way: since when, how many bytes
         self._offered_at = 0.0
 
@@ -42,7 +42,7 @@ class Outgoing:
 
     def overdue(self, now: float) -> list[Action]:
         """The same, when neither an answer nor a `Go` has come for long."""
-        waits = self.pending and not self._uploading and now - self._offered_at > OFFER_PATIENCE
+        waits = self.pending and self._uploading is None and now - self._offered_at > OFFER_PATIENCE
         return self.again(now) if waits else []
 
     def greeted(self, now: float) -> list[Action]:
@@ -77,8 +77,8 @@ class Outgoing:
         self._sent.pop(assignment, None)
         return [*self._cancel(assignment), Settle(assignment, False)]
 
-    def _cancel(self, assignment: int) -> list[Action]:
-        if not assignment or assignment != self._uploading:
+    def _cancel(self, assignment: int | None) -> list[Action]:
+        if assignment is None or assignment != self._uploading:
             return []
-        self._uploading = 0
+        self._uploading = None
         return [CancelUpload()]

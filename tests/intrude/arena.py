@@ -1,0 +1,217 @@
+"""A real controller with one honest worker, and what is seen of them from outside: memory, output, the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import re
+import signal
+import time
+from collections.abc import Awaitable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from barnraise.cli.signals import INTERRUPTED
+from barnraise.core.errors import AddressError
+from barnraise.ledger.decisions import NodeChanged
+from barnraise.ledger.view import LedgerView
+from barnraise.transport import Invite
+
+from ..e2e.conftest import Process
+from .member import Member
+
+WAYS = ("zmq", "http")
+HONEST = "honest"
+SLOWDOWN = 19.0
+"""The honest worker idles for so many seconds after each second of processor time: it leaves the machine to others, so
+that what it loses is what the controller makes it wait, and not what the attacker's own work takes from it."""
+
+TROUBLE = re.compile(r"Traceback|was passed over|never retrieved|never awaited|was destroyed|^Exception|\x1b")
+"""What the output of a controller that foresaw everything does not hold: errors nobody caught, and others' escapes."""
+
+RUN: dict[str, Any] = {
+    "model": {"architecture": "gpt2", "config": {"hidden_size": 16, "num_layers": 1, "num_heads": 2}},
+    "workers": [],
+    "training": {
+        "tokens": 10**12, "batch_size": 4, "local_steps": 2, "learning_rate": 0.001, "compression": "none",
+    },
+    "controller": {"http_port": 0, "evaluation_rows": 16, "checkpoint_seconds": 5.0, "max_update_norm": 10.0},
+}  # fmt: skip
+
+
+class Arena:
+    """One run in `folder`. What goes wrong is put in `problems`."""
+
+    def __init__(self, folder: Path, rng: random.Random) -> None:
+        self.folder, self.rng = folder, rng
+        self.problems: list[str] = []
+        self.processes: list[Process] = []
+        self.memory = self.descriptors_after = 0
+
+    def start(self, way: str) -> None:
+        """Serve, with the honest worker behind one of the doors, and wait until it works."""
+        lines = [f"{a} plus {b} is {a + b}, and {b} times {a} is {a * b}.\n" for a in range(60) for b in range(60)]
+        text, run_file = self.folder / "text.txt", self.folder / "run.yaml"
+        text.write_text("".join(lines))
+        data = {"kind": "text", "files": [str(text)], "tokenizer": "bytes", "context": 64}
+        run = {"name": "intrude", "dir": str(self.folder / "runs")}
+        run_file.write_text(json.dumps({**RUN, "run": run, "data": data}))
+        self.serve = self._process("serve", str(run_file), "--uses", "100")
+        file = self.serve.wait_for(lambda text: (m := re.search(r"barnraise join '@(.+)'", text)) and m[1])
+        self.run = Path(self.serve.wait_for(lambda text: (m := re.search(r"run directory (\S+)", text)) and m[1]))
+        self.whole = Invite.parse(Path(file).read_text(), time.time())
+        options = ["--name", HONEST, "--threads", "1", "--slowdown", str(SLOWDOWN), "--home", str(self.folder / "home")]
+        self.worker = self._process("join", str(self.invite(way)), *options)
+        self.worker.wait_for(lambda _: self.tokens() > 0)
+
+    def invite(self, way: str) -> Invite:
+        """The way in through one door alone."""
+        if way == "http":
+            return replace(self.whole, scheme="xmlrpc", port=self.whole.http_port, http_port=0)
+        return replace(self.whole, http_port=0)
+
+    @property
+    def ports(self) -> list[int]:
+        return [self.whole.port, self.whole.http_port]
+
+    def _process(self, *arguments: str) -> Process:
+        self.processes.append(Process(list(arguments), self.folder))
+        return self.processes[-1]
+
+    # What is seen
+
+    def tokens(self) -> int:
+        """Of the honest worker, in contributions that were accepted."""
+        with LedgerView(self.run / "ledger.sqlite") as view:
+            return sum(node.tokens for node in view.nodes() if node.node == HONEST)
+
+    def mark_memory(self) -> None:
+        """From here on the controller's memory counts: its peak is what it has now."""
+        pid = self.serve.popen.pid
+        self.memory = psutil.Process(pid).memory_info().rss
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+    def memory_growth(self) -> int:
+        """Bytes by which the controller's resident memory has risen above the mark, at its peak; 0 when it is gone."""
+        if not self.alive:
+            return 0
+        status = Path(f"/proc/{self.serve.popen.pid}/status").read_text()
+        peak = re.search(r"VmHWM:\s+(\d+) kB", status)
+        assert peak is not None
+        return int(peak[1]) * 1024 - self.memory
+
+    def descriptors(self) -> int:
+        return psutil.Process(self.serve.popen.pid).num_fds()
+
+    async def attack(self, attack: Awaitable[Any]) -> None:
+        """Let an attack go on until it is over, or nobody is left to be attacked."""
+        task = asyncio.ensure_future(attack)
+        while self.alive and not task.done():
+            await asyncio.wait([task], timeout=1.0)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+        else:
+            task.result()
+
+    async def rate(self, attack: Awaitable[Any]) -> float:
+        """The honest worker's tokens a second meanwhile."""
+        before, began = self.tokens(), time.monotonic()
+        await self.attack(attack)
+        return (self.tokens() - before) / (time.monotonic() - began)
+
+    @property
+    def alive(self) -> bool:
+        """Whether controller and honest worker are still there."""
+        return self.serve.popen.poll() is None and self.worker.popen.poll() is None
+
+    def account(self) -> dict[str, int]:
+        """What the controller made of all that did not come from the honest worker."""
+        with LedgerView(self.run / "ledger.sqlite") as view:
+            others = [node for node in view.nodes() if node.node != HONEST]
+            dropped = sum(int(event.detail["count"]) for event in view.events("frame_dropped"))
+        kinds = ("assigned", "accepted", "refused", "lost")
+        return {"malformed": dropped} | {kind: sum(getattr(node, kind) for node in others) for kind in kinds}
+
+    # How it ends
+
+    async def conclude(self) -> None:
+        """The attack is over: whatever it broke is found now."""
+        for name, process in (("controller", self.serve), ("honest worker", self.worker)):
+            if (code := process.popen.poll()) is not None:
+                self.problems.append(f"the {name} ended with code {code}")
+        if self.alive:
+            for way in WAYS:
+                await self._let_in(way)
+            self._go_on()
+            self.descriptors_after = self.descriptors()
+        self._stop()
+        self._look()
+        finish = self._process("finish", str(self.run))
+        if finish.wait(120.0) != 0:
+            self.problems.append(f"the run cannot be resumed: {finish.text()[-2000:]}")
+
+    async def _let_in(self, way: str) -> None:
+        """A newcomer gets in by this door and is given work: everything behind it still runs."""
+        try:
+            async with Member(f"newcomer-{way}", self.invite(way), self.rng) as newcomer:
+                joined = await newcomer.join()
+        except AddressError:
+            joined = False
+        if not joined:
+            self.problems.append(f"nobody is let in over {way} any more")
+
+    def _go_on(self) -> None:
+        """The honest worker's work is still accepted."""
+        before = self.tokens()
+        try:
+            self.serve.wait_for(lambda _: self.tokens() > before, 30.0)
+        except AssertionError:
+            self.problems.append("the honest worker's work is not accepted any more")
+
+    def _stop(self) -> None:
+        """The controller ends when it is asked to, unless it has ended already."""
+        self.worker.kill()
+        if self.serve.popen.poll() is not None:
+            return
+        self.serve.popen.send_signal(signal.SIGTERM)
+        try:
+            if (code := self.serve.wait(60.0)) != INTERRUPTED:
+                self.problems.append(f"the controller ended with code {code} when it was asked to")
+        except AssertionError:
+            self.problems.append("the controller does not end when it is asked to")
+            self.serve.kill()
+
+    def _look(self) -> None:
+        """Nothing is in the output that should not be there, and the honest worker kept its place."""
+        for name, process in (("controller", self.serve), ("honest worker", self.worker)):
+            found = [line for line in process.text().splitlines() if TROUBLE.search(line)]
+            if found:
+                self.problems.append(f"output of the {name}: {len(found)} lines like {found[0]!r}")
+        with LedgerView(self.run / "ledger.sqlite") as view:
+            changes = [row for _, row in view.news() if isinstance(row, NodeChanged) and row.node == HONEST]
+        gone = [f"{row.change}: {row.reason}" for row in changes if row.change not in ("enrolled", "joined")]
+        if gone:
+            self.problems.append(f"the honest worker did not keep its place: {gone}")
+
+    def close(self) -> None:
+        """End what is left."""
+        for process in self.processes:
+            if process.popen.poll() is None:
+                process.kill()
+
+
+@contextlib.contextmanager
+def arena(folder: Path, rng: random.Random, way: str) -> Iterator[Arena]:
+    """A run that works, until the block ends."""
+    there = Arena(folder, rng)
+    try:
+        there.start(way)
+        yield there
+    finally:
+        there.close()

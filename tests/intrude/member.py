@@ -1,0 +1,283 @@
+"""A member of a live run that means ill: with an invite, a key and the whole protocol, over either transport."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import math
+import random
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from barnraise import compression
+from barnraise.core.errors import AddressError, WireError
+from barnraise.core.types import Blob, Contribution, LinkReport, NodeProfile, Task
+from barnraise.transport import Invite, Keys, proof
+from barnraise.transport.fallback import connection_for
+from barnraise.wire.frames import Buffer, decode_from_controller, encode
+from barnraise.wire.messages import (
+    PROTOCOL_VERSION,
+    Ack,
+    Assign,
+    Chunk,
+    Enrol,
+    Enrolled,
+    Fetch,
+    Go,
+    Hello,
+    Leave,
+    Message,
+    Next,
+    Offer,
+    Part,
+    Pulse,
+    Stop,
+    Watch,
+    Welcome,
+)
+
+from .frames import Fuzzer
+from .values import Hostile, plain
+
+ANSWER_SECONDS = 5.0
+TURN = 0.01
+"""Seconds between two handfuls of frames."""
+GREET_EVERY = 250
+"""Frames after which it greets anew: most of what is heard from nobody is not looked at."""
+LIES_A_SECOND = 20.0
+"""At most: a liar waits for the answers that its next lie is about."""
+LIAR_SECONDS = 0.2
+"""How long a liar waits for an answer before it goes on to its next lie."""
+
+
+Identity = tuple[int, NodeProfile]
+"""The session and the profile that a node greets with; who changes them often is not let in."""
+
+
+class Member:
+    """One node. `heard` are the answers that wait to be looked at."""
+
+    def __init__(self, name: str, invite: Invite, rng: random.Random) -> None:
+        self.name, self.invite, self.rng = name, invite, rng
+        self.keys = Keys.generate()
+        self.hostile = Hostile(rng)
+        self.fuzzer = Fuzzer(self.hostile)
+        self.heard: asyncio.Queue[Message] = asyncio.Queue(64)
+        self.identity: Identity = (rng.randrange(2**53), NodeProfile(1000.0))  # which it was let in with
+        self.greeting = 0
+        self.num_sent = self.num_lies = 0
+        self.old: list[Contribution] = []  # what it has offered before
+
+    async def __aenter__(self) -> Member:
+        self.connection = connection_for(self.invite.uri)
+        await self.connection.open(self.invite.uri, self.invite.server_key, self.keys)
+        try:
+            await self.connection.ready(10.0)
+        except AddressError:
+            await self.connection.close()
+            raise
+        self._reading = asyncio.ensure_future(self._read())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._reading.cancel()
+        await self.connection.close()
+
+    async def _read(self) -> None:
+        while batch := await self.connection.receive_many():
+            for frames in batch:
+                message, _ = decode_from_controller(frames)
+                if not isinstance(message, Chunk | Pulse):
+                    self._learn(message)
+                    if self.heard.full():
+                        self.heard.get_nowait()
+                    self.heard.put_nowait(message)
+
+    def _learn(self, message: Message) -> None:
+        """Values that look right in what it will say."""
+        self.hostile.learn(plain(message))
+        if isinstance(message, Assign):
+            task = message.task
+            self.hostile.remember("assignment", task.id)
+            self.hostile.remember("steps", task.local_steps)
+            for name in ("pending", "working"):
+                self.hostile.remember(name, [task.id])
+        elif isinstance(message, Welcome):
+            self.hostile.remember("greeting", message.greeting + 1)
+
+    async def send(self, message: Message, raw: Buffer | None = None) -> None:
+        await self.connection.send(encode(message, raw))
+
+    async def expect(self, *kinds: type[Message], seconds: float = ANSWER_SECONDS) -> Any:
+        """The next answer of these kinds; None when none comes."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while True:
+                    if isinstance(message := await self.heard.get(), kinds):
+                        return message
+        return None
+
+    async def enrol(self) -> Message | None:
+        """Become a node; the answer."""
+        nonce, invite = secrets.token_hex(32), self.invite
+        mark = proof(invite.secret, invite.server_key, self.keys.public, self.name, nonce)
+        message = Enrol(PROTOCOL_VERSION, invite.token, self.name, nonce, mark)
+        self.hostile.learn(plain(message))
+        await self.send(message)
+        answer: Message | None = await self.expect(Enrolled, Stop)
+        return answer
+
+    async def greet(self, identity: Identity | None = None, seconds: float = ANSWER_SECONDS) -> Welcome | None:
+        """Say hello, holding nothing, as before or as another; the answer, None when it is not wanted."""
+        self.greeting += 1
+        session, profile = identity or self.identity
+        message = Hello(PROTOCOL_VERSION, session, self.greeting, profile, -1)
+        self.hostile.learn(plain(message))
+        await self.send(message)
+        answer = await self.expect(Welcome, Stop, seconds=seconds)
+        if not isinstance(answer, Welcome):
+            return None
+        self.identity = session, profile
+        return answer
+
+    async def task(self, link: LinkReport = LinkReport(), seconds: float = ANSWER_SECONDS) -> Task | None:  # noqa: B008
+        """Ask for a task."""
+        await self.send(Next(-1, link))
+        answer = await self.expect(Assign, seconds=seconds)
+        return answer.task if answer is not None else None
+
+    async def join(self) -> bool:
+        """Enrol, greet and be given a task: whether all of it worked."""
+        return (
+            isinstance(await self.enrol(), Enrolled)
+            and await self.greet() is not None
+            and (task := await self.task()) is not None
+            and self._prepared(task)
+        )
+
+    async def takes_over(self, other: Member) -> None:
+        """Come in, as the other goes: one hostile member at a time."""
+        await other.send(Leave())
+        await self.join()
+
+    def _prepared(self, task: Task) -> bool:
+        size = task.parameters.stop - task.parameters.start
+        nothing = update(size, 0.0)
+        self.hostile.remember("payload", plain(Blob(hashlib.sha256(nothing).hexdigest(), len(nothing))))
+        self.hostile.remember("offset", 0)
+        self.hostile.remember("have", -1)
+        return True
+
+    # Garbage
+
+    async def fuzz(self, seconds: float, pace: float, stranger: Callable[[], Awaitable[None]], *, dry: bool) -> int:
+        """Hostile frames, `pace` a second, for so many seconds, and a stranger with each hundredth; how many were sent.
+
+        `dry`: they are made and thrown away, which is what the attack costs its own machine.
+        """
+        loop = asyncio.get_running_loop()
+        began, count = loop.time(), 0
+        while (now := loop.time()) < began + seconds:
+            if count >= (now - began) * pace:
+                await asyncio.sleep(TURN)
+                continue
+            frames = self.fuzzer.frames()
+            count += 1
+            if dry:
+                continue
+            with contextlib.suppress(WireError):  # more than this transport carries at all
+                await self.connection.send(frames)
+            if count % 100 == 0:
+                await stranger()
+            if count % GREET_EVERY == 0:
+                self.greeting += 1
+                await self.send(Hello(PROTOCOL_VERSION, self.identity[0], self.greeting, self.identity[1], -1))
+                await self.send(Next(-1))
+            await asyncio.sleep(0)
+        self.num_sent += 0 if dry else count
+        return count
+
+    # Lies
+
+    async def lie(self, seconds: float, *, dry: bool) -> int:
+        """Within the protocol: absurd claims, instant and stale returns, uploads that end nowhere, for so long."""
+        loop = asyncio.get_running_loop()
+        until, count = loop.time() + seconds, 0
+        while loop.time() < until:
+            if not dry:
+                await self.rng.choice(_LIES)(self)
+                count += 1
+            await asyncio.sleep(1.0 / LIES_A_SECOND)
+        self.num_lies += count
+        return count
+
+    async def _claim(self) -> None:
+        """A machine of any speed and memory, behind any link, that restarts as it likes."""
+        rate, latency = self.rng.choice((0.0, 5e-324, 1e-3, 1.0, 1e12, 1e15)), self.rng.choice((0.0, 5e-324, 1e12))
+        session = self.identity[0] + self.rng.choice((0, 1))
+        await self._back((session, NodeProfile(rate, 2**53, 2**53, "\x1b[2Jx", rate, rate, latency)))
+
+    async def _back(self, identity: Identity | None = None) -> None:
+        await self.greet(identity, seconds=LIAR_SECONDS)
+
+    async def _return(self) -> None:
+        """An answer at once, to a task for a link of its choice: nothing, too much, or no number at all."""
+        up, down = self.rng.choice((0.0, 1e-3, 1.0, 1e15)), self.rng.choice((0.0, 5e-324, 1e15))
+        task = await self.task(LinkReport(self.rng.choice((0.0, 1e12)), up, down), seconds=LIAR_SECONDS)
+        if task is None:
+            await self._back()
+            return
+        size = task.parameters.stop - task.parameters.start
+        value = self.rng.choice((0.0, 0.0, 0.0, 0.0, 1e-6, 1e-6, math.nan, math.inf, 1e30, 3e38))
+        data = update(size, value)
+        blob = Blob(hashlib.sha256(data).hexdigest(), len(data))
+        steps = self.rng.choice((*[task.local_steps] * 6, 1, 1, 0, 2**53))
+        loss, took = self.rng.choice((*[1.0] * 6, 0.0, 1e308, math.nan)), self.rng.choice((0.0, 5e-324, 1.0, 1e12))
+        offer = Contribution(task.id, task.base, task.parameters, blob, steps, loss, took)
+        self.old = [*self.old, offer][-20:]
+        match self.rng.randrange(20):
+            case 0:  # in pieces, of which the last never comes
+                await self.send(Offer(offer))
+                await self.expect(Go, Ack, seconds=LIAR_SECONDS)
+                await self.send(Part(task.id, 0), data[: size // 2])
+            case 1:  # the header alone
+                await self.send(Offer(offer))
+            case 2:  # other bytes than were promised
+                await self.send(Offer(offer), bytes(len(data)))
+            case _:
+                await self.send(Offer(offer), data)
+
+    async def _repeat(self) -> None:
+        """What was judged long ago, once more."""
+        for offer in self.rng.sample(self.old, min(3, len(self.old))):
+            await self.send(Offer(offer))
+            await self.send(Part(offer.assignment, self.rng.choice((0, 2**44))), b"\x00" * 64)
+
+    async def _take(self) -> None:
+        """Bytes from everywhere, and the newest version all the time."""
+        for digest in self.hostile.known.get("digest", ()):
+            await self.send(
+                Fetch(digest, self.rng.choice((0, 1, 2**18, 2**44, 2**53)), self.rng.choice((1, 2**18, 2**20)))
+            )
+        await self.send(Watch(-1))
+
+    async def _leave(self) -> None:
+        """It goes, and is back."""
+        await self.send(Leave("\x1b]0;gone\x07" * 100))
+        await self._back()
+
+
+def update(size: int, value: float) -> bytes:
+    """The payload of an update whose elements are all `value`, which an honest encoder would not always write."""
+    nothing = compression.create("none").encode(torch.zeros(size)).to_bytes()
+    return nothing[: -4 * size] + np.full(size, value, np.float32).tobytes()
+
+
+_LIES: tuple[Callable[[Member], Awaitable[None]], ...] = (
+    Member._claim, *[Member._return] * 24, *[Member._repeat] * 4, *[Member._take] * 4, Member._leave,
+)  # fmt: skip

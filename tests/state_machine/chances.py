@@ -1,0 +1,293 @@
+"""Things that happen to a run (`engine.Engine`) and to a worker (`bench.Bench`), drawn from a seeded generator.
+
+The tests of both machines draw from these; the campaign of `tests/intrude` adds hostile ones.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from barnraise.controller import events as ev
+from barnraise.core.types import Blob, NodeProfile, ParameterRange
+from barnraise.staleness import create as staleness
+from barnraise.wire.messages import Offer, Who
+
+from .bench import Bench
+from .engine import Engine, contribution, digest
+
+NODES = ["a", "b", "c", "d"]
+
+WHOLE = (ParameterRange(0, 100),)
+HALVES = (ParameterRange(0, 40), ParameterRange(40, 100))
+QUARTERS = (ParameterRange(0, 20), ParameterRange(20, 40), ParameterRange(40, 70), ParameterRange(70, 100))
+
+MODES: dict[str, dict[str, Any]] = {
+    "asynchronous": {"staleness": staleness("adaptive", max_staleness=4, min_staleness=2)},
+    "fixed-bound": {"staleness": staleness("fixed", max_staleness=1), "buffer_size": 2},
+    "robust": {"minimum_nodes": 3, "buffer_size": 4, "participation": False},
+    "matched": {"pace": "matched", "max_local_steps": 7},
+    "literal": {"pace": "literal", "max_local_steps": 7},
+    "flush": {"flush": True},
+    "fragments": {"partitions": (HALVES,), "flush": True, "buffer_size": 3},
+    "tuned": {"tune": True, "rungs": (420, 500), "max_local_steps": 9},
+    "tuned_fragments": {"tune": True, "partitions": (WHOLE, HALVES, QUARTERS), "flush": True, "buffer_size": 3},
+    "synchronous-flush": {"asynchronous": False, "flush": True, "minimum_nodes": 2},
+    "little-memory": {"upload_memory": 900, "flush": True},
+    "synchronous": {"asynchronous": False},
+    "synchronous-matched": {"asynchronous": False, "pace": "matched", "max_local_steps": 7},
+    "synchronous-robust": {"asynchronous": False, "minimum_nodes": 3},
+}
+
+BAD_OFFERS: list[dict[str, Any]] = [
+    {"base": 99},
+    {"parameters": ParameterRange(0, 50)},
+    {"steps": 99},
+    {"payload": Blob(digest(1), 10**6)},
+    {"assignment": 10**6},
+]
+
+
+class RunChance:
+    """Things that happen to a run, drawn from a seeded generator."""
+
+    def __init__(self, engine: Engine, rng: random.Random) -> None:
+        self.engine, self.rng = engine, rng
+
+    def step(self) -> None:
+        self.go_on("")
+        if self.engine.finished is None:
+            happenings, weights = zip(*self.happenings, strict=True)
+            self.rng.choices(happenings, weights)[0](self, self.rng.choice(NODES))
+
+    def conclude(self) -> None:
+        """From here on all goes well, after a restart when the run had given up."""
+        if self.engine.finished is not None or self.engine.machine.soft.interrupted is not None:
+            self.engine.crash()
+        if not self.engine.state.finished:
+            self.engine.finish()
+
+    def join(self, node: str) -> None:
+        self.engine.hello(node, restart=self.rng.random() < 0.4)
+
+    def come_back(self, node: str) -> None:
+        """With some of what it held, and perhaps claims to what it never had."""
+        held = list(self.engine.held.get(node, {}))
+        keep = [i for i in held if self.rng.random() < 0.7]
+        keep += [self.rng.randrange(1, 30)] * (self.rng.random() < 0.2)
+        cut = self.rng.randrange(len(keep) + 1)
+        if node in self.engine.sessions:
+            profile = NodeProfile(self.rng.choice([10.0, 1000.0]))
+            self.engine.hello(node, pending=tuple(keep[:cut]), working=tuple(keep[cut:]), profile=profile)
+
+    def ask(self, node: str) -> None:
+        version = self.engine.state.version
+        self.engine.next(node, self.rng.choice([-1, 0, version, max(0, version - 1), version + 1]))
+
+    def watch(self, node: str) -> None:
+        if node in self.engine.machine.soft.seen:
+            self.engine.watch(node, max(0, self.engine.state.version - self.rng.choice([0, 0, 0, 1])))
+
+    def work(self, node: str) -> None:
+        """What a well-behaved worker does next."""
+        tasks = self.engine.held.get(node)
+        if node not in self.engine.machine.soft.seen:
+            self.engine.hello(node)
+        elif tasks and self.rng.random() < 0.7:
+            task = self.rng.choice(list(tasks.values()))
+            steps = self.rng.randrange(task.local_steps + 1) if self.rng.random() < 0.1 else task.local_steps
+            self.engine.offer(node, contribution(task, steps=steps))  # one that was cut short has done less
+        elif tasks and self.rng.random() < 0.5:
+            self.engine.handle(ev.Received(node, Offer(contribution(self.rng.choice(list(tasks.values()))))))
+        else:
+            self.engine.next(node)
+
+    def lie(self, node: str) -> None:
+        tasks = [task for held in self.engine.held.values() for task in held.values()]
+        if tasks and node in self.engine.state.nodes:
+            changes = self.rng.choice([*BAD_OFFERS, {}])
+            self.engine.offer(node, contribution(self.rng.choice(tasks), **changes))
+
+    def upload(self, node: str) -> None:
+        """Bytes of something that was asked for; perhaps all that lacks."""
+        if self.engine.wanted:
+            self.engine.upload(*self.rng.choice(sorted(self.engine.wanted)), self.rng.choice([0.0, 0.5, 1.0]))
+
+    def arrive(self, node: str) -> None:
+        """Bytes of something that nobody asked for."""
+        number = self.rng.randrange(30)
+        if (node, number) not in self.engine.wanted:
+            self.engine.handle(ev.Arrived(node, number, self.rng.choice([0, 1, 10**6])))
+
+    def answer(self, node: str) -> None:
+        if self.engine.jobs and self.engine.finished is None:
+            self.engine.answer(self.rng.choice(self.engine.jobs), good=self.rng.random() < 0.9)
+
+    def fall_silent(self, node: str) -> None:
+        self.engine.tick(self.rng.choice([0.01, 0.1, 0.5, 2.0, 3.0, 5.0, 9.0, 31.0]))
+
+    def tick_early(self, node: str) -> None:
+        self.engine.handle(ev.Tick())
+
+    def heartbeat(self, node: str) -> None:
+        self.engine.heartbeat(node)
+
+    def leave(self, node: str) -> None:
+        self.engine.leave(node)
+
+    def die(self, node: str) -> None:
+        self.engine.handle(ev.Lost(node, "killed"))
+
+    def crash(self, node: str) -> None:
+        self.engine.crash()
+
+    def straggle(self, node: str) -> None:
+        self.engine.deliver_late()
+
+    def stop(self, node: str) -> None:
+        self.engine.handle(ev.StopRequested("asked to stop"))
+
+    def interrupt(self, node: str) -> None:
+        self.engine.handle(ev.InterruptRequested("interrupted", failed=self.rng.random() < 0.3))
+
+    def go_on(self, node: str) -> None:
+        """Somebody resumes what was interrupted."""
+        if self.engine.finished is not None and not self.engine.state.finished:
+            self.engine.crash()
+
+    def revoke(self, node: str) -> None:
+        self.engine.handle(ev.RevokeRequested(node, "it lies"))
+
+    happenings: list[tuple[Callable[[Any, str], None], float]] = [
+        (join, 2),
+        (come_back, 5),
+        (ask, 5),
+        (watch, 10),
+        (work, 60),
+        (lie, 5),
+        (upload, 10),
+        (arrive, 1),
+        (answer, 60),
+        (fall_silent, 5),
+        (tick_early, 1),
+        (heartbeat, 5),
+        (leave, 1),
+        (die, 1),
+        (crash, 2),
+        (straggle, 2),
+        (stop, 0.2),
+        (interrupt, 0.5),
+        (revoke, 0.3),
+    ]
+
+
+class WorkerChance:
+    """Things that happen to a worker, drawn from a seeded generator."""
+
+    def __init__(self, bench: Bench, rng: random.Random) -> None:
+        self.bench, self.rng = bench, rng
+
+    def step(self) -> None:
+        if self.bench.quit is None:
+            happenings, weights = zip(*self.happenings, strict=True)
+            self.rng.choices(happenings, weights)[0](self)
+
+    def next_step(self) -> None:
+        steps = self.bench.due()
+        if steps:
+            self.rng.choice(steps)()
+
+    def welcome(self) -> None:
+        """Perhaps some of what it held is gone."""
+        assert self.bench.hello is not None
+        held = (*self.bench.hello.pending, *self.bench.hello.working)
+        forget = tuple(i for i in held if self.rng.random() < 0.2)
+        self.bench.welcome(forget)
+
+    def old_welcome(self) -> None:
+        assert self.bench.hello is not None
+        if self.bench.hello.greeting > 1:
+            self.bench.welcome(greeting=self.rng.randrange(1, self.bench.hello.greeting))
+
+    def who(self) -> None:
+        self.bench.hear(Who())
+
+    def assign(self) -> None:
+        self.bench.assign(
+            behind=self.rng.choice([0, 0, 1, 3]), whole=self.rng.random() < 0.3, shard=self.rng.randrange(2)
+        )
+
+    def newer(self) -> None:
+        self.bench.newer(self.rng.choice([1, 1, 2]))
+
+    def ack(self) -> None:
+        if self.bench.payloads:
+            self.bench.ack(self.rng.choice(list(self.bench.payloads)), self.rng.random() < 0.8)
+
+    def go(self) -> None:
+        if self.bench.payloads:
+            self.bench.go(self.rng.choice([*self.bench.payloads, 10**6]), self.rng.choice([0, 100, 419, 420]))
+
+    def stray_ack(self) -> None:
+        self.bench.ack(10**6, True)
+
+    def pulse(self) -> None:
+        self.bench.pulse(self.rng.choice([0.1, 1.0, 10.0]))
+
+    def fetched(self) -> None:
+        if self.bench.fetching:
+            self.bench.fetched(self.rng.choice(sorted(self.bench.fetching)))
+
+    def fetch_failed(self) -> None:
+        if self.bench.fetching:
+            self.bench.fetch_failed(self.rng.choice(sorted(self.bench.fetching)))
+
+    def prepared(self) -> None:
+        self.bench.finish_preparing()
+
+    def updated(self) -> None:
+        self.bench.finish_update(good=self.rng.random() < 0.85)
+
+    def nearly(self) -> None:
+        self.bench.nearly()
+
+    def task_done(self) -> None:
+        if self.bench.training is not None:
+            short = self.bench.cut or self.rng.random() < 0.05
+            self.bench.finish_task(self.rng.randrange(4) if short else 4)
+
+    def task_failed(self) -> None:
+        self.bench.fail_task()
+
+    def time(self) -> None:
+        self.bench.tick(self.rng.choice([0.01, 0.5, 1.0, 3.0, 6.0, 20.0]))
+
+    def leave(self) -> None:
+        self.bench.leave()
+
+    def stop(self) -> None:
+        self.bench.stop()
+
+    happenings: list[tuple[Callable[[Any], None], float]] = [
+        (next_step, 60),
+        (welcome, 4),
+        (old_welcome, 2),
+        (who, 2),
+        (assign, 8),
+        (newer, 6),
+        (ack, 5),
+        (go, 5),
+        (stray_ack, 1),
+        (pulse, 2),
+        (fetched, 8),
+        (fetch_failed, 2),
+        (prepared, 2),
+        (updated, 5),
+        (nearly, 8),
+        (task_done, 5),
+        (task_failed, 0.5),
+        (time, 8),
+        (leave, 0.2),
+        (stop, 0.1),
+    ]
