@@ -330,6 +330,24 @@ def test_malformed_frames_are_dropped_and_journaled_and_harm_nobody(tmp_path: Pa
     run(tmp_path, scenario)
 
 
+def test_a_reader_that_breaks_takes_the_run_with_it_and_leaves_nothing_open(tmp_path: Path) -> None:
+    async def broken(limit: int = 0) -> Any:
+        raise RuntimeError("nothing can be read")
+
+    async def main() -> None:
+        cluster = Cluster(tmp_path)
+        uri = await cluster.server.bind("zmq://127.0.0.1:0")
+        cluster.server.listener.receive_many = broken  # type: ignore[method-assign]
+        with pytest.raises(RuntimeError, match="nothing can be read"):
+            await cluster.server.run(cluster.machine.start(digest(cluster.parameters.parameters), time.monotonic()))
+        again = transport.create("zmq").listener()
+        assert await again.bind(uri, cluster.keys) == uri
+        await again.close()
+        cluster.ledger.close()
+
+    asyncio.run(main())
+
+
 def test_what_is_not_kept_is_gone_and_an_unknown_session_is_asked_who_it_is(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         client = await cluster.client()

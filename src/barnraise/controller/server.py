@@ -111,8 +111,7 @@ class Server:
             return self.finished
         finally:
             reader.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await reader
+            await asyncio.wait([reader])  # which never raises: what broke it is told already
             await asyncio.to_thread(self.executor.close)
             self._committing.shutdown(wait=True)
             await self.listener.close(linger=1.0)
