@@ -13,13 +13,15 @@ import pytest
 
 from barnraise.cli.addresses import address, listen, recorded_mode, recorded_uri
 from barnraise.cli.hosting import Host, open_host
+from barnraise.cli.local_workers import LocalWorkers
 from barnraise.config.load import load
-from barnraise.config.schema import Controller
+from barnraise.config.schema import Controller, Worker
 from barnraise.controller.actions import Journal
 from barnraise.core.errors import BarnraiseError, RunDirectoryError, RunFileError
-from barnraise.ledger import Noted, RunDirectory
+from barnraise.ledger import NodeChanged, Noted, RunDirectory
 from barnraise.plan.purpose import TRAIN
 from barnraise.plan.resolve import Plan, resolve
+from barnraise.transport import Keys
 
 from .test_report import make
 
@@ -117,6 +119,25 @@ def test_an_address_that_cannot_be_read_says_what_to_write(run: RunDirectory, te
     for read in (recorded_mode, recorded_uri):
         with pytest.raises(RunDirectoryError, match=r'address\.json cannot be read .*write it again as {"uri": "zmq:'):
             read(run)
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_local_worker_whose_key_is_lost_is_told_what_to_do(run: RunDirectory, replaced: bool) -> None:
+    path = run.keys / "worker-one.json"
+    host = start(run, plan_of(run))
+    host.ledger.commit([NodeChanged(0.0, "one", "enrolled", key=Keys.load_or_create(path).public)], {})
+    close(host)
+    path.unlink()
+    if replaced:
+        Keys.load_or_create(path)
+    host = start(run, plan_of(run))
+    worker = Worker(name="one")
+    local = LocalWorkers(run, [worker], [], lambda index, worker: None, print)
+    local.server = host.server
+    with pytest.raises(RunDirectoryError, match=r"'one' by is not in .*worker-one\.json any more: restore the file"):
+        local.launch(worker)
+    assert path.exists() == replaced
+    close(host)
 
 
 def test_a_run_that_never_listened_has_no_address(run: RunDirectory) -> None:

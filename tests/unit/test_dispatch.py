@@ -111,6 +111,21 @@ def test_who_is_ahead_takes_more_steps_where_nothing_else_keeps_the_rounds_in_st
     assert (steps["a"][-1] > engine.settings.local_steps) == overlapping
 
 
+def test_a_clock_that_goes_back_leaves_tasks_their_steps() -> None:
+    engine = Engine(engine_settings(buffer_size=2, worker=overlap(True)))
+    for node in ("a", "b"):
+        engine.hello(node)
+        engine.next(node)
+    engine.tick(0.5)
+    hand_in(engine, "a")
+    engine.now -= 8.0
+    hand_in(engine, "b")
+    for node in ("a", "b"):
+        engine.next(node)
+        assert engine.state.nodes[node].turnaround >= 0.0
+    assert {d.local_steps for d in assigned(engine)} == {engine.settings.local_steps}
+
+
 def test_no_work_while_paused_or_stopping() -> None:
     engine = Engine(engine_settings(minimum_nodes=2))
     engine.hello("a")

@@ -18,7 +18,7 @@ import msgspec
 from barnraise.config.schema import Fault, Worker
 from barnraise.controller.events import Admitted, Lost
 from barnraise.controller.server import Server
-from barnraise.core.errors import DIVERGED
+from barnraise.core.errors import DIVERGED, RunDirectoryError
 from barnraise.core.text import printable
 from barnraise.ledger import RunDirectory
 from barnraise.transport import Keys
@@ -90,7 +90,7 @@ class LocalWorkers:
     def launch(self, worker: Worker) -> None:
         """Start its process."""
         keys_path = self.run.keys / f"worker-{worker.name}.json"
-        keys = Keys.load_or_create(keys_path)
+        keys = self._keys(worker.name, keys_path)
         self.server.post(Admitted(worker.name, keys.public))
         order = Order(
             name=worker.name,
@@ -108,6 +108,18 @@ class LocalWorkers:
         self._started += 1
         assert self.nursery.stdin is not None
         self.nursery.stdin.write(msgspec.json.encode(order) + b"\n")
+
+    def _keys(self, name: str, path: Path) -> Keys:
+        """The worker's key. A name stays with its first one: with another nobody would answer the worker."""
+        known = self.server.machine.state.nodes.get(name)
+        if known is None:
+            return Keys.load_or_create(path)
+        if not path.exists() or (keys := Keys.load(path)).public != known.key:
+            raise RunDirectoryError(
+                f"the key that this run knows worker '{name}' by is not in {path} any more: restore the file from a "
+                f"backup, or give the worker another name in {self.run.run_file}"
+            )
+        return keys
 
     def play_faults(self, progress: float) -> None:
         """Play the faults that are due at `progress` (share of the token budget)."""

@@ -225,7 +225,7 @@ CATALOG = Catalog(
         Entry(
             "random_blocks",
             "barnraise.compression.random_blocks:RandomBlocks",
-            "blocks that a shared seed chooses, the same for all workers: 128x smaller at 1/64",
+            "blocks that a shared seed chooses, the same for all updates of a version: 128x smaller at 1/64",
             options=(
                 _ratio(1 / 64, "blocks"),
                 Option("block", int, 64, "Consecutive elements that are kept together.", minimum=1, maximum=65536),

@@ -123,9 +123,9 @@ def _observe_rate(node: NodeState, work: Work, d: Judged) -> None:
         share = RATE_SMOOTHING if node.rate else 1.0
         node.rate_tokens += share * (tokens - node.rate_tokens)
         node.rate_seconds += share * (elapsed - node.rate_seconds)
-        late = d.time - work.time - node.turnaround if node.rate else 0.0
-        node.turnaround += share * (d.time - work.time - node.turnaround)
-        node.turnaround_spread += share * (abs(late) - node.turnaround_spread)
+        late = max(0.0, d.time - work.time) - node.turnaround
+        node.turnaround_spread += share * ((abs(late) if node.rate else 0.0) - node.turnaround_spread)
+        node.turnaround += share * late
         node.rate = _bounded(node.rate_tokens / node.rate_seconds)
         node.step_seconds = [*node.step_seconds[1 - REMEMBERED_TIMES :], elapsed / max(1, d.steps)]
     node.last_verdict_time = d.time
@@ -149,7 +149,7 @@ def _version_closed(state: State, d: VersionClosed) -> None:
     state.closing_slots = [slot for slots in state.slots.values() for slot in slots.values()]
     for name, slots in state.slots.items():
         node, count = state.nodes[name], sum(len(slot.contributions) for slot in slots.values())
-        node.waited = d.time - node.last_verdict_time if count == 1 else 0.0
+        node.waited = max(0.0, d.time - node.last_verdict_time) if count == 1 else 0.0
     state.slots, state.buffer_tokens, state.half_time, state.buffer_time = {}, 0, math.inf, math.inf
     if d.reason == "last":
         state.final = True
