@@ -240,9 +240,13 @@ class Account:
             assert (d.rows, d.local_steps, d.redo, d.cursor) == ((), 0, 0, self.cursor)
             assert d.node not in {self.tasks[i].node for i in self.verdicts if self.tasks[i].kind == "flush"}
         elif d.redo:
-            first, last = self.span[d.assignment] = self.left.pop(d.redo)
+            first, last = self.left.pop(d.redo)
+            self.span[d.assignment] = first, first + d.local_steps
+            if first + d.local_steps < last:
+                self.left[d.assignment] = first + d.local_steps, last
             piece = self.tasks[self.piece[d.redo]]
-            assert (d.rows, d.local_steps, d.cursor) == (piece.rows, last - first, self.cursor)
+            assert (d.rows, d.cursor) == (piece.rows, self.cursor)
+            assert 1 <= d.local_steps <= min(last - first, self.settings.max_local_steps)
             assert d.tokens * piece.local_steps == piece.tokens * d.local_steps
         else:
             alike = self.settings.pace == "fixed" and not self.settings.tune
@@ -293,7 +297,7 @@ class Account:
         assert not steps & self.covered, "work is done twice"
         self.covered |= steps
         if first + d.steps < last:
-            self.left[d.assignment] = first + d.steps, last
+            self.left[d.assignment] = first + d.steps, self.left.get(d.assignment, (last, last))[1]
 
     def _uncover(self, d: Judged) -> None:
         first, piece = self.span[d.assignment][0], self.piece[d.assignment]
@@ -304,10 +308,9 @@ class Account:
         first, last = self.span[assignment]
         if self.tasks[assignment].kind == "flush":  # nobody else can do it
             self.gone.add(assignment)
-        elif steps is not None and assignment not in self.left:  # the rest went to somebody
-            self.left[assignment] = first, first + steps
         else:
-            self.left[assignment] = first, last
+            end = last if steps is None else first + steps
+            self.left[assignment] = first, self.left.get(assignment, (end, end))[1]  # with what comes after it
 
     def compare(self, state: State) -> None:
         """The machine's state tells the same story."""

@@ -87,6 +87,49 @@ def test_lost_work_comes_before_fresh_work() -> None:
     assert [d.redo for d in assigned(engine)] == [0, 0, 1, 0]
 
 
+def test_lost_work_is_done_in_pieces_of_what_each_node_takes() -> None:
+    """However much the one was given, by its speed or its own word: nobody else's rounds are as long as its."""
+    engine = Engine(engine_settings(pace="matched", max_local_steps=1000, tokens=10**6))
+    for node, rate in (("slow", 60.0), ("fast", 600.0)):
+        engine.hello(node)
+        engine.observed(**{node: rate})
+    engine.next("fast")
+    (lost,) = assigned(engine)
+    assert lost.local_steps == 10 * engine.settings.local_steps
+    engine.offer("fast", contribution(engine.held["fast"][1], steps=10**6))
+    done = 0
+    while done < lost.local_steps:
+        engine.observed(slow=60.0, fast=600.0)
+        engine.next("slow")
+        piece = assigned(engine)[-1]
+        (task,) = engine.held["slow"].values()
+        assert (piece.rows, task.skip, task.seed) == (lost.rows, done, engine.settings.seed + 1)
+        assert 1 <= piece.local_steps <= engine.settings.local_steps
+        engine.offer("slow", contribution(task))
+        while engine.jobs:
+            engine.answer(engine.jobs[0])
+        done += piece.local_steps
+    assert engine.state.tokens == lost.tokens
+    assert not engine.state.redo
+
+
+def test_a_piece_of_lost_work_that_is_lost_is_done_with_what_comes_after_it() -> None:
+    engine = Engine(engine_settings(pace="matched", max_local_steps=1000, tokens=10**6))
+    for node, rate in (("slow", 60.0), ("fast", 600.0)):
+        engine.hello(node)
+        engine.observed(**{node: rate})
+    engine.next("fast")
+    engine.leave("fast")
+    engine.next("slow")
+    whole, piece = assigned(engine)
+    assert piece.local_steps < whole.local_steps
+    engine.leave("slow")
+    (lost,) = engine.state.redo.values()
+    assert (lost.done, lost.local_steps, lost.tokens) == (0, whole.local_steps, whole.tokens)
+    engine.hello("slow")  # which still holds the piece: by now it is part of what waits for others
+    assert not engine.held["slow"]
+
+
 def hand_in(engine: Engine, node: str) -> None:
     """The node's oldest task, all that follows from it, and its next."""
     engine.offer(node, contribution(next(iter(engine.held[node].values()))))

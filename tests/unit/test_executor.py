@@ -217,6 +217,26 @@ def test_dropout_follows_the_tasks_seed_alone() -> None:
     assert torch.equal(torch.get_rng_state(), after), "a task must leave the dice as they were"
 
 
+def test_a_piece_of_a_task_is_its_steps_batches_alone() -> None:
+    """Whatever was done before by others, and is done behind it by others."""
+
+    class Reader(Trainer):
+        def run(self, batches: Any, rate: float, after_step: Callable[[int], bool]) -> tuple[int, float]:
+            read.append([sorted(tokens[:, 0]) for tokens, _ in batches])
+            return 0, 0.0
+
+    read: list[list[list[int]]] = []
+    rows: Any = SimpleNamespace(rows=lambda *_: np.arange(12 * 4, dtype=np.uint16).reshape(12, 4), meta=FORMAT)
+    executor = Executor(Reader(iter(())), rows, WORKER_SETTINGS)  # type: ignore[arg-type]
+    for skip, steps in ((0, 6), (0, 1), (1, 3), (4, 2)):
+        whole = ParameterRange(0, SIZE)
+        piece = Task(1, "train", (RowRange(0, 0, 12),), 8, steps, 2, 0, 0.1, 7, whole, 0, (), 9, 0, 1.0, skip)
+        executor.train(piece, lambda step: None)
+    whole_read, *pieces = read
+    assert len(whole_read) == 6
+    assert [batch for piece_read in pieces for batch in piece_read] == whole_read
+
+
 def test_a_task_of_which_no_step_could_be_taken_leaves_everything_as_it_was() -> None:
     executor, steps = make()
     trainer: Any = executor.trainer

@@ -443,6 +443,19 @@ def test_unfinished_bodies_have_the_share_of_one_peer() -> None:
     run(test())
 
 
+def test_a_new_session_is_heard_however_much_is_unfinished() -> None:
+    async def test() -> None:
+        async with listening() as (listener, uri):
+            listener.budget.charge(xmlrpc_listener.NOBODY, listener.budget.share)
+            async with connected(uri) as connection:
+                await connection.send([b"here I am"])
+                received = await listener.receive()
+                assert received is not None
+                assert received.frames == [b"here I am"]
+
+    run(test())
+
+
 def test_a_batch_of_a_hundred_thousand_messages_is_refused_and_peers_take_turns() -> None:
     async def test() -> None:
         async with listening() as (listener, uri):

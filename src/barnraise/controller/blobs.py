@@ -35,7 +35,7 @@ class BlobStore:
         self._warn = warn
         self._unreadable: set[Path] = set()
         self._fixed: dict[str, bytes] = {manifest_digest: manifest}
-        self._paths: dict[str, Path] = {info.sha256: dataset.folder / info.name for info in dataset.files()}
+        self._files = {info.sha256: (dataset.folder / info.name, info.bytes) for info in dataset.files()}
         self._deltas: dict[str, memoryview] = {}
         self._recent: OrderedDict[str, Tensor] = OrderedDict()
         self._holders: dict[str, list[str]] = {}  # node -> digests, the longest held first
@@ -84,13 +84,15 @@ class BlobStore:
         content = self._find(digest)
         if content is not None:
             piece = content[offset : offset + num_bytes]
-        elif digest in self._paths:
-            piece = self._read(self._paths[digest], offset, num_bytes)
+        elif digest in self._files:
+            piece = self._read(*self._files[digest], offset, num_bytes)
         else:
             return None
         return piece if len(piece) else None
 
-    def _read(self, path: Path, offset: int, num_bytes: int) -> memoryview:
+    def _read(self, path: Path, size: int, offset: int, num_bytes: int) -> memoryview:
+        if offset >= size:  # which a file system may call an error of the file
+            return memoryview(b"")
         try:
             with path.open("rb") as file:
                 file.seek(offset)

@@ -26,15 +26,16 @@ PRESSED_PATIENCE = 10.0
 """The same while others wait for the room that it takes."""
 
 SLOWEST_UPLOAD = 10_000.0
-"""Bytes a second below which an upload is given up, however regularly its bytes come."""
+"""Bytes a second below which an upload is given up at any time beyond its first PATIENCE, however often some come."""
 
 
 class Upload(msgspec.Struct):
-    """A payload on its way. `until` is when it must be here."""
+    """A payload on its way, of which so much was `received`. `until` then further bytes keep it."""
 
     node: str
     offer: Contribution
     until: float
+    received: int = 0
 
     @property
     def num_bytes(self) -> int:
@@ -83,7 +84,7 @@ def ask(custody: Custody, settings: EngineSettings, now: float) -> Steps:
         del offers[number], custody.ready[node]
         if not offers:
             del custody.offered[node]
-        custody.uploads[number] = Upload(node, offer, now + PATIENCE + size / SLOWEST_UPLOAD)
+        custody.uploads[number] = Upload(node, offer, now + PATIENCE)
         custody.heard[number], custody.sending[node] = now, number
         custody.num_bytes += size
         yield Receive(node, offer)
@@ -97,7 +98,9 @@ def arrived(custody: Custody, node: str, number: int, received: int, now: float)
     if received >= upload.num_bytes:
         _end(custody, number, upload)
         return upload
-    if now < upload.until:  # later bytes keep nothing alive
+    upload.until += (received - upload.received) / SLOWEST_UPLOAD
+    upload.received = received
+    if now < upload.until:  # bytes that drip keep nothing alive
         del custody.heard[number]
         custody.heard[number] = now
     return None

@@ -156,13 +156,13 @@ def _assign_one(state: State, soft: Soft, settings: EngineSettings, task: int, n
         soft.watching[node.id] = state.version
     assignment, cursor = state.last_assignment + 1, state.cursor
     root, done = assignment, 0
+    yield from tuned(state, soft, settings, node, now)
+    steps = max(local_steps(state, soft, settings, node), node.least_steps)
     if task > 0:
         lost = state.redo[task]
-        rows, steps, tokens = lost.rows, lost.local_steps, lost.tokens
-        root, done = lost.root, lost.done
+        steps = _piece(lost.local_steps, steps)
+        rows, tokens, root, done = lost.rows, lost.credit(steps), lost.root, lost.done
     else:
-        yield from tuned(state, soft, settings, node, now)
-        steps = max(local_steps(state, soft, settings, node), node.least_steps)
         rows, steps = _rows(settings, cursor, steps)
         num_rows = sum(piece.stop - piece.start for piece in rows)
         tokens, cursor = settings.context * num_rows, cursor + num_rows
@@ -210,6 +210,15 @@ def _assign_one(state: State, soft: Soft, settings: EngineSettings, task: int, n
             )
         ),
     )
+
+
+def _piece(lost: int, most: int) -> int:
+    """How many of so many lost steps somebody does who takes `most`: what was much for one node is more for another.
+
+    >>> _piece(100, 1000), _piece(100, 10), _piece(11, 10)
+    (100, 10, 6)
+    """
+    return -(-lost // -(-lost // most))
 
 
 def _rows(settings: EngineSettings, cursor: int, steps: int) -> tuple[tuple[RowRange, ...], int]:

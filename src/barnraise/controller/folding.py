@@ -71,6 +71,9 @@ def _assigned(state: State, d: Assigned) -> None:
     state.nodes[d.node].open.append(d.assignment)
     state.nodes[d.node].turns += d.kind == "train"
     state.current += d.base == state.version
+    if lost is not None and d.local_steps < lost.local_steps:
+        rest = _rest(lost, d.local_steps, d.tokens)
+        state.redo[d.assignment] = msgspec.structs.replace(rest, assignment=d.assignment)
 
 
 def _judged(state: State, d: Judged) -> None:
@@ -95,7 +98,7 @@ def _judged(state: State, d: Judged) -> None:
         slot.fresh_weight += d.tokens if work.kind == "train" else d.weight
         state.merging[d.assignment] = msgspec.structs.replace(work, tokens=d.tokens, local_steps=d.steps, rest=True)
         if d.tokens < work.tokens:
-            _redo(state, _rest(work, d))
+            _redo(state, _rest(work, d.steps, d.tokens))
         state.buffer_time = min(state.buffer_time, d.time)
         if state.half_time == math.inf and 2 * len(state.slots) >= state.num_live:
             state.half_time = d.time
@@ -192,16 +195,16 @@ def _redo(state: State, work: Work) -> None:
     if work.kind != "train":
         return
     rest = state.redo.get(work.assignment)
-    if rest is not None:  # of a contribution that turned out to be void: all of it is to be done again
+    if rest is not None:  # what comes after it: all of that is to be done, by anybody
         steps, tokens = work.local_steps + rest.local_steps, work.tokens + rest.tokens
-        work = msgspec.structs.replace(work, local_steps=steps, tokens=tokens)
+        work = msgspec.structs.replace(work, local_steps=steps, tokens=tokens, rest=True)
     state.redo[work.assignment] = work
 
 
-def _rest(work: Work, d: Judged) -> Work:
-    """What a contribution left undone."""
-    steps, tokens = work.local_steps - d.steps, work.tokens - d.tokens
-    return msgspec.structs.replace(work, local_steps=steps, tokens=tokens, done=work.done + d.steps, rest=True)
+def _rest(work: Work, steps: int, tokens: int) -> Work:
+    """What is left of it after so many steps."""
+    left = {"local_steps": work.local_steps - steps, "tokens": work.tokens - tokens, "done": work.done + steps}
+    return msgspec.structs.replace(work, **left, rest=True)
 
 
 def _reopened(state: State, d: Noted) -> None:

@@ -35,7 +35,7 @@ class Work(msgspec.Struct):
     learning_rate: float = 0.0
     root: int = 0
     done: int = 0
-    rest: bool = False  # of a contribution that was judged: its node cannot take it up again under this number
+    rest: bool = False  # what comes after `assignment`, and is its node's no more than another's
 
     def credit(self, steps: int) -> int:
         """Tokens of so many of its steps."""

@@ -118,7 +118,7 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     max_staleness: Count
     merged: Count  # `base` includes this worker's own contributions up to this one
     share: float  # of its own later ones, how much to start with: what they will weigh once they are merged
-    skip: Count = 0  # batches of `rows` that somebody has trained on already: the task's come after them
+    skip: Count = 0  # batches of `rows` before the task's `local_steps`: they, and those behind, are somebody else's
 
 
 class Contribution(msgspec.Struct, frozen=True, gc=False):

@@ -1,9 +1,9 @@
 """A small HTTP/1.1 server on the event loop: POST only, one handler, and a limit on everything. h11 reads the protocol.
 
-What a client can make it hold is HEAD_BYTES before its head is read, then what the site allows for the path: larger
-bodies and answers are on an account of its budget, and reading waits while that has no room. How long a client can hold
-it is bounded by time limits on head, body and answer, so that slow clients go away by themselves; and where too many
-come, a `Door` says who goes.
+What a client can make it hold is HEAD_BYTES before its head is read, then what the site allows for the path: what a
+body or an answer has beyond READ_BYTES is on an account of its budget, and reading waits while that has no room. How
+long a client can hold it is bounded by time limits on head, body and answer, so that slow clients go away by
+themselves; and where too many come, a `Door` says who goes.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class _Client:
             while isinstance(event := await self._event(), h11.Data):
                 if len(body) + len(event.data) > limit:
                     raise HttpRefusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-                if limit > READ_BYTES:
+                if len(body) + len(event.data) > READ_BYTES:  # a word is always heard, however much is unfinished
                     await self._take(path, len(event.data))
                 body += event.data
         if not isinstance(event, h11.EndOfMessage):

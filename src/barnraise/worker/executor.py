@@ -126,11 +126,9 @@ class Executor:
 
         with torch.random.fork_rng(devices=[]):  # dropout is the task's own, not of a process that others share
             torch.manual_seed(task.seed)
-            steps, loss = self.trainer.run(
-                islice(batches(self._rows(task), task.batch_size, task.seed, self.dataset.meta), task.skip, None),
-                task.learning_rate,
-                after_step,
-            )
+            whole = batches(self._rows(task), task.batch_size, task.seed, self.dataset.meta)
+            piece = islice(whole, task.skip, task.skip + task.local_steps)
+            steps, loss = self.trainer.run(piece, task.learning_rate, after_step)
         self.reached = self.trainer.flat.vector.cpu().clone()
         if not steps or not _finite(self.reached):
             self._fail(steps)

@@ -1,0 +1,87 @@
+"""Uploads: who may send, how long memory is kept for what does not come, and who is next."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from barnraise.controller import custody
+from barnraise.controller.actions import Action, Discard, Receive, Send
+from barnraise.controller.custody import PATIENCE, PRESSED_PATIENCE, SLOWEST_UPLOAD, Custody
+from barnraise.core.types import Blob, Contribution, ParameterRange
+from barnraise.wire.messages import CHUNK_BYTES, Who
+
+from ..state_machine.engine import engine_settings
+
+SIZE = 10_000_000
+SETTINGS = engine_settings(upload_memory=SIZE)  # room for one
+
+
+def offer(number: int, size: int = SIZE) -> Contribution:
+    blob = Blob(hashlib.sha256(b"payload").hexdigest(), size)
+    return Contribution(number, 0, ParameterRange(0, 5), blob, 1, 1.0, 1.0)
+
+
+def asked(actions: list[Action]) -> list[str]:
+    return [action.node for action in actions if isinstance(action, Receive)]
+
+
+def expect(kept: Custody, node: str, number: int, now: float = 0.0) -> list[str]:
+    return asked(list(custody.expect(kept, SETTINGS, node, offer(number), now)))
+
+
+def drip(kept: Custody, at_once: int) -> float:
+    """So much of upload 1 comes at once, then a byte a second: when it is given up."""
+    now, received = 1.0, at_once
+    while 1 in kept.uploads:
+        assert custody.arrived(kept, "a", 1, received, now) is None
+        now, received = now + 1.0, received + 1
+        list(custody.expire(kept, SETTINGS, now))
+    return now
+
+
+def test_one_payload_a_node_and_as_much_as_there_is_room_for() -> None:
+    kept = Custody()
+    assert [expect(kept, node, number) for number, node in enumerate("abca")] == [["a"], [], [], []]
+    (whole,) = [custody.arrived(kept, "a", 0, SIZE, 1.0)]
+    assert whole is not None
+    custody.settled(kept, whole.offer)
+    assert asked(list(custody.ask(kept, SETTINGS, 1.0))) == ["b"]
+
+
+def test_what_does_not_come_is_given_up_sooner_while_others_wait() -> None:
+    kept = Custody()
+    expect(kept, "a", 1)
+    assert custody.deadline(kept) == PATIENCE
+    expect(kept, "b", 2)
+    assert custody.deadline(kept) == PRESSED_PATIENCE
+    given_up = list(custody.expire(kept, SETTINGS, PRESSED_PATIENCE))
+    assert given_up == [Discard("a", 1), Receive("b", offer(2)), Send("a", Who())]
+    assert expect(kept, "a", 1, PRESSED_PATIENCE) == []  # it comes after who waited
+    assert kept.num_bytes == SIZE
+
+
+@pytest.mark.parametrize("at_once", [1, SIZE // 2])
+def test_bytes_that_drip_keep_no_room(at_once: int) -> None:
+    """Whoever sends fast and then nothing has the time that the slowest link would have taken."""
+    for waiting, patience in (("", PATIENCE), ("b", PRESSED_PATIENCE)):
+        kept = Custody()
+        expect(kept, "a", 1)
+        if waiting:
+            expect(kept, waiting, 2)
+        assert drip(kept, at_once) <= PATIENCE + at_once / SLOWEST_UPLOAD + patience + 1.0
+        assert list(kept.sending) == list(waiting)
+
+
+def test_a_slow_link_has_the_time_that_it_needs() -> None:
+    for size in (CHUNK_BYTES + 1, SIZE):
+        kept = Custody()
+        list(custody.expect(kept, SETTINGS, "a", offer(1, size), 0.0))
+        seconds, received = 0.0, 0
+        while received < size:
+            received = min(size, received + CHUNK_BYTES)
+            seconds += CHUNK_BYTES / (1.1 * SLOWEST_UPLOAD)
+            assert not list(custody.expire(kept, SETTINGS, seconds))
+            whole = custody.arrived(kept, "a", 1, received, seconds)
+        assert whole is not None
