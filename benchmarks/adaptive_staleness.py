@@ -35,6 +35,8 @@ from barnraise.transport.presets import parse
 SOURCES = str(Path(__file__).parents[1] / "src")
 MODEL = {"architecture": "gpt_neo", "config": {"hidden_size": 64, "num_layers": 2, "num_heads": 4}}
 SPREAD = 100.0
+SLOWEST = 1.0
+"""Tokens a second of the slowest of many costed nodes: with a version for each contribution the controller keeps up."""
 
 
 def fleet(nodes: int, slowest: float) -> list[Machine]:
@@ -53,19 +55,19 @@ def run_file(tokens: int, controller: dict[str, Any], **training: Any) -> dict[s
     }
 
 
-def play(content: dict[str, Any], nodes: int, **trial: Any) -> Report:
+def play(content: dict[str, Any], nodes: int, slowest: float, **trial: Any) -> Report:
     plan = resolve(load(content), purpose=Purpose.SIMULATE, nodes=nodes)
-    return simulate(plan, Trial(nodes, fleet=fleet(nodes, 1000.0), **trial))
+    return simulate(plan, Trial(nodes, fleet=fleet(nodes, slowest), **trial))
 
 
 def costed(nodes: int, tasks: float) -> None:
     """Part 1: each node hands in about `tasks` contributions times its speed over the slowest's."""
-    hours = tasks * 16 * 8 * 64 / 1000.0 / 3600
+    hours = tasks * 16 * 8 * 64 / SLOWEST / 3600
     print(f"{nodes} costed nodes, speeds 1 to {SPREAD:.0f}, max_staleness 50")
     for size in (1, "auto"):
         for adaptive in (False, True):
             controller = {"adaptive_staleness": adaptive, "buffer_size": size}
-            found = play(run_file(10**12, controller), nodes, hours=hours)
+            found = play(run_file(10**12, controller), nodes, SLOWEST, hours=hours)
             bound = "adaptive" if adaptive else "fixed"
             print(
                 f"  K {size!s:5}{bound:9}accepted {found.acceptance_rate:7.2%} of {found.accepted + found.refused:,}"
@@ -115,7 +117,7 @@ def losses(tokens: int, seeds: int) -> None:
         for side, (controller, training) in sides.items():
             content = run_file(tokens, controller, **training)
             content["run"]["seed"] = seed
-            report = play(content, 8, seed=seed, real=True)
+            report = play(content, 8, 1000.0, seed=seed, real=True)
             assert report.final_loss is not None
             found[side].append(report.final_loss)
             print(
@@ -140,7 +142,7 @@ def main() -> None:
         live(40_000, SIDES[-1:])
         losses(40_000, 1)
         return
-    costed(300, 6.0)
+    costed(300, 3.0)
     live(1_000_000)
     losses(options.tokens, options.seeds)
 
