@@ -47,3 +47,29 @@ def test_a_version_is_measured_as_it_was_when_that_began(run: Report) -> None:
 
 def test_a_simulation_leaves_the_process_as_it_was(run: Report) -> None:
     assert float(torch.tensor(1e-40) * 0.5) > 0.0
+
+
+def test_deltas_that_are_equal_are_there_for_each_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fragment in which nobody moved an element by much is a delta of zeros, one blob for many versions."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "story.txt").write_text("once upon a time there was a barn that nobody could raise alone\n" * 400)
+    run_file = load(
+        {
+            "model": {"architecture": "gpt2", "config": {"hidden_size": 32, "num_layers": 2, "num_heads": 2}},
+            "data": {"kind": "text", "files": ["story.txt"], "context": 32},
+            "training": {
+                "tokens": 12_000,
+                "local_steps": 3,
+                "compression": "int8",
+                "aggregation_rule": ["nnm", "trimmed_mean"],
+                "aggregation_f": 1,
+                "fragments": 3,
+                "error_feedback_keep": 1.0,
+            },
+        }
+    )
+    plan = resolve(run_file, purpose=Purpose.SIMULATE, nodes=6)
+    found = simulate(plan, Trial(6, real=True, tokens_per_second=2000.0))
+    assert found.final_loss is not None
+    assert found.first_loss is not None
+    assert found.final_loss < found.first_loss

@@ -179,12 +179,15 @@ class Node:
     def _receive_inlined(self, blobs: tuple[Blob, ...], event: we.Event) -> None:
         """A message and its updates in one."""
         size = sum(blob.num_bytes for blob in blobs)
-        for blob in blobs:
-            self.sim.work.fetch(self.spec.name, blob)
-        self._inlined = {blob.digest for blob in blobs}
         self.sim.bytes_down += size
         arrival = self._download(MESSAGE_BYTES + size)
-        self.sim.at(arrival, Node.handle, self, self.incarnation, event)
+        self.sim.at(arrival, Node._inline, self, self.incarnation, (blobs, event))
+
+    def _inline(self, incarnation: int, arrived: tuple[tuple[Blob, ...], we.Received]) -> None:
+        if incarnation == self.incarnation:
+            blobs, event = arrived
+            self._inlined = {blob.digest for blob in blobs}
+            self.handle(incarnation, event)
 
     def _download(self, size: int) -> float:
         """When bulk that the controller sends now arrives."""
@@ -262,7 +265,9 @@ class Node:
     def _fetch(self, action: wa.Fetch) -> None:
         sim, blob = self.sim, action.blob
         bit = sim.shard_bits.get(blob.digest, 0)
-        if bit & self._cached or blob.digest in self._inlined:
+        came_along = blob.digest in self._inlined and sim.work.fetch(self.spec.name, blob)
+        self._inlined.discard(blob.digest)
+        if bit & self._cached or came_along:
             sim.soon(Node.handle, self, self.incarnation, we.Fetched(blob.digest, 0))
             return
         sim.bytes_up += MESSAGE_BYTES
@@ -300,6 +305,7 @@ class Node:
 
     def _apply_updates(self, action: wa.ApplyUpdates) -> None:
         sim = self.sim
+        sim.work.take(self.spec.name, action)
         sim.at(sim.now + sim.work.costs.apply(action), Node._applied, self, self.incarnation, action)
 
     def _applied(self, incarnation: int, action: wa.ApplyUpdates) -> None:

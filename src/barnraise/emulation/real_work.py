@@ -46,6 +46,7 @@ class RealWork:
         self._shard_digests = {blob.digest for blob in self._shards}
         self._executors: dict[str, Executor] = {}
         self._fetched: dict[str, dict[str, memoryview]] = {}
+        self._taken: dict[str, deque[dict[str, memoryview]]] = {}
         self._offered: dict[tuple[str, int], Any] = {}
         self._accepted: dict[int, Any] = {}
 
@@ -61,7 +62,7 @@ class RealWork:
             else inner_optimizer(self.settings.inner_optimizer, trainer.flat, self.settings.inner_options)
         )
         self._executors[node] = Executor(trainer, self.dataset, self.settings)
-        self._fetched[node] = {}
+        self._fetched[node], self._taken[node] = {}, deque()
 
     def fetch(self, node: str, blob: Blob) -> bool:
         if blob.digest in self._shard_digests:
@@ -71,14 +72,16 @@ class RealWork:
             self._fetched[node][blob.digest] = content
         return content is not None
 
+    def take(self, node: str, news: ApplyUpdates) -> None:
+        digests = {update.blob.digest for update in news.updates}  # equal deltas are one blob
+        self._taken[node].append({digest: self._fetched[node].pop(digest) for digest in digests})
+
     def update(self, node: str, news: ApplyUpdates) -> None:
-        fetched = self._fetched[node]
+        taken = self._taken[node].popleft()
         version = self._executors[node].update(
-            news.updates, lambda blob: bytes(fetched[blob.digest]), news.merged, news.share
+            news.updates, lambda blob: bytes(taken[blob.digest]), news.merged, news.share
         )
         assert version == news.updates[-1].version, "nothing is lost in here"
-        for update in news.updates:
-            fetched.pop(update.blob.digest, None)
 
     def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> Trained | None:
         executor, waiting = self._executors[node], deque(news)

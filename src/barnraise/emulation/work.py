@@ -30,8 +30,11 @@ class Work(Protocol):
     def fetch(self, node: str, blob: Blob) -> bool:
         """Hand the node a blob; False when the controller does not keep it (any more)."""
 
+    def take(self, node: str, news: ApplyUpdates) -> None:
+        """What the node has fetched for `news` is used up, and would have to be fetched again for other news."""
+
     def update(self, node: str, news: ApplyUpdates) -> None:
-        """Bring the node's replica up to date, between two tasks."""
+        """Bring the node's replica up to date with what was taken, the oldest first, between two tasks."""
 
     def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> Trained | None:
         """So many of the task's steps; each of `news` comes while a step is taken, counted from 1. None: it failed."""
@@ -88,6 +91,9 @@ class CostModel:
 
     def fetch(self, node: str, blob: Blob) -> bool:
         return True
+
+    def take(self, node: str, news: ApplyUpdates) -> None:
+        """Nothing is kept."""
 
     def update(self, node: str, news: ApplyUpdates) -> None:
         """Nothing is kept."""
