@@ -103,9 +103,7 @@ def one_death(folder: Path, ledger: Path, invite: str, number: int) -> tuple[flo
         )
     )
     lost = {
-        d.detail["assignment"]
-        for _, d in decisions(ledger, mark)
-        if getattr(d, "kind", "") == "released" and d.node == name
+        d.note.assignment for _, d in decisions(ledger, mark) if getattr(d, "kind", "") == "released" and d.node == name
     }
     again = until(
         lambda: (

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from barnraise.core.errors import DIVERGED
-from barnraise.ledger import RunDirectory
+from barnraise.ledger import RunDirectory, notes
 from barnraise.ledger.view import LedgerView
 
 from .conftest import BARNRAISE, Process
@@ -43,7 +43,7 @@ def accepted(run_dir: Path, count: int) -> Callable[[str], bool]:
 
 def finished(run_dir: Path) -> list[str]:
     with LedgerView(run_dir / "ledger.sqlite") as view:
-        return [noted.detail["reason"] for noted in view.events("finished")]
+        return [note.reason for _, note in view.events(notes.Finished)]
 
 
 def test_an_interrupted_run_trains_on_and_is_finished_early(barnraise, run_file) -> None:
@@ -56,7 +56,7 @@ def test_an_interrupted_run_trains_on_and_is_finished_early(barnraise, run_file)
     assert finished(run_dir) == []
     with LedgerView(run_dir / "ledger.sqlite") as view:
         before = view.totals()
-        assert view.events("checkpointed")[-1].detail["version"] == before.version
+        assert view.events(notes.Checkpointed)[-1][1].version == before.version
         changes = [d for _, d in view.replay() if type(d).__name__ == "NodeChanged" and d.change == "left"]
     assert {change.node for change in changes} == {"one", "two"}, "they did not hand in what they had"
     resumed = barnraise("resume", str(run_dir), "--json")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from barnraise.cli.addresses import recorded_uri
-from barnraise.ledger import LedgerView, RunDirectory
+from barnraise.ledger import LedgerView, RunDirectory, notes
 
 
 @pytest.mark.timeout(300)
@@ -21,7 +21,7 @@ def test_a_taken_port_and_an_edited_run_file(barnraise, run_file) -> None:
         if not recorded_uri(run):
             return False
         with LedgerView(run.ledger) as view:
-            return bool(view.events("checkpointed"))
+            return bool(view.events(notes.Checkpointed))
 
     train.wait_for(checkpointed)
     train.kill()

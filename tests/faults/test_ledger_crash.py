@@ -30,6 +30,7 @@ from barnraise.ledger import (
     Noted,
     VersionClosed,
     VersionMade,
+    notes,
 )
 from barnraise.ledger.records import HEADER_BYTES
 
@@ -236,7 +237,7 @@ def test_a_full_disk_is_a_clear_error_and_costs_nothing(small_disk: Path, leave:
         ledger.commit([judged(1)], {1: bytes(1000)})
         fill(small_disk / "others", leave)
         big = {2: random.Random(2).randbytes(400_000)}
-        rows = [judged(2), *(Noted(time=0.0, kind="x", detail={"text": "y" * 1000}) for _ in range(200))]
+        rows = [judged(2), *(Noted(0.0, notes.Advice("y" * 1000)) for _ in range(200))]
         with pytest.raises(StorageError, match=rf"cannot write .*{failing}.* bytes free .*free some space there"):
             ledger.commit(rows, big)
         assert accepted(ledger) == [1]
@@ -256,7 +257,7 @@ def test_other_batches_may_follow_one_that_did_not_fit(small_disk: Path, leave: 
     path = small_disk / "ledger.sqlite"
     with Ledger(path, segment_bytes=1) as ledger:
         fill(small_disk / "others", leave)
-        rows = [judged(1), *(Noted(time=0.0, kind="x", detail={"text": "y" * 1000}) for _ in range(200))]
+        rows = [judged(1), *(Noted(0.0, notes.Advice("y" * 1000)) for _ in range(200))]
         with pytest.raises(StorageError):
             ledger.commit(rows, {1: bytes(400_000)})
         written = sum(file.stat().st_size for file in (small_disk / "segments").iterdir())

@@ -126,6 +126,6 @@ def test_strangers_under_fresh_keys_cost_one_row(tmp_path: Path) -> None:
             await asyncio.sleep(0.01)
         await (await cluster.client()).hello()
         dropped = [noted for noted in cluster.decisions(Noted) if noted.kind == "frame_dropped"]
-        assert [(noted.node, noted.detail["count"]) for noted in dropped] == [("", 1)]
+        assert [(noted.node, noted.note.count) for noted in dropped] == [("", 1)]
 
     run(tmp_path, scenario)

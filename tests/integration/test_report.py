@@ -19,7 +19,7 @@ from barnraise.cli.summary import summarise
 from barnraise.cli.view import LiveView, PlainView, make_view
 from barnraise.config.load import load
 from barnraise.core.errors import CorruptionError, DataError, InputError
-from barnraise.ledger import Checkpoints, Ledger, NodeChanged, Noted, RunDirectory
+from barnraise.ledger import Checkpoints, Ledger, NodeChanged, Noted, RunDirectory, notes
 from barnraise.plan.purpose import TRAIN
 from barnraise.plan.resolve import Plan, resolve
 
@@ -50,9 +50,9 @@ def sat_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDirectory, Pla
     with Ledger(run.ledger, run.segments, run=run.path.name) as ledger:
         ledger.commit(
             [
-                Noted(0.0, "started", detail={"digest": "ab" * 32, "run": run.path.name}),
-                Noted(1.0, "evaluated", detail={"version": 0, "loss": 3.5, "tokens": 0}),
-                Noted(2.0, "finished", detail={"reason": "SIGINT"}),
+                Noted(0.0, notes.Started(digest="ab" * 32, run=run.path.name)),
+                Noted(1.0, notes.Evaluated(version=0, loss=3.5, tokens=0)),
+                Noted(2.0, notes.Finished(reason="SIGINT")),
             ],
             {},
         )

@@ -79,7 +79,7 @@ def test_an_edit_of_what_may_change_is_on_the_ledger_once(run: RunDirectory) -> 
         host = start(run, plan_of(run))
         noted = [action.decision for action in host.first if isinstance(action, Journal)]
         host.ledger.commit(noted, {})
-        told.append([d.detail["changed"] for d in noted if isinstance(d, Noted) and d.kind == "run_file"])
+        told.append([d.note.changed for d in noted if isinstance(d, Noted) and d.kind == "run_file"])
         close(host)
     assert told == [["training.tokens was 2000000 and is 77000"], []]
 

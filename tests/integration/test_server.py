@@ -325,7 +325,7 @@ def test_malformed_frames_are_dropped_and_journaled_and_harm_nobody(tmp_path: Pa
         assert (await bad.expect(Ack)).accepted
         dropped = [noted for noted in cluster.decisions(Noted) if noted.kind == "frame_dropped"]
         assert dropped
-        assert dropped[0].detail["reason"]
+        assert dropped[0].note.reason
 
     run(tmp_path, scenario)
 

@@ -37,7 +37,7 @@ def test_a_version_is_made_without_what_the_disk_lost(tmp_path: Path) -> None:
         await cluster.reach(version=1)
         assert torch.equal(cluster.parameters.parameters, torch.full((SIZE,), 0.5))
         (void,) = [noted for noted in cluster.decisions(Noted) if noted.kind == "voided"]
-        assert (void.detail["assignment"], void.detail["judged"]) == (1, False)
+        assert (void.note.assignment, void.note.judged) == (1, False)
         assert any("contribution 1 of n0 is void" in warning and segment.name in warning for warning in warnings)
         assert cluster.machine.state.accepted == 1
 

@@ -18,6 +18,7 @@ import psutil
 
 from barnraise.cli.signals import INTERRUPTED
 from barnraise.core.errors import AddressError
+from barnraise.ledger import notes
 from barnraise.ledger.decisions import NodeChanged
 from barnraise.ledger.view import LedgerView
 from barnraise.transport import Invite
@@ -134,7 +135,7 @@ class Arena:
         """What the controller made of all that did not come from the honest worker."""
         with LedgerView(self.run / "ledger.sqlite") as view:
             others = [node for node in view.nodes() if node.node != HONEST]
-            dropped = sum(int(event.detail["count"]) for event in view.events("frame_dropped"))
+            dropped = sum(note.count for _, note in view.events(notes.FrameDropped))
         kinds = ("assigned", "accepted", "refused", "lost")
         return {"malformed": dropped} | {kind: sum(getattr(node, kind) for node in others) for kind in kinds}
 

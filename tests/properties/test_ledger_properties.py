@@ -22,6 +22,7 @@ from barnraise.ledger import (
     VersionClosed,
     VersionMade,
 )
+from barnraise.ledger.notes import Evaluated, Note, Unknown, kind_of
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # hundreds of commits: spare the disk
 
@@ -103,7 +104,10 @@ closed = st.builds(
     reason=texts,
 )
 made = st.builds(VersionMade, time=floats, version=st.integers(0, 20), digest=texts, delta_bytes=counts)
-events = st.builds(Noted, time=floats, kind=texts, node=texts, detail=st.dictionaries(texts, json, max_size=4))
+KINDS = {kind_of(note) for note in Note.__subclasses__()}
+unknown = st.builds(Unknown, texts.filter(lambda kind: kind not in KINDS), st.dictionaries(texts, json, max_size=4))
+known = st.builds(Evaluated, counts, st.none() | st.floats(allow_nan=False, allow_infinity=False), counts)
+events = st.builds(Noted, time=floats, note=unknown | known, node=texts)
 
 groups = st.lists(
     st.lists(nodes | assignments | contributions | closed | made | events, max_size=12), min_size=1, max_size=6

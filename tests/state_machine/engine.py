@@ -209,11 +209,11 @@ class Account:
             assert sum(self.accepted[i].tokens for i in self.accepted) >= self.settings.tokens
             self.flushing = True
         elif isinstance(d, Noted) and d.kind == "released":
-            self._lost(d.detail["assignment"])
+            self._lost(d.note.assignment)
         elif isinstance(d, Noted) and d.kind == "reopened":
-            assert self.left.pop(d.detail["assignment"]) == self.span[d.detail["assignment"]]
+            assert self.left.pop(d.note.assignment) == self.span[d.note.assignment]
         elif isinstance(d, Noted) and d.kind == "voided":
-            assignment, version = d.detail["assignment"], d.detail["version"]
+            assignment, version = d.note.assignment, d.note.version
             assert self.closed
             assert version == len(self.made) + 1
             verdict = self.accepted.pop(assignment)
@@ -224,7 +224,7 @@ class Account:
             self._lost(assignment, verdict.steps)
         elif isinstance(d, Noted) and d.kind == "left_over":
             assert not self.closed
-            assert d.detail["contributions"] == len(self.buffer)
+            assert d.note.contributions == len(self.buffer)
             self.gone.update(self.piece[i] for i in self.buffer)
             for i in self.buffer:
                 self._uncover(self.accepted.pop(i))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
 from barnraise.controller import actions as act
 from barnraise.controller import events as ev
@@ -45,7 +46,7 @@ def last(engine: Engine, kind: type[Decision]) -> Any:
 
 
 def notes(engine: Engine, kind: str) -> list[dict[str, Any]]:
-    return [d.detail for d in engine.journal if isinstance(d, Noted) and d.kind == kind]
+    return [asdict(d.note) for d in engine.journal if isinstance(d, Noted) and d.kind == kind]
 
 
 def test_a_buffer_closes_at_k_distinct_nodes() -> None:

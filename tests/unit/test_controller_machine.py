@@ -8,6 +8,7 @@ from barnraise.controller import actions as act
 from barnraise.controller import events as ev
 from barnraise.core.types import Blob
 from barnraise.ledger.decisions import Assigned, Judged, NodeChanged, Noted, VersionClosed, VersionMade
+from barnraise.ledger.notes import FrameDropped
 from barnraise.staleness import create as staleness
 from barnraise.wire.messages import Next, Offer
 
@@ -156,7 +157,7 @@ def test_notes_are_kept_for_the_reader() -> None:
     engine.handle(ev.Traffic(5, 7))
     note = engine.journal[-2]
     assert isinstance(note, Noted)
-    assert (note.kind, note.node, note.detail) == ("frame_dropped", "a", {"reason": "too long", "count": 1})
+    assert (note.node, note.note) == ("a", FrameDropped("too long", 1))
     assert (engine.state.bytes_up, engine.state.bytes_down) == (5, 7)
 
 

@@ -23,6 +23,7 @@ from barnraise.ledger import (
     Noted,
     VersionClosed,
     VersionMade,
+    notes,
 )
 from barnraise.ledger.rows import FORMATS
 
@@ -79,15 +80,15 @@ def a_run() -> list[Decision]:
         assigned(2, "b"),
         judged(1, "a"),
         judged(2, "b", verdict="refused", reason="stale", loss=math.nan, norm=math.inf, staleness=60),
-        Noted(time=5.0, kind="evaluated", detail={"tokens": 1000, "loss": 3.25}),
+        Noted(5.0, notes.Evaluated(1, 3.25, 1000)),
         VersionClosed(time=6.0, version=1, contributions=(1,), num_nodes=1, tokens=1000, reason="full"),
         assigned(3, "a"),
         VersionMade(time=7.0, version=1, digest="cd" * 32, delta_bytes=400),
         judged(3, "a", time=8.0, staleness=4),
         VersionClosed(time=8.5, version=2, contributions=(3,), num_nodes=1, tokens=1000, reason="full"),
         judged(9, "a", time=9.0, verdict="discarded"),
-        Noted(time=9.5, kind="evaluated", detail={"tokens": 2000, "loss": 2.25}),
-        Noted(time=9.75, kind="evaluated", detail={"tokens": 2000}),
+        Noted(9.5, notes.Evaluated(2, 2.25, 2000)),
+        Noted(9.75, notes.Evaluated(2, None, 2000)),
         NodeChanged(time=10.0, node="b", change="left", reason="lease ended"),
     ]
 
@@ -141,7 +142,7 @@ def test_each_opening_is_an_epoch_and_rows_carry_it(path: Path) -> None:
     for expected in (1, 2, 3):
         with Ledger(path) as ledger:
             assert ledger.epoch == expected
-            ledger.commit([Noted(time=0.0, kind="paused")])
+            ledger.commit([Noted(0.0, notes.Paused("alone"))])
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT id, epoch FROM events").fetchall() == [(1, 1), (2, 2), (3, 3)]
 
@@ -157,16 +158,16 @@ def test_a_version_and_its_making_are_one_row(path: Path) -> None:
 def test_a_version_that_never_closed_cannot_be_made(path: Path) -> None:
     with Ledger(path) as ledger:
         with pytest.raises(AssertionError, match="VersionMade: 0 of 1"):
-            ledger.commit([Noted(time=0.0, kind="x"), VersionMade(time=0.0, version=4, digest="", delta_bytes=0)])
+            ledger.commit([Noted(0.0, notes.Advice("x")), VersionMade(time=0.0, version=4, digest="", delta_bytes=0)])
         assert list(ledger.replay()) == []
-        assert ledger.commit([Noted(time=0.0, kind="x")]) == 1
+        assert ledger.commit([Noted(0.0, notes.Advice("x"))]) == 1
 
 
 def test_a_contribution_is_accepted_once(path: Path) -> None:
     with Ledger(path) as ledger:
         ledger.commit([judged(1)], {1: b"first"})
         with pytest.raises(sqlite3.IntegrityError):
-            ledger.commit([Noted(time=0.0, kind="x"), judged(1)], {1: b"again"})
+            ledger.commit([Noted(0.0, notes.Advice("x")), judged(1)], {1: b"again"})
         ledger.commit([judged(1, verdict="refused", reason="known"), judged(1, verdict="refused", reason="known")])
         assert [row_id for row_id, _ in ledger.replay()] == [1, 2, 3]
 
@@ -181,10 +182,10 @@ def test_an_accepted_contribution_brings_its_payload(path: Path) -> None:
 
 def test_commits_come_from_another_thread_while_a_reader_replays(path: Path) -> None:
     with Ledger(path) as ledger:
-        ledger.commit([Noted(time=0.0, kind="x")] * 100)
+        ledger.commit([Noted(0.0, notes.Advice("x"))] * 100)
         reader = ledger.replay()
         first = next(reader)
-        writer = threading.Thread(target=ledger.commit, args=([Noted(time=1.0, kind="y")] * 100,))
+        writer = threading.Thread(target=ledger.commit, args=([Noted(1.0, notes.Advice("x"))] * 100,))
         writer.start()
         writer.join()
         assert len([first, *reader]) == 100  # of the moment at which it began
@@ -193,7 +194,7 @@ def test_commits_come_from_another_thread_while_a_reader_replays(path: Path) -> 
 
 def test_a_missing_row_is_found(path: Path) -> None:
     with Ledger(path) as ledger:
-        ledger.commit([Noted(time=0.0, kind="x")] * 5)
+        ledger.commit([Noted(0.0, notes.Advice("x"))] * 5)
     with sqlite3.connect(path) as connection:
         connection.execute("DELETE FROM events WHERE id = 3")
     with Ledger(path) as ledger, pytest.raises(CorruptionError, match="row 3 is missing"):
@@ -245,7 +246,7 @@ def test_a_view_counts_what_happened(path: Path) -> None:
     with Ledger(path, run="sat-neo") as ledger:
         ledger.commit(run, payloads_of(run))
     with Ledger(path) as ledger, LedgerView(path) as view:
-        ledger.commit([Noted(time=100.0, kind="paused"), Noted(time=103.0, kind="resumed")])
+        ledger.commit([Noted(100.0, notes.Paused("alone")), Noted(103.0, notes.Resumed(1, 2))])
         assert (view.run, view.epoch) == ("sat-neo", 2)
         totals = view.totals()
         assert msgspec.structs.asdict(totals) == {
@@ -268,8 +269,7 @@ def test_a_view_counts_what_happened(path: Path) -> None:
             (1, 1, 400),
             (2, 1, None),
         ]
-        assert [noted.time for noted in view.events("evaluated")] == [5.0, 9.5, 9.75]
-        assert view.series("evaluated", "tokens", "loss") == [(1000, 3.25), (2000, 2.25)]
+        assert [time for time, _ in view.events(notes.Evaluated)] == [5.0, 9.5, 9.75]
         assert len(list(view.replay())) == len(run) + 2
 
 
@@ -277,7 +277,7 @@ def test_a_view_of_an_empty_ledger_counts_nothing(path: Path) -> None:
     Ledger(path).close()
     with LedgerView(path) as view:
         assert (view.totals().version, view.totals().accepted, view.totals().seconds) == (-1, 0, 0.0)
-        assert (view.nodes(), view.versions(), view.refusals(), view.events("evaluated")) == ([], [], {}, [])
+        assert (view.nodes(), view.versions(), view.refusals(), view.events(notes.Evaluated)) == ([], [], {}, [])
 
 
 def test_a_view_neither_writes_nor_begins_an_epoch(path: Path) -> None:

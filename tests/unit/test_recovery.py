@@ -356,9 +356,9 @@ def test_a_damaged_payload_of_no_version_yet_is_void(tmp_path: Path, closed: boo
     assert torch.equal(again.server.parameters, parameters)
     again.until(lambda: again.machine.state.version > version)
     void, *others = events(again, "voided")
-    assert void.detail["assignment"] == hurt
-    assert path.name in void.detail["reason"]
-    assert not any(noted.detail["judged"] for noted in (void, *others))
+    assert void.note.assignment == hurt
+    assert path.name in void.note.reason
+    assert not any(noted.note.judged for noted in (void, *others))
     assert not any(node.refused for node in again.machine.state.nodes.values())
     digests = again.to_the_end()
     assert again.machine.state.tokens >= again.settings.tokens
@@ -396,9 +396,9 @@ def test_no_payload_on_the_ledger_can_stop_a_run_or_its_resume(tmp_path: Path, h
     assert run.finished
     assert bool(torch.isfinite(run.server.parameters).all())
     assert events(run, "voided")
-    assert 0 < sum(noted.detail["judged"] for noted in events(run, "voided")) <= run.machine.state.refused
+    assert 0 < sum(noted.note.judged for noted in events(run, "voided")) <= run.machine.state.refused
     assert run.machine.state.tokens >= run.settings.tokens
-    refused = {noted.detail["version"] for noted in events(run, "version_refused")}
+    refused = {noted.note.version for noted in events(run, "version_refused")}
     assert refused <= run.found.digests.keys() | {run.server.version}
     run.kill()
     again = Run(tmp_path)

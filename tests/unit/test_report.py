@@ -23,6 +23,7 @@ from barnraise.ledger import (
     RunDirectory,
     VersionClosed,
     VersionMade,
+    notes,
 )
 from barnraise.ledger.view import LossPoint, Piece
 from barnraise.wire.manifest import Manifest
@@ -52,8 +53,8 @@ def make_account(folder: Path, decisions: list[Decision]) -> Account:
 
 def a_run() -> list[Decision]:
     return [
-        Noted(0.0, "started", detail={"digest": "ab" * 32, "run": "barn"}),
-        Noted(0.5, "evaluated", detail={"version": 0, "loss": 5.0, "tokens": 0}),
+        Noted(0.0, notes.Started(digest="ab" * 32, run="barn")),
+        Noted(0.5, notes.Evaluated(version=0, loss=5.0, tokens=0)),
         NodeChanged(1.0, "a", "enrolled", key="a"),
         NodeChanged(1.0, "b", "enrolled", key="b"),
         NodeChanged(1.5, "a", "joined", session=1, profile=NodeProfile(device=HOSTILE[:100])),
@@ -62,9 +63,9 @@ def a_run() -> list[Decision]:
         *work(2, "b", 3.0, "refused", "stale: 9 versions behind"),
         VersionClosed(7.0, 1, (1,), 1, 100, "full"),
         VersionMade(7.5, 1, "cd" * 32, 40),
-        Noted(7.6, "evaluated", detail={"version": 1, "loss": 3.25, "tokens": 100}),
+        Noted(7.6, notes.Evaluated(version=1, loss=3.25, tokens=100)),
         NodeChanged(8.0, "b", "left", HOSTILE),
-        Noted(9.0, "finished", detail={"reason": "the token budget is met"}),
+        Noted(9.0, notes.Finished(reason="the token budget is met")),
     ]
 
 

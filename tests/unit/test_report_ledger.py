@@ -17,6 +17,7 @@ from barnraise.ledger import (
     Noted,
     VersionClosed,
     VersionMade,
+    notes,
 )
 from barnraise.ledger.view import LossPoint
 
@@ -42,18 +43,18 @@ def closed(version: int, contributions: tuple[int, ...], time: float) -> list[De
 
 
 def evaluated(version: int, loss: float | None, time: float) -> Noted:
-    return Noted(time, "evaluated", detail={"version": version, "loss": loss, "tokens": 10**6})
+    return Noted(time, notes.Evaluated(version=version, loss=loss, tokens=10**6))
 
 
 def released(assignment: int, node: str, time: float) -> Noted:
-    return Noted(time, "released", node, {"assignment": assignment, "reason": "gone"})
+    return Noted(time, notes.Released(assignment=assignment, reason="gone"), node)
 
 
 @pytest.fixture
 def view(tmp_path: Path) -> LedgerView:
     """Six assignments, one of each outcome and one that was accepted, but left over."""
     decisions: list[Decision] = [
-        Noted(0.0, "started", detail={"digest": "ab" * 32, "run": "r"}),
+        Noted(0.0, notes.Started(digest="ab" * 32, run="r")),
         evaluated(0, 4.0, 0.5),
         NodeChanged(1.0, "a", "enrolled", key="a"),
         NodeChanged(1.0, "b", "enrolled", key="b"),
@@ -64,22 +65,22 @@ def view(tmp_path: Path) -> LedgerView:
         assigned(7, "a", 8.6),
         judged(1, "a", 9.0),
         *closed(1, (1,), 9.0),
-        Noted(9.6, "traffic", detail={"up": 10, "down": 20}),
+        Noted(9.6, notes.Traffic(up=10, down=20)),
         judged(2, "a", 10.0),
         *closed(2, (2,), 10.0),
         evaluated(1, 3.0, 10.9),  # of version 1, when version 2 was there already
         judged(3, "a", 11.0, "refused"),
         released(6, "b", 11.5),
         released(7, "a", 11.6),
-        Noted(11.7, "reopened", "a", {"assignment": 7}),
+        Noted(11.7, notes.Reopened(assignment=7), "a"),
         judged(4, "a", 12.0),
-        Noted(12.5, "stopping", detail={"reason": "SIGINT"}),
-        Noted(12.5, "left_over", detail={"contributions": 1, "reason": "SIGINT"}),
+        Noted(12.5, notes.Stopping(reason="SIGINT")),
+        Noted(12.5, notes.LeftOver(contributions=1, reason="SIGINT")),
         judged(7, "a", 13.0, "discarded"),
         released(5, "a", 13.2),  # not lost: nobody needs it any more
         evaluated(2, None, 13.5),
-        Noted(14.0, "traffic", detail={"up": 30, "down": 50}),
-        Noted(15.0, "finished", detail={"reason": "SIGINT"}),
+        Noted(14.0, notes.Traffic(up=30, down=50)),
+        Noted(15.0, notes.Finished(reason="SIGINT")),
     ]
     payloads = {d.assignment: b"p" for d in decisions if isinstance(d, Judged) and d.verdict == "accepted"}
     with Ledger(tmp_path / "ledger.sqlite", tmp_path / "segments") as ledger:
@@ -143,8 +144,8 @@ def test_what_was_voided_counts_nowhere(tmp_path: Path) -> None:
         *(assigned(number, "a", 2.0) for number in (1, 2, 3)),
         *(judged(number, "a", 3.0) for number in (1, 2, 3)),
         VersionClosed(4.0, 1, (1, 2, 3), 1, 300, "full"),
-        Noted(4.1, "voided", "a", {"assignment": 1, "version": 1, "reason": "lies", "judged": True}),
-        Noted(4.1, "voided", "a", {"assignment": 2, "version": 1, "reason": "damaged", "judged": False}),
+        Noted(4.1, notes.Voided(assignment=1, version=1, reason="lies", judged=True), "a"),
+        Noted(4.1, notes.Voided(assignment=2, version=1, reason="damaged", judged=False), "a"),
         VersionMade(4.5, 1, "cd" * 32, 40),
     ]
     with Ledger(tmp_path / "ledger.sqlite", tmp_path / "segments") as ledger:

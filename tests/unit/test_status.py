@@ -22,6 +22,7 @@ from barnraise.ledger import (
     RunDirectory,
     VersionClosed,
     VersionMade,
+    notes,
 )
 from barnraise.wire.manifest import Manifest
 
@@ -34,8 +35,8 @@ RUN_FILE = {
 }
 SPAN = ParameterRange(0, 10)
 BEGINNING: list[Decision] = [
-    Noted(0.0, "started", detail={"digest": "ab" * 32, "run": "barn"}),
-    Noted(0.5, "evaluated", detail={"version": 0, "loss": 5.0, "tokens": 0}),
+    Noted(0.0, notes.Started(digest="ab" * 32, run="barn")),
+    Noted(0.5, notes.Evaluated(version=0, loss=5.0, tokens=0)),
     NodeChanged(1.0, "a", "enrolled", key="a"),
     NodeChanged(1.0, "b", "enrolled", key="b"),
     NodeChanged(1.5, "a", "joined", session=1, profile=NodeProfile(device="cuda:0 \x1b[2J")),
@@ -43,11 +44,11 @@ BEGINNING: list[Decision] = [
     Judged(6.0, 1, "a", "accepted", "", 0, 0, 0, 400, 4, 2.0, 0.1, 4.0, 40, "ab" * 32, SPAN, 1.0),
     VersionClosed(6.0, 1, (1,), 1, 400, "full"),
     VersionMade(6.5, 1, "cd" * 32, 40),
-    Noted(7.0, "evaluated", detail={"version": 1, "loss": 3.25, "tokens": 400}),
-    Noted(7.5, "traffic", detail={"up": 1000, "down": 2000}),
+    Noted(7.0, notes.Evaluated(version=1, loss=3.25, tokens=400)),
+    Noted(7.5, notes.Traffic(up=1000, down=2000)),
     Assigned(8.0, 2, "a", "train", 1, 50, 400, 4, 0.1, (RowRange(0, 4, 8),), SPAN, 8),
 ]
-END = [Noted(9.0, "stopping", detail={"reason": "SIGINT"}), Noted(10.0, "finished", detail={"reason": "SIGINT"})]
+END = [Noted(9.0, notes.Stopping(reason="SIGINT")), Noted(10.0, notes.Finished(reason="SIGINT"))]
 
 
 def make_run(folder: Path, decisions: list[Decision]) -> RunDirectory:

@@ -95,7 +95,7 @@ def test_a_node_with_parts_hands_them_in_by_turns() -> None:
     narrow = LinkReport(0.0, 75 / (settings.local_steps * step), 1e9)
     engine.handle(ev.Received("a", Next(0, narrow)))
     (note,) = [d for d in engine.journal if isinstance(d, Noted) and d.kind == "tuned"]
-    assert (note.detail["partition"], note.detail["bytes"]) == (1, 50)
+    assert (note.note.partition, note.note.bytes) == (1, 50)
     assert engine.held["a"][1].parameters in halves
     engine.crash()
     assert engine.state.nodes["a"].partition == 1
@@ -109,7 +109,7 @@ def test_a_changed_choice_is_on_the_ledger_and_in_the_task() -> None:
     fast = LinkReport(0.0, 1e9, 1e9)
     engine.handle(ev.Received("a", Next(0, fast)))
     (note,) = [d for d in engine.journal if isinstance(d, Noted) and d.kind == "tuned"]
-    assert (note.node, note.detail["rung"], note.detail["bytes"]) == ("a", 2, 400)
+    assert (note.node, note.note.rung, note.note.bytes) == ("a", 2, 400)
     assert engine.held["a"][1].rung == 2
     assert [d.rung for d in engine.journal if isinstance(d, Assigned)] == [2]
     engine.crash()
@@ -133,7 +133,7 @@ def test_tasks_are_as_long_as_all_versions_made_meanwhile_take_to_come_down(buff
     task = settings.local_steps * step
     engine.handle(ev.Received("a", Next(0, LinkReport(0.0, 1e9, settings.update_bytes / task))))
     (note,) = [d for d in engine.journal if isinstance(d, Noted) and d.kind == "tuned"]
-    assert note.detail["local_steps"] == pytest.approx(versions * settings.local_steps / SHARE, abs=1)
+    assert note.note.local_steps == pytest.approx(versions * settings.local_steps / SHARE, abs=1)
 
 
 def test_a_transfer_longer_than_a_round_trip_tells_the_rate() -> None:

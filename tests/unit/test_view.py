@@ -20,7 +20,7 @@ from barnraise.controller.soft import Soft
 from barnraise.controller.state import State
 from barnraise.core.text import printable
 from barnraise.core.types import NodeProfile, ParameterRange, RowRange
-from barnraise.ledger import Assigned, Decision, Judged, Ledger, LedgerView, NodeChanged, Noted
+from barnraise.ledger import Assigned, Decision, Judged, Ledger, LedgerView, NodeChanged, Noted, notes
 
 SPAN = ParameterRange(0, 10)
 
@@ -44,7 +44,7 @@ def accepted(assignment: int, node: str, staleness: int) -> Judged:
 def a_run() -> list[Decision]:
     """Five nodes: one has contributed and works, one is idle, one measures itself, one was killed, one is late."""
     return [
-        Noted(0.0, "started", detail={"digest": "ab" * 32, "run": "r"}),
+        Noted(0.0, notes.Started(digest="ab" * 32, run="r")),
         *(NodeChanged(0.5, node, "enrolled", key=node) for node in ("busy", "idle", "gone", "late", "new")),
         joined("busy", 1, rate=300.0, device="cuda:0"),
         joined("idle", 2),
@@ -102,7 +102,7 @@ def test_a_node_whose_process_ended_with_the_run_did_not_leave(state: State) -> 
 
 
 def test_nodes_of_a_finished_run_do_not_train_any_more(state: State) -> None:
-    apply(state, Noted(14.0, "finished", detail={"reason": "the token budget is met"}))
+    apply(state, Noted(14.0, notes.Finished(reason="the token budget is met")))
     rows = {row.name: row.state for row in nodes.living(state, Soft(12), 20.0)}
     assert (rows["busy"], rows["idle"], rows["gone"]) == ("stayed", "stayed", "left")
 
@@ -210,19 +210,19 @@ def test_chronicle_tells_events_and_leaves_out_routine(tmp_path: Path) -> None:
     happenings = told(
         tmp_path / "ledger.sqlite",
         [
-            Noted(0.0, "started", detail={"digest": "ab", "run": "r"}),
-            Noted(1.0, "evaluated", detail={"version": 0, "loss": None, "tokens": 0}),
-            Noted(2.0, "buffer_size", detail={"nodes": 2, "live": 3, "why": "automatic"}),
-            Noted(3.0, "traffic", detail={"up": 1, "down": 2}),
-            Noted(4.0, "checkpointed", detail={"version": 1}),
-            Noted(5.0, "paused", detail={"reason": "1 live nodes, but the aggregation rule needs 3"}),
-            Noted(6.0, "continued", detail={"reason": ""}),
-            Noted(7.0, "resumed", detail={"version": 4, "epoch": 2}),
-            Noted(8.0, "frame_dropped", "key\x1b[", {"reason": "too\nlong"}),
-            Noted(9.0, "left_over", detail={"contributions": 0, "reason": "SIGINT"}),
-            Noted(9.0, "left_over", detail={"contributions": 1, "reason": "SIGINT"}),
-            Noted(9.5, "checkpoint_failed", detail={"version": 4, "reason": "disk full"}),
-            Noted(10.0, "finished", detail={"reason": "SIGINT"}),
+            Noted(0.0, notes.Started(digest="ab", run="r")),
+            Noted(1.0, notes.Evaluated(version=0, loss=None, tokens=0)),
+            Noted(2.0, notes.BufferSize(nodes=2, live=3, why="automatic")),
+            Noted(3.0, notes.Traffic(up=1, down=2)),
+            Noted(4.0, notes.Checkpointed(version=1)),
+            Noted(5.0, notes.Paused(reason="1 live nodes, but the aggregation rule needs 3")),
+            Noted(6.0, notes.Continued(reason="")),
+            Noted(7.0, notes.Resumed(version=4, epoch=2)),
+            Noted(8.0, notes.FrameDropped(reason="too\nlong"), "key\x1b["),
+            Noted(9.0, notes.LeftOver(contributions=0, reason="SIGINT")),
+            Noted(9.0, notes.LeftOver(contributions=1, reason="SIGINT")),
+            Noted(9.5, notes.CheckpointFailed(version=4, reason="disk full")),
+            Noted(10.0, notes.Finished(reason="SIGINT")),
         ],
     )
     assert [item.text for item in happenings] == [

@@ -7,7 +7,7 @@ from typing import Any
 
 from barnraise.cli.chronicle import Chronicle, Happening
 from barnraise.core.errors import RunDirectoryError
-from barnraise.ledger import LedgerView, NodeTotals, RunDirectory, Totals
+from barnraise.ledger import LedgerView, NodeTotals, RunDirectory, Totals, notes
 from barnraise.ledger.view import LossPoint, Piece
 from barnraise.wire.manifest import MANIFEST_LIMIT, Manifest
 
@@ -72,7 +72,7 @@ def read(run: RunDirectory) -> Account:
     """The account of `run`, whether it works just now or not. Raises RunDirectoryError, StorageError."""
     with LedgerView(run.ledger) as view:
         up, down = view.traffic()
-        ends = view.events("finished")
+        ends = view.events(notes.Finished)
         return Account(
             run=run,
             totals=view.totals(),
@@ -82,7 +82,7 @@ def read(run: RunDirectory) -> Account:
             bytes_up=up,
             bytes_down=down,
             happenings=Chronicle(view).read(),
-            finished=str(ends[-1].detail["reason"]) if ends else "",
+            finished=ends[-1][1].reason if ends else "",
             end=view.end,
             num_parameters=manifest(run).num_parameters,
         )

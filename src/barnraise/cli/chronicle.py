@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from barnraise.core.text import printable
 from barnraise.core.units import count_text
-from barnraise.ledger import LedgerView, NodeChanged, Noted
+from barnraise.ledger import LedgerView, NodeChanged, Noted, notes
 
 
 @dataclass(frozen=True)
@@ -66,38 +67,40 @@ class Chronicle:
         return changed.change, f"{node} {gone}: {printable(changed.reason)}"
 
     def _event(self, noted: Noted) -> tuple[str, str] | None:
-        detail = noted.detail
-        if noted.kind == "evaluated":
-            loss = "not a number" if detail["loss"] is None else f"{detail['loss']:.3f}"
-            return noted.kind, f"version {detail['version']}: loss {loss}"
-        if noted.kind == "buffer_size":
-            return noted.kind, f"K is {detail['nodes']} ({detail['live']} live)"
-        if noted.kind == "resumed":
-            return noted.kind, f"the controller was started again, at version {detail['version']}"
-        if noted.kind == "left_over":
-            count = detail["contributions"]
-            return (noted.kind, f"{count_text(count, 'contribution')} left over") if count else None
-        if noted.kind == "run_file":
-            return (noted.kind, f"the run file changed: {printable(detail['changed'])}") if detail["changed"] else None
-        words = _REASONED.get(noted.kind)
-        if words is None:
-            return None
-        reason = printable(str(detail.get("reason", "")))
-        return noted.kind, words.format(node=printable(noted.node) or "?", reason=reason)
+        tell = _TOLD.get(type(noted.note))
+        told = tell(noted.note, noted.node) if tell is not None else ""
+        return (noted.kind, told) if told else None
 
 
-_REASONED = {
-    "paused": "paused: {reason}",
-    "continued": "goes on",
-    "stopping": "stopping: {reason}",
-    "interrupted": "interrupted: {reason}",
-    "finished": "finished: {reason}",
-    "advice": "advice: {reason}",
-    "checkpoint_failed": "a checkpoint failed: {reason}",
-    "voided": "a contribution of {node} is void: {reason}",
-    "version_refused": "a version was made without its contributions: {reason}",
-    "frame_dropped": "a frame from {node} was dropped: {reason}",
+def _evaluated(note: notes.Evaluated, node: str) -> str:
+    loss = "not a number" if note.loss is None else f"{note.loss:.3f}"
+    return f"version {note.version}: loss {loss}"
+
+
+def _reasoned(words: str) -> Callable[[Any, str], str]:
+    return lambda note, node: words.format(node=printable(node) or "?", reason=printable(note.reason))
+
+
+_TOLD: dict[type[notes.Note], Callable[[Any, str], str]] = {
+    notes.Evaluated: _evaluated,
+    notes.BufferSize: lambda note, _: f"K is {note.nodes} ({note.live} live)",
+    notes.Resumed: lambda note, _: f"the controller was started again, at version {note.version}",
+    notes.LeftOver: lambda note, _: (
+        note.contributions and f"{count_text(note.contributions, 'contribution')} left over"
+    ),
+    notes.RunFile: lambda note, _: note.changed and f"the run file changed: {printable(note.changed)}",
+    notes.Paused: _reasoned("paused: {reason}"),
+    notes.Continued: _reasoned("goes on"),
+    notes.Stopping: _reasoned("stopping: {reason}"),
+    notes.Interrupted: _reasoned("interrupted: {reason}"),
+    notes.Finished: _reasoned("finished: {reason}"),
+    notes.Advice: _reasoned("advice: {reason}"),
+    notes.CheckpointFailed: _reasoned("a checkpoint failed: {reason}"),
+    notes.Voided: _reasoned("a contribution of {node} is void: {reason}"),
+    notes.VersionRefused: _reasoned("a version was made without its contributions: {reason}"),
+    notes.FrameDropped: _reasoned("a frame from {node} was dropped: {reason}"),
 }
+"""What is told of a note, and of the node it is about; nothing of all others."""
 
 
 def plain(text: str, longest: int) -> str:

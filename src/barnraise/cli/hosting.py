@@ -32,7 +32,7 @@ from barnraise.controller.server import Server
 from barnraise.core.errors import DataError, WireError
 from barnraise.core.types import Blob
 from barnraise.data.shards import Dataset
-from barnraise.ledger import Checkpoints, Ledger, Noted, RunDirectory
+from barnraise.ledger import Checkpoints, Ledger, Noted, RunDirectory, notes
 from barnraise.models.vectors import digest
 from barnraise.plan.purpose import Purpose
 from barnraise.plan.resolve import Plan, resolve
@@ -200,7 +200,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     first = machine.resume(clock(), RESUME_GRACE) if resumed else machine.start(server.digest, clock())
     if changed or not found.run_file:
         told = "; ".join(map(str, changed))
-        first.append(Journal(Noted(clock(), "run_file", detail={"changed": told, "content": kept(plan.run_file)})))
+        first.append(Journal(Noted(clock(), notes.RunFile(changed=told, content=kept(plan.run_file)))))
     return Host(run, plan, shell, first, ledger, resumed, manifest.num_parameters)
 
 

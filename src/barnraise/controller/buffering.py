@@ -20,6 +20,7 @@ from barnraise.controller.soft import Soft
 from barnraise.controller.state import SlotState, State
 from barnraise.core.ranges import covers, pieces
 from barnraise.core.types import Update
+from barnraise.ledger import notes
 from barnraise.ledger.decisions import Decision, Noted, VersionClosed, VersionMade
 from barnraise.staleness.buffer import OVERLAPPING, least_buffer
 from barnraise.wire.messages import Stop
@@ -40,16 +41,16 @@ def size(state: State, soft: Soft, settings: EngineSettings, now: float) -> Step
     short = state.num_live < settings.minimum_nodes
     if short and state.num_live and not state.paused:
         reason = f"{state.num_live} live nodes, but the aggregation rule needs {settings.minimum_nodes}"
-        yield Noted(now, "paused", detail={"reason": reason})
+        yield Noted(now, notes.Paused(reason=reason))
     elif not short and state.paused:
-        yield Noted(now, "continued", detail={"reason": ""})
+        yield Noted(now, notes.Continued(reason=""))
     _measure(state, soft, settings)
     wanted = state.num_live if not settings.asynchronous else settings.buffer_size or soft.automatic_size
     there = len(soft.speeds.counted) if settings.asynchronous else state.num_live
     nodes = max(settings.minimum_nodes, min(wanted, there), 1)
     if nodes != state.buffer_size:
         why = "automatic" if settings.buffer_size is None else f"controller.buffer_size is {settings.buffer_size}"
-        yield Noted(now, "buffer_size", detail={"nodes": nodes, "live": state.num_live, "why": why})
+        yield Noted(now, notes.BufferSize(nodes=nodes, live=state.num_live, why=why))
     yield from _advise(state, soft, settings, now)
 
 
@@ -85,7 +86,7 @@ def _advise(state: State, soft: Soft, settings: EngineSettings, now: float) -> S
             f"with speeds this far apart slow nodes' work is refused as stale; set controller.buffer_size, "
             f"which is {pinned}, to {enough} or more, or to auto"
         )
-        yield Noted(now, "advice", detail={"reason": reason})
+        yield Noted(now, notes.Advice(reason=reason))
 
 
 def close(state: State, soft: Soft, settings: EngineSettings, epoch: int, now: float) -> Steps:
@@ -100,11 +101,11 @@ def close(state: State, soft: Soft, settings: EngineSettings, epoch: int, now: f
         if reason == "last" and (state.stopping or state.flushing is not None) and not soft.custody.inspecting:
             count = sum(len(s.contributions) for slots in state.slots.values() for s in slots.values())
             why = state.stopping or "too few residuals came for a version"
-            yield Noted(now, "left_over", detail={"contributions": count, "reason": why})
+            yield Noted(now, notes.LeftOver(contributions=count, reason=why))
             yield from end(state, soft, epoch, now)
         return
     if reason == "flush":
-        yield Noted(now, "flushing", detail={"nodes": state.num_live})
+        yield Noted(now, notes.Flushing(nodes=state.num_live))
     held = shares(slot for slots in state.slots.values() for slot in slots.values())
     contributions = tuple(assignment for share in held for assignment, _ in share.contributions)
     rate, scales = _rates(state, soft, settings, held)
@@ -141,16 +142,13 @@ def unmade(state: State, settings: EngineSettings, epoch: int, event: Unmade, no
         )
     if reason:
         contributions = [assignment for slot in state.closing_slots for assignment, _ in slot.contributions]
-        detail = {"version": event.version, "reason": reason, "contributions": contributions}
-        yield Noted(now, "version_refused", detail=detail)
+        yield Noted(now, notes.VersionRefused(event.version, reason, tuple(contributions)))
     for slot in list(state.closing_slots):
         for assignment, _ in list(slot.contributions):
             why = faults.get(assignment, reason and f"version {event.version} was refused: {reason}")
             if why:
-                detail = {"assignment": assignment, "version": event.version, "reason": why}
-                yield Noted(
-                    now, "voided", slot.node, detail | {"judged": assignment in event.void or bool(event.reason)}
-                )
+                judged = assignment in event.void or bool(event.reason)
+                yield Noted(now, notes.Voided(assignment, event.version, why, judged), slot.node)
     yield from aggregate(state, epoch)
 
 
@@ -288,7 +286,7 @@ def settled(state: State, soft: Soft, epoch: int, now: float) -> Steps:
         yield Checkpoint(epoch, state.version)
     else:
         reason = state.stopping or "the token budget is met"
-        yield Noted(now, "finished", detail={"reason": reason})
+        yield Noted(now, notes.Finished(reason=reason))
         yield Finish(reason)
 
 

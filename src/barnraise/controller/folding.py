@@ -13,6 +13,7 @@ import msgspec
 
 from barnraise.controller.state import NodeState, SlotState, State, Work
 from barnraise.core.types import FASTEST, SLOWEST, NodeProfile
+from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Decision, Judged, NodeChanged, Noted, VersionClosed, VersionMade
 
 RATE_SMOOTHING = 0.3
@@ -173,18 +174,18 @@ def _version_made(state: State, d: VersionMade) -> None:
 
 
 def _noted(state: State, d: Noted) -> None:
-    change = _NOTED.get(d.kind)
+    change = _NOTED.get(type(d.note))
     if change is not None:
-        change(state, d)
+        change(state, d, d.note)
 
 
-def _started(state: State, d: Noted) -> None:
-    state.digest, state.version_time = d.detail["digest"], d.time
+def _started(state: State, d: Noted, note: notes.Started) -> None:
+    state.digest, state.version_time = note.digest, d.time
     state.checkpoint_time = d.time
 
 
-def _released(state: State, d: Noted) -> None:
-    work = state.works.pop(d.detail["assignment"])
+def _released(state: State, d: Noted, note: notes.Released) -> None:
+    work = state.works.pop(note.assignment)
     state.current -= work.base == state.version
     state.nodes[work.node].open.remove(work.assignment)
     _redo(state, work)
@@ -207,19 +208,19 @@ def _rest(work: Work, steps: int, tokens: int) -> Work:
     return msgspec.structs.replace(work, **left, rest=True)
 
 
-def _reopened(state: State, d: Noted) -> None:
-    work = state.redo.pop(d.detail["assignment"])
+def _reopened(state: State, d: Noted, note: notes.Reopened) -> None:
+    work = state.redo.pop(note.assignment)
     state.works[work.assignment] = work
     state.current += work.base == state.version
     state.nodes[work.node].open.append(work.assignment)
 
 
-def _voided(state: State, d: Noted) -> None:
+def _voided(state: State, d: Noted, note: notes.Voided) -> None:
     """What was accepted cannot be used: taken back out of the closed buffer and all totals, its rows done again.
 
     Its node holds it no longer and was told that it counts, so to that node it is as if it were merged.
     """
-    work, node = state.merging.pop(d.detail["assignment"]), state.nodes[d.node]
+    work, node = state.merging.pop(note.assignment), state.nodes[d.node]
     assert state.closing is not None
     state.closing = msgspec.structs.replace(state.closing, tokens=state.closing.tokens - work.tokens)
     for slot in state.closing_slots:
@@ -231,7 +232,7 @@ def _voided(state: State, d: Noted) -> None:
     node.accepted -= 1
     state.tokens -= work.tokens
     node.tokens -= work.tokens
-    if d.detail["judged"]:
+    if note.judged:
         state.refused += 1
         node.refused += 1
     else:
@@ -239,62 +240,70 @@ def _voided(state: State, d: Noted) -> None:
     _redo(state, msgspec.structs.replace(work, node=""))
 
 
-def _left_over(state: State, d: Noted) -> None:
-    state.accepted -= d.detail["contributions"]
-    state.discarded += d.detail["contributions"]
+def _left_over(state: State, d: Noted, note: notes.LeftOver) -> None:
+    state.accepted -= note.contributions
+    state.discarded += note.contributions
     state.tokens -= state.buffer_tokens
     state.slots, state.buffer_tokens, state.final = {}, 0, True
     state.merging = {}
 
 
-def _tuned(state: State, d: Noted) -> None:
+def _tuned(state: State, d: Noted, note: notes.Tuned) -> None:
     node = state.nodes[d.node]
-    node.rung, node.least_steps = d.detail["rung"], d.detail["local_steps"]
-    node.partition = d.detail.get("partition", 0)
+    node.rung, node.least_steps = note.rung, note.local_steps
+    node.partition = note.partition
 
 
-def _flushing(state: State, d: Noted) -> None:
+def _flushing(state: State, d: Noted, note: notes.Flushing) -> None:
     state.flushing = d.time
 
 
-def _evaluated(state: State, d: Noted) -> None:
-    loss = d.detail["loss"]
-    state.evaluations.append((d.detail["version"], math.nan if loss is None else loss))
+def _evaluated(state: State, d: Noted, note: notes.Evaluated) -> None:
+    state.evaluations.append((note.version, math.nan if note.loss is None else note.loss))
 
 
-def _checkpointed(state: State, d: Noted) -> None:
-    state.checkpoint, state.checkpoint_time = d.detail["version"], d.time
+def _checkpointed(state: State, d: Noted, note: notes.Checkpointed) -> None:
+    state.checkpoint, state.checkpoint_time = note.version, d.time
 
 
-def _traffic(state: State, d: Noted) -> None:
-    state.bytes_up, state.bytes_down = d.detail["up"], d.detail["down"]
+def _traffic(state: State, d: Noted, note: notes.Traffic) -> None:
+    state.bytes_up, state.bytes_down = note.up, note.down
 
 
-def _set(name: str, key: str) -> Callable[[State, Noted], None]:
-    def change(state: State, d: Noted) -> None:
-        setattr(state, name, d.detail[key])
-
-    return change
+def _buffer_size(state: State, d: Noted, note: notes.BufferSize) -> None:
+    state.buffer_size = note.nodes
 
 
-_NOTED = {
-    "started": _started,
-    "released": _released,
-    "reopened": _reopened,
-    "voided": _voided,
-    "left_over": _left_over,
-    "flushing": _flushing,
-    "tuned": _tuned,
-    "evaluated": _evaluated,
-    "checkpointed": _checkpointed,
-    "traffic": _traffic,
-    "buffer_size": _set("buffer_size", "nodes"),
-    "paused": _set("paused", "reason"),
-    "continued": _set("paused", "reason"),
-    "stopping": _set("stopping", "reason"),
-    "finished": _set("finished", "reason"),
+def _paused(state: State, d: Noted, note: notes.Paused | notes.Continued) -> None:
+    state.paused = note.reason
+
+
+def _stopping(state: State, d: Noted, note: notes.Stopping) -> None:
+    state.stopping = note.reason
+
+
+def _finished(state: State, d: Noted, note: notes.Finished) -> None:
+    state.finished = note.reason
+
+
+_NOTED: dict[type[notes.Note], Callable[[State, Noted, Any], None]] = {
+    notes.Started: _started,
+    notes.Released: _released,
+    notes.Reopened: _reopened,
+    notes.Voided: _voided,
+    notes.LeftOver: _left_over,
+    notes.Flushing: _flushing,
+    notes.Tuned: _tuned,
+    notes.Evaluated: _evaluated,
+    notes.Checkpointed: _checkpointed,
+    notes.Traffic: _traffic,
+    notes.BufferSize: _buffer_size,
+    notes.Paused: _paused,
+    notes.Continued: _paused,
+    notes.Stopping: _stopping,
+    notes.Finished: _finished,
 }
-"""The kinds of `Noted` that change the state; all others are for the reader of the ledger."""
+"""The notes that change the state; all others are for the reader of the ledger."""
 
 _APPLY: dict[type[Decision], Callable[[State, Any], None]] = {
     NodeChanged: _node_changed,

@@ -38,6 +38,7 @@ from barnraise.controller.settings import EngineSettings
 from barnraise.controller.soft import Soft
 from barnraise.controller.state import State, Work
 from barnraise.core.types import Contribution
+from barnraise.ledger import notes
 from barnraise.ledger.decisions import Decision, Judged, Noted
 from barnraise.wire.messages import Ack, Heartbeat, Hello, Leave, Next, Offer, Pulse, Stop, Watch, Who
 
@@ -89,7 +90,7 @@ class Controller:
         return actions
 
     def _start(self, digest: str, now: float) -> Steps:
-        yield Noted(now, "started", detail={"digest": digest, "run": self.settings.run})
+        yield Noted(now, notes.Started(digest=digest, run=self.settings.run))
         self.soft.evaluating = True
         yield Evaluate(self.epoch, 0)
 
@@ -98,7 +99,7 @@ class Controller:
         if state.finished:
             yield Finish(state.finished)
             return
-        yield Noted(now, "resumed", detail={"version": state.version, "epoch": self.epoch})
+        yield Noted(now, notes.Resumed(version=state.version, epoch=self.epoch))
         yield from membership.await_back(state, self.soft, self.settings, grace, now)
         if state.closing is not None:
             yield from buffering.aggregate(state, self.epoch)
@@ -156,12 +157,12 @@ class Controller:
 
     def _stop_requested(self, event: StopRequested, now: float) -> Steps:
         if not self.state.stopping and not self.state.final:
-            yield Noted(now, "stopping", detail={"reason": event.reason})
+            yield Noted(now, notes.Stopping(reason=event.reason))
             yield from self._after(now)
 
     def _interrupt_requested(self, event: InterruptRequested, now: float) -> Steps:
         if self.soft.interrupted is None and not self.state.finished:
-            yield Noted(now, "interrupted", detail={"reason": event.reason})
+            yield Noted(now, notes.Interrupted(reason=event.reason))
             self.soft.interrupted = event
             yield from buffering.rest(self.state, self.soft, self.epoch)
 
@@ -203,7 +204,7 @@ class Controller:
             self.soft.evaluating = False
             tokens = self.state.version_tokens
             loss = event.loss if math.isfinite(event.loss) else None  # JSON knows no NaN
-            yield Noted(now, "evaluated", detail={"version": event.version, "loss": loss, "tokens": tokens})
+            yield Noted(now, notes.Evaluated(version=event.version, loss=loss, tokens=tokens))
             yield from buffering.settled(self.state, self.soft, self.epoch, now)
 
     def _checkpointed(self, event: Checkpointed, now: float) -> Steps:
@@ -211,7 +212,7 @@ class Controller:
             return
         self.soft.checkpointing = False
         if event.reason:
-            yield Noted(now, "checkpoint_failed", detail={"version": event.version, "reason": event.reason})
+            yield Noted(now, notes.CheckpointFailed(version=event.version, reason=event.reason))
             if self.state.final and event.version == self.state.version and self.state.closing is None:
                 yield from buffering.give_up(event.reason)
                 return
@@ -219,12 +220,12 @@ class Controller:
                 yield from buffering.give_up(f"the checkpoint failed: {event.reason}")
                 return
         else:
-            yield Noted(now, "checkpointed", detail={"version": event.version})
+            yield Noted(now, notes.Checkpointed(version=event.version))
         yield from buffering.settled(self.state, self.soft, self.epoch, now)
         yield from buffering.rest(self.state, self.soft, self.epoch)
 
     def _dropped(self, event: Dropped, now: float) -> Steps:
-        yield Noted(now, "frame_dropped", event.node, {"reason": event.reason, "count": event.count})
+        yield Noted(now, notes.FrameDropped(reason=event.reason, count=event.count), event.node)
 
     def _stalled(self, event: Stalled, now: float) -> Steps:
         """Nobody was heard meanwhile, and nobody's fault was it."""
@@ -233,7 +234,7 @@ class Controller:
         yield from ()
 
     def _traffic(self, event: Traffic, now: float) -> Steps:
-        yield Noted(now, "traffic", detail={"up": event.bytes_up, "down": event.bytes_down})
+        yield Noted(now, notes.Traffic(up=event.bytes_up, down=event.bytes_down))
 
     # Messages, one method each
 

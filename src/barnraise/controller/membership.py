@@ -16,6 +16,7 @@ from barnraise.controller.settings import EngineSettings
 from barnraise.controller.soft import Soft
 from barnraise.controller.state import NodeState, State
 from barnraise.core.errors import DIVERGED
+from barnraise.ledger import notes
 from barnraise.ledger.decisions import Change, Decision, NodeChanged, Noted
 from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Enrolled, Hello, Stop, Welcome
 
@@ -84,7 +85,7 @@ def hello(state: State, soft: Soft, settings: EngineSettings, node: str, message
             continue
         lost = state.redo.get(assignment)
         if lost is not None and lost.node == node and not lost.rest and assignment not in known.verdicts:
-            yield Noted(now, "reopened", node, {"assignment": assignment})
+            yield Noted(now, notes.Reopened(assignment=assignment), node)
         elif assignment not in known.verdicts:
             forget.append(assignment)
     yield from _answer_pending(state, node, message)  # before the Welcome: what is answered is not uploaded again
@@ -157,7 +158,7 @@ def release(state: State, soft: Soft, node: str, reason: str, now: float) -> Ste
 
 def _release(soft: Soft, node: str, assignment: int, reason: str, now: float) -> Steps:
     yield from custody.drop(soft.custody, node, assignment)
-    yield Noted(now, "released", node, {"assignment": assignment, "reason": reason})
+    yield Noted(now, notes.Released(assignment=assignment, reason=reason), node)
 
 
 def _forget(soft: Soft, node: str) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import astuple
 
 from barnraise.controller import speeds
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.soft import Soft
 from barnraise.controller.state import NodeState, State
 from barnraise.core.types import LinkReport
+from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted
 from barnraise.training import pace
 from barnraise.training.tuning import Measured, Tuned, tune
@@ -92,8 +93,8 @@ def tuned(state: State, soft: Soft, settings: EngineSettings, node: NodeState, n
     found = tune(measured, now_at, settings.rungs, down, settings.local_steps, settings.max_local_steps, parts)
     if found != now_at:
         sent = settings.rungs[found.rung] // parts[found.partition]
-        detail = {"rung": found.rung, "local_steps": found.steps, "partition": found.partition, "bytes": sent}
-        yield Noted(now, "tuned", node.id, detail | asdict(measured))
+        note = notes.Tuned(found.rung, found.steps, found.partition, sent, *astuple(measured))
+        yield Noted(now, note, node.id)
 
 
 def _speed(node: NodeState, soft: Soft, settings: EngineSettings) -> pace.Speed:

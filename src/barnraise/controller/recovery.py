@@ -16,7 +16,7 @@ from barnraise.controller.folding import apply
 from barnraise.controller.parameter_server import Made, ParameterServer
 from barnraise.controller.state import State
 from barnraise.core.errors import CorruptionError, VersionRefusedError
-from barnraise.ledger import Checkpoints, Ledger
+from barnraise.ledger import Checkpoints, Ledger, notes
 from barnraise.ledger.decisions import Noted, VersionClosed, VersionMade
 
 
@@ -62,10 +62,10 @@ def replay(ledger: Ledger) -> Replayed:
             found.rates[decision.version] = decision.rate, decision.scales
         elif isinstance(decision, VersionMade):
             found.digests[decision.version] = decision.digest
-        elif isinstance(decision, Noted) and decision.kind == "started":
-            found.digests[0] = decision.detail["digest"]
-        elif isinstance(decision, Noted) and decision.kind == "run_file":
-            found.run_file = decision.detail["content"]
+        elif isinstance(decision, Noted) and isinstance(decision.note, notes.Started):
+            found.digests[0] = decision.note.digest
+        elif isinstance(decision, Noted) and isinstance(decision.note, notes.RunFile):
+            found.run_file = decision.note.content
     found.close()
     return found
 

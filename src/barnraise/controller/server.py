@@ -26,7 +26,7 @@ from barnraise.controller.inbox import MOST_AT_ONCE, MOST_WAITING, TURNS_BEHIND,
 from barnraise.controller.machine import Controller
 from barnraise.controller.membership import turned_away
 from barnraise.core.errors import StorageError, WireError
-from barnraise.ledger import Ledger
+from barnraise.ledger import Ledger, notes
 from barnraise.ledger.decisions import Judged, NodeChanged, Noted, VersionClosed
 from barnraise.transport.base import Peer
 from barnraise.transport.several import listener_for
@@ -365,22 +365,22 @@ class Server:
             self.contributions[decision.version] = decision.contributions
         elif isinstance(decision, NodeChanged) and decision.change not in ("enrolled", "joined"):
             self.executor.blobs.let_go(decision.node)
-        elif isinstance(decision, Noted) and decision.kind == "checkpointed":
+        elif isinstance(decision, Noted) and isinstance(decision.note, notes.Checkpointed):
             kept = self.executor.checkpoints.prune(self.keep_checkpoints)
             covered = [version for version in self.contributions if version <= kept[0].manifest.version]
             for version in covered:
                 self.ledger.segments.forget(self.contributions.pop(version))
-        elif isinstance(decision, Noted) and decision.kind in _WARNINGS:
-            self.warn(_WARNINGS[decision.kind].format(node=decision.node, **decision.detail))
+        elif isinstance(decision, Noted) and type(decision.note) in _WARNINGS:
+            self.warn(_WARNINGS[type(decision.note)].format(node=decision.node, note=decision.note))
 
     def _finish(self, action: act.Finish) -> None:
         self.finished = action
 
 
-_WARNINGS = {
-    "checkpoint_failed": "checkpoint failed: {reason}",
-    "voided": "contribution {assignment} of {node} is void, its rows are done again: {reason}",
-    "version_refused": "version {version} is made without its contributions: {reason}",
+_WARNINGS: dict[type[notes.Note], str] = {
+    notes.CheckpointFailed: "checkpoint failed: {note.reason}",
+    notes.Voided: "contribution {note.assignment} of {node} is void, its rows are done again: {note.reason}",
+    notes.VersionRefused: "version {note.version} is made without its contributions: {note.reason}",
 }
 
 ev_report = Callable[[ev.Event], None]

@@ -21,6 +21,7 @@ from barnraise.emulation.agenda import Agenda
 from barnraise.emulation.fleet import Churn, Fault, Machine
 from barnraise.emulation.node import MESSAGE_BYTES, Node
 from barnraise.emulation.work import Work
+from barnraise.ledger import notes
 from barnraise.ledger.decisions import Judged, Noted
 from barnraise.ledger.rows import LedgerHash
 from barnraise.wire.messages import Assign, Go, Newer, Offer
@@ -210,13 +211,13 @@ class Simulator(Agenda):
                 if self.faults and self._until == math.inf:
                     self._play_due()
         elif type(decision) is Noted:
-            self._noted(decision)
+            self._noted(decision.note)
 
-    def _noted(self, decision: Noted) -> None:
-        if decision.kind == "evaluated":
-            self.curve.append(self._measured._replace(loss=decision.detail["loss"]))
-        elif decision.kind == "paused" and not self._expected:
-            self._stop(decision.detail["reason"])
+    def _noted(self, note: notes.Note) -> None:
+        if type(note) is notes.Evaluated:
+            self.curve.append(self._measured._replace(loss=note.loss))
+        elif type(note) is notes.Paused and not self._expected:
+            self._stop(note.reason)
 
     def _send(self, action: ca.Send) -> None:
         message = action.message

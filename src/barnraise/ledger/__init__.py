@@ -1,5 +1,6 @@
 """The durable truth of a run: its ledger, the payloads not yet in a checkpoint, checkpoints, and the run directory."""
 
+from barnraise.ledger import notes
 from barnraise.ledger.checkpoints import Checkpoint, Checkpoints, Latest, Rejected
 from barnraise.ledger.decisions import (
     AnyDecision,
@@ -40,4 +41,5 @@ __all__ = [
     "VersionClosed",
     "VersionMade",
     "VersionRow",
+    "notes",
 ]

@@ -6,11 +6,12 @@ replayed. `table` names the table; the fields are its columns, in order.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
 from barnraise.core.types import NodeProfile, ParameterRange, RowRange
+from barnraise.ledger.notes import Note
 
 Change = Literal["enrolled", "joined", "left", "ended", "killed", "revoked"]
 """What can happen to a node's membership; all but the first two mean that it is gone."""
@@ -100,13 +101,16 @@ class VersionMade(Decision, frozen=True, gc=False):
 
 
 class Noted(Decision, frozen=True, gc=False):
-    """Anything else worth keeping. `kind` is a short name; the few kinds that change state are listed in
-    `controller.state`. One takes a verdict back: `voided`, of a contribution that was accepted and cannot be used."""
+    """Anything else worth keeping: a note of one of the kinds in `ledger.notes`, about a node where there is one."""
 
     table: ClassVar[str] = "events"
-    kind: str
+    note: Note
     node: str = ""
-    detail: dict[str, Any] = {}
+
+    @property
+    def kind(self) -> str:
+        """The name of the note's kind."""
+        return self.note.kind
 
 
 AnyDecision = NodeChanged | Assigned | Judged | VersionClosed | VersionMade | Noted

@@ -12,7 +12,7 @@ import hashlib
 import math
 import typing
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
@@ -28,6 +28,7 @@ from barnraise.ledger.decisions import (
     VersionClosed,
     VersionMade,
 )
+from barnraise.ledger.notes import detail_of, note_of
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -87,6 +88,39 @@ class RowFormat:
         return typing.cast(AnyDecision, self.decision(*values))
 
 
+class NoteFormat(RowFormat):
+    """A note's row has its kind, and its fields as JSON."""
+
+    def __init__(self) -> None:
+        super().__init__(_NoteRow)
+        self.decision = Noted
+
+    def to_row(self, row_id: int, epoch: int, decision: Decision) -> Row:
+        assert isinstance(decision, Noted)
+        detail = _json_to_column(detail_of(decision.note))
+        return row_id, epoch, decision.time, decision.note.kind, decision.node, detail
+
+    def from_row(self, row: Row) -> AnyDecision:
+        row_id, time, kind, node, detail = row
+        try:
+            note = note_of(kind, _DETAIL.decode(detail))
+        except msgspec.MsgspecError as error:
+            raise CorruptionError(f"row {row_id} of the ledger's table {self.table} is damaged: {error}") from error
+        return Noted(_float_from_column(time), note, node)
+
+
+class _NoteRow(Decision, frozen=True, gc=False):
+    """The columns of a note."""
+
+    table: ClassVar[str] = Noted.table
+    kind: str
+    node: str
+    detail: dict[str, Any]
+
+
+_DETAIL = msgspec.json.Decoder(dict[str, Any])
+
+
 def _is_plain(hint: Any) -> bool:
     return hint in _PLAIN or typing.get_origin(hint) is typing.Literal
 
@@ -120,7 +154,7 @@ FORMATS: dict[type[Decision], RowFormat] = {
     Judged: RowFormat(Judged),
     VersionClosed: RowFormat(VersionClosed),
     VersionMade: RowFormat(VersionMade, completes="version"),  # after VersionClosed: a batch may hold both
-    Noted: RowFormat(Noted),
+    Noted: NoteFormat(),
 }
 
 
@@ -131,9 +165,11 @@ class LedgerHash:
     simulator's are virtual), ids and epochs do not. SQLite keeps neither the sign of zero nor that of NaN, so a
     sequence with -0.0 hashes otherwise once it was stored.
 
-    >>> def hash_of(*kinds):
-    ...     return LedgerHash(Noted(time=0.5, kind=kind) for kind in kinds).hexdigest()
-    >>> hash_of("paused", "resumed") == hash_of("paused", "resumed") != hash_of("resumed", "paused")
+    >>> from barnraise.ledger.notes import Continued, Paused
+    >>> def hash_of(*notes):
+    ...     return LedgerHash(Noted(0.5, note) for note in notes).hexdigest()
+    >>> why = Paused("1 live node")
+    >>> hash_of(why, Continued()) == hash_of(why, Continued()) != hash_of(Continued(), why)
     True
     """
 

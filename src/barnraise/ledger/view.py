@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from barnraise.core.errors import CorruptionError, RunDirectoryError
 from barnraise.ledger.decisions import AnyDecision, Change, NodeChanged, Noted
 from barnraise.ledger.disk import storage_errors
+from barnraise.ledger.notes import Evaluated, Note, Released, kind_of
 from barnraise.ledger.rows import FORMATS, RowFormat
 
 SCHEMA_VERSION = 2
@@ -95,6 +96,9 @@ class VersionRow(msgspec.Struct, frozen=True):
     made_time: float | None
     digest: str | None
     delta_bytes: int | None
+
+
+SomeNote = TypeVar("SomeNote", bound=Note)
 
 
 class LossPoint(msgspec.Struct, frozen=True):
@@ -225,7 +229,7 @@ class LedgerView:
 
     def pieces(self) -> list[Piece]:
         """All assignments and what became of each, in the order in which they were made."""
-        released = {noted.detail["assignment"]: noted.time for noted in self.events("released")}
+        released = {note.assignment: time for time, note in self.events(Released)}
         end = self._rows(f"SELECT {_END} AS time")[0]["time"]
         rows = self._rows(
             f"{_OUTCOMES} SELECT assignment, assignments.node, assignments.time AS start, outcomes.time AS stop, "
@@ -246,7 +250,7 @@ class LedgerView:
         for row in self.versions():
             tokens += row.tokens
             places[row.version] = (tokens, row.time if row.made_time is None else row.made_time)
-        evaluated = ((noted.detail["version"], noted.detail["loss"]) for noted in self.events("evaluated"))
+        evaluated = ((note.version, note.loss) for _, note in self.events(Evaluated))
         return [LossPoint(version, *places[version], loss) for version, loss in evaluated if loss is not None]
 
     def traffic(self) -> tuple[int, int]:
@@ -266,21 +270,14 @@ class LedgerView:
                     found.append((row[0], decision))
         return sorted(found, key=lambda item: item[0])
 
-    def events(self, kind: str) -> list[Noted]:
-        """All events of a kind, the oldest first."""
+    def events(self, kind: type[SomeNote]) -> list[tuple[float, SomeNote]]:
+        """All notes of a kind with their times, the oldest first."""
         form = FORMATS[Noted]
         query = form.read.replace("WHERE", "WHERE kind = ? AND")
         with storage_errors(self.path, "read"):
-            rows = self._connection.execute(query, (kind, 0)).fetchall()
-        return [noted for row in rows if isinstance(noted := form.from_row(tuple(row)), Noted)]
-
-    def series(self, kind: str, x: str, y: str) -> list[tuple[float, float]]:
-        """One curve out of the details of all events of a kind: `series("evaluated", "tokens", "loss")`.
-
-        Events that lack a number for either are left out.
-        """
-        points = ((noted.detail.get(x), noted.detail.get(y)) for noted in self.events(kind))
-        return [(a, b) for a, b in points if isinstance(a, int | float) and isinstance(b, int | float)]
+            rows = self._connection.execute(query, (kind_of(kind), 0)).fetchall()
+        noted = [found for row in rows if isinstance(found := form.from_row(tuple(row)), Noted)]
+        return [(found.time, found.note) for found in noted if isinstance(found.note, kind)]
 
     def _rows(self, query: str) -> list[dict[str, Any]]:
         with storage_errors(self.path, "read"):

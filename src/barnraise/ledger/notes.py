@@ -1,0 +1,218 @@
+"""What the controller notes besides its decisions about nodes, work and versions: one struct for each kind of note.
+
+A note is one row of the table `events`: its kind, and its fields as JSON. Those that change the controller's state are
+listed in `controller.folding`; all others are for the reader of the ledger. A kind that this version of barnraise does
+not know is kept as `Unknown`: what another version noted stops no replay.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+
+def _kind(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+class Note(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag=_kind):
+    """Base of all notes. `kind` names one in the ledger: `BufferSize` is buffer_size."""
+
+    @property
+    def kind(self) -> str:
+        return kind_of(type(self))
+
+
+class Started(Note, frozen=True, gc=False):
+    """A new run begins, with a version 0 of this digest."""
+
+    digest: str
+    run: str
+
+
+class Resumed(Note, frozen=True, gc=False):
+    """A controller went on, at this version."""
+
+    version: int
+    epoch: int
+
+
+class RunFile(Note, frozen=True, gc=False):
+    """What counts of the run file from here on, and how it differs from what did before."""
+
+    changed: str
+    content: dict[str, Any]
+
+
+class Paused(Note, frozen=True, gc=False):
+    """Fewer nodes live than the aggregation rule needs: nobody gets work."""
+
+    reason: str
+
+
+class Continued(Note, frozen=True, gc=False):
+    """Enough nodes live again."""
+
+    reason: str = ""
+
+
+class BufferSize(Note, frozen=True, gc=False):
+    """So many nodes' contributions make a version from here on."""
+
+    nodes: int
+    live: int
+    why: str
+
+
+class Advice(Note, frozen=True, gc=False):
+    """The host could do something about what is going on."""
+
+    reason: str
+
+
+class Tuned(Note, frozen=True, gc=False):
+    """A node's tasks are fitted to its link: how densely it sends, its least local steps, which partition of the
+    parameters it takes turns in, and the bytes of a payload; then what that follows from (seconds, bytes a second)."""
+
+    rung: int
+    local_steps: int
+    partition: int = 0
+    bytes: int = 0
+    step: float = 0.0
+    round_trip: float = 0.0
+    up: float = 0.0
+    down: float = 0.0
+
+
+class Released(Note, frozen=True, gc=False):
+    """An assignment is its node's no more: somebody else may do it."""
+
+    assignment: int
+    reason: str
+
+
+class Reopened(Note, frozen=True, gc=False):
+    """Its node came back before anybody took the assignment: it is its own again."""
+
+    assignment: int
+
+
+class Voided(Note, frozen=True, gc=False):
+    """A contribution that was accepted cannot be used. `judged`: by its node's fault, not by that of our disk."""
+
+    assignment: int
+    version: int
+    reason: str
+    judged: bool
+
+
+class VersionRefused(Note, frozen=True, gc=False):
+    """A version cannot be made of any of these contributions."""
+
+    version: int
+    reason: str
+    contributions: tuple[int, ...]
+
+
+class Flushing(Note, frozen=True, gc=False):
+    """The token budget is met: of so many live nodes the residuals are wanted, and nothing else."""
+
+    nodes: int
+
+
+class LeftOver(Note, frozen=True, gc=False):
+    """So many accepted contributions are too few for a last version."""
+
+    contributions: int
+    reason: str
+
+
+class Evaluated(Note, frozen=True, gc=False):
+    """The held-out loss (nats a token; None: not finite) of a version, and the tokens in it."""
+
+    version: int
+    loss: float | None
+    tokens: int
+
+
+class Checkpointed(Note, frozen=True, gc=False):
+    """A version is durable, with the outer optimizer's state."""
+
+    version: int
+
+
+class CheckpointFailed(Note, frozen=True, gc=False):
+    """It is not."""
+
+    version: int
+    reason: str
+
+
+class Stopping(Note, frozen=True, gc=False):
+    """The run shall end with what was accepted so far."""
+
+    reason: str
+
+
+class Interrupted(Note, frozen=True, gc=False):
+    """The controller's process shall end; the run stays open."""
+
+    reason: str
+
+
+class Finished(Note, frozen=True, gc=False):
+    """The run is over."""
+
+    reason: str
+
+
+class FrameDropped(Note, frozen=True, gc=False):
+    """So many frames of a node were malformed."""
+
+    reason: str
+    count: int = 1
+
+
+class Traffic(Note, frozen=True, gc=False):
+    """Bytes of payloads and headers that came up and went down by now, over all nodes."""
+
+    up: int
+    down: int
+
+
+class Unknown(Note, frozen=True, gc=False):
+    """A note of a kind that another version of barnraise makes."""
+
+    name: str
+    detail: dict[str, Any] = {}
+
+    @property
+    def kind(self) -> str:
+        return self.name
+
+
+def kind_of(note: type[Note]) -> str:
+    """How the ledger calls notes of this type."""
+    return str(note.__struct_config__.tag)
+
+
+_NOTES = {kind_of(note): note for note in Note.__subclasses__() if note is not Unknown}
+
+
+def detail_of(note: Note) -> dict[str, Any]:
+    """A note's fields, as its row holds them."""
+    return note.detail if isinstance(note, Unknown) else msgspec.structs.asdict(note)
+
+
+def note_of(kind: str, detail: dict[str, Any]) -> Note:
+    """The note that a row holds. Raises msgspec.ValidationError where its fields are not those of its kind.
+
+    >>> note_of("paused", {"reason": "alone"})
+    Paused(reason='alone')
+    >>> note_of("struck_by_lightning", {"times": 2}).kind
+    'struck_by_lightning'
+    """
+    known = _NOTES.get(kind)
+    return Unknown(kind, detail) if known is None else msgspec.convert(detail, known)
