@@ -33,7 +33,7 @@ from barnraise.controller.executor import Executor
 from barnraise.controller.machine import Controller
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.controller.server import Server
-from barnraise.controller.settings import EngineSettings
+from barnraise.controller.settings import EngineSettings, Leases, Payloads, Tasks, Versions
 from barnraise.core.types import Blob, Contribution, NodeProfile, ParameterRange
 from barnraise.data import shards
 from barnraise.data.meta import Format
@@ -77,18 +77,22 @@ def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_b
         merge_lerp=0.0, version_momentum=0.0, normalize_steps=0, proximal=0.0, overlap=True, precision="float32",
     )  # fmt: skip
     return EngineSettings(
-        run="bench", worker=told, manifest=Blob("0" * 64, 1), num_parameters=num_parameters,
-        rows=shards.RowIndex([10_000]), context=128, tokens=2**52, batch_size=8, local_steps=20, pace="fixed",
-        max_local_steps=100, learning_rate=1e-3,
-        rate_multiplier=lambda done, total: 1.0, seed=0, asynchronous=True, participation=True,
-        staleness=staleness.create("fixed", max_staleness=10**6), scheduler=matching.create("fifo"),
-        buffer_size=CONNECTIONS // 2, minimum_nodes=1, max_update_norm=None,
-        max_payload_bytes=payload_bytes, upload_memory=1 << 30,
-        partitions=((ParameterRange(0, num_parameters),),),
-        tune=False, rungs=(payload_bytes,), last_bytes=0, update_bytes=payload_bytes,
-        flush=False,
-        sync_window=60.0, sync_longest_wait=600.0, heartbeat=0.25, lease=60.0, longest_lease=60.0,
-        checkpoint_seconds=5.0, evaluations=1,
+        run="bench", tokens=2**52, asynchronous=True, worker=told, manifest=Blob("0" * 64, 1),
+        leases=Leases(heartbeat=0.25, lease=60.0, longest=60.0),
+        payloads=Payloads(
+            num_parameters=num_parameters, partitions=((ParameterRange(0, num_parameters),),), rungs=(payload_bytes,),
+            last=0, delta=payload_bytes, most=payload_bytes, memory=1 << 30, max_norm=None,
+        ),
+        tasks=Tasks(
+            rows=shards.RowIndex([10_000]), context=128, batch_size=8, local_steps=20, max_local_steps=100,
+            pace="fixed", tune=False, learning_rate=1e-3, rate_multiplier=lambda done, total: 1.0, seed=0,
+            scheduler=matching.create("fifo"),
+        ),
+        versions=Versions(
+            staleness=staleness.create("fixed", max_staleness=10**6), participation=True,
+            buffer_size=CONNECTIONS // 2, minimum_nodes=1, flush=False, sync_window=60.0, sync_longest_wait=600.0,
+            checkpoint_seconds=5.0, evaluations=1,
+        ),
     )  # fmt: skip
 
 

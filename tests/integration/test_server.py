@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from barnraise import aggregation, compression, matching, staleness, training, transport
+from barnraise import aggregation, compression, staleness, training, transport
 from barnraise.controller.blobs import BlobStore
 from barnraise.controller.enrolment import Enrolment
 from barnraise.controller.events import Admitted, RevokeRequested, StopRequested
@@ -55,6 +55,8 @@ from barnraise.wire.messages import (
     WorkerSettings,
 )  # fmt: skip
 
+from ..state_machine.engine import engine_settings
+
 SIZE = 8
 CODEC = compression.create("none")
 
@@ -74,17 +76,13 @@ def settings() -> EngineSettings:
         update_clip=None, fragments=1,
         merge_lerp=0.0, version_momentum=0.0, normalize_steps=0, proximal=0.0, overlap=True, precision="float32",
     )  # fmt: skip
-    return EngineSettings(
+    num_bytes = CODEC.max_bytes(SIZE)
+    return engine_settings(
         run="test", worker=told, manifest=Blob(hashlib.sha256(b"manifest").hexdigest(), 8), num_parameters=SIZE,
-        rows=shards.RowIndex([64]), context=16, tokens=10**9, batch_size=1, local_steps=2, pace="fixed",
-        max_local_steps=100, learning_rate=0.1,
-        rate_multiplier=lambda done, total: 1.0, seed=0, asynchronous=True, participation=True,
-        staleness=staleness.create("adaptive"), scheduler=matching.create("fifo"), buffer_size=None, minimum_nodes=1,
-        max_update_norm=100.0, max_payload_bytes=CODEC.max_bytes(SIZE), upload_memory=1 << 30,
-        partitions=((ParameterRange(0, SIZE),),), tune=False, rungs=(CODEC.max_bytes(SIZE),),
-        last_bytes=0, update_bytes=CODEC.max_bytes(SIZE), flush=False, sync_window=60.0,
-        sync_longest_wait=600.0,
-        heartbeat=0.25, lease=30.0, longest_lease=30.0, checkpoint_seconds=60.0, evaluations=5,
+        rows=shards.RowIndex([64]), context=16, tokens=10**9, batch_size=1, staleness=staleness.create("adaptive"),
+        max_norm=100.0, most=num_bytes, partitions=((ParameterRange(0, SIZE),),), rungs=(num_bytes,), delta=num_bytes,
+        sync_window=60.0, sync_longest_wait=600.0, heartbeat=0.25, lease=30.0, longest=30.0, checkpoint_seconds=60.0,
+        evaluations=5,
     )  # fmt: skip
 
 

@@ -20,7 +20,8 @@ def test_a_version_is_made_without_what_the_disk_lost(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         warnings: list[str] = []
         cluster.server.warn = warnings.append
-        cluster.machine.settings = replace(cluster.machine.settings, buffer_size=2, participation=False)
+        buffer = cluster.machine.buffer
+        buffer.versions = replace(buffer.versions, buffer_size=2, participation=False)
         first, second = await cluster.client(), await cluster.client()
         await first.hello()
         await second.hello()

@@ -34,7 +34,7 @@ MODES: dict[str, dict[str, Any]] = {
     "tuned": {"tune": True, "rungs": (420, 500), "max_local_steps": 9},
     "tuned_fragments": {"tune": True, "partitions": (WHOLE, HALVES, QUARTERS), "flush": True, "buffer_size": 3},
     "synchronous-flush": {"asynchronous": False, "flush": True, "minimum_nodes": 2},
-    "little-memory": {"upload_memory": 900, "flush": True},
+    "little-memory": {"memory": 900, "flush": True},
     "synchronous": {"asynchronous": False},
     "synchronous-matched": {"asynchronous": False, "pace": "matched", "max_local_steps": 7},
     "synchronous-robust": {"asynchronous": False, "minimum_nodes": 3},
@@ -63,7 +63,7 @@ class RunChance:
 
     def conclude(self) -> None:
         """From here on all goes well, after a restart when the run had given up."""
-        if self.engine.finished is not None or self.engine.machine.soft.interrupted is not None:
+        if self.engine.finished is not None or self.engine.machine.publishing.interrupted is not None:
             self.engine.crash()
         if not self.engine.state.finished:
             self.engine.finish()
@@ -86,13 +86,13 @@ class RunChance:
         self.engine.next(node, self.rng.choice([-1, 0, version, max(0, version - 1), version + 1]))
 
     def watch(self, node: str) -> None:
-        if node in self.engine.machine.soft.seen:
+        if node in self.engine.machine.membership.seen:
             self.engine.watch(node, max(0, self.engine.state.version - self.rng.choice([0, 0, 0, 1])))
 
     def work(self, node: str) -> None:
         """What a well-behaved worker does next."""
         tasks = self.engine.held.get(node)
-        if node not in self.engine.machine.soft.seen:
+        if node not in self.engine.machine.membership.seen:
             self.engine.hello(node)
         elif tasks and self.rng.random() < 0.7:
             task = self.rng.choice(list(tasks.values()))

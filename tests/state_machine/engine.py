@@ -16,7 +16,7 @@ from barnraise.controller import events as ev
 from barnraise.controller.custody import Custody
 from barnraise.controller.folding import MOST_OPEN, apply
 from barnraise.controller.machine import Controller
-from barnraise.controller.settings import EngineSettings
+from barnraise.controller.settings import EngineSettings, Leases, Payloads, Tasks, Versions
 from barnraise.controller.speeds import FEW
 from barnraise.controller.state import State
 from barnraise.core.types import (
@@ -79,49 +79,62 @@ MANIFEST = Blob("f" * 64, 100)
 
 _SETTINGS = EngineSettings(
     run="trial",
+    tokens=240,
+    asynchronous=True,
     worker=WORKER_SETTINGS,
     manifest=MANIFEST,
-    num_parameters=100,
-    rows=RowIndex([7, 30]),
-    context=3,
-    tokens=240,
-    batch_size=2,
-    local_steps=2,
-    pace="fixed",
-    max_local_steps=100,
-    learning_rate=0.1,
-    rate_multiplier=lambda done, total: 1.0,
-    seed=0,
-    asynchronous=True,
-    participation=True,
-    staleness=staleness("fixed", max_staleness=5),
-    scheduler=scheduler("fifo"),
-    buffer_size=None,
-    minimum_nodes=1,
-    max_update_norm=None,
-    max_payload_bytes=500,
-    upload_memory=1 << 30,
-    partitions=((ParameterRange(0, 100),),),
-    tune=False,
-    rungs=(500,),
-    last_bytes=0,
-    update_bytes=500,
-    flush=False,
-    sync_window=2.0,
-    sync_longest_wait=8.0,
-    heartbeat=1.0,
-    lease=5.0,
-    longest_lease=20.0,
-    checkpoint_seconds=3.0,
-    evaluations=4,
+    leases=Leases(heartbeat=1.0, lease=5.0, longest=20.0),
+    payloads=Payloads(
+        num_parameters=100,
+        partitions=((ParameterRange(0, 100),),),
+        rungs=(500,),
+        last=0,
+        delta=500,
+        most=500,
+        memory=1 << 30,
+        max_norm=None,
+    ),
+    tasks=Tasks(
+        rows=RowIndex([7, 30]),
+        context=3,
+        batch_size=2,
+        local_steps=2,
+        max_local_steps=100,
+        pace="fixed",
+        tune=False,
+        learning_rate=0.1,
+        rate_multiplier=lambda done, total: 1.0,
+        seed=0,
+        scheduler=scheduler("fifo"),
+    ),
+    versions=Versions(
+        staleness=staleness("fixed", max_staleness=5),
+        participation=True,
+        buffer_size=None,
+        minimum_nodes=1,
+        flush=False,
+        sync_window=2.0,
+        sync_longest_wait=8.0,
+        checkpoint_seconds=3.0,
+        evaluations=4,
+    ),
 )
 
 
 def engine_settings(**changes: Any) -> EngineSettings:
-    """Settings for a run of 20 tasks of 12 tokens, with `changes`."""
+    """Settings for a run of 20 tasks of 12 tokens, with `changes` of any group."""
     if changes.get("asynchronous") is False:
         changes.setdefault("worker", overlap(False))
-    return replace(_SETTINGS, **changes)
+    return changed(_SETTINGS, **changes)
+
+
+def changed(settings: EngineSettings, **changes: Any) -> EngineSettings:
+    """`settings` with other values for fields of its own or of its groups."""
+    groups = (getattr(settings, group) for group in ("leases", "payloads", "tasks", "versions"))
+    for name, group in zip(("leases", "payloads", "tasks", "versions"), groups, strict=True):
+        own = {field: changes.pop(field) for field in group.__dataclass_fields__ if field in changes}
+        settings = replace(settings, **{name: replace(group, **own)})
+    return replace(settings, **changes)
 
 
 def overlap(wanted: bool) -> WorkerSettings:
@@ -189,7 +202,8 @@ class Account:
             assert d.version == len(self.made) + 1
             assert sorted(d.contributions) == sorted(self.buffer)
             assert d.contributions
-            assert d.num_nodes == len({self.accepted[i].node for i in self.buffer}) >= self.settings.minimum_nodes
+            nodes = {self.accepted[i].node for i in self.buffer}
+            assert d.num_nodes == len(nodes) >= self.settings.versions.minimum_nodes
             assert d.tokens == sum(self.accepted[i].tokens for i in self.buffer)
             assert 0 < d.rate <= 1
             if not self.settings.asynchronous and not (d.reason == "last" and self.flushing):
@@ -204,7 +218,7 @@ class Account:
         elif isinstance(d, NodeChanged):
             (self.live.add if d.change == "joined" else self.live.discard)(d.node)
         elif isinstance(d, Noted) and d.kind == "flushing":
-            assert self.settings.flush
+            assert self.settings.versions.flush
             assert not self.flushing
             assert sum(self.accepted[i].tokens for i in self.accepted) >= self.settings.tokens
             self.flushing = True
@@ -246,24 +260,25 @@ class Account:
                 self.left[d.assignment] = first + d.local_steps, last
             piece = self.tasks[self.piece[d.redo]]
             assert (d.rows, d.cursor) == (piece.rows, self.cursor)
-            assert 1 <= d.local_steps <= min(last - first, self.settings.max_local_steps)
+            assert 1 <= d.local_steps <= min(last - first, self.settings.tasks.max_local_steps)
             assert d.tokens * piece.local_steps == piece.tokens * d.local_steps
         else:
-            alike = self.settings.pace == "fixed" and not self.settings.tune
-            few = self.settings.rows.total * MOST_ROW_RANGES // 2 < self.settings.local_steps * self.settings.batch_size
-            assert 1 <= d.local_steps <= self.settings.max_local_steps
-            most = self.settings.local_steps * (2 if self.settings.worker.overlap else 1)  # to let others catch up
-            assert few or not alike or self.settings.local_steps <= d.local_steps <= most
+            told = self.settings.tasks
+            alike = told.pace == "fixed" and not told.tune
+            few = told.rows.total * MOST_ROW_RANGES // 2 < told.local_steps * told.batch_size
+            assert 1 <= d.local_steps <= told.max_local_steps
+            most = told.local_steps * (2 if self.settings.worker.overlap else 1)  # to let others catch up
+            assert few or not alike or told.local_steps <= d.local_steps <= most
             count = sum(r.stop - r.start for r in d.rows)
-            assert count == d.local_steps * self.settings.batch_size or (few and d.local_steps == 1)
+            assert count == d.local_steps * self.settings.tasks.batch_size or (few and d.local_steps == 1)
             assert d.cursor == self.cursor + count
-            assert d.rows == tuple(RowRange(*r) for r in self.settings.rows.ranges(self.cursor, count))
+            assert d.rows == tuple(RowRange(*r) for r in self.settings.tasks.rows.ranges(self.cursor, count))
             self.cursor = d.cursor
         if not d.redo:
-            assert d.tokens == self.settings.context * sum(r.stop - r.start for r in d.rows)
+            assert d.tokens == self.settings.tasks.context * sum(r.stop - r.start for r in d.rows)
             self.span[d.assignment] = 0, d.local_steps
-        whole = ParameterRange(0, self.settings.num_parameters)
-        allowed = [part for ranges in self.settings.partitions for part in ranges]
+        whole = ParameterRange(0, self.settings.payloads.num_parameters)
+        allowed = [part for ranges in self.settings.payloads.partitions for part in ranges]
         assert d.parameters in ((whole,) if d.kind == "flush" else allowed)
         assert self.settings.asynchronous or self.flushing or (d.max_staleness == 0 and not self.closed)
         self.tasks[d.assignment] = d
@@ -459,31 +474,36 @@ class Engine:
 
     def check(self) -> None:
         """Everything that must hold between events."""
-        state, soft = self.state, self.machine.soft
+        state, machine = self.state, self.machine
         assert self.shadow == state or repr(self.shadow) == repr(state)
         self.account.compare(state)
         aggregates = [job for job in self.jobs if isinstance(job, act.Aggregate)]
         assert len(aggregates) == (state.closing is not None)
         assert all(job.version == state.version + 1 for job in aggregates)
-        for kind, flag in ((act.Evaluate, soft.evaluating), (act.Checkpoint, soft.checkpointing)):
+        for kind, flag in (
+            (act.Evaluate, machine.publishing.evaluating),
+            (act.Checkpoint, machine.publishing.checkpointing),
+        ):
             assert sum(isinstance(job, kind) for job in self.jobs) == flag
         inspects = {job.contribution.assignment for job in self.jobs if isinstance(job, act.Inspect)}
-        custody = soft.custody
+        custody = machine.custody
         assert inspects == custody.inspecting.keys() <= state.works.keys()
         self._check_uploads(custody)
         idle = [work for i, work in state.works.items() if i not in inspects and not state.nodes[work.node].live]
         assert not idle or state.finished, "work is open that nobody does"
         assert self.payloads == {(state.works[i].node, i) for i in inspects}
         if not state.final and state.buffer_size:
-            lowest = max(self.settings.minimum_nodes, 1)
+            lowest = max(self.settings.versions.minimum_nodes, 1)
             assert lowest <= state.buffer_size <= max(lowest, state.num_live)
             assert bool(state.paused) == (0 < state.num_live < lowest) or state.num_live == 0
-        assert state.finished or soft.seen.keys() | soft.awaited.keys() == self.account.live
-        assert soft.asking.keys() | soft.resting.keys() <= soft.seen.keys()
-        assert not soft.asking.keys() & soft.resting.keys()
-        assert not soft.resting or not self.settings.asynchronous
-        assert sum(u.blob.num_bytes for u in soft.updates.values()) == soft.update_bytes
-        assert len(soft.updates) <= 1 or soft.update_bytes <= self.settings.snapshot_bytes
+        assert state.finished or machine.membership.seen.keys() | machine.membership.awaited.keys() == self.account.live
+        asking, resting = machine.dispatch.asking.keys(), machine.dispatch.resting.keys()
+        assert asking | resting <= machine.membership.seen.keys()
+        assert not asking & resting
+        assert not resting or not self.settings.asynchronous
+        updates, num_bytes = machine.publishing.updates, machine.publishing.update_bytes
+        assert sum(update.blob.num_bytes for update in updates.values()) == num_bytes
+        assert len(updates) <= 1 or num_bytes <= self.settings.payloads.snapshot
 
     def _check_uploads(self, custody: Custody) -> None:
         """What the machine waits for is what was asked for, of works that are open, one a node, within its memory."""
@@ -503,13 +523,13 @@ class Engine:
 
     def observed(self, **rates: float) -> None:
         """As if the nodes had been seen to train on so many tokens a second, a task's at a time."""
-        tokens = self.settings.local_steps * self.settings.batch_size * self.settings.context
+        tokens = self.settings.tasks.local_steps * self.settings.tasks.batch_size * self.settings.tasks.context
         for state in (self.state, self.shadow):
             for name, rate in rates.items():
                 node = state.nodes[name]
                 node.rate, node.rate_tokens, node.rate_seconds = rate, tokens, tokens / rate
                 node.turnaround, node.turnaround_spread, node.accepted = tokens / rate, 0.0, FEW
-        self.machine.soft.speeds.at = -1
+        self.machine.speeds.at = -1
 
     # What may happen
 
@@ -620,7 +640,7 @@ class Engine:
 
     def finish(self, rounds: int = 200) -> None:
         """From here on everything goes well: the run must come to its end."""
-        good = [f"good{i}" for i in range(max(2, self.settings.minimum_nodes))]
+        good = [f"good{i}" for i in range(max(2, self.settings.versions.minimum_nodes))]
         for node in list(self.state.nodes):
             self.handle(ev.Lost(node, "gone"))
         for _ in range(rounds):
@@ -630,7 +650,7 @@ class Engine:
                 break
             self.tick(0.5)
             for node in good:
-                if node not in self.machine.soft.seen:
+                if node not in self.machine.membership.seen:
                     self.hello(node, restart=True)
                 for task in list(self.held[node].values()):
                     self.offer(node, contribution(task))

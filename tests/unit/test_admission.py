@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from barnraise.controller import admission
-from barnraise.controller.soft import Speeds
+from barnraise.controller.machine import Controller
 from barnraise.controller.state import Work
 from barnraise.core.types import Blob, Contribution, ParameterRange
 
@@ -45,7 +45,7 @@ def offer(**changes: Any) -> Contribution:
     ],
 )
 def test_an_offer_must_be_the_answer_to_its_task(changes: dict[str, Any], version: int, reason: str) -> None:
-    found = admission.refuse_offer(offer(**changes), WORK, version, engine_settings())
+    found = admission.refuse_offer(offer(**changes), WORK, version, engine_settings().payloads)
     assert found.startswith(reason) or reason in found
     assert bool(found) == bool(reason)
 
@@ -62,11 +62,11 @@ def test_an_offer_must_be_the_answer_to_its_task(changes: dict[str, Any], versio
     ],
 )
 def test_an_update_must_be_sane(norm: float, reason: str, limit: float | None, expected: str) -> None:
-    assert admission.refuse_inspection(norm, reason, 1000.0, engine_settings(max_update_norm=limit)) == expected
+    assert admission.refuse_inspection(norm, reason, 1000.0, engine_settings(max_norm=limit).payloads) == expected
 
 
 def test_without_a_limit_in_the_run_file_an_update_must_not_be_far_above_the_usual() -> None:
-    settings, speeds = engine_settings(), Speeds(12)
+    settings, speeds = engine_settings().payloads, Controller(engine_settings()).speeds
     at_first = admission.most_norm(WORK, False, speeds, settings)
     assert at_first == admission.LARGEST * 10.0, "100 parameters, and nothing is known yet"
     assert "far above the usual" in admission.refuse_inspection(1e30, "", at_first, settings)

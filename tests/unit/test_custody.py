@@ -6,16 +6,16 @@ import hashlib
 
 import pytest
 
-from barnraise.controller import custody
 from barnraise.controller.actions import Action, Discard, Receive, Send
 from barnraise.controller.custody import PATIENCE, PRESSED_PATIENCE, SLOWEST_UPLOAD, Custody
+from barnraise.controller.machine import Controller
 from barnraise.core.types import Blob, Contribution, ParameterRange
 from barnraise.wire.messages import CHUNK_BYTES, Who
 
 from ..state_machine.engine import engine_settings
 
 SIZE = 10_000_000
-SETTINGS = engine_settings(upload_memory=SIZE)  # room for one
+SETTINGS = engine_settings(memory=SIZE)  # room for one
 
 
 def offer(number: int, size: int = SIZE) -> Contribution:
@@ -27,36 +27,42 @@ def asked(actions: list[Action]) -> list[str]:
     return [action.node for action in actions if isinstance(action, Receive)]
 
 
+def at(kept: Custody, now: float) -> Custody:
+    """The same, a while later."""
+    kept.context.now = now
+    return kept
+
+
 def expect(kept: Custody, node: str, number: int, now: float = 0.0) -> list[str]:
-    return asked(list(custody.expect(kept, SETTINGS, node, offer(number), now)))
+    return asked(list(at(kept, now).expect(node, offer(number))))
 
 
 def drip(kept: Custody, at_once: int) -> float:
     """So much of upload 1 comes at once, then a byte a second: when it is given up."""
     now, received = 1.0, at_once
     while 1 in kept.uploads:
-        assert custody.arrived(kept, "a", 1, received, now) is None
+        assert at(kept, now).arrived("a", 1, received) is None
         now, received = now + 1.0, received + 1
-        list(custody.expire(kept, SETTINGS, now))
+        list(at(kept, now).expire())
     return now
 
 
 def test_one_payload_a_node_and_as_much_as_there_is_room_for() -> None:
-    kept = Custody()
+    kept = Controller(SETTINGS).custody
     assert [expect(kept, node, number) for number, node in enumerate("abca")] == [["a"], [], [], []]
-    (whole,) = [custody.arrived(kept, "a", 0, SIZE, 1.0)]
+    (whole,) = [at(kept, 1.0).arrived("a", 0, SIZE)]
     assert whole is not None
-    custody.settled(kept, whole.offer)
-    assert asked(list(custody.ask(kept, SETTINGS, 1.0))) == ["b"]
+    kept.settled(whole.offer)
+    assert asked(list(kept.look())) == ["b"]
 
 
 def test_what_does_not_come_is_given_up_sooner_while_others_wait() -> None:
-    kept = Custody()
+    kept = Controller(SETTINGS).custody
     expect(kept, "a", 1)
-    assert custody.deadline(kept) == PATIENCE
+    assert kept.deadline() == PATIENCE
     expect(kept, "b", 2)
-    assert custody.deadline(kept) == PRESSED_PATIENCE
-    given_up = list(custody.expire(kept, SETTINGS, PRESSED_PATIENCE))
+    assert kept.deadline() == PRESSED_PATIENCE
+    given_up = list(at(kept, PRESSED_PATIENCE).expire())
     assert given_up == [Discard("a", 1), Receive("b", offer(2)), Send("a", Who())]
     assert expect(kept, "a", 1, PRESSED_PATIENCE) == []  # it comes after who waited
     assert kept.num_bytes == SIZE
@@ -66,7 +72,7 @@ def test_what_does_not_come_is_given_up_sooner_while_others_wait() -> None:
 def test_bytes_that_drip_keep_no_room(at_once: int) -> None:
     """Whoever sends fast and then nothing has the time that the slowest link would have taken."""
     for waiting, patience in (("", PATIENCE), ("b", PRESSED_PATIENCE)):
-        kept = Custody()
+        kept = Controller(SETTINGS).custody
         expect(kept, "a", 1)
         if waiting:
             expect(kept, waiting, 2)
@@ -76,12 +82,12 @@ def test_bytes_that_drip_keep_no_room(at_once: int) -> None:
 
 def test_a_slow_link_has_the_time_that_it_needs() -> None:
     for size in (CHUNK_BYTES + 1, SIZE):
-        kept = Custody()
-        list(custody.expect(kept, SETTINGS, "a", offer(1, size), 0.0))
+        kept = Controller(SETTINGS).custody
+        list(kept.expect("a", offer(1, size)))
         seconds, received = 0.0, 0
         while received < size:
             received = min(size, received + CHUNK_BYTES)
             seconds += CHUNK_BYTES / (1.1 * SLOWEST_UPLOAD)
-            assert not list(custody.expire(kept, SETTINGS, seconds))
-            whole = custody.arrived(kept, "a", 1, received, seconds)
+            assert not list(at(kept, seconds).expire())
+            whole = kept.arrived("a", 1, received)
         assert whole is not None

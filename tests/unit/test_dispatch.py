@@ -6,9 +6,10 @@ import math
 
 import pytest
 
-from barnraise.controller import buffering, dispatch, pacing
 from barnraise.controller.folding import MOST_OPEN
-from barnraise.controller.soft import Soft
+from barnraise.controller.machine import Controller
+from barnraise.controller.publishing import LONGEST_CHAIN
+from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import NodeState, State
 from barnraise.core.types import MOST_ROW_RANGES, Blob, LinkReport, RowRange, Update
 from barnraise.data.ranges import RowIndex
@@ -56,7 +57,7 @@ def test_a_task_goes_around_few_rows_only_so_often(
         engine.hello(node)
         engine.next(node)
     first, second = assigned(engine)
-    assert (first.local_steps, first.tokens) == (steps, rows * engine.settings.context)
+    assert (first.local_steps, first.tokens) == (steps, rows * engine.settings.tasks.context)
     assert sum(piece.stop - piece.start for piece in first.rows) == rows
     assert len(first.rows) <= MOST_ROW_RANGES
     assert first.cursor == rows
@@ -95,7 +96,7 @@ def test_lost_work_is_done_in_pieces_of_what_each_node_takes() -> None:
         engine.observed(**{node: rate})
     engine.next("fast")
     (lost,) = assigned(engine)
-    assert lost.local_steps == 10 * engine.settings.local_steps
+    assert lost.local_steps == 10 * engine.settings.tasks.local_steps
     engine.offer("fast", contribution(engine.held["fast"][1], steps=10**6))
     done = 0
     while done < lost.local_steps:
@@ -103,8 +104,8 @@ def test_lost_work_is_done_in_pieces_of_what_each_node_takes() -> None:
         engine.next("slow")
         piece = assigned(engine)[-1]
         (task,) = engine.held["slow"].values()
-        assert (piece.rows, task.skip, task.seed) == (lost.rows, done, engine.settings.seed + 1)
-        assert 1 <= piece.local_steps <= engine.settings.local_steps
+        assert (piece.rows, task.skip, task.seed) == (lost.rows, done, engine.settings.tasks.seed + 1)
+        assert 1 <= piece.local_steps <= engine.settings.tasks.local_steps
         engine.offer("slow", contribution(task))
         while engine.jobs:
             engine.answer(engine.jobs[0])
@@ -150,8 +151,8 @@ def test_who_is_ahead_takes_more_steps_where_nothing_else_keeps_the_rounds_in_st
         engine.tick(2.5)
         hand_in(engine, "b")
     steps = {node: [d.local_steps for d in assigned(engine) if d.node == node] for node in ("a", "b")}
-    assert set(steps["b"]) == {engine.settings.local_steps}
-    assert (steps["a"][-1] > engine.settings.local_steps) == overlapping
+    assert set(steps["b"]) == {engine.settings.tasks.local_steps}
+    assert (steps["a"][-1] > engine.settings.tasks.local_steps) == overlapping
 
 
 def test_a_clock_that_goes_back_leaves_tasks_their_steps() -> None:
@@ -166,7 +167,7 @@ def test_a_clock_that_goes_back_leaves_tasks_their_steps() -> None:
     for node in ("a", "b"):
         engine.next(node)
         assert engine.state.nodes[node].turnaround >= 0.0
-    assert {d.local_steps for d in assigned(engine)} == {engine.settings.local_steps}
+    assert {d.local_steps for d in assigned(engine)} == {engine.settings.tasks.local_steps}
 
 
 def test_no_work_while_paused_or_stopping() -> None:
@@ -213,18 +214,18 @@ def update(version: int, size: int) -> Update:
 )
 def test_the_way_to_the_base_is_whichever_is_fewer_bytes(have: int, size: int, expected: list[object]) -> None:
     settings = engine_settings(num_parameters=1000)
-    state, soft = State(version=3, digest=digest(103)), Soft(12)
-    soft.updates = {version: update(version, size) for version in (1, 2, 3)}
-    way = dispatch.updates_from(state, soft, settings, have)
+    published = Controller(settings, State(version=3, digest=digest(103))).publishing
+    published.updates = {version: update(version, size) for version in (1, 2, 3)}
+    way = published.updates_from(have)
     assert [u.version if u.kind == "delta" else "snapshot" for u in way] == expected
     if expected == ["snapshot"]:
         assert way == (Update("snapshot", 3, Blob(digest(103), 4000), digest(103)),)
 
 
 def test_a_chain_has_no_gap() -> None:
-    state, soft = State(version=3, digest=digest(103)), Soft(12)
-    soft.updates = {1: update(1, 10), 3: update(3, 10)}
-    (way,) = dispatch.updates_from(state, soft, engine_settings(), 0)
+    published = Controller(engine_settings(), State(version=3, digest=digest(103))).publishing
+    published.updates = {1: update(1, 10), 3: update(3, 10)}
+    (way,) = published.updates_from(0)
     assert way.kind == "snapshot"
 
 
@@ -232,13 +233,13 @@ def test_few_small_deltas_are_kept_however_cheap_they_are() -> None:
     engine = Engine(engine_settings(num_parameters=10**6, tokens=10**9, checkpoint_seconds=1e9))
     engine.check = lambda: None  # type: ignore[method-assign]
     engine.hello("a")
-    for _ in range(buffering.LONGEST_CHAIN + 5):
+    for _ in range(LONGEST_CHAIN + 5):
         engine.next("a")
         engine.offer("a", contribution(next(iter(engine.held["a"].values()))))
         while engine.jobs:
             engine.answer(engine.jobs[0])
-    assert len(engine.machine.soft.updates) == buffering.LONGEST_CHAIN
-    assert len(dispatch.updates_from(engine.state, engine.machine.soft, engine.settings, 0)) == 1
+    assert len(engine.machine.publishing.updates) == LONGEST_CHAIN
+    assert len(engine.machine.publishing.updates_from(0)) == 1
 
 
 def test_the_bound_follows_the_nodes_speed_when_the_task_is_assigned() -> None:
@@ -257,12 +258,16 @@ def node_at(name: str, rate: float, turnaround: float = 0.1) -> NodeState:
     return NodeState(name, live=True, rate=rate, rate_tokens=rate, rate_seconds=1.0, turnaround=turnaround)
 
 
+def speeds_of(nodes: dict[str, NodeState]) -> Speeds:
+    """What a controller knows of so many living nodes."""
+    return Controller(engine_settings(), State(nodes=nodes, num_live=len(nodes))).speeds
+
+
 def test_participation_is_a_share_of_all_work() -> None:
     nodes = {name: node_at(name, rate) for name, rate in (("a", 30.0), ("b", 10.0), ("c", 0.0))}
-    state = State(nodes=nodes, num_live=3)
-    shares = [pacing.participation(state, Soft(12), node) for node in nodes.values()]
+    shares = [speeds_of(nodes).participation(node) for node in nodes.values()]
     assert shares == [0.75, 0.25, pytest.approx(1 / 3)]
-    assert pacing.participation(State(nodes=nodes, num_live=1), Soft(12), nodes["a"]) == 1.0
+    assert Controller(engine_settings(), State(nodes=nodes, num_live=1)).speeds.participation(nodes["a"]) == 1.0
 
 
 def paced(engine: Engine, **rates: float) -> dict[str, Assigned]:
@@ -279,10 +284,10 @@ def test_matched_nodes_get_tasks_of_one_length_in_time() -> None:
     settings = engine_settings(pace="matched", max_local_steps=100)
     tasks = paced(Engine(settings), slow=10.0, middle=20.0, fast=4000.0)
     steps = {node: task.local_steps for node, task in tasks.items()}
-    assert steps == {"slow": settings.local_steps, "middle": 2 * settings.local_steps, "fast": 100}
+    assert steps == {"slow": settings.tasks.local_steps, "middle": 2 * settings.tasks.local_steps, "fast": 100}
     for task in tasks.values():
-        assert sum(piece.stop - piece.start for piece in task.rows) == task.local_steps * settings.batch_size
-        assert task.tokens == task.local_steps * settings.batch_size * settings.context
+        assert sum(piece.stop - piece.start for piece in task.rows) == task.local_steps * settings.tasks.batch_size
+        assert task.tokens == task.local_steps * settings.tasks.batch_size * settings.tasks.context
     assert tasks["slow"].learning_rate > tasks["middle"].learning_rate > tasks["fast"].learning_rate
 
 
@@ -290,25 +295,24 @@ def test_matched_nodes_get_tasks_of_one_length_in_time() -> None:
 def test_a_rate_does_not_rise_with_delay_and_falls_with_the_batch(batch_rows: int) -> None:
     settings = engine_settings(pace="matched", max_local_steps=1000)
     nodes = {"near": node_at("near", 60.0), "far": node_at("far", 60.0, turnaround=9.0)}  # 0.1 s a step
-    state, soft = State(nodes=nodes, num_live=2), Soft(12)
-    soft.links["far"] = LinkReport(round_trip=5.0)
+    machine = Controller(settings, State(nodes=nodes, num_live=2))
+    machine.speeds.links["far"] = LinkReport(round_trip=5.0)
     taken, factors = {}, {}
     for name, node in nodes.items():
-        taken[name] = steps = pacing.local_steps(state, soft, settings, node)
-        factors[name] = pacing.rate_factor(state, soft, settings, node, steps, steps * batch_rows)
+        taken[name] = steps = machine.pacing.local_steps(node)
+        factors[name] = machine.pacing.rate_factor(node, steps, steps * batch_rows)
     assert taken == {"near": 250, "far": 200}  # a round is five exchanges long
-    smaller = batch_rows / settings.batch_size  # sgd: in proportion
+    smaller = batch_rows / settings.tasks.batch_size  # sgd: in proportion
     assert factors["near"] == factors["far"] == pytest.approx(max(0.1, smaller * math.sqrt(2 / 250)), rel=1e-9)
 
 
 def test_scaled_to_equal_work_nodes_share_a_version_alike() -> None:
     nodes = {name: node_at(name, rate) for name, rate in (("a", 30.0), ("b", 10.0))}
-    state = State(nodes=nodes, num_live=2)
-    assert [pacing.participation(state, Soft(12), node, alike=True) for node in nodes.values()] == [0.5, 0.5]
+    assert [speeds_of(nodes).participation(node, alike=True) for node in nodes.values()] == [0.5, 0.5]
 
 
 def test_a_fixed_pace_is_the_same_for_all() -> None:
     settings = engine_settings(pace="fixed")
     tasks = paced(Engine(settings), slow=10.0, fast=4000.0)
-    assert {task.local_steps for task in tasks.values()} == {settings.local_steps}
-    assert {task.learning_rate for task in tasks.values()} == {settings.learning_rate}
+    assert {task.local_steps for task in tasks.values()} == {settings.tasks.local_steps}
+    assert {task.learning_rate for task in tasks.values()} == {settings.tasks.learning_rate}

@@ -330,7 +330,7 @@ def test_after_the_last_version_a_node_is_told_to_stop() -> None:
 
 @pytest.mark.parametrize("live", [1, 50, 100])
 def test_a_small_fleet_keeps_the_configured_intervals(live: int) -> None:
-    assert engine_settings().intervals(live) == (1.0, 5.0)
+    assert engine_settings().leases.intervals(live) == (1.0, 5.0)
 
 
 def test_a_node_none_of_whose_updates_can_be_taken_is_told_to_stop() -> None:

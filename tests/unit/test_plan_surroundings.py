@@ -171,7 +171,7 @@ def test_the_expected_buffer_is_the_controllers(seed: int) -> None:
     engine = Engine(engine_settings(staleness=staleness.create("adaptive", **limits)))
     for index, speed in enumerate(speeds):
         engine.hello(f"w{index}", profile=NodeProfile(1000.0 * speed))
-    engine.machine.soft.speeds.at = -1
+    engine.machine.speeds.at = -1
     engine.handle(ev.Tick())
     assert cost is not None
     assert engine.state.buffer_size == cost.buffer_size

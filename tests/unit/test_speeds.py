@@ -7,7 +7,7 @@ import math
 import pytest
 
 from barnraise.controller import events as ev
-from barnraise.controller import pacing, speeds
+from barnraise.controller import speeds
 from barnraise.core.types import FASTEST, SLOWEST, LinkReport, NodeProfile
 from barnraise.ledger.decisions import Assigned, VersionClosed
 from barnraise.staleness import create as staleness
@@ -123,8 +123,8 @@ def test_a_claim_moves_others_no_more_than_what_was_seen_would(claim: float) -> 
     engine.hello("new", profile=NodeProfile(claim))
     engine.next("new")
     work(engine, rounds=math.ceil(speeds.LEAST_PATIENCE / 2))  # figures are found anew when a while has passed
-    state, soft = engine.state, engine.machine.soft
-    assert speeds.usable(state, soft, state.nodes["new"]) == pytest.approx(12.0)
-    assert soft.speeds.median == pytest.approx(12.0)
-    assert pacing.participation(state, soft, state.nodes["a"]) == pytest.approx(1 / 3)
-    assert speeds.relative(state, soft, state.nodes["a"]) == pytest.approx(1.0)
+    nodes, found = engine.state.nodes, engine.machine.speeds
+    assert found.usable(nodes["new"]) == pytest.approx(12.0)
+    assert found.median == pytest.approx(12.0)
+    assert found.participation(nodes["a"]) == pytest.approx(1 / 3)
+    assert found.relative(nodes["a"]) == pytest.approx(1.0)

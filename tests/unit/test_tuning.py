@@ -11,62 +11,63 @@ from hypothesis import strategies as st
 from barnraise.controller import events as ev
 from barnraise.core.types import LinkReport, ParameterRange
 from barnraise.ledger.decisions import Assigned, Noted
-from barnraise.training.tuning import CLIMB_SHARE, SHARE, Measured, Tuned, tune
+from barnraise.training.tuning import CLIMB_SHARE, SHARE, Choices, Measured, Tuned, tune
 from barnraise.wire.messages import Next
 from barnraise.worker import measure
 
-from ..state_machine.engine import Engine, engine_settings
+from ..state_machine.engine import Engine, changed, engine_settings
 
 RUNGS = (10_000, 20_000, 40_000, 80_000, 160_000)
+CHOICES = Choices(RUNGS, (1,), 20, 200)
 FIRST = Tuned(0, 20)
 
 
 def test_nothing_changes_while_nothing_is_known() -> None:
-    assert tune(Measured(0.1, 0.05, 0.0, 0.0), Tuned(2, 30), RUNGS, 10_000, 20, 200) == Tuned(2, 30)
+    assert tune(Measured(0.1, 0.05, 0.0, 0.0), Tuned(2, 30), CHOICES, 10_000) == Tuned(2, 30)
 
 
 def test_a_fast_link_carries_the_densest_payload() -> None:
-    assert tune(Measured(0.1, 0.05, 1e6, 1e6), FIRST, RUNGS, 10_000, 20, 200) == Tuned(4, 20)
+    assert tune(Measured(0.1, 0.05, 1e6, 1e6), FIRST, CHOICES, 10_000) == Tuned(4, 20)
 
 
 def test_a_slow_link_gets_the_smallest_and_longer_tasks() -> None:
     # 10,050 ms up at the least, in tasks of 2 s: H must be 126 for it to be four fifths of a task
-    assert tune(Measured(0.1, 0.05, 1e3, 1e6), Tuned(3, 20), RUNGS, 10_000, 20, 200) == Tuned(0, 126)
-    assert tune(Measured(0.1, 0.05, 1e2, 1e6), Tuned(3, 20), RUNGS, 10_000, 20, 200) == Tuned(0, 200)
+    assert tune(Measured(0.1, 0.05, 1e3, 1e6), Tuned(3, 20), CHOICES, 10_000) == Tuned(0, 126)
+    assert tune(Measured(0.1, 0.05, 1e2, 1e6), Tuned(3, 20), CHOICES, 10_000) == Tuned(0, 200)
 
 
 def test_a_slow_way_down_makes_longer_tasks_too() -> None:
-    assert tune(Measured(0.1, 0.0, 1e6, 1e3), FIRST, RUNGS, 8_000, 20, 200) == Tuned(4, 100)
+    assert tune(Measured(0.1, 0.0, 1e6, 1e3), FIRST, CHOICES, 8_000) == Tuned(4, 100)
 
 
 def test_the_choice_goes_back_when_the_link_does() -> None:
     slow, fast = Measured(0.1, 0.05, 1e3, 1e6), Measured(0.1, 0.05, 1e6, 1e6)
-    down = tune(slow, Tuned(4, 20), RUNGS, 10_000, 20, 200)
-    assert tune(fast, down, RUNGS, 10_000, 20, 200) == Tuned(4, 20)
+    down = tune(slow, Tuned(4, 20), CHOICES, 10_000)
+    assert tune(fast, down, CHOICES, 10_000) == Tuned(4, 20)
 
 
 def test_a_link_that_wavers_does_not_make_the_choice_waver() -> None:
     now, seen = Tuned(2, 20), set()
     for up in (30_000, 36_000, 31_000, 38_000) * 3:  # 40,000 bytes fit into 1.6 s, 80,000 do not into 1 s
-        now = tune(Measured(0.1, 0.0, up, 1e6), now, RUNGS, 10_000, 20, 200)
+        now = tune(Measured(0.1, 0.0, up, 1e6), now, CHOICES, 10_000)
         seen.add(now)
     assert seen == {Tuned(2, 20)}
 
 
-PARTS = (1, 2, 4, 8)
+IN_PARTS = replace(CHOICES, parts=(1, 2, 4, 8))
 
 
 def test_what_does_not_fit_as_a_whole_goes_up_in_parts_before_tasks_grow() -> None:
     # 10,000 bytes take 4 s at 2,500 bytes a second, a task 2 s; a quarter fits into four fifths of that
     narrow = Measured(0.1, 0.0, 2_500, 1e6)
-    assert tune(narrow, FIRST, RUNGS, 10_000, 20, 200, PARTS) == Tuned(0, 20, 2)
+    assert tune(narrow, FIRST, IN_PARTS, 10_000) == Tuned(0, 20, 2)
     # an eighth takes 10 s at 125 bytes a second, 4/5 of 12.5 s
-    assert tune(replace(narrow, up=125), FIRST, RUNGS, 10_000, 20, 200, PARTS) == Tuned(0, 125, 3)
+    assert tune(replace(narrow, up=125), FIRST, IN_PARTS, 10_000) == Tuned(0, 125, 3)
     # to go back to halves, half of the payload must fit into half of a task
     parts = Tuned(0, 20, 2)
-    assert tune(replace(narrow, up=4_900), parts, RUNGS, 10_000, 20, 200, PARTS) == parts
-    assert tune(replace(narrow, up=5_100), parts, RUNGS, 10_000, 20, 200, PARTS) == Tuned(0, 20, 1)
-    assert tune(replace(narrow, up=1e6), parts, RUNGS, 10_000, 20, 200, PARTS) == Tuned(4, 20, 0)
+    assert tune(replace(narrow, up=4_900), parts, IN_PARTS, 10_000) == parts
+    assert tune(replace(narrow, up=5_100), parts, IN_PARTS, 10_000) == Tuned(0, 20, 1)
+    assert tune(replace(narrow, up=1e6), parts, IN_PARTS, 10_000) == Tuned(4, 20, 0)
 
 
 @given(
@@ -75,7 +76,7 @@ def test_what_does_not_fit_as_a_whole_goes_up_in_parts_before_tasks_grow() -> No
 def test_the_choice_is_within_bounds_and_hides_what_it_can(
     step: float, round_trip: float, up: float, down: float, rung: int, least: int
 ) -> None:
-    found = tune(Measured(step, round_trip, up, down), Tuned(rung, 20), RUNGS, 10_000, least, 10 * least)
+    found = tune(Measured(step, round_trip, up, down), Tuned(rung, 20), Choices(RUNGS, (1,), least, 10 * least), 10_000)
     assert 0 <= found.rung < len(RUNGS)
     assert least <= found.steps <= 10 * least
     seconds = round_trip + RUNGS[found.rung] / up
@@ -91,8 +92,8 @@ def test_a_node_with_parts_hands_them_in_by_turns() -> None:
     engine = Engine(engine_settings(tune=True, rungs=(100,), partitions=partitions, max_local_steps=50, flush=True))
     engine.hello("a")
     settings = engine.settings
-    step = settings.batch_size * settings.context / 100.0
-    narrow = LinkReport(0.0, 75 / (settings.local_steps * step), 1e9)
+    step = settings.tasks.batch_size * settings.tasks.context / 100.0
+    narrow = LinkReport(0.0, 75 / (settings.tasks.local_steps * step), 1e9)
     engine.handle(ev.Received("a", Next(0, narrow)))
     (note,) = [d for d in engine.journal if isinstance(d, Noted) and d.kind == "tuned"]
     assert (note.note.partition, note.note.bytes) == (1, 50)
@@ -102,10 +103,10 @@ def test_a_node_with_parts_hands_them_in_by_turns() -> None:
 
 
 def test_a_changed_choice_is_on_the_ledger_and_in_the_task() -> None:
-    settings = engine_settings(tune=True, rungs=(100, 200, 400), max_payload_bytes=400, max_local_steps=50)
+    settings = engine_settings(tune=True, rungs=(100, 200, 400), most=400, max_local_steps=50)
     engine = Engine(settings)
     engine.hello("a")
-    step = settings.batch_size * settings.context / 100.0  # the profile's 100 tokens a second
+    step = settings.tasks.batch_size * settings.tasks.context / 100.0  # the profile's 100 tokens a second
     fast = LinkReport(0.0, 1e9, 1e9)
     engine.handle(ev.Received("a", Next(0, fast)))
     (note,) = [d for d in engine.journal if isinstance(d, Noted) and d.kind == "tuned"]
@@ -115,25 +116,25 @@ def test_a_changed_choice_is_on_the_ledger_and_in_the_task() -> None:
     engine.crash()
     assert engine.state.nodes["a"].rung == 2
     engine.hello("a", working=(1,), pending=())
-    slow = LinkReport(0.0, 100 / (5 * settings.local_steps * step), 1e9)
+    slow = LinkReport(0.0, 100 / (5 * settings.tasks.local_steps * step), 1e9)
     engine.handle(ev.Received("a", Next(0, slow)))
     task = engine.held["a"][2]
-    assert (task.rung, task.local_steps) == (0, min(50, -(-5 * settings.local_steps * 5 // 4)))
+    assert (task.rung, task.local_steps) == (0, min(50, -(-5 * settings.tasks.local_steps * 5 // 4)))
 
 
 @pytest.mark.parametrize(("buffer_size", "versions"), [(4, 1), (2, 2), (1, 3)])
 def test_tasks_are_as_long_as_all_versions_made_meanwhile_take_to_come_down(buffer_size: int, versions: int) -> None:
     """At K = 1 there are as many as nodes, until a snapshot (here: three deltas) is shorter."""
     settings = engine_settings(tune=True, buffer_size=buffer_size, max_local_steps=1000)
-    settings = replace(settings, update_bytes=settings.snapshot_bytes // 3)
+    settings = changed(settings, delta=settings.payloads.snapshot // 3)
     engine = Engine(settings)
     for name in "abcd":
         engine.hello(name)
-    step = settings.batch_size * settings.context / 100.0
-    task = settings.local_steps * step
-    engine.handle(ev.Received("a", Next(0, LinkReport(0.0, 1e9, settings.update_bytes / task))))
+    step = settings.tasks.batch_size * settings.tasks.context / 100.0
+    task = settings.tasks.local_steps * step
+    engine.handle(ev.Received("a", Next(0, LinkReport(0.0, 1e9, settings.payloads.delta / task))))
     (note,) = [d for d in engine.journal if isinstance(d, Noted) and d.kind == "tuned"]
-    assert note.note.local_steps == pytest.approx(versions * settings.local_steps / SHARE, abs=1)
+    assert note.note.local_steps == pytest.approx(versions * settings.tasks.local_steps / SHARE, abs=1)
 
 
 def test_a_transfer_longer_than_a_round_trip_tells_the_rate() -> None:

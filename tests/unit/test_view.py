@@ -16,7 +16,6 @@ from barnraise.cli.columns import columns
 from barnraise.cli.links import LinkUse, total_table, use_line, use_table
 from barnraise.cli.nodes import NodeRow
 from barnraise.controller.folding import apply
-from barnraise.controller.soft import Soft
 from barnraise.controller.state import State
 from barnraise.core.text import printable
 from barnraise.core.types import NodeProfile, ParameterRange, RowRange
@@ -83,9 +82,7 @@ def drawn(seen: panel.Moment, width: int = 120, height: int = 40) -> list[str]:
 
 
 def test_rows_say_what_each_node_does(state: State) -> None:
-    soft = Soft(12)
-    soft.seen = {"busy": 19.5, "idle": 21.0}
-    rows = {row.name: row for row in nodes.living(state, soft, 20.0)}
+    rows = {row.name: row for row in nodes.living(state, {"busy": 19.5, "idle": 21.0}, 20.0)}
     assert {name: row.state for name, row in rows.items()} == {
         "busy": "training", "idle": "idle", "gone": "left", "late": "starting", "new": "starting"
     }  # fmt: skip
@@ -97,18 +94,18 @@ def test_rows_say_what_each_node_does(state: State) -> None:
 
 
 def test_a_node_whose_process_ended_with_the_run_did_not_leave(state: State) -> None:
-    rows = {row.name: row.state for row in nodes.living(state, Soft(12), 20.0, {"gone"})}
+    rows = {row.name: row.state for row in nodes.living(state, {}, 20.0, {"gone"})}
     assert rows["gone"] == "stayed"
 
 
 def test_nodes_of_a_finished_run_do_not_train_any_more(state: State) -> None:
     apply(state, Noted(14.0, notes.Finished(reason="the token budget is met")))
-    rows = {row.name: row.state for row in nodes.living(state, Soft(12), 20.0)}
+    rows = {row.name: row.state for row in nodes.living(state, {}, 20.0)}
     assert (rows["busy"], rows["idle"], rows["gone"]) == ("stayed", "stayed", "left")
 
 
 def test_picture_shows_the_figures(state: State) -> None:
-    text = "\n".join(drawn(moment(nodes.living(state, Soft(12), 20.0))))
+    text = "\n".join(drawn(moment(nodes.living(state, {}, 20.0))))
     for figure in (
         "60.0%",
         "600k of 1.00M tokens",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnraise import matching, staleness
-from barnraise.controller.settings import EngineSettings
+from barnraise.controller.settings import EngineSettings, Leases, Payloads, Tasks, Versions
 from barnraise.core.ranges import split
 from barnraise.core.types import Blob
 from barnraise.data.ranges import RowIndex
@@ -35,41 +35,45 @@ def engine_settings(
 
     return EngineSettings(
         run=run_name,
+        tokens=training.tokens,
+        asynchronous=plan.asynchronous,
         worker=worker_settings(plan),
         manifest=manifest,
-        num_parameters=num_parameters,
-        rows=rows,
-        context=plan.run_file.data.context,
-        tokens=training.tokens,
-        batch_size=training.batch_size,
-        local_steps=training.local_steps,
-        pace=training.pace,
-        max_local_steps=training.max_local_steps or 10 * training.local_steps,
-        learning_rate=training.learning_rate,
-        rate_multiplier=rate_multiplier,
-        seed=plan.run_file.run.seed,
-        asynchronous=plan.asynchronous,
-        participation=training.outer_weighting == "share" and plan.outer.name != "delayed_nesterov",
-        staleness=staleness.create(plan.staleness.name, **plan.staleness.options),
-        scheduler=matching.create(plan.scheduler.name, **plan.scheduler.options),
-        buffer_size=plan.buffer_size,
-        minimum_nodes=plan.aggregation.minimum_nodes,
-        max_update_norm=controller.max_update_norm,
-        tune=training.auto_tune,
-        partitions=partitions,
-        rungs=tuple(payload_bytes(choice, largest) for choice in plan.contributions),
-        last_bytes=payload_bytes(plan.last_compression, num_parameters) if plan.last_compression else 0,
-        update_bytes=payload_bytes(plan.downlink, largest),
-        max_payload_bytes=largest_payload,
-        upload_memory=max(UPLOAD_MEMORY, 2 * largest_payload),
-        flush=plan.last_compression is not None,
-        sync_window=controller.sync_window,
-        sync_longest_wait=controller.sync_longest_wait,
-        heartbeat=controller.heartbeat,
-        lease=controller.lease,
-        longest_lease=max(controller.lease, controller.longest_lease),
-        checkpoint_seconds=controller.checkpoint_seconds,
-        evaluations=controller.evaluations,
+        leases=Leases(controller.heartbeat, controller.lease, max(controller.lease, controller.longest_lease)),
+        payloads=Payloads(
+            num_parameters=num_parameters,
+            partitions=partitions,
+            rungs=tuple(payload_bytes(choice, largest) for choice in plan.contributions),
+            last=payload_bytes(plan.last_compression, num_parameters) if plan.last_compression else 0,
+            delta=payload_bytes(plan.downlink, largest),
+            most=largest_payload,
+            memory=max(UPLOAD_MEMORY, 2 * largest_payload),
+            max_norm=controller.max_update_norm,
+        ),
+        tasks=Tasks(
+            rows=rows,
+            context=plan.run_file.data.context,
+            batch_size=training.batch_size,
+            local_steps=training.local_steps,
+            max_local_steps=training.max_local_steps or 10 * training.local_steps,
+            pace=training.pace,
+            tune=training.auto_tune,
+            learning_rate=training.learning_rate,
+            rate_multiplier=rate_multiplier,
+            seed=plan.run_file.run.seed,
+            scheduler=matching.create(plan.scheduler.name, **plan.scheduler.options),
+        ),
+        versions=Versions(
+            staleness=staleness.create(plan.staleness.name, **plan.staleness.options),
+            participation=training.outer_weighting == "share" and plan.outer.name != "delayed_nesterov",
+            buffer_size=plan.buffer_size,
+            minimum_nodes=plan.aggregation.minimum_nodes,
+            flush=plan.last_compression is not None,
+            sync_window=controller.sync_window,
+            sync_longest_wait=controller.sync_longest_wait,
+            checkpoint_seconds=controller.checkpoint_seconds,
+            evaluations=controller.evaluations,
+        ),
     )
 
 

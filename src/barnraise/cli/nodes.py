@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
@@ -15,8 +15,7 @@ from barnraise.ledger import NodeTotals
 from barnraise.ledger.decisions import Change
 
 if TYPE_CHECKING:
-    from barnraise.controller.soft import Soft
-from barnraise.controller.state import NodeState, State
+    from barnraise.controller.state import NodeState, State
 
 
 @dataclass(frozen=True)
@@ -47,14 +46,15 @@ _STANDING: dict[Change, str] = {"left": LEFT, "ended": STAYED, "killed": KILLED,
 GONE = (LEFT, KILLED, REVOKED, NEVER)
 
 
-def living(state: State, soft: Soft, now: float, dismissed: Container[str] = ()) -> list[NodeRow]:
-    """The nodes of a controller that works; those `dismissed` ended when the run did."""
+def living(state: State, seen: Mapping[str, float], now: float, dismissed: Container[str] = ()) -> list[NodeRow]:
+    """The nodes of a controller that works, and when each was `seen` last; those `dismissed` ended when the run
+    did."""
     rates = [node.rate for node in state.nodes.values() if node.live and node.rate > 0]
     middle = median(rates) if rates else 0.0
-    return [_living(node, state, soft, middle, now, node.id in dismissed) for node in state.nodes.values()]
+    return [_living(node, state, middle, seen.get(node.id), now, node.id in dismissed) for node in state.nodes.values()]
 
 
-def _living(node: NodeState, state: State, soft: Soft, middle: float, now: float, dismissed: bool) -> NodeRow:
+def _living(node: NodeState, state: State, middle: float, seen: float | None, now: float, dismissed: bool) -> NodeRow:
     if node.revoked:
         standing = REVOKED
     elif not node.live:
@@ -67,7 +67,6 @@ def _living(node: NodeState, state: State, soft: Soft, middle: float, now: float
         standing = IDLE if node.accepted + node.refused else STARTING  # it measures itself first
     bound = max((state.works[assignment].max_staleness for assignment in node.open), default=None)
     staleness = f"{node.last_staleness}" if node.accepted + node.refused else "-"
-    seen = soft.seen.get(node.id)
     return NodeRow(
         name=node.id,
         state=standing,

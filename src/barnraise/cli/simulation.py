@@ -156,9 +156,9 @@ def _costed(plan: Plan, cost: Estimate) -> tuple[EngineSettings, Work, str]:
         rows=RowIndex(shards),
     )
     work: Work = CostModel(
-        payload_bytes=settings.rungs,
-        span=max(part.stop - part.start for part in settings.partitions[0]),
-        delta_bytes=settings.update_bytes,
+        payload_bytes=settings.payloads.rungs,
+        span=max(part.stop - part.start for part in settings.payloads.partitions[0]),
+        delta_bytes=settings.payloads.delta,
         shard_bytes=[count * row_bytes for count in shards],
         costs=_costs(plan, cost.parameters),
     )

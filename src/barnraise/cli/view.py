@@ -73,7 +73,7 @@ class Observer:
             bytes_up=server.bytes_up,
             bytes_down=server.bytes_down,
             standing=_standing(host),
-            rows=living(state, host.machine.soft, now, self._chronicle.dismissed if self._chronicle else ()),
+            rows=living(state, host.machine.membership.seen, now, self._chronicle.dismissed if self._chronicle else ()),
             happenings=tuple(self._recent),
             links=host.links(),
         )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from barnraise.controller.settings import EngineSettings
-from barnraise.controller.soft import Speeds
+from barnraise.controller.settings import Payloads
+from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import Work
 from barnraise.core.types import Contribution
 
@@ -29,7 +29,7 @@ ENOUGH_NODES = 3
 """Whose norms must be known for their median to be one that a single node cannot move."""
 
 
-def refuse_offer(offer: Contribution, work: Work, version: int, settings: EngineSettings) -> str:
+def refuse_offer(offer: Contribution, work: Work, version: int, payloads: Payloads) -> str:
     """Why `offer`, arriving when `version` was newest, cannot be an answer to `work`; empty when it can."""
     if offer.base != work.base:
         return f"base is version {offer.base}, but the task started from {work.base}: fetch the assigned version"
@@ -37,8 +37,8 @@ def refuse_offer(offer: Contribution, work: Work, version: int, settings: Engine
         return f"updates parameters {offer.parameters}, but {work.parameters} were assigned"
     if not offer.payload.num_bytes:
         return "payload of 0 bytes: a contribution has one"
-    most = settings.last_bytes if work.kind == "flush" else settings.rungs[work.rung]
-    if offer.payload.num_bytes > most and offer.payload.num_bytes != settings.last_bytes:  # of a node that leaves
+    most = payloads.last if work.kind == "flush" else payloads.rungs[work.rung]
+    if offer.payload.num_bytes > most and offer.payload.num_bytes != payloads.last:  # of a node that leaves
         return f"payload of {offer.payload.num_bytes} bytes, but the codec needs at most {most}"
     if offer.steps > work.local_steps:
         return f"claims {offer.steps} steps, but {work.local_steps} were assigned"
@@ -52,13 +52,13 @@ def refuse_offer(offer: Contribution, work: Work, version: int, settings: Engine
     return ""
 
 
-def most_norm(work: Work, dense: bool, speeds: Speeds, settings: EngineSettings) -> float:
+def most_norm(work: Work, dense: bool, speeds: Speeds, payloads: Payloads) -> float:
     """The largest L2 norm that an update made of `work` may have; `dense`: it holds a residual.
 
     An absolute limit in all cases. Once several nodes' updates are known, a multiple of the median one's, which rises
     with the task's learning rate and steps and never falls with them, since error feedback brings earlier work along.
     """
-    largest = LARGEST * math.sqrt(settings.num_parameters)
+    largest = LARGEST * math.sqrt(payloads.num_parameters)
     if speeds.num_norms < ENOUGH_NODES:
         return largest
     travel = work.learning_rate * work.local_steps
@@ -66,16 +66,16 @@ def most_norm(work: Work, dense: bool, speeds: Speeds, settings: EngineSettings)
     return min(largest, TIMES_USUAL * usual * (TIMES_RESIDUAL if dense else 1.0))
 
 
-def refuse_inspection(norm: float, reason: str, most: float, settings: EngineSettings) -> str:
+def refuse_inspection(norm: float, reason: str, most: float, payloads: Payloads) -> str:
     """Why an update of L2 norm `norm` (and `reason`, when it could not be decoded) is refused, where `most` is the
     fleet's limit; empty when fine."""
     if reason:
         return reason
     if not math.isfinite(norm):
         return f"norm is {norm}: the update holds NaN or infinite values"
-    if settings.max_update_norm is not None and norm > settings.max_update_norm:
-        return f"norm {norm:.4g} is above controller.max_update_norm {settings.max_update_norm:g}"
-    if settings.max_update_norm is None and norm > most:
+    if payloads.max_norm is not None and norm > payloads.max_norm:
+        return f"norm {norm:.4g} is above controller.max_update_norm {payloads.max_norm:g}"
+    if payloads.max_norm is None and norm > most:
         return (
             f"norm {norm:.4g} is far above the usual, at most {most:.4g} now; set controller.max_update_norm "
             "if that is fine"

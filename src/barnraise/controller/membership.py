@@ -8,22 +8,30 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
+from typing import Any
 
-from barnraise.controller import custody
-from barnraise.controller.actions import Action, Send
-from barnraise.controller.settings import EngineSettings
-from barnraise.controller.soft import Soft
-from barnraise.controller.state import NodeState, State
-from barnraise.core.errors import DIVERGED
-from barnraise.ledger import notes
-from barnraise.ledger.decisions import Change, Decision, NodeChanged, Noted
-from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Enrolled, Hello, Stop, Welcome
-
-Steps = Iterator[Decision | Action]
-
-MOST_INSANE = 10
-"""Updates in a row that cannot be taken, after which a node is not asked for more."""
+from barnraise.controller.actions import Send
+from barnraise.controller.allowance import Allowance
+from barnraise.controller.custody import Custody
+from barnraise.controller.events import Admitted, Arrived, Event, Heard, Lost, RevokeRequested
+from barnraise.controller.part import Context, Part, Steps
+from barnraise.controller.speeds import Speeds
+from barnraise.controller.state import NodeState
+from barnraise.ledger.decisions import Change, NodeChanged, Noted
+from barnraise.ledger.notes import NOT_HELD, Released, Reopened
+from barnraise.wire.messages import (
+    PROTOCOL_VERSION,
+    Ack,
+    Enrolled,
+    Heartbeat,
+    Hello,
+    Leave,
+    Message,
+    Pulse,
+    Stop,
+    Welcome,
+)
 
 ROUND_TRIPS = 4.0
 """By how many round trips a lease outlasts the fleet's."""
@@ -38,110 +46,220 @@ LOOKS = 16
 """How often leases are looked at while one lasts: many nodes' at a time, as each look at the fleet has its price."""
 
 
-def admit(state: State, node: str, key: str, invite: str, now: float) -> Steps:
-    """Put a proven key on the ledger. A name stays with the first key that proved itself for it."""
-    if key not in state.keys and node not in state.nodes:
-        yield NodeChanged(now, node, "enrolled", f"invite {invite}" if invite else "", key=key)
-        yield Send(node, Enrolled(node))
+class Membership(Part):
+    """Keeps when each node was last heard, and when to look next whether its lease has ended."""
 
+    def __init__(self, context: Context, custody: Custody, speeds: Speeds) -> None:
+        super().__init__(context)
+        self.settings, self.custody, self.speeds = context.settings, custody, speeds
+        self.seen: dict[str, float] = {}  # nodes that said Hello to this process, the longest silent first
+        self.awaited: dict[str, None] = {}  # nodes that were live before it started and have not said Hello yet
+        self.awaited_until = math.inf
+        self.lease = self.lease_told = 0.0  # seconds of silence allowed, and when the fleet was last told so much
+        self.heartbeat = 0.0  # seconds between frames that the fleet was told of
+        self.silent: dict[str, float] = {}  # when nodes were last heard whose lease then ended
+        self.lateness: dict[str, float] = {}  # seconds by which a node's frames were late, the worst slowly forgotten
+        self.joins = Allowance(burst=20.0, rate=0.1)  # rows that a node's greetings may cost
+        self._looks: list[tuple[float, str]] = []  # a heap: when to look next at a node's lease
+        self._looked_at: set[str] = set()  # the nodes in it
 
-def hello(state: State, soft: Soft, settings: EngineSettings, node: str, message: Hello, now: float) -> Steps:
-    """A worker says who it is and what it holds: agree with it on what is open, answered and forgotten."""
-    if message.protocol != PROTOCOL_VERSION:
+    # Coming and going
+
+    def admit(self, event: Admitted) -> Steps:
+        """Put a proven key on the ledger. A name stays with the first key that proved itself for it."""
+        if event.key not in self.state.keys and event.node not in self.state.nodes:
+            reason = f"invite {event.invite}" if event.invite else ""
+            yield NodeChanged(self.now, event.node, "enrolled", reason, key=event.key)
+            yield Send(event.node, Enrolled(event.node))
+
+    def hello(self, node: str, message: Hello) -> Steps:
+        """A worker says who it is and what it holds: agree with it on what is open, answered and forgotten."""
+        if message.protocol != PROTOCOL_VERSION:
+            yield Send(node, Stop(_foreign(message.protocol)))
+            return
+        if self.state.final or self.state.finished:
+            yield from self._answer_pending(node, message)
+            yield Send(node, Stop(self.state.finished or "the run's token budget is met"))
+            return
+        known = self.state.nodes[node]
+        restarted = message.session != known.session
+        if restarted or not known.live or message.profile != known.profile:
+            if not self.joins.take(node, self.now):
+                return  # it comes and goes too often: it will ask again
+            reason = "came back" if known.session else ""
+            yield NodeChanged(
+                self.now, node, "joined", reason, session=message.session, profile=message.profile
+            )  # fmt: skip
+        if node not in self.seen:
+            self._look_at(node, self.now + self.intervals()[1])
+            if not restarted and node in self.silent:  # it was there all the time: its frames were late
+                self._learn(node, self.now - self.silent[node])
+        self.context.forget(node)
+        self.seen[node] = self.now
+        yield from self._agree(known, message)
+
+    def _agree(self, known: NodeState, message: Hello) -> Steps:
+        """Let go what it does not hold, give back what nobody took, tell it what is not its own any more."""
+        node, held = known.id, set(message.pending) | set(message.working)
+        for assignment in list(known.open):
+            if assignment not in held and assignment not in self.custody.inspecting:
+                yield from self._release(node, assignment, NOT_HELD)
+        forget = []
+        for assignment in sorted(held):
+            if assignment in self.state.works:
+                continue
+            lost = self.state.redo.get(assignment)
+            if lost is not None and lost.node == node and not lost.rest and assignment not in known.verdicts:
+                yield Noted(self.now, Reopened(assignment), node)
+            elif assignment not in known.verdicts:
+                forget.append(assignment)
+        yield from self._answer_pending(node, message)  # before the Welcome: what is answered is not uploaded again
+        settings, intervals = self.settings, self.intervals(node)
         yield Send(
             node,
-            Stop(
-                f"protocol version {message.protocol} is not spoken here, only {PROTOCOL_VERSION}: "
-                "install the barnraise version of the controller"
+            Welcome(
+                settings.run, node, message.greeting, settings.worker, settings.manifest, *intervals, tuple(forget)
             ),
         )
-        return
-    if state.final or state.finished:
-        yield from _answer_pending(state, node, message)
-        yield Send(node, Stop(state.finished or "the run's token budget is met"))
-        return
-    known = state.nodes[node]
-    restarted = message.session != known.session
-    if restarted or not known.live or message.profile != known.profile:
-        if not soft.joins.take(node, now):
-            return  # it comes and goes too often: it will ask again
-        reason = "came back" if known.session else ""
-        yield NodeChanged(now, node, "joined", reason, session=message.session, profile=message.profile)
-        soft.news += 1
-    if node not in soft.seen:
-        _look_at(soft, node, now + intervals(state, soft, settings, now)[1])
-        if not restarted and node in soft.silent:  # it was there all the time: its frames were late
-            _learn(soft, node, now - soft.silent[node])
-    _forget(soft, node)
-    soft.seen[node] = now
-    held = set(message.pending) | set(message.working)
-    for assignment in list(known.open):
-        if assignment not in held and assignment not in soft.custody.inspecting:
-            soft.wasted.take(node, now)
-            yield from _release(soft, node, assignment, "the worker does not hold it", now)
-    forget = []
-    for assignment in sorted(held):
-        if assignment in state.works:
-            continue
-        lost = state.redo.get(assignment)
-        if lost is not None and lost.node == node and not lost.rest and assignment not in known.verdicts:
-            yield Noted(now, notes.Reopened(assignment=assignment), node)
-        elif assignment not in known.verdicts:
-            forget.append(assignment)
-    yield from _answer_pending(state, node, message)  # before the Welcome: what is answered is not uploaded again
-    yield Send(
-        node,
-        Welcome(
-            settings.run,
-            node,
-            message.greeting,
-            settings.worker,
-            settings.manifest,
-            *intervals(state, soft, settings, now, node),
-            tuple(forget),
-        ),
-    )
 
+    def _answer_pending(self, node: str, message: Hello) -> Steps:
+        verdicts = self.state.nodes[node].verdicts
+        for assignment in message.pending:
+            if assignment in verdicts:
+                yield Send(node, Ack(assignment, *verdicts[assignment]))
 
-def _answer_pending(state: State, node: str, message: Hello) -> Steps:
-    verdicts = state.nodes[node].verdicts
-    for assignment in message.pending:
-        if assignment in verdicts:
-            yield Send(node, Ack(assignment, *verdicts[assignment]))
+    def leave(self, node: str, message: Leave) -> Steps:
+        yield from self.part(node, message.reason or "left")
+        yield from self.context.follow()
 
+    def lost(self, event: Lost) -> Steps:
+        if event.node in self.state.nodes:
+            yield from self.part(event.node, event.reason, event.how)
+            yield from self.context.follow()
 
-def dismiss(state: State, soft: Soft, node: str, wrong: str, now: float) -> Steps:
-    """Part with a node whose updates are all `wrong` (empty: this one was not): what it sends leads nowhere."""
-    soft.insane[node] = soft.insane.get(node, 0) + 1 if wrong else 0
-    if soft.insane[node] >= MOST_INSANE:
-        reason = (
-            f"{DIVERGED}: {MOST_INSANE} updates in a row could not be taken (the last: {wrong}); "
-            "lower the learning rate, or raise warmup_tokens"
-        )
-        del soft.insane[node]
-        yield Send(node, Stop(reason, final=False))
-        yield from part(state, soft, node, reason, now)
+    def part(self, node: str, reason: str, how: Change = "left") -> Steps:
+        """The node is gone: its open work is for others."""
+        self.context.forget(node)
+        if self.state.nodes[node].live:
+            yield NodeChanged(self.now, node, how, reason)
+            yield from self._release_all(node, reason)
 
+    def revoke(self, event: RevokeRequested) -> Steps:
+        """The node is out for good: its key and its name are let in no more. What it did before stays as it is."""
+        known = self.state.nodes.get(event.node)
+        if known is not None and not known.revoked:
+            self.context.forget(event.node)
+            yield NodeChanged(self.now, event.node, "revoked", event.reason)
+            yield from self._release_all(event.node, "revoked")
+            yield turned_away(known)
+        yield from self.context.follow()
 
-def part(state: State, soft: Soft, node: str, reason: str, now: float, how: Change = "left") -> Steps:
-    """The node is gone: its open work is for others."""
-    _forget(soft, node)
-    if state.nodes[node].live:
-        yield NodeChanged(now, node, how, reason)
-        soft.news += 1
-        yield from release(state, soft, node, reason, now)
+    def _release_all(self, node: str, reason: str) -> Steps:
+        """Let others do the node's open work, but for what has arrived and is being inspected."""
+        for assignment in list(self.state.nodes[node].open):
+            if assignment not in self.custody.inspecting:
+                yield from self._release(node, assignment, reason)
 
+    def _release(self, node: str, assignment: int, reason: str) -> Steps:
+        yield from self.custody.drop(node, assignment)
+        yield Noted(self.now, Released(assignment, reason), node)
 
-def revoke(state: State, soft: Soft, node: str, reason: str, now: float) -> Steps:
-    """The node is out for good: its key and its name are let in no more. What it did before stays as it is."""
-    known = state.nodes.get(node)
-    if known is None or known.revoked:
-        return
-    _forget(soft, node)
-    yield NodeChanged(now, node, "revoked", reason)
-    soft.news += 1
-    yield from release(state, soft, node, "revoked", now)
-    yield turned_away(known)
+    def await_back(self, grace: float) -> Steps:
+        """After a restart: who was live has `grace` seconds beyond a lease to say Hello, who was not has nothing
+        open."""
+        self.awaited_until = self.now + self.settings.leases.intervals(self.state.num_live)[1] + grace
+        for node in self.state.nodes.values():
+            if node.live:
+                self.awaited[node.id] = None
+            else:
+                yield from self._release_all(node.id, "the node has left")
+
+    def forget(self, node: str) -> None:
+        self.seen.pop(node, None)
+        self.awaited.pop(node, None)
+
+    # Leases
+
+    def heard(self, node: str) -> None:
+        """A frame of the node renews its lease, and says how late its frames come."""
+        seen = self.seen.pop(node, None)
+        if seen is not None:
+            self.seen[node] = self.now
+            self._learn(node, self.now - seen)
+
+    def _heard(self, event: Heard | Arrived) -> Steps:
+        self.heard(event.node)
+        yield from ()
+
+    def _heartbeat(self, node: str, message: Heartbeat) -> Steps:
+        yield Send(node, Pulse(message.sent, *self.intervals(node)))
+
+    def excuse(self, seconds: float) -> None:
+        self.seen = {node: seen + seconds for node, seen in self.seen.items()}
+        self.awaited_until += seconds
+
+    def _learn(self, node: str, gap: float) -> None:
+        late, known = gap - self.heartbeat, self.lateness.get(node, 0.0)
+        if late > 0.0 or known:
+            self.lateness[node] = max(late, FORGETTING * known)
+
+    def intervals(self, node: str | None = None) -> tuple[float, float]:
+        """Heartbeat and lease of the fleet, or the lease of a node. When the fleet shrinks, the longer lease holds on
+        for as long as it is: nodes that were told of it must not seem silent."""
+        heartbeat, lease = self.settings.leases.intervals(self.state.num_live)
+        if lease >= self.lease or self.now >= self.lease_told + self.lease:
+            self.lease, self.lease_told, self.heartbeat = lease, self.now, heartbeat
+        return heartbeat, lease if node is None else self._lease(node, lease)
+
+    def _lease(self, node: str, lease: float) -> float:
+        """The fleet's, and more for a link that is slow or uneven, within the run file's bounds. What the node says of
+        its link moves its own lease alone."""
+        link = self.speeds.links.get(node)
+        slow = ROUND_TRIPS * link.round_trip if link is not None else 0.0
+        longest = self.settings.leases.longest
+        return max(lease, min(lease + slow + CAUTION * self.lateness.get(node, 0.0), longest))
+
+    def _look_at(self, node: str, time: float) -> None:
+        """Look then, or a little later, whether the node's lease has ended, if that is not planned already."""
+        if node not in self._looked_at:
+            step = self.lease / LOOKS
+            self._looked_at.add(node)
+            heapq.heappush(self._looks, (max(time, math.ceil(time / step) * step), node))
+
+    def deadline(self) -> float:
+        """When to look next for leases that have ended."""
+        return min(self._looks[0][0] if self._looks else math.inf, self.awaited_until if self.awaited else math.inf)
+
+    def expire(self) -> Steps:
+        """Part with every node whose lease has ended."""
+        self.intervals()
+        while self.deadline() <= self.now:
+            if self.now >= self.awaited_until and self.awaited:
+                yield from self.part(next(iter(self.awaited)), "did not come back after the restart")
+                continue
+            _, node = heapq.heappop(self._looks)
+            self._looked_at.remove(node)
+            seen = self.seen.get(node)
+            if seen is None:
+                continue
+            ends = seen + self._lease(node, self.lease)
+            if ends > self.now:
+                self._look_at(node, ends)
+            else:
+                self.silent[node] = seen
+                yield from self.part(node, f"silent for {self.now - seen:.1f} s")
+
+    def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
+        return {
+            Admitted: self.admit,
+            Lost: self.lost,
+            RevokeRequested: self.revoke,
+            Heard: self._heard,
+            Arrived: self._heard,
+        }
+
+    def messages(self) -> dict[type[Message], Callable[[str, Any], Steps]]:
+        return {Leave: self.leave, Heartbeat: self._heartbeat}
 
 
 def turned_away(node: NodeState) -> Send:
@@ -149,101 +267,8 @@ def turned_away(node: NodeState) -> Send:
     return Send(node.id, Stop(f"the host revoked this machine's membership: {node.revoked}", final=False))
 
 
-def release(state: State, soft: Soft, node: str, reason: str, now: float) -> Steps:
-    """Let others do the node's open work, but for what has arrived and is being inspected."""
-    for assignment in list(state.nodes[node].open):
-        if assignment not in soft.custody.inspecting:
-            yield from _release(soft, node, assignment, reason, now)
-
-
-def _release(soft: Soft, node: str, assignment: int, reason: str, now: float) -> Steps:
-    yield from custody.drop(soft.custody, node, assignment)
-    yield Noted(now, notes.Released(assignment=assignment, reason=reason), node)
-
-
-def _forget(soft: Soft, node: str) -> None:
-    """What was observed of the node is no longer so."""
-    for observed in (soft.seen, soft.awaited, soft.asking, soft.resting, soft.watching, soft.told):
-        observed.pop(node, None)
-
-
-def heard(soft: Soft, node: str, now: float) -> None:
-    """A frame of the node renews its lease, and says how late its frames come."""
-    seen = soft.seen.pop(node, None)
-    if seen is not None:
-        soft.seen[node] = now
-        _learn(soft, node, now - seen)
-
-
-def excuse(soft: Soft, seconds: float) -> None:
-    """For so long nobody could be heard."""
-    soft.seen = {node: seen + seconds for node, seen in soft.seen.items()}
-    soft.awaited_until += seconds
-
-
-def _learn(soft: Soft, node: str, gap: float) -> None:
-    late, known = gap - soft.heartbeat, soft.lateness.get(node, 0.0)
-    if late > 0.0 or known:
-        soft.lateness[node] = max(late, FORGETTING * known)
-
-
-def intervals(
-    state: State, soft: Soft, settings: EngineSettings, now: float, node: str | None = None
-) -> tuple[float, float]:
-    """Heartbeat and lease of the fleet, or the lease of a node. When the fleet shrinks, the longer lease holds on for
-    as long as it is: nodes that were told of it must not seem silent."""
-    heartbeat, lease = settings.intervals(state.num_live)
-    if lease >= soft.lease or now >= soft.lease_told + soft.lease:
-        soft.lease, soft.lease_told, soft.heartbeat = lease, now, heartbeat
-    return heartbeat, lease if node is None else _lease(soft, settings, node, lease)
-
-
-def _lease(soft: Soft, settings: EngineSettings, node: str, lease: float) -> float:
-    """The fleet's, and more for a link that is slow or uneven, within the run file's bounds. What the node says of its
-    link moves its own lease alone."""
-    link = soft.links.get(node)
-    slow = ROUND_TRIPS * link.round_trip if link is not None else 0.0
-    return max(lease, min(lease + slow + CAUTION * soft.lateness.get(node, 0.0), settings.longest_lease))
-
-
-def await_back(state: State, soft: Soft, settings: EngineSettings, grace: float, now: float) -> Steps:
-    """After a restart: who was live has `grace` seconds beyond a lease to say Hello, who was not has nothing open."""
-    soft.awaited_until = now + settings.intervals(state.num_live)[1] + grace
-    for node in state.nodes.values():
-        if node.live:
-            soft.awaited[node.id] = None
-        else:
-            yield from release(state, soft, node.id, "the node has left", now)
-
-
-def _look_at(soft: Soft, node: str, time: float) -> None:
-    """Look then, or a little later, whether the node's lease has ended, if that is not planned already."""
-    if node not in soft.leased:
-        step = soft.lease / LOOKS
-        soft.leased.add(node)
-        heapq.heappush(soft.leases, (max(time, math.ceil(time / step) * step), node))
-
-
-def deadline(soft: Soft) -> float:
-    """When to look next for leases that have ended."""
-    return min(soft.leases[0][0] if soft.leases else math.inf, soft.awaited_until if soft.awaited else math.inf)
-
-
-def expire(state: State, soft: Soft, settings: EngineSettings, now: float) -> Steps:
-    """Part with every node whose lease has ended."""
-    intervals(state, soft, settings, now)
-    while deadline(soft) <= now:
-        if now >= soft.awaited_until and soft.awaited:
-            yield from part(state, soft, next(iter(soft.awaited)), "did not come back after the restart", now)
-            continue
-        _, node = heapq.heappop(soft.leases)
-        soft.leased.remove(node)
-        seen = soft.seen.get(node)
-        if seen is None:
-            continue
-        ends = seen + _lease(soft, settings, node, soft.lease)
-        if ends > now:
-            _look_at(soft, node, ends)
-        else:
-            soft.silent[node] = seen
-            yield from part(state, soft, node, f"silent for {now - seen:.1f} s", now)
+def _foreign(protocol: int) -> str:
+    return (
+        f"protocol version {protocol} is not spoken here, only {PROTOCOL_VERSION}: "
+        "install the barnraise version of the controller"
+    )

@@ -1,105 +1,108 @@
-"""What is known of the nodes' speeds, and what follows from it: weight in a version, local steps, learning rate."""
+"""How much each node is given: local steps, learning rate, and how densely it sends, by its speed and its link."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import astuple
 
-from barnraise.controller import speeds
-from barnraise.controller.settings import EngineSettings
-from barnraise.controller.soft import Soft
-from barnraise.controller.state import NodeState, State
+from barnraise.controller.part import Context, Part
+from barnraise.controller.speeds import Speeds
+from barnraise.controller.state import NodeState
 from barnraise.core.types import LinkReport
-from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted
-from barnraise.training import pace
-from barnraise.training.tuning import Measured, Tuned, tune
+from barnraise.ledger.notes import Tuned
+from barnraise.training import pace, tuning
 
 
-def participation(state: State, soft: Soft, node: NodeState, alike: bool = False) -> float:
-    """The node's share of the work that the living do: what one of its contributions should weigh. `alike`: one of
-    their number, as all contributions are scaled to equal work.
+class Pacing(Part):
+    """Keeps the length of a round at the fleet's pace."""
 
-    Without it n workers that each contribute a whole update from the same base would move the model n times as far as
-    their mean (SparseLoCo divides by all peers for the same reason, not by those that contributed).
-    """
-    if state.num_live <= 1:
-        return 1.0
-    own = speeds.usable(state, soft, node)
-    if alike or own <= 0.0 or soft.speeds.total <= 0.0:
-        return 1.0 / state.num_live
-    return own / max(own, soft.speeds.total)
+    def __init__(self, context: Context, speeds: Speeds) -> None:
+        super().__init__(context)
+        self.speeds = speeds
+        self.tasks, self.payloads, self.worker = (
+            context.settings.tasks, context.settings.payloads, context.settings.worker
+        )  # fmt: skip
+        self._round_seconds, self._found_at = 0.0, 0  # and the count of the speeds behind it
 
+    def local_steps(self, node: NodeState) -> int:
+        """How many steps the node's next task takes: as its speed says, and more where it is ahead of the others."""
+        steps = self._own_steps(node)
+        if not self.worker.overlap or node.rate <= 0.0:
+            return steps
+        most = max(steps, self.tasks.max_local_steps)
+        return min(most, pace.aligned_steps(steps, self._batch_tokens / node.rate, node.waited))
 
-def local_steps(state: State, soft: Soft, settings: EngineSettings, node: NodeState) -> int:
-    """How many steps the node's next task takes: as its speed says, and more where it is ahead of the others."""
-    steps = _own_steps(state, soft, settings, node)
-    if not settings.worker.overlap or node.rate <= 0.0:
-        return steps
-    most = max(steps, settings.max_local_steps)
-    return min(most, pace.aligned_steps(steps, settings.batch_size * settings.context / node.rate, node.waited))
+    def rate_factor(self, node: NodeState, steps: int, num_rows: float) -> float:
+        """The share of the learning rate at which the node takes `steps` steps with so many rows.
 
+        What counts is by how much the node's work is staler than the median node's, so that the run file's rate is that
+        of a usual node.
+        """
+        tasks = self.tasks
+        if tasks.pace == "fixed":
+            return 1.0
+        length = self._round()
+        staleness = max(0.0, node.last_staleness - self.speeds.usual_staleness)
+        batch_ratio = num_rows / (steps * tasks.batch_size)
+        if tasks.pace == "matched" and self.speeds.estimate(node) > 0.0:
+            steps += pace.hindered_steps(self._speed(node), length, tasks.max_local_steps)
+        adam = self.worker.inner_optimizer == "adamw"
+        return pace.rate_factor(steps, tasks.local_steps, staleness, batch_ratio, adam=adam)
 
-def _own_steps(state: State, soft: Soft, settings: EngineSettings, node: NodeState) -> int:
-    if settings.pace == "fixed" or speeds.estimate(state, soft, node) <= 0.0:
-        return settings.local_steps
-    speed, length = _speed(node, soft, settings), _round_seconds(state, soft, settings)
-    if settings.pace == "literal":
-        computing = length - speed.exchange
-        return pace.literal_steps(node.step_seconds, settings.local_steps, settings.max_local_steps, computing)
-    return pace.local_steps(speed, length, settings.max_local_steps)
+    def tuned(self, node: NodeState) -> Iterator[Noted]:
+        """Fit the node's payloads and steps to what it last measured of its link; a change is on the ledger."""
+        link, rate = self.speeds.links.get(node.id), self.speeds.estimate(node)
+        tasks, payloads = self.tasks, self.payloads
+        if not tasks.tune or link is None or rate <= 0.0:
+            return
+        round_trip = min(link.round_trip, node.turnaround) if node.turnaround else link.round_trip
+        measured = tuning.Measured(self._batch_tokens / rate, round_trip, link.up, link.down)
+        least = max(node.least_steps, tasks.local_steps)
+        now_at = tuning.Tuned(node.rung, least, node.partition)
+        versions = max(
+            1.0, self.state.num_live / max(1, self.state.buffer_size)
+        )  # that are made while it trains a task
+        down = min(round(versions * payloads.delta), payloads.snapshot)
+        choices = tuning.Choices(payloads.rungs, payloads.parts, tasks.local_steps, tasks.max_local_steps)
+        found = tuning.tune(measured, now_at, choices, down)
+        if found != now_at:
+            sent = payloads.rungs[found.rung] // payloads.parts[found.partition]
+            note = Tuned(found.rung, found.steps, found.partition, sent, *astuple(measured))
+            yield Noted(self.now, note, node.id)
 
+    def share(self, node: NodeState) -> float:
+        """What a contribution of the node weighs in a version."""
+        if not self.context.settings.versions.participation:
+            return 1.0
+        return self.speeds.participation(node, bool(self.worker.normalize_steps))
 
-def _round_seconds(state: State, soft: Soft, settings: EngineSettings) -> float:
-    """The length of a round at the fleet's pace; computed anew with the rates."""
-    speeds.refresh(state, soft)
-    if soft.speeds.count != soft.paced_at:
-        fleet = [_speed(other, soft, settings) for other in soft.speeds.counted if other.rate > 0.0]
-        soft.round_seconds, soft.paced_at = pace.round_seconds(fleet, settings.local_steps), soft.speeds.count
-    return soft.round_seconds
+    @property
+    def _batch_tokens(self) -> int:
+        return self.tasks.batch_size * self.tasks.context
 
+    def _own_steps(self, node: NodeState) -> int:
+        tasks = self.tasks
+        if tasks.pace == "fixed" or self.speeds.estimate(node) <= 0.0:
+            return tasks.local_steps
+        speed, length = self._speed(node), self._round()
+        if tasks.pace == "literal":
+            computing = length - speed.exchange
+            return pace.literal_steps(node.step_seconds, tasks.local_steps, tasks.max_local_steps, computing)
+        return pace.local_steps(speed, length, tasks.max_local_steps)
 
-def rate_factor(
-    state: State, soft: Soft, settings: EngineSettings, node: NodeState, steps: int, num_rows: float
-) -> float:
-    """The share of the learning rate at which the node takes `steps` steps with so many rows.
+    def _round(self) -> float:
+        """Seconds of a round at the fleet's pace; found anew with the rates."""
+        self.speeds.refresh()
+        if self.speeds.count != self._found_at:
+            fleet = [self._speed(other) for other in self.speeds.counted if other.rate > 0.0]
+            self._round_seconds = pace.round_seconds(fleet, self.tasks.local_steps)
+            self._found_at = self.speeds.count
+        return self._round_seconds
 
-    What counts is by how much the node's work is staler than the median node's, so that the run file's rate is that of
-    a usual node.
-    """
-    if settings.pace == "fixed":
-        return 1.0
-    length = _round_seconds(state, soft, settings)
-    staleness = max(0.0, node.last_staleness - soft.speeds.usual_staleness)
-    batch_ratio = num_rows / (steps * settings.batch_size)
-    if settings.pace == "matched" and speeds.estimate(state, soft, node) > 0.0:
-        steps += pace.hindered_steps(_speed(node, soft, settings), length, settings.max_local_steps)
-    adam = settings.worker.inner_optimizer == "adamw"
-    return pace.rate_factor(steps, settings.local_steps, staleness, batch_ratio, adam=adam)
-
-
-def tuned(state: State, soft: Soft, settings: EngineSettings, node: NodeState, now: float) -> Iterator[Noted]:
-    """Fit the node's payloads and steps to what it last measured of its link; a change is on the ledger."""
-    link = soft.links.get(node.id)
-    rate = speeds.estimate(state, soft, node)
-    if not settings.tune or link is None or rate <= 0.0:
-        return
-    round_trip = min(link.round_trip, node.turnaround) if node.turnaround else link.round_trip
-    measured = Measured(settings.batch_size * settings.context / rate, round_trip, link.up, link.down)
-    least = max(node.least_steps, settings.local_steps)
-    now_at, parts = Tuned(node.rung, least, node.partition), settings.parts
-    versions = max(1.0, state.num_live / max(1, state.buffer_size))  # that are made while it trains a task
-    down = min(round(versions * settings.update_bytes), settings.snapshot_bytes)
-    found = tune(measured, now_at, settings.rungs, down, settings.local_steps, settings.max_local_steps, parts)
-    if found != now_at:
-        sent = settings.rungs[found.rung] // parts[found.partition]
-        note = notes.Tuned(found.rung, found.steps, found.partition, sent, *astuple(measured))
-        yield Noted(now, note, node.id)
-
-
-def _speed(node: NodeState, soft: Soft, settings: EngineSettings) -> pace.Speed:
-    """What the node says of its link counts as far as its contributions were seen to take so long."""
-    link = soft.links.get(node.id, LinkReport())
-    sent = settings.rungs[node.rung] / settings.parts[node.partition]
-    exchange = min(link.round_trip + (sent / link.up if link.up else 0.0), node.turnaround)
-    return pace.Speed(settings.batch_size * settings.context / speeds.known(soft, node), exchange)
+    def _speed(self, node: NodeState) -> pace.Speed:
+        """What the node says of its link counts as far as its contributions were seen to take so long."""
+        link = self.speeds.links.get(node.id, LinkReport())
+        sent = self.payloads.rungs[node.rung] / self.payloads.parts[node.partition]
+        exchange = min(link.round_trip + (sent / link.up if link.up else 0.0), node.turnaround)
+        return pace.Speed(self._batch_tokens / self.speeds.known(node), exchange)

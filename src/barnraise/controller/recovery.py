@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from barnraise.controller.actions import SlotShare
-from barnraise.controller.buffering import shares
+from barnraise.controller.buffer import shares
 from barnraise.controller.folding import apply
 from barnraise.controller.parameter_server import Made, ParameterServer
 from barnraise.controller.state import State

@@ -8,10 +8,16 @@ node of that sort would, and not for longer.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from statistics import median
+from typing import Any
 
-from barnraise.controller.soft import Soft
-from barnraise.controller.state import NodeState, State
+from barnraise.controller.custody import Custody
+from barnraise.controller.part import Context, Part
+from barnraise.controller.state import NodeState
+from barnraise.core.types import LinkReport
+from barnraise.ledger.decisions import Decision, Judged, NodeChanged
 
 OVERDUE = 3.0
 """How many times longer than usual a node may take for a contribution before the others do not count on it."""
@@ -29,55 +35,108 @@ CAUTION = 2.0
 """Mean deviations by which a contribution is expected to be later than usual."""
 
 
-def refresh(state: State, soft: Soft) -> None:
-    """Compute the fleet's figures anew, after news of a quarter of the living, or when a task's time has passed."""
-    speeds, patience = soft.speeds, max(LEAST_PATIENCE / 2, soft.speeds.turnaround)
-    fresh = speeds.at >= 0 and soft.news - speeds.at < max(1, state.num_live // 4) and soft.now < speeds.time + patience
-    if fresh:
-        return
-    speeds.at, speeds.time, speeds.count = soft.news, soft.now, speeds.count + 1
-    living = [node for node in state.nodes.values() if node.live]
-    seen = [node for node in living if node.rate > 0.0]
-    speeds.turnaround = median(node.turnaround for node in seen) if seen else 0.0
-    rates = [node.rate for node in seen] or [node.profile.tokens_per_second for node in living]
-    middle = median(rates) if rates else 0.0
-    speeds.lowest = min(rates) if seen else middle / SPREAD
-    speeds.highest = max(rates) if seen else middle * SPREAD
-    speeds.counted = [node for node in living if _counts(state, soft, node)]
-    working = [known(soft, node) for node in speeds.counted if node.open or node.rate > 0.0]
-    working = [rate for rate in working if rate > 0.0]
-    speeds.median = median(working) if working else 0.0
-    speeds.total = sum(min(rate, SPREAD * speeds.median) for rate in working)
-    norms = [node.norm for node in living if node.norm > 0.0]
-    speeds.num_norms, speeds.norm = len(norms), median(norms) if norms else 0.0
-    speeds.travel = median(node.travel for node in living if node.norm > 0.0) if norms else 0.0
-    speeds.usual_staleness = median(node.last_staleness for node in seen) if seen else 0.0
+class Speeds(Part):
+    """The fleet's figures, as they were found last; rates are tokens a second. Each node's own link, as it says."""
 
+    def __init__(self, context: Context, custody: Custody) -> None:
+        super().__init__(context)
+        self.custody = custody
+        self.tokens = context.settings.tasks.tokens
+        self.links: dict[str, LinkReport] = {}
+        self.news = 0  # joins, departures and verdicts so far: each changes a rate or who is alive
+        self.at, self.time = -1, -math.inf  # the news and the time of the figures
+        self.count = 0  # how often they were found by now
+        self.counted: list[NodeState] = []  # on whose next contributions the others count
+        self.median = self.total = 0.0  # of their rates
+        self.lowest = self.highest = 0.0  # within which a claim is believed
+        self.turnaround = 0.0  # median seconds from a task to its contribution
+        self.usual_staleness = 0.0  # of the median node
+        self.num_norms = 0  # nodes whose updates' norms are known
+        self.norm = self.travel = 0.0  # those of the median node
 
-def estimate(state: State, soft: Soft, node: NodeState) -> float:
-    """The node's tokens a second; 0 while nothing is known."""
-    refresh(state, soft)
-    return known(soft, node)
+    def _changed(self, d: NodeChanged) -> None:
+        self.news += d.change != "enrolled"
 
+    def _judged(self, d: Judged) -> None:
+        self.news += 1
 
-def usable(state: State, soft: Soft, node: NodeState) -> float:
-    """The same, as it weighs against others."""
-    rate = estimate(state, soft, node)
-    return min(rate, SPREAD * soft.speeds.median) if soft.speeds.median else rate
+    def refresh(self) -> None:
+        """Find the figures anew, after news of a quarter of the living, or when a task's time has passed."""
+        patience, few = max(LEAST_PATIENCE / 2, self.turnaround), max(1, self.state.num_live // 4)
+        if self.at >= 0 and self.news - self.at < few and self.now < self.time + patience:
+            return
+        self.at, self.time, self.count = self.news, self.now, self.count + 1
+        living = [node for node in self.state.nodes.values() if node.live]
+        seen = [node for node in living if node.rate > 0.0]
+        self.turnaround = median(node.turnaround for node in seen) if seen else 0.0
+        rates = [node.rate for node in seen] or [node.profile.tokens_per_second for node in living]
+        middle = median(rates) if rates else 0.0
+        self.lowest = min(rates) if seen else middle / SPREAD
+        self.highest = max(rates) if seen else middle * SPREAD
+        self.counted = [node for node in living if self._counts(node)]
+        working = [self.known(node) for node in self.counted if node.open or node.rate > 0.0]
+        working = [rate for rate in working if rate > 0.0]
+        self.median = median(working) if working else 0.0
+        self.total = sum(min(rate, SPREAD * self.median) for rate in working)
+        norms = [node.norm for node in living if node.norm > 0.0]
+        self.num_norms, self.norm = len(norms), median(norms) if norms else 0.0
+        self.travel = median(node.travel for node in living if node.norm > 0.0) if norms else 0.0
+        self.usual_staleness = median(node.last_staleness for node in seen) if seen else 0.0
 
+    def estimate(self, node: NodeState) -> float:
+        """The node's tokens a second; 0 while nothing is known."""
+        self.refresh()
+        return self.known(node)
 
-def relative(state: State, soft: Soft, node: NodeState) -> float:
-    """The node's rate over the median (1 while nothing is known)."""
-    rate = estimate(state, soft, node)
-    return rate / soft.speeds.median if rate > 0.0 and soft.speeds.median > 0.0 else 1.0
+    def usable(self, node: NodeState) -> float:
+        """The same, as it weighs against others."""
+        rate = self.estimate(node)
+        return min(rate, SPREAD * self.median) if self.median else rate
 
+    def relative(self, node: NodeState) -> float:
+        """The node's rate over the median (1 while nothing is known)."""
+        rate = self.estimate(node)
+        return rate / self.median if rate > 0.0 and self.median > 0.0 else 1.0
 
-def period(soft: Soft, node: NodeState) -> float:
-    """Seconds from one contribution of the node to the next; 0 while nothing is known."""
-    if node.rate > 0.0:
-        return node.rate_tokens / node.rate
-    rate = known(soft, node)
-    return soft.speeds.tokens / rate if rate > 0.0 else 0.0
+    def period(self, node: NodeState) -> float:
+        """Seconds from one contribution of the node to the next; 0 while nothing is known."""
+        if node.rate > 0.0:
+            return node.rate_tokens / node.rate
+        rate = self.known(node)
+        return self.tokens / rate if rate > 0.0 else 0.0
+
+    def known(self, node: NodeState) -> float:
+        """`estimate`, of the fleet as it was seen last."""
+        if node.rate > 0.0:
+            return node.rate
+        claim = node.profile.tokens_per_second
+        return min(max(claim, self.lowest), self.highest) if claim > 0.0 else 0.0
+
+    def participation(self, node: NodeState, alike: bool = False) -> float:
+        """The node's share of the work that the living do: what one of its contributions should weigh. `alike`: one of
+        their number, as all contributions are scaled to equal work.
+
+        Without it n workers that each contribute a whole update from the same base would move the model n times as far
+        as their mean (SparseLoCo divides by all peers for the same reason, not by those that contributed).
+        """
+        if self.state.num_live <= 1:
+            return 1.0
+        own = self.usable(node)
+        if alike or own <= 0.0 or self.total <= 0.0:
+            return 1.0 / self.state.num_live
+        return own / max(own, self.total)
+
+    def _counts(self, node: NodeState) -> bool:
+        """Whether the others count on the node's next contribution: it is on its way, or not overdue yet."""
+        if node.id in self.custody.sending or node.id in self.custody.offered:
+            return True
+        works = self.state.works
+        since = works[node.open[0]].time if node.open else max(node.joined, node.last_verdict_time)
+        usual = node.turnaround if node.rate > 0.0 else max(self.turnaround, self.period(node))
+        return self.now <= since + max(LEAST_PATIENCE, OVERDUE * usual)
+
+    def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
+        return {NodeChanged: self._changed, Judged: self._judged}
 
 
 def delay(node: NodeState, first: float) -> float:
@@ -91,20 +150,3 @@ def delay(node: NodeState, first: float) -> float:
         return first
     least = first if node.accepted + node.refused < FEW else 1.0
     return max(least, (node.turnaround + CAUTION * node.turnaround_spread) * node.rate / node.rate_tokens)
-
-
-def known(soft: Soft, node: NodeState) -> float:
-    """`estimate`, of the fleet as it was seen last."""
-    if node.rate > 0.0:
-        return node.rate
-    claim = node.profile.tokens_per_second
-    return min(max(claim, soft.speeds.lowest), soft.speeds.highest) if claim > 0.0 else 0.0
-
-
-def _counts(state: State, soft: Soft, node: NodeState) -> bool:
-    """Whether the others count on the node's next contribution: it is on its way, or not overdue yet."""
-    if node.id in soft.custody.sending or node.id in soft.custody.offered:
-        return True
-    since = state.works[node.open[0]].time if node.open else max(node.joined, node.last_verdict_time)
-    usual = node.turnaround if node.rate > 0.0 else max(soft.speeds.turnaround, period(soft, node))
-    return soft.now <= since + max(LEAST_PATIENCE, OVERDUE * usual)

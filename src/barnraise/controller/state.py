@@ -1,7 +1,7 @@
 """The controller's state: everything that its decisions say. `folding.apply` changes it, and nothing else does.
 
-What is not decided but merely observed (who asked for work, when a node was last heard) lives in `soft.Soft` and starts
-empty after a restart.
+What is not decided but merely observed (who asked for work, when a node was last heard) lives in the controller's parts
+(`controller.part`) and starts empty after a restart.
 """
 
 from __future__ import annotations

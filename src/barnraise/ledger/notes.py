@@ -86,6 +86,10 @@ class Tuned(Note, frozen=True, gc=False):
     down: float = 0.0
 
 
+NOT_HELD = "the worker does not hold it"
+"""Why an assignment is released whose node has lost or given up its work."""
+
+
 class Released(Note, frozen=True, gc=False):
     """An assignment is its node's no more: somebody else may do it."""
 

@@ -40,24 +40,26 @@ class Tuned:
     partition: int = 0
 
 
-def tune(
-    measured: Measured,
-    now: Tuned,
-    rungs: Sequence[int],
-    down_bytes: int,
-    steps: int,
-    most: int,
-    parts: Sequence[int] = (1,),
-) -> Tuned:
-    """The next choice for a node that is at `now`.
+@dataclass(frozen=True)
+class Choices:
+    """What the run allows: payloads in bytes (`rungs`, ascending), into how many pieces each of its partitions cuts a
+    payload (`parts`, from 1 on), the least and the largest H."""
 
-    `rungs` are payloads in bytes, ascending; `down_bytes` what the versions made during a task bring down; `steps` and
-    `most` the least and the largest H; `parts` into how many pieces each of the allowed partitions cuts a payload, from
-    1 on. Nothing changes while the node's speed or uplink is not known. Versions are as large as other nodes make them:
-    parts are for the uplink alone.
+    rungs: Sequence[int]
+    parts: Sequence[int]
+    steps: int
+    most: int
+
+
+def tune(measured: Measured, now: Tuned, choices: Choices, down_bytes: int) -> Tuned:
+    """The next choice for a node that is at `now`; `down_bytes` is what the versions made during a task bring down.
+
+    Nothing changes while the node's speed or uplink is not known. Versions are as large as other nodes make them: parts
+    are for the uplink alone.
     """
     if measured.step <= 0.0 or measured.up <= 0.0:
         return now
+    rungs, parts, steps = choices.rungs, choices.parts, choices.steps
     down = measured.round_trip + (down_bytes / measured.down if measured.down > 0.0 else 0.0)
 
     def up(rung: int, partition: int) -> float:
@@ -68,7 +70,7 @@ def tune(
         return up(rung, partition) <= available * (CLIMB_SHARE if denser else SHARE)
 
     longest = max(up(0, len(parts) - 1), down)
-    needed = math.ceil(min(float(most), longest / (SHARE * measured.step) - 1e-9))
+    needed = math.ceil(min(float(choices.most), longest / (SHARE * measured.step) - 1e-9))
     available = max(steps, needed) * measured.step
     partition = next((at for at in range(len(parts)) if fits(0, at)), len(parts) - 1)
     rung = 0 if partition else max((rung for rung in range(len(rungs)) if fits(rung, 0)), default=0)

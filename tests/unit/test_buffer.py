@@ -103,9 +103,9 @@ def unequal(**changes: Any) -> Engine:
         engine.next(node)
     engine.observed(a=100.0, b=1.0)
     engine.journal.clear()
-    engine.machine.soft.advised = False  # of what was found before
+    engine.machine.buffer.advised = False  # of what was found before
     for _ in range(3):
-        engine.machine.soft.news += 2
+        engine.machine.speeds.news += 2
         engine.handle(ev.Tick())
     return engine
 
@@ -145,7 +145,7 @@ def test_staleness_leaves_what_fedbuff_says() -> None:
     engine.hello("c")
     for node in ("a", "c"):
         engine.next(node)
-    engine.machine.settings = replace(settings, buffer_size=2)
+    engine.machine.buffer.versions = replace(settings.versions, buffer_size=2)
     engine.handle(ev.Tick())
     hand_in(engine, "b")
     hand_in(engine, "c")
@@ -237,7 +237,7 @@ def test_too_few_nodes_for_the_rule_set_no_deadline() -> None:
 def test_what_is_under_way_at_the_runs_end_sets_no_deadline(under_way: type[act.Action]) -> None:
     """The wait for residuals has an end. What comes of a version that is made, or of a payload that is looked at, is
     told: a deadline that has passed meanwhile would keep the shell busy for nothing."""
-    engine = run("a", tokens=24, flush=True, last_bytes=420)
+    engine = run("a", tokens=24, flush=True, last=420)
     hand_in(engine, "a")
     settle(engine)
     engine.next("a")
@@ -434,6 +434,6 @@ def test_blobs_of_old_deltas_are_released_but_not_one_that_a_newer_version_share
         engine.next("a")
         hand_in(engine, "a")
         settle(engine)
-    kept = {update.blob.digest for update in engine.machine.soft.updates.values()}
+    kept = {update.blob.digest for update in engine.machine.publishing.updates.values()}
     assert engine.deltas == kept
-    assert len(engine.machine.soft.updates) == 2
+    assert len(engine.machine.publishing.updates) == 2

@@ -1,0 +1,250 @@
+"""When the buffer closes and becomes a version, how many nodes that takes, and how a run ends.
+
+Asynchronous mode closes at K distinct nodes. Synchronous mode closes when no node still works from the newest
+version, or when the rest has kept the faster half waiting for too long. Once the accepted contributions meet the
+token budget (or a stop was asked for) the next close is the last one; where error feedback holds residuals, it is the
+one but last, and the last version is made of those.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from barnraise.controller.actions import Aggregate, SlotShare
+from barnraise.controller.custody import Custody
+from barnraise.controller.events import Event, Unmade
+from barnraise.controller.part import Context, Part, Steps
+from barnraise.controller.publishing import Publishing
+from barnraise.controller.speeds import LEAST_PATIENCE, OVERDUE, Speeds, delay
+from barnraise.controller.state import SlotState
+from barnraise.core.ranges import covers, pieces
+from barnraise.ledger import notes
+from barnraise.ledger.decisions import Noted, VersionClosed
+from barnraise.staleness.buffer import OVERLAPPING, least_buffer
+
+HYSTERESIS = 0.1
+"""Share by which an automatic K must be wrong to be changed."""
+
+
+class Buffer(Part):
+    """Keeps the automatic K for the fleet's figures, and how long an open buffer waits for K nodes."""
+
+    def __init__(self, context: Context, custody: Custody, speeds: Speeds, publishing: Publishing) -> None:
+        super().__init__(context)
+        self.settings, self.versions = context.settings, context.settings.versions
+        self.custody, self.speeds, self.publishing = custody, speeds, publishing
+        self.automatic_size, self.sized_at = 1, 0  # K if enough nodes live, and the count of the speeds behind it
+        self.patience = math.inf  # seconds
+        self.advised = False  # that a pinned K is too small
+
+    def look(self) -> Steps:
+        yield from self._size()
+        yield from self._close()
+
+    # K
+
+    def _size(self) -> Steps:
+        """Set K for the living, and pause or go on with the aggregation rule's minimum."""
+        state, settings, least = self.state, self.settings, self.versions.minimum_nodes
+        if state.final:
+            return
+        short = state.num_live < least
+        if short and state.num_live and not state.paused:
+            reason = f"{state.num_live} live nodes, but the aggregation rule needs {least}"
+            yield Noted(self.now, notes.Paused(reason))
+        elif not short and state.paused:
+            yield Noted(self.now, notes.Continued())
+        self._measure()
+        pinned = self.versions.buffer_size
+        wanted = state.num_live if not settings.asynchronous else pinned or self.automatic_size
+        there = len(self.speeds.counted) if settings.asynchronous else state.num_live
+        nodes = max(least, min(wanted, there), 1)
+        if nodes != state.buffer_size:
+            why = "automatic" if pinned is None else f"controller.buffer_size is {pinned}"
+            yield Noted(self.now, notes.BufferSize(nodes, state.num_live, why))
+        yield from self._advise()
+
+    def _measure(self) -> None:
+        """The automatic K, and how long an open buffer waits for K nodes, anew with the fleet's figures.
+
+        K stays while it is about right. The wait is several times what the slowest of the K fastest nodes takes.
+        """
+        speeds = self.speeds
+        speeds.refresh()
+        if not self.settings.asynchronous or speeds.count == self.sized_at:
+            return
+        counted, self.sized_at = speeds.counted, speeds.count
+        first = OVERLAPPING if self.settings.worker.overlap else 1.0
+        rates, delays = [speeds.known(node) for node in counted], [delay(node, first) for node in counted]
+        automatic = least_buffer(rates, self.versions.staleness.bound, delays)
+        if abs(automatic - self.automatic_size) > HYSTERESIS * self.automatic_size:
+            self.automatic_size = automatic
+        periods = sorted(speeds.period(node) for node in counted)
+        wanted = self.versions.buffer_size or self.automatic_size
+        slowest = periods[min(len(periods), wanted) - 1] if periods else 0.0
+        self.patience = max(LEAST_PATIENCE, OVERDUE * slowest)
+
+    def _advise(self) -> Steps:
+        """Say once, when a pinned K makes versions too fast for somebody's staleness bound, which one would do."""
+        pinned, state = self.versions.buffer_size, self.state
+        if pinned is None or not self.settings.asynchronous or self.advised or state.accepted < 2 * state.num_live:
+            return
+        enough = math.ceil(self.automatic_size / 2)  # which leaves half of each bound in hand
+        if pinned < enough:
+            self.advised = True
+            reason = (
+                f"with speeds this far apart slow nodes' work is refused as stale; set controller.buffer_size, "
+                f"which is {pinned}, to {enough} or more, or to auto"
+            )
+            yield Noted(self.now, notes.Advice(reason))
+
+    # Closing
+
+    def _close(self) -> Steps:
+        """Close the buffer if it is time."""
+        state = self.state
+        if state.closing is not None or state.final or self.publishing.interrupted is not None:
+            return
+        reason = self._why()
+        if not reason:
+            return
+        nodes = len(state.slots)
+        if nodes < self.versions.minimum_nodes or not nodes:
+            if reason == "last" and (state.stopping or state.flushing is not None) and not self.custody.inspecting:
+                count = sum(len(s.contributions) for slots in state.slots.values() for s in slots.values())
+                why = state.stopping or "too few residuals came for a version"
+                yield Noted(self.now, notes.LeftOver(count, why))
+                yield from self.publishing.end()
+            return
+        if reason == "flush":
+            yield Noted(self.now, notes.Flushing(state.num_live))
+        held = shares(slot for slots in state.slots.values() for slot in slots.values())
+        numbers = tuple(assignment for share in held for assignment, _ in share.contributions)
+        rate, scales = self._rates(held)
+        yield VersionClosed(
+            self.now, state.version + 1, numbers, nodes, state.buffer_tokens, reason, rate=rate, scales=scales
+        )  # fmt: skip
+        yield from self.aggregate()
+        if state.final:
+            yield from self.publishing.dismiss_all()
+
+    def aggregate(self) -> Steps:
+        """Have the closed buffer made into its version."""
+        closing = self.state.closing
+        assert closing is not None
+        held = shares(self.state.closing_slots)
+        yield Aggregate(self.context.epoch, closing.version, held, closing.rate, closing.scales)
+
+    def _unmade(self, event: Unmade) -> Steps:
+        closing = self.state.closing
+        if event.epoch == self.context.epoch and closing is not None and closing.version == event.version:
+            yield from self._void(event)
+            yield from self.aggregate()
+            yield from self.context.follow()
+
+    def _void(self, event: Unmade) -> Steps:
+        """The version cannot be made of all that its buffer holds: void what cannot be used, to make it of the rest.
+
+        Where numbers are at fault, or too few nodes are left for the aggregation rule, that is everything: the version
+        is then the one before, and its rows are done again. A node is judged by what it sent, not by what our disk
+        lost.
+        """
+        faults, slots, least = event.void | event.lost, self.state.closing_slots, self.versions.minimum_nodes
+        used = {slot.node for slot in slots if any(number not in faults for number, _ in slot.contributions)}
+        reason = event.reason
+        if not reason and len(used) < max(1, least):
+            reason = f"{len(used)} nodes' contributions can be used, but the aggregation rule needs {least}"
+        if reason:
+            numbers = tuple(number for slot in slots for number, _ in slot.contributions)
+            yield Noted(self.now, notes.VersionRefused(event.version, reason, numbers))
+        for slot in list(slots):
+            for number, _ in list(slot.contributions):
+                why = faults.get(number, reason and f"version {event.version} was refused: {reason}")
+                if why:
+                    judged = number in event.void or bool(event.reason)
+                    yield Noted(self.now, notes.Voided(number, event.version, why, judged), slot.node)
+
+    def _rates(self, held: tuple[SlotShare, ...]) -> tuple[float, tuple[float, ...]]:
+        """How far the version moves, and what of that each piece of the parameters does when there are several.
+
+        By its nodes' share of all work, in asynchronous mode, and by what staleness has left of their weights: a mean
+        sees how these compare, so that of one node alone they would count for nothing.
+        """
+        alike, rates = bool(self.settings.worker.normalize_steps), []
+        for piece in pieces(slot.parameters for slot in held):
+            there = [slot for slot in held if covers(slot.parameters, piece)]
+            rate = _freshness(there, alike)
+            if self.settings.asynchronous and self.versions.participation:
+                nodes = (self.state.nodes[slot.node] for slot in there)
+                rate *= min(1.0, sum(self.speeds.participation(node, alike) for node in nodes))
+            rates.append(rate)
+        most = max(rates)
+        return most, tuple(rate / most for rate in rates) if len(rates) > 1 else ()
+
+    def _why(self) -> str:
+        """Why the buffer closes now; empty while it does not. After `flush` it holds residuals alone, `last` is
+        next."""
+        state = self.state
+        if state.stopping:
+            return "last"
+        if state.tokens >= self.settings.tokens or state.flushing is not None:  # which voided ones do not undo
+            if state.flushing is None:
+                return "flush" if self.versions.flush else "last"
+            awaited = self.custody.inspecting or any(
+                node.live and node.id not in state.flushed for node in state.nodes.values()
+            )
+            return "" if awaited and self.now < state.flushing + self.settings.flush_patience else "last"
+        if self.settings.asynchronous:
+            if len(state.slots) >= state.buffer_size:
+                return "full"
+            return "time" if self.now >= state.buffer_time + self.patience else ""
+        return self._round_over()
+
+    def _round_over(self) -> str:
+        """Why the synchronous round is over; empty while it is worth waiting (what has arrived still belongs to it)."""
+        if self.state.current == 0:
+            return "all"
+        if self.custody.inspecting:
+            return ""
+        if self.now >= self.state.version_time + self.versions.sync_longest_wait:
+            return "longest wait"
+        if self.now >= self.state.half_time + self.versions.sync_window:
+            return "window"
+        return ""
+
+    def deadline(self) -> float:
+        """When a synchronous round, or the wait for residuals, ends at the latest."""
+        state = self.state
+        if self.publishing.interrupted is not None or state.closing is not None:
+            return math.inf
+        enough = len(state.slots) >= max(1, self.versions.minimum_nodes)
+        if state.flushing is not None and not state.final:
+            looked_at = self.custody.inspecting and not enough  # what it shows is waited for
+            return math.inf if looked_at else state.flushing + self.settings.flush_patience
+        if not enough:
+            return math.inf
+        if self.settings.asynchronous:
+            return state.buffer_time + self.patience
+        if self.custody.inspecting:
+            return math.inf
+        versions = self.versions
+        return min(state.version_time + versions.sync_longest_wait, state.half_time + versions.sync_window)
+
+    def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
+        return {Unmade: self._unmade}
+
+
+def shares(slots: Iterable[SlotState]) -> tuple[SlotShare, ...]:
+    """What a version is made of, in the order of reduction."""
+    return tuple(slot.share() for slot in slots)
+
+
+def _freshness(slots: list[SlotShare], alike: bool) -> float:
+    """What staleness has left of the slots' weights in all, or of one each."""
+    if alike:
+        return sum(slot.freshness for slot in slots) / len(slots)
+    weights = [sum(weight for _, weight in slot.contributions) for slot in slots]
+    fresh = sum(weight / slot.freshness for weight, slot in zip(weights, slots, strict=True))
+    return sum(weights) / fresh if fresh else 1.0

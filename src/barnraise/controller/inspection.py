@@ -1,0 +1,145 @@
+"""From an offer to its verdict: the header is judged, the payload asked for, looked at once it is here, and judged.
+
+Nothing replaces a payload that is here, so what was inspected is what is committed. The checks are in `admission`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from barnraise.controller import admission
+from barnraise.controller.actions import Discard, Inspect, Send
+from barnraise.controller.custody import Custody
+from barnraise.controller.events import Arrived, Event, Inspected
+from barnraise.controller.membership import Membership
+from barnraise.controller.part import Context, Part, Steps
+from barnraise.controller.speeds import Speeds
+from barnraise.controller.state import Work
+from barnraise.core.errors import DIVERGED
+from barnraise.core.types import Contribution
+from barnraise.ledger.decisions import Judged
+from barnraise.wire.messages import Ack, Message, Offer, Stop
+
+TOO_LATE = "the run's token budget was met before"
+
+MOST_INSANE = 10
+"""Updates in a row that cannot be taken, after which a node is not asked for more."""
+
+
+class Inspection(Part):
+    """Keeps how many updates in a row of a node could not be taken."""
+
+    def __init__(self, context: Context, custody: Custody, speeds: Speeds, membership: Membership) -> None:
+        super().__init__(context)
+        self.settings = context.settings
+        self.custody, self.speeds, self.membership = custody, speeds, membership
+        self.insane: dict[str, int] = {}
+
+    def offered(self, node: str, message: Offer) -> Steps:
+        """Judge a header; what may come is asked for."""
+        offer = message.contribution
+        number = offer.assignment
+        work = self.state.works.get(number)
+        if work is None or work.node != node:
+            unknown = False, "this work is not yours (any more): it runs elsewhere"
+            yield Send(node, Ack(number, *self.state.nodes[node].verdicts.get(number, unknown)))
+        elif number in self.custody.inspecting:
+            return  # its payload is here: the answer follows
+        elif reason := self._refuse(work, offer):
+            yield from self.custody.drop(node, number)
+            yield from self._judge(work, offer, self.context.arrival_version, 0.0, reason)
+            yield from self.context.follow()
+        else:
+            yield from self.custody.expect(node, offer)
+
+    def arrived(self, event: Arrived) -> Steps:
+        """Bytes of a payload; all of it is looked at once more, since versions were made meanwhile, and inspected."""
+        upload = self.custody.arrived(event.node, event.assignment, event.num_bytes)
+        if upload is None:
+            return
+        offer, work, version = upload.offer, self.state.works[event.assignment], self.context.arrival_version
+        if reason := self._refuse(work, offer):
+            self.custody.settled(offer)
+            yield from self._judge(work, offer, version, 0.0, reason)
+            yield from self.context.follow()
+        else:
+            self.custody.inspecting[event.assignment] = offer, version
+            yield Inspect(self.context.epoch, event.node, offer)
+            yield from self.custody.look()
+
+    def inspected(self, event: Inspected) -> Steps:
+        if event.epoch != self.context.epoch:
+            return
+        offer, version = self.custody.inspecting[event.assignment]
+        self.custody.settled(offer)
+        work = self.state.works[event.assignment]
+        dense = work.kind == "flush" or offer.payload.num_bytes == self.settings.payloads.last
+        most = admission.most_norm(work, dense, self.speeds, self.settings.payloads)
+        reason = admission.refuse_inspection(event.norm, event.reason, most, self.settings.payloads)
+        yield from self._judge(work, offer, version, event.norm, reason)
+        yield from self._dismiss(work.node, reason)
+        yield from self.context.follow()
+
+    def _refuse(self, work: Work, offer: Contribution) -> str:
+        """What is wrong with an offer as things stand; empty when it may go on."""
+        if self._too_late(work):
+            return TOO_LATE
+        return admission.refuse_offer(offer, work, self.context.arrival_version, self.settings.payloads)
+
+    def _too_late(self, work: Work) -> bool:
+        return self.state.final or (self.state.flushing is not None and work.kind == "train")
+
+    def _judge(self, work: Work, offer: Contribution, version: int, norm: float, reason: str) -> Steps:
+        """Put the verdict on the ledger and answer the worker."""
+        verdict: Literal["accepted", "refused", "discarded"]
+        if self._too_late(work):
+            verdict, reason = "discarded", TOO_LATE
+        else:
+            verdict = "refused" if reason else "accepted"
+        staleness = max(0, version - offer.base)
+        tokens = work.credit(offer.steps) if verdict == "accepted" else work.tokens
+        weight = tokens * self.settings.versions.staleness.weight(staleness)
+        if work.kind == "flush":
+            node = self.state.nodes[work.node]
+            weight = self.speeds.usable(node) or 1.0  # as all that it sent before weighed
+        yield Judged(
+            time=self.now,
+            assignment=work.assignment,
+            node=work.node,
+            verdict=verdict,
+            reason=reason,
+            base=offer.base,
+            version=version,
+            staleness=staleness,
+            tokens=tokens,
+            steps=offer.steps,
+            loss=offer.loss,
+            norm=norm,
+            seconds=offer.seconds,
+            num_bytes=offer.payload.num_bytes,
+            digest=offer.payload.digest,
+            parameters=work.parameters,
+            weight=weight,
+        )
+        if verdict != "accepted":
+            yield Discard(work.node, work.assignment)
+        yield Send(work.node, Ack(work.assignment, verdict == "accepted", reason))
+
+    def _dismiss(self, node: str, wrong: str) -> Steps:
+        """Part with a node whose updates are all `wrong` (empty: this one was not): what it sends leads nowhere."""
+        self.insane[node] = self.insane.get(node, 0) + 1 if wrong else 0
+        if self.insane[node] >= MOST_INSANE:
+            reason = (
+                f"{DIVERGED}: {MOST_INSANE} updates in a row could not be taken (the last: {wrong}); "
+                "lower the learning rate, or raise warmup_tokens"
+            )
+            del self.insane[node]
+            yield Send(node, Stop(reason, final=False))
+            yield from self.membership.part(node, reason)
+
+    def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
+        return {Arrived: self.arrived, Inspected: self.inspected}
+
+    def messages(self) -> dict[type[Message], Callable[[str, Any], Steps]]:
+        return {Offer: self.offered}
