@@ -15,6 +15,7 @@ from barnraise.controller import actions as act
 from barnraise.controller import events as ev
 from barnraise.controller.custody import Custody
 from barnraise.controller.folding import MOST_OPEN, apply
+from barnraise.controller.invariants import validate
 from barnraise.controller.machine import Controller
 from barnraise.controller.settings import EngineSettings, Leases, Payloads, Tasks, Versions
 from barnraise.controller.speeds import FEW
@@ -372,6 +373,7 @@ class Engine:
         self.account, self.shadow = Account(settings), State()
         self.held: dict[str, dict[int, Task]] = {}  # what each node was given and has no answer for
         self.sessions: dict[str, int] = {}
+        self.pretended = False  # rates that nobody was seen to have
         self.welcomes: dict[str, Welcome] = {}
         self.jobs: list[act.Action] = []
         self.late: list[ev.Event] = []
@@ -477,6 +479,8 @@ class Engine:
         state, machine = self.state, self.machine
         assert self.shadow == state or repr(self.shadow) == repr(state)
         self.account.compare(state)
+        if not self.pretended:
+            validate(state)
         aggregates = [job for job in self.jobs if isinstance(job, act.Aggregate)]
         assert len(aggregates) == (state.closing is not None)
         assert all(job.version == state.version + 1 for job in aggregates)
@@ -523,7 +527,7 @@ class Engine:
 
     def observed(self, **rates: float) -> None:
         """As if the nodes had been seen to train on so many tokens a second, a task's at a time."""
-        tokens = self.settings.tasks.local_steps * self.settings.tasks.batch_size * self.settings.tasks.context
+        tokens, self.pretended = self.settings.tasks.tokens, True
         for state in (self.state, self.shadow):
             for name, rate in rates.items():
                 node = state.nodes[name]

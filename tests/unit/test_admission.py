@@ -15,7 +15,10 @@ from barnraise.core.types import Blob, Contribution, ParameterRange
 
 from ..state_machine.engine import digest, engine_settings
 
-WORK = Work(3, "a", "train", 7, 2, 12, 4, (), ParameterRange(0, 100), 0.0)
+WORK = Work(
+    0.0, assignment=3, node="a", kind="train", base=7, max_staleness=2, tokens=12, local_steps=4, learning_rate=0.0,
+    rows=(), parameters=ParameterRange(0, 100), cursor=0,
+)  # fmt: skip
 
 
 def offer(**changes: Any) -> Contribution:

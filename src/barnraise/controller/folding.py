@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from barnraise.controller.state import NodeState, SlotState, State, Work
+from barnraise.controller.state import NodeState, SlotState, Stage, State, Work
 from barnraise.core.types import FASTEST, SLOWEST, NodeProfile
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Decision, Judged, NodeChanged, Noted, VersionClosed, VersionMade
@@ -53,28 +53,13 @@ def _assigned(state: State, d: Assigned) -> None:
     lost = state.redo.pop(d.redo) if d.redo else None
     state.last_assignment = d.assignment
     state.cursor = d.cursor
-    state.works[d.assignment] = Work(
-        d.assignment,
-        d.node,
-        d.kind,
-        d.base,
-        d.max_staleness,
-        d.tokens,
-        d.local_steps,
-        d.rows,
-        d.parameters,
-        d.time,
-        d.rung,
-        d.learning_rate,
-        lost.root if lost is not None else d.assignment,
-        lost.done if lost is not None else 0,
-    )
+    root, done = (lost.root, lost.done) if lost is not None else (d.assignment, 0)
+    state.works[d.assignment] = Work(**msgspec.structs.asdict(d), root=root, done=done)
     state.nodes[d.node].open.append(d.assignment)
     state.nodes[d.node].turns += d.kind == "train"
     state.current += d.base == state.version
     if lost is not None and d.local_steps < lost.local_steps:
-        rest = _rest(lost, d.local_steps, d.tokens)
-        state.redo[d.assignment] = msgspec.structs.replace(rest, assignment=d.assignment)
+        state.redo[d.assignment] = _rest(lost, d.local_steps, d.tokens, d.assignment)
 
 
 def _judged(state: State, d: Judged) -> None:
@@ -97,9 +82,9 @@ def _judged(state: State, d: Judged) -> None:
             slot = slots[d.parameters] = SlotState(d.node, d.parameters, [])
         slot.contributions.append((d.assignment, d.weight))
         slot.fresh_weight += d.tokens if work.kind == "train" else d.weight
-        state.merging[d.assignment] = msgspec.structs.replace(work, tokens=d.tokens, local_steps=d.steps, rest=True)
+        state.merging[d.assignment] = work.at(Stage.ACCEPTED, tokens=d.tokens, local_steps=d.steps)
         if d.tokens < work.tokens:
-            _redo(state, _rest(work, d.steps, d.tokens))
+            _redo(state, _rest(work, d.steps, d.tokens, d.assignment))
         state.buffer_time = min(state.buffer_time, d.time)
         if state.half_time == math.inf and 2 * len(state.slots) >= state.num_live:
             state.half_time = d.time
@@ -113,7 +98,7 @@ def _judged(state: State, d: Judged) -> None:
     elif d.verdict == "refused":
         state.refused += 1
         node.refused += 1
-        _redo(state, work)
+        _redo(state, work.at(Stage.REFUSED))
     else:
         state.discarded += 1
 
@@ -188,7 +173,7 @@ def _released(state: State, d: Noted, note: notes.Released) -> None:
     work = state.works.pop(note.assignment)
     state.current -= work.base == state.version
     state.nodes[work.node].open.remove(work.assignment)
-    _redo(state, work)
+    _redo(state, work.at(Stage.RELEASED))
 
 
 def _redo(state: State, work: Work) -> None:
@@ -198,18 +183,18 @@ def _redo(state: State, work: Work) -> None:
     rest = state.redo.get(work.assignment)
     if rest is not None:  # what comes after it: all of that is to be done, by anybody
         steps, tokens = work.local_steps + rest.local_steps, work.tokens + rest.tokens
-        work = msgspec.structs.replace(work, local_steps=steps, tokens=tokens, rest=True)
+        work = work.at(Stage.UNDONE, local_steps=steps, tokens=tokens)
     state.redo[work.assignment] = work
 
 
-def _rest(work: Work, steps: int, tokens: int) -> Work:
-    """What is left of it after so many steps."""
+def _rest(work: Work, steps: int, tokens: int, assignment: int) -> Work:
+    """What is left of it after so many steps, which `assignment` takes."""
     left = {"local_steps": work.local_steps - steps, "tokens": work.tokens - tokens, "done": work.done + steps}
-    return msgspec.structs.replace(work, **left, rest=True)
+    return work.at(Stage.UNDONE, assignment=assignment, **left)
 
 
 def _reopened(state: State, d: Noted, note: notes.Reopened) -> None:
-    work = state.redo.pop(note.assignment)
+    work = state.redo.pop(note.assignment).at(Stage.OPEN)
     state.works[work.assignment] = work
     state.current += work.base == state.version
     state.nodes[work.node].open.append(work.assignment)
@@ -237,7 +222,7 @@ def _voided(state: State, d: Noted, note: notes.Voided) -> None:
         node.refused += 1
     else:
         state.discarded += 1
-    _redo(state, msgspec.structs.replace(work, node=""))
+    _redo(state, work.at(Stage.VOIDED))
 
 
 def _left_over(state: State, d: Noted, note: notes.LeftOver) -> None:

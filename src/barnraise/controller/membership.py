@@ -17,7 +17,7 @@ from barnraise.controller.custody import Custody
 from barnraise.controller.events import Admitted, Arrived, Event, Heard, Lost, RevokeRequested
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.speeds import Speeds
-from barnraise.controller.state import NodeState
+from barnraise.controller.state import NodeState, Stage
 from barnraise.ledger.decisions import Change, NodeChanged, Noted
 from barnraise.ledger.notes import NOT_HELD, Released, Reopened
 from barnraise.wire.messages import (
@@ -109,7 +109,8 @@ class Membership(Part):
             if assignment in self.state.works:
                 continue
             lost = self.state.redo.get(assignment)
-            if lost is not None and lost.node == node and not lost.rest and assignment not in known.verdicts:
+            own = lost is not None and lost.node == node and lost.stage is Stage.RELEASED
+            if own and assignment not in known.verdicts:
                 yield Noted(self.now, Reopened(assignment), node)
             elif assignment not in known.verdicts:
                 forget.append(assignment)

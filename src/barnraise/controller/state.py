@@ -7,35 +7,58 @@ What is not decided but merely observed (who asked for work, when a node was las
 from __future__ import annotations
 
 import math
+from enum import Enum
+from typing import Any
 
 import msgspec
 
 from barnraise.controller.actions import SlotShare
-from barnraise.core.types import NodeProfile, ParameterRange, RowRange
-from barnraise.ledger.decisions import VersionClosed
+from barnraise.core.types import NodeProfile, ParameterRange
+from barnraise.ledger.decisions import Assigned, VersionClosed
 
 
-class Work(msgspec.Struct):
-    """An assignment that has no verdict yet, or work that was lost or left undone and waits to be done again.
+class Stage(Enum):
+    """Where an assignment is between its node and a version."""
+
+    OPEN = "open"  # its node's: it works on it, or sends it, or it is being inspected
+    ACCEPTED = "accepted"  # in the buffer, or in the version that is being made
+    MERGED = "merged"  # in a version
+    RELEASED = "released"  # its node was lost, or gave it up: its own again should it come back, else anybody's
+    REFUSED = "refused"  # to be done by somebody else, or again
+    VOIDED = "voided"  # accepted, but of no use: likewise
+    UNDONE = "undone"  # what its node left of it, or what comes after a piece of it: likewise
+    DISCARDED = "discarded"  # left over at the end
+    REDONE = "redone"  # another assignment has its rows
+
+
+TRANSITIONS: dict[Stage, frozenset[Stage]] = {
+    Stage.OPEN: frozenset({Stage.ACCEPTED, Stage.REFUSED, Stage.DISCARDED, Stage.RELEASED, Stage.UNDONE}),
+    Stage.ACCEPTED: frozenset({Stage.MERGED, Stage.VOIDED, Stage.DISCARDED}),
+    Stage.RELEASED: frozenset({Stage.OPEN, Stage.UNDONE, Stage.REDONE}),
+    Stage.REFUSED: frozenset({Stage.UNDONE, Stage.REDONE}),
+    Stage.VOIDED: frozenset({Stage.UNDONE, Stage.REDONE}),
+    Stage.UNDONE: frozenset({Stage.UNDONE, Stage.REDONE}),
+    Stage.MERGED: frozenset(),
+    Stage.DISCARDED: frozenset(),
+    Stage.REDONE: frozenset(),
+}
+"""From each stage to those that may follow."""
+
+
+class Work(Assigned, frozen=True):
+    """An assignment that is not settled yet, or work that was lost or left undone and waits to be done again.
 
     Its steps are those from `done` on of the assignment `root`, which handed out the rows: `tokens` are theirs.
     """
 
-    assignment: int
-    node: str
-    kind: str
-    base: int
-    max_staleness: int
-    tokens: int
-    local_steps: int
-    rows: tuple[RowRange, ...]
-    parameters: ParameterRange
-    time: float
-    rung: int = 0
-    learning_rate: float = 0.0
     root: int = 0
     done: int = 0
-    rest: bool = False  # what comes after `assignment`, and is its node's no more than another's
+    stage: Stage = Stage.OPEN
+
+    def at(self, stage: Stage, **changes: Any) -> Work:
+        """The same work, gone on to `stage`."""
+        assert stage in TRANSITIONS[self.stage], f"assignment {self.assignment} cannot be {stage} after {self.stage}"
+        return msgspec.structs.replace(self, stage=stage, **changes)
 
     def credit(self, steps: int) -> int:
         """Tokens of so many of its steps."""

@@ -1,0 +1,80 @@
+"""What must hold of a controller's state between any two decisions: the totals follow from the parts, and each piece of
+work is in one place. Tests call `validate` after each event; nothing else does."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from barnraise.controller.folding import MOST_OPEN
+from barnraise.controller.state import Stage, State, Work
+
+_PLACES = {
+    "works": {Stage.OPEN},
+    "merging": {Stage.ACCEPTED},
+    "redo": {Stage.RELEASED, Stage.REFUSED, Stage.VOIDED, Stage.UNDONE},
+}
+
+
+def validate(state: State) -> None:
+    """AssertionError, naming what does not fit, unless all of `state` does."""
+    _validate_nodes(state)
+    _validate_works(state)
+    _validate_buffer(state)
+    _validate_totals(state)
+
+
+def _validate_nodes(state: State) -> None:
+    assert state.num_live == sum(node.live for node in state.nodes.values()), "live nodes"
+    assert state.keys == {node.key: node.id for node in state.nodes.values()}, "keys of nodes"
+    held = Counter(number for node in state.nodes.values() for number in node.open)
+    assert held == Counter(state.works.keys()), f"open at their nodes: {held}, open in all: {list(state.works)}"
+    for name, node in state.nodes.items():
+        assert name == node.id, "a node's name"
+        assert not (node.live and node.revoked), f"{name} is out, and takes part"
+        assert all(state.works[number].node == name for number in node.open), f"{name} holds another's work"
+        assert len(node.open) <= MOST_OPEN + 1, f"{name} holds {len(node.open)} assignments"
+        assert len(node.verdicts) <= MOST_OPEN, f"{len(node.verdicts)} answers are kept for {name}"
+        assert not node.open or max(node.open) <= state.last_assignment, "an assignment from the future"
+
+
+def _validate_works(state: State) -> None:
+    for place, stages in _PLACES.items():
+        found: dict[int, Work] = getattr(state, place)
+        for number, work in found.items():
+            assert number == work.assignment, f"{place}: {work.assignment} is kept as {number}"
+            assert work.stage in stages, f"{place}: {number} is {work.stage}"
+            assert 0 < number <= state.last_assignment, f"{place}: {number} was never assigned"
+            assert work.root <= number, f"{place}: {number} goes on with a later one, {work.root}"
+            assert min(work.tokens, work.local_steps, work.done) >= 0, f"{place}: {number} is less than none"
+            assert place != "redo" or (work.kind == "train" and work.local_steps), f"{number} is nothing to do again"
+    assert not state.works.keys() & state.merging.keys(), "open, and accepted"
+    assert state.current == sum(work.base == state.version for work in state.works.values()), "works from the newest"
+
+
+def _validate_buffer(state: State) -> None:
+    open_slots = [slot for slots in state.slots.values() for slot in slots.values()]
+    slots = [*open_slots, *state.closing_slots]
+    numbers = [number for slot in slots for number, _ in slot.contributions]
+    assert len(set(numbers)) == len(numbers), "a contribution is in two places"
+    assert set(numbers) == state.merging.keys(), f"slots hold {sorted(numbers)}, accepted are {sorted(state.merging)}"
+    assert state.buffer_tokens == sum(
+        state.merging[number].tokens for slot in open_slots for number, _ in slot.contributions
+    ), "tokens in the buffer"
+    assert all(slot.contributions for slot in open_slots), "a slot without contributions"
+    assert (state.closing is None) <= (not state.closing_slots), "slots of no version"
+    if state.closing is not None:
+        assert state.closing.version == state.version + 1, "the version that is being made"
+        held = sum(state.merging[number].tokens for slot in state.closing_slots for number, _ in slot.contributions)
+        assert state.closing.tokens == held, "tokens in the version that is being made"
+
+
+def _validate_totals(state: State) -> None:
+    nodes = state.nodes.values()
+    left_over = state.final and not state.merging  # which counts as its nodes' all the same
+    if not left_over:
+        assert state.tokens == sum(node.tokens for node in nodes), "tokens"
+        assert state.accepted == sum(node.accepted for node in nodes), "accepted"
+    assert state.refused == sum(node.refused for node in nodes), "refused"
+    waiting = sum(work.tokens for work in state.merging.values())
+    assert left_over or state.version_tokens + waiting == state.tokens, "tokens in versions, and on their way there"
+    assert not state.finished or state.final, "finished before its last version"

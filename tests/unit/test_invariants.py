@@ -1,0 +1,76 @@
+"""`validate` sees what is wrong; an assignment goes only where the table says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from barnraise.controller.invariants import validate
+from barnraise.controller.state import TRANSITIONS, Stage, State
+
+from ..state_machine.engine import Engine, contribution, engine_settings
+
+
+def midway() -> State:
+    """A run with open, accepted and lost work."""
+    engine = Engine(engine_settings(buffer_size=3))
+    for node in ("a", "b", "c"):
+        engine.hello(node)
+        engine.next(node)
+    engine.offer("a", contribution(next(iter(engine.held["a"].values()))))
+    engine.answer(engine.jobs[-1])
+    engine.leave("c")
+    assert engine.state.works
+    assert engine.state.merging
+    assert engine.state.redo
+    return engine.state
+
+
+def _twice_open(state: State) -> None:
+    state.nodes["b"].open.append(state.nodes["b"].open[0])
+
+
+def _credited_twice(state: State) -> None:
+    state.tokens += 12
+
+
+def _lost_and_open(state: State) -> None:
+    number, work = next(iter(state.works.items()))
+    state.redo[number] = work
+
+
+def _in_no_slot(state: State) -> None:
+    state.slots["a"].clear()
+
+
+def _dead_but_counted(state: State) -> None:
+    state.num_live += 1
+
+
+def _anothers(state: State) -> None:
+    (number,) = state.nodes["b"].open
+    state.works[number] = msgspec.structs.replace(state.works[number], node="a")
+
+
+@pytest.mark.parametrize(
+    "break_it", [_twice_open, _credited_twice, _lost_and_open, _in_no_slot, _dead_but_counted, _anothers]
+)
+def test_what_does_not_fit_is_seen(break_it: Callable[[State], None]) -> None:
+    state = midway()
+    validate(state)
+    break_it(state)
+    with pytest.raises(AssertionError):
+        validate(state)
+
+
+@pytest.mark.parametrize("before", Stage)
+@pytest.mark.parametrize("after", Stage)
+def test_an_assignment_goes_only_where_it_may(before: Stage, after: Stage) -> None:
+    work = msgspec.structs.replace(next(iter(midway().works.values())), stage=before)
+    if after in TRANSITIONS[before]:
+        assert work.at(after).stage is after
+    else:
+        with pytest.raises(AssertionError, match="cannot be"):
+            work.at(after)
