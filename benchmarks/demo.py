@@ -30,7 +30,7 @@ from typing import Any
 import yaml
 from _races import Known
 
-from barnraise.cli.sat_summary import as_json
+from barnraise.account.scores import as_json
 from barnraise.cli.simulation import Trial, simulate
 from barnraise.config import load
 from barnraise.plan import Purpose, resolve

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from barnraise.cli import sat_summary
+from barnraise.assembly import solving
 from barnraise.cli.export import export_model
 from barnraise.cli.hosting import Host, open_host, prepare
 from barnraise.cli.main import main
@@ -127,7 +127,7 @@ def test_greedy_agrees_with_transformers(sat_run: tuple[RunDirectory, Plan]) -> 
     model, tokenizer = AutoModelForCausalLM.from_pretrained(run.model), AutoTokenizer.from_pretrained(run.model)
     prompts = torch.randint(3, len(tokenizer), (7, 9), generator=torch.Generator().manual_seed(0))
     eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
-    ours = sat_summary.greedy(model.eval(), prompts.tolist(), context=30, eos=eos, pad=pad)
+    ours = solving.greedy(model.eval(), prompts.tolist(), context=30, eos=eos, pad=pad)
     theirs = model.generate(
         prompts, attention_mask=torch.ones_like(prompts), max_length=30, do_sample=False, eos_token_id=eos,
         pad_token_id=pad,
@@ -141,11 +141,11 @@ def test_greedy_ends_when_every_row_has_ended(sat_run: tuple[RunDirectory, Plan]
     run, _ = sat_run
     export_model(run)
     model = AutoModelForCausalLM.from_pretrained(run.model).eval()
-    first = sat_summary.greedy(model, [[1, 5, 3]], context=30, eos=-1, pad=0)[0]
+    first = solving.greedy(model, [[1, 5, 3]], context=30, eos=-1, pad=0)[0]
     eos = first[4]
     cut = first.index(eos) + 1
-    assert sat_summary.greedy(model, [[1, 5, 3]], context=30, eos=eos, pad=0) == [first[:cut]]
-    assert sat_summary.greedy(model, [[1, 5, 3]], context=3, eos=eos, pad=0) == [[]]
+    assert solving.greedy(model, [[1, 5, 3]], context=30, eos=eos, pad=0) == [first[:cut]]
+    assert solving.greedy(model, [[1, 5, 3]], context=3, eos=eos, pad=0) == [[]]
 
 
 def test_export_holds_the_checkpoint_and_the_tokenizer(text_run: tuple[RunDirectory, Plan], tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from barnraise.cli import nodes, panel
-from barnraise.cli.chronicle import Chronicle, Happening, of_note, plain
+from barnraise.account import nodes
+from barnraise.account.chronicle import Chronicle, Happening, of_note, plain
+from barnraise.account.links import LinkUse
+from barnraise.account.nodes import NodeRow
+from barnraise.cli import panel
 from barnraise.cli.columns import columns
-from barnraise.cli.links import LinkUse, total_table, use_line, use_table
-from barnraise.cli.nodes import NodeRow
+from barnraise.cli.tables import total_table, use_line, use_table
 from barnraise.controller.folding import apply
 from barnraise.controller.soft import Soft
 from barnraise.controller.state import State

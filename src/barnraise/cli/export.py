@@ -56,7 +56,7 @@ def export_model(run: RunDirectory, folder: Path | None = None, version: int | N
     Raises InputError for a version without a checkpoint, CorruptionError when there is no good checkpoint, StorageError
     when the folder cannot be written.
     """
-    from barnraise.cli.account import manifest
+    from barnraise.account.account import manifest
     from barnraise.ledger import LedgerView
 
     folder = (folder or run.model).absolute()

@@ -21,8 +21,8 @@ def finish(
     A controller that runs is asked to, and waited for; it prints its summary where it was started. A run that was
     interrupted or killed is ended here. Either way it cannot go on afterwards.
     """
+    from barnraise.account.account import read
     from barnraise.cli import requests
-    from barnraise.cli.account import read
     from barnraise.ledger import RunDirectory
 
     run = RunDirectory.open(run_dir)

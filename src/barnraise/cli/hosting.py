@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from barnraise import aggregation, compression, training
+from barnraise.account.links import LinkUse
 from barnraise.cli import addresses
 from barnraise.cli.addresses import recorded_mode
 from barnraise.cli.engine_settings import engine_settings
 from barnraise.cli.invites import open_book
-from barnraise.cli.links import LinkUse
 from barnraise.config.changes import changes, kept
 from barnraise.config.load import dump, load
 from barnraise.config.schema import TextData

@@ -39,8 +39,8 @@ def revoke(
     run = RunDirectory.open(run_dir)
     if _revoke_invite(run, who):
         return
+    from barnraise.account.account import read
     from barnraise.cli import requests
-    from barnraise.cli.account import read
 
     account = read(run)
     if who not in [node.node for node in account.nodes]:

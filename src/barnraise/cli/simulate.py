@@ -140,7 +140,7 @@ def _lines(result: Report) -> Iterator[tuple[str, str]]:
     if result.first_loss is not None and result.final_loss is not None:
         yield "loss", f"{result.first_loss:.3f} to {result.final_loss:.3f} nats a token, held out"
     if result.sat is not None:
-        from barnraise.cli.sat_summary import parts, shares
+        from barnraise.account.scores import parts, shares
 
         for which, scores in parts(result.sat):
             told = "\n".join(f"{share:>6}  {what}" for share, what in shares(scores))

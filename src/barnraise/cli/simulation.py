@@ -14,7 +14,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from barnraise.cli import sat_summary
+from barnraise.assembly import solving
 from barnraise.cli.engine_settings import engine_settings
 from barnraise.config.schema import MAX_COUNT, Worker
 from barnraise.controller.machine import Controller
@@ -108,7 +108,7 @@ def simulate(plan: Plan, trial: Trial, watch: Watch = _nobody) -> Report:
         real = cast("RealWork", work)
         losses = controller.state.evaluations[0][1], real.evaluate()
         model = real.evaluator.model_of(real.server.average)
-        sat = sat_summary.solve(model, real.dataset) if plan.run_file.data.kind == "sat" else None
+        sat = solving.solve(model, real.dataset) if plan.run_file.data.kind == "sat" else None
         return report(simulator, seconds, losses=losses, sat=sat)
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnraise.cli import console, nodes, sat_summary
-from barnraise.cli.account import Account, read
-from barnraise.cli.facts import facts
-from barnraise.cli.links import recorded, total_table
+from barnraise.account import nodes
+from barnraise.account import scores as sat
+from barnraise.account.account import Account, read
+from barnraise.account.facts import facts
+from barnraise.account.links import recorded
+from barnraise.assembly import solving
+from barnraise.cli import console
+from barnraise.cli.tables import node_table, total_table
 from barnraise.core.text import printable
 from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan
@@ -18,14 +22,14 @@ if TYPE_CHECKING:
 
 def summarise(run: RunDirectory, plan: Plan, *, json: bool) -> None:
     """Export the model, measure what it solves, write the report, and print the summary or one line of JSON."""
+    from barnraise.account.report import write_report
     from barnraise.cli.export import export_model
-    from barnraise.cli.report import write_report
 
     export_model(run)
     scores = None
     if plan.run_file.data.kind == "sat":
         console.note("letting the model solve held-out formulas")
-        scores = sat_summary.solve_held_out(run)
+        scores = solving.solve_held_out(run)
     account = read(run)
     write_report(account, scores)
     tell(account, scores, json=json)
@@ -35,7 +39,7 @@ def tell(account: Account, scores: SatScores | None, *, json: bool) -> None:
     """Print the summary, or one line of JSON."""
     if json:
         links = recorded(account.run)
-        extra = ({"links": links} if links else {}) | ({"sat": sat_summary.as_json(scores)} if scores else {})
+        extra = ({"links": links} if links else {}) | ({"sat": sat.as_json(scores)} if scores else {})
         console.emit_json(account.as_json() | extra)
     else:
         show(account, scores)
@@ -52,7 +56,7 @@ def show(account: Account, scores: SatScores | None) -> None:
     for label, text in facts(account):
         screen.print(Text.assemble((f"  {label:<9}", "dim"), text))
     console.say()
-    for line in nodes.table(nodes.recorded(account.nodes, running=False, finished=bool(account.finished))):
+    for line in node_table(nodes.recorded(account.nodes, running=False, finished=bool(account.finished))):
         screen.print(Text("  ").append_text(line))
     console.say()
     if links := recorded(account.run):
@@ -60,7 +64,7 @@ def show(account: Account, scores: SatScores | None) -> None:
             screen.print(Text("  ").append_text(line))
         console.say()
     if scores is not None:
-        for text in sat_summary.lines(scores):
+        for text in sat.lines(scores):
             console.say(f"  {text}".rstrip())
         console.say()
     for label, place in (("model", account.run.model), ("report", account.run.report), ("ledger", account.run.ledger)):

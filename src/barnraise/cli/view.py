@@ -11,12 +11,12 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from barnraise.account.chronicle import Chronicle, Happening, of_note
+from barnraise.account.nodes import living
 from barnraise.cli import console
-from barnraise.cli.chronicle import Chronicle, Happening, of_note
 from barnraise.cli.hosting import Host
-from barnraise.cli.links import use_line
-from barnraise.cli.nodes import living
 from barnraise.cli.panel import MOST_EVENTS, Moment, draw, line
+from barnraise.cli.tables import use_line
 from barnraise.core.text import printable
 from barnraise.ledger import LedgerView
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from barnraise.cli.chronicle import Chronicle, Happening
+from barnraise.account.chronicle import Chronicle, Happening
 from barnraise.core.errors import RunDirectoryError
 from barnraise.ledger import LedgerView, NodeTotals, RunDirectory, Totals
 from barnraise.ledger.view import LossPoint, Piece
