@@ -31,7 +31,8 @@ import yaml
 from _races import Known
 
 from barnraise.account.scores import as_json
-from barnraise.cli.simulation import Trial, simulate
+from barnraise.cli.simulation import simulate
+from barnraise.cli.trial import Trial
 from barnraise.config import load
 from barnraise.plan import Purpose, resolve
 

@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 
 from barnraise.assembly import solving
-from barnraise.cli.export import export_model
-from barnraise.cli.hosting import Host, open_host, prepare
+from barnraise.cli import console
+from barnraise.cli.ending import summarise
+from barnraise.cli.exporting import export_model
+from barnraise.cli.hosting import Host, open_host
 from barnraise.cli.main import main
-from barnraise.cli.summary import summarise
+from barnraise.cli.preparing import prepare
+from barnraise.cli.summary import tell
 from barnraise.cli.view import LiveView, PlainView, make_view
 from barnraise.config.load import load
 from barnraise.core.errors import CorruptionError, DataError, InputError
@@ -86,7 +89,7 @@ def test_a_damaged_dataset_is_noticed_before_workers_fetch_it(text_run: tuple[Ru
 
 
 def test_summary_for_people(sat_run: tuple[RunDirectory, Plan], capsys: pytest.CaptureFixture[str]) -> None:
-    summarise(*sat_run, json=False)
+    tell(summarise(*sat_run, console.note, console.warn), json=False)
     out = capsys.readouterr().out
     run, _ = sat_run
     assert "3.500 at version 0" in out
@@ -107,7 +110,7 @@ def test_summary_for_people(sat_run: tuple[RunDirectory, Plan], capsys: pytest.C
 def test_summary_for_programs_is_one_line(
     sat_run: tuple[RunDirectory, Plan], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    summarise(*sat_run, json=True)
+    tell(summarise(*sat_run, console.note, console.warn), json=True)
     out = capsys.readouterr().out
     assert out.count("\n") == 1
     told = json.loads(out)

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from barnraise.account.links import FILE, LinkUse
-from barnraise.cli.invites import INVITE_VARIABLE
+from barnraise.cli.invite_book import INVITE_VARIABLE
 from barnraise.cli.local_workers import LocalWorkers, log_tail
 from barnraise.config.schema import Worker
 from barnraise.controller.events import InterruptRequested

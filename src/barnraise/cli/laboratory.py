@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from barnraise.cli import console
 from barnraise.cli.addresses import listen
-from barnraise.cli.embedded import conclude
-from barnraise.cli.hosting import making, open_host, prepare
-from barnraise.cli.invites import new_invite
+from barnraise.cli.course import how_to_go_on, see_through
+from barnraise.cli.ending import Ending, conclude
+from barnraise.cli.hosting import Host
+from barnraise.cli.invite_book import new_invite
 from barnraise.cli.lab_workers import LabWorkers
-from barnraise.cli.session import work
-from barnraise.cli.signals import interruptible
-from barnraise.cli.view import make_view
+from barnraise.cli.preparing import new_run, prepare
+from barnraise.cli.voice import Say, Voice
 from barnraise.config.document import Document
-from barnraise.core.errors import RunFailedError
 from barnraise.emulation import namespaces
 from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan
 
-MODE = "lab"
 INVITE_HOURS = 1000.0
 
 
@@ -36,46 +32,31 @@ def with_workers(document: Document, count: int | None) -> Document:
     return replace(document, content={**document.content, "workers": workers})
 
 
-async def lab_new(plan: Plan, *, backend: str, json: bool) -> None:
+async def lab_new(plan: Plan, voice: Voice, *, backend: str) -> Ending:
     """Make the run directory, prepare it and train."""
     controller = plan.run_file.controller.model_copy(update={"host": namespaces.address(0)})
     plan = replace(plan, run_file=plan.run_file.model_copy(update={"controller": controller}))
-    run = RunDirectory.create(plan.run_file.run.name, Path(plan.run_file.run.dir))
-    with run.lock(), making(run, console.note):
-        console.note(f"run directory {run.path}")
-        await _lab(run, plan, backend, json, lambda: prepare(plan, run, console.note))
+    with new_run(plan, voice.say) as run:
+        return await _lab(run, plan, voice, backend, lambda: prepare(plan, run, voice.say))
 
 
-async def resume_lab(run: RunDirectory, plan: Plan, *, json: bool) -> None:
+async def resume_lab(run: RunDirectory, plan: Plan, voice: Voice) -> Ending:
     """Go on with a run whose lock is held, in namespaces made anew."""
-    await _lab(run, plan, "tun", json, lambda: None)
+    return await _lab(run, plan, voice, "tun", lambda: None)
 
 
-async def _lab(run: RunDirectory, plan: Plan, backend: str, json: bool, prepared: Callable[[], None]) -> None:
-    lab = LabWorkers(run, plan, backend, console.note)
-    finish = None
+async def _lab(run: RunDirectory, plan: Plan, voice: Voice, backend: str, prepare: Callable[[], None]) -> Ending:
+    lab = LabWorkers(run, plan, backend, voice.say)
+
+    async def listening(host: Host, note: Say) -> str:
+        note(how_to_go_on(run))
+        uri, key = await listen(host.server, run, plan, "lab"), host.server.enrolment.keys.public
+        lab.invite = str(new_invite(run, uri, key, uses=2 * len(lab.links), hours=INVITE_HOURS))
+        return uri
+
     with namespaces.coming_back():
-        try:
-            await lab.warm_up()
-            with interruptible():
-                prepared()
-                host = open_host(run, plan, console.warn)
-            host.links = lab.uses
-            if host.resumed:
-                lab.skip_faults(host.machine.state.tokens / host.machine.settings.tokens)
-            if host.machine.state.finished:
-                host.ledger.close()
-            else:
-                view = make_view()
-                view.note(f"should this be interrupted, go on with: barnraise resume {run.path}")
-                try:
-                    uri, key = await listen(host.server, run, plan, MODE), host.server.enrolment.keys.public
-                    lab.invite = str(new_invite(run, uri, key, uses=2 * len(lab.links), hours=INVITE_HOURS))
-                    finish = await work(host, view, lab, uri)
-                finally:
-                    view.close()
-        finally:
-            await lab.stop()
-    conclude(host, finish, json=json)
+        host, finish = await see_through(run, plan, voice, listening, lab, prepare)
+    ending = conclude(host, finish, voice)
     if lab.broken:
-        raise RunFailedError(f"the link emulator ended before the run did: see {run.logs / 'links.log'}")
+        return replace(ending, broken=f"the link emulator ended before the run did: see {run.logs / 'links.log'}")
+    return ending

@@ -2,69 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from barnraise.cli import console
 from barnraise.cli.addresses import listen, recorded_mode
-from barnraise.cli.embedded import conclude
-from barnraise.cli.hosting import Host, making, open_host, prepare
-from barnraise.cli.invites import new_invite, show
-from barnraise.cli.session import work
-from barnraise.cli.signals import interruptible
-from barnraise.cli.view import make_view
+from barnraise.cli.course import how_to_go_on, see_through
+from barnraise.cli.ending import Ending, conclude
+from barnraise.cli.hosting import Host
+from barnraise.cli.invite_book import new_invite
+from barnraise.cli.preparing import new_run, prepare
+from barnraise.cli.voice import Say, Voice
 from barnraise.core.errors import AddressError
 from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan
+from barnraise.transport import Invite
 
 
-async def serve_new(plan: Plan, *, uses: int, hours: float, json: bool) -> None:
+@dataclass(frozen=True)
+class Invitation:
+    """An invite for so many machines, good for so many hours. `hand` is given it, and the file it stands in, once the
+    run listens."""
+
+    uses: int
+    hours: float
+    hand: Callable[[RunDirectory, Invite, Path], None]
+
+
+async def serve_new(plan: Plan, voice: Voice, invitation: Invitation) -> Ending:
     """Make the run directory, prepare it and listen."""
-    run = RunDirectory.create(plan.run_file.run.name, Path(plan.run_file.run.dir))
-    with run.lock(), making(run, console.note):
-        console.note(f"run directory {run.path}")
-        with interruptible():
-            prepare(plan, run, console.note)
-        await serve_run(run, plan, json=json, uses=uses, hours=hours)
+    with new_run(plan, voice.say) as run:
+        return await _serve(run, plan, voice, lambda: prepare(plan, run, voice.say), invitation)
 
 
-async def finish_run(run: RunDirectory, plan: Plan, *, json: bool) -> None:
+async def resume_serving(run: RunDirectory, plan: Plan, voice: Voice) -> Ending:
+    """Go on with a run whose lock is held, for the workers that wait for it."""
+    return await _serve(run, plan, voice, lambda: None)
+
+
+async def _serve(
+    run: RunDirectory, plan: Plan, voice: Voice, prepare: Callable[[], None], invitation: Invitation | None = None
+) -> Ending:
+    async def listening(host: Host, note: Say) -> str:
+        uri = await listen(host.server, run, plan, "serve")
+        note(f"listening on {uri.replace(' ', ' and ')}; {how_to_go_on(run)}")
+        if invitation is not None:
+            key = host.server.enrolment.keys.public
+            invite = new_invite(run, uri, key, uses=invitation.uses, hours=invitation.hours)
+            invitation.hand(run, invite, run.write_key("invite", f"{invite}\n".encode()))
+        return uri
+
+    return conclude(*await see_through(run, plan, voice, listening, prepare=prepare), voice)
+
+
+async def finish_run(run: RunDirectory, plan: Plan, voice: Voice) -> Ending:
     """End a run whose lock is held, as a request in its folder says: without local workers, and where the port is
     taken by now, without telling anybody."""
-    with interruptible():
-        host = open_host(run, plan, console.warn)
-    view = make_view()
-    try:
-        finish = await work(host, view, None, await _listen_or_not(host))
-    finally:
-        view.close()
-    conclude(host, finish, json=json)
 
+    async def listening(host: Host, note: Say) -> str:
+        """Listen where the run did, so that workers that wait there hear of its end; where that cannot be, nowhere."""
+        try:
+            return await listen(host.server, run, plan, recorded_mode(run))
+        except AddressError as error:
+            voice.warn(f"{error}; workers that wait for the run are not told")
+            return await host.server.bind(f"inproc://{run.path.name}")
 
-async def _listen_or_not(host: Host) -> str:
-    """Listen where the run did, so that workers that wait there hear of its end; where that cannot be, nowhere."""
-    try:
-        return await listen(host.server, host.run, host.plan, recorded_mode(host.run))
-    except AddressError as error:
-        console.warn(f"{error}; workers that wait for the run are not told")
-        return await host.server.bind(f"inproc://{host.run.path.name}")
-
-
-async def serve_run(run: RunDirectory, plan: Plan, *, json: bool, uses: int = 0, hours: float = 0.0) -> None:
-    """Serve a prepared run whose lock is held; print an invite for `uses` machines once it listens."""
-    with interruptible():
-        host = open_host(run, plan, console.warn)
-    if host.machine.state.finished:
-        host.ledger.close()
-        conclude(host, None, json=json)
-        return
-    view = make_view()
-    try:
-        uri = await listen(host.server, run, plan, "serve")
-        where = uri.replace(" ", " and ")
-        view.note(f"listening on {where}; should this be interrupted, go on with: barnraise resume {run.path}")
-        if uses:
-            show(run, new_invite(run, uri, host.server.enrolment.keys.public, uses=uses, hours=hours), view.note)
-        finish = await work(host, view, None, uri)
-    finally:
-        view.close()
-    conclude(host, finish, json=json)
+    return conclude(*await see_through(run, plan, voice, listening), voice)

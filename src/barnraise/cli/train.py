@@ -37,5 +37,7 @@ def train(
     for warning in plan.warnings:
         console.warn(str(warning))
     from barnraise.cli.embedded import train_new
+    from barnraise.cli.summary import tell
+    from barnraise.cli.view import VOICE
 
-    asyncio.run(train_new(plan, json=json))
+    tell(asyncio.run(train_new(plan, VOICE)), json=json)
