@@ -31,8 +31,8 @@ import yaml
 from _races import Known
 
 from barnraise.account.scores import as_json
-from barnraise.cli.simulation import simulate
-from barnraise.cli.trial import Trial
+from barnraise.assembly.simulation import simulate
+from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.plan import Purpose, resolve
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from barnraise.assembly import solving
+from barnraise.assembly.ending import summarise
+from barnraise.assembly.exporting import export_model
+from barnraise.assembly.hosting import Host, open_host
+from barnraise.assembly.preparing import prepare
 from barnraise.cli import console
-from barnraise.cli.ending import summarise
-from barnraise.cli.exporting import export_model
-from barnraise.cli.hosting import Host, open_host
 from barnraise.cli.main import main
-from barnraise.cli.preparing import prepare
 from barnraise.cli.summary import tell
 from barnraise.cli.view import LiveView, PlainView, make_view
 from barnraise.config.load import load

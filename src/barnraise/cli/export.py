@@ -22,7 +22,7 @@ def export(
     of a run that is its last. It loads with
     transformers: AutoModelForCausalLM.from_pretrained(FOLDER) and AutoTokenizer.from_pretrained(FOLDER).
     """
-    from barnraise.cli.exporting import export_model
+    from barnraise.assembly.exporting import export_model
     from barnraise.ledger import RunDirectory
 
     exported = export_model(RunDirectory.open(run_dir), to, version, warn=console.warn)

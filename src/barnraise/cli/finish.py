@@ -17,7 +17,7 @@ def finish(
     A controller that runs is asked to, and waited for; it prints its summary where it was started. A run that was
     interrupted or killed is ended here. Either way it cannot go on afterwards.
     """
-    from barnraise.cli.finishing import finish as end
+    from barnraise.assembly.finishing import finish as end
     from barnraise.cli.summary import tell
     from barnraise.cli.view import VOICE
     from barnraise.ledger import RunDirectory

@@ -17,7 +17,7 @@ def invite(
     host: Annotated[str, typer.Option(help="The address workers shall dial instead of the one listened on.")] = "",
 ) -> None:
     """Make another invite to a run. A controller that runs now accepts it at once."""
-    from barnraise.cli.invite_book import another_invite
+    from barnraise.assembly.invites import another_invite
     from barnraise.ledger import RunDirectory
 
     console.say(str(another_invite(RunDirectory.open(run_dir), uses=uses, hours=hours, host=host)))

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from barnraise.assembly.invites import INVITE_VARIABLE
+from barnraise.assembly.joining import join as work
 from barnraise.cli import console
-from barnraise.cli.invite_book import INVITE_VARIABLE
 from barnraise.cli.invites import given
-from barnraise.cli.joining import join as work
 
 
 def join(

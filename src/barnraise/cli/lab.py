@@ -43,7 +43,7 @@ def lab(
         from barnraise.emulation.ns3_hub import require
 
         require()
-    from barnraise.cli.laboratory import lab_new, with_workers
+    from barnraise.assembly.laboratory import lab_new, with_workers
     from barnraise.cli.summary import tell
     from barnraise.cli.view import VOICE
     from barnraise.plan.links import with_network

@@ -21,7 +21,7 @@ def resume(
 
     run = RunDirectory.open(run_dir)
     with run.lock():
-        from barnraise.cli.resuming import resume_run
+        from barnraise.assembly.resuming import resume_run
         from barnraise.cli.summary import tell
         from barnraise.cli.view import VOICE
 

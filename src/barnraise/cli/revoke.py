@@ -29,7 +29,7 @@ def revoke(
     A node's key is let in no more, under any name; what was accepted from it stays in the model. An invite that is
     taken back lets nobody else in; who came by it stays until revoked too.
     """
-    from barnraise.cli.revoking import revoke_invite, revoke_node, way_back
+    from barnraise.assembly.revoking import revoke_invite, revoke_node, way_back
     from barnraise.ledger import RunDirectory
     from barnraise.transport import Invite
 

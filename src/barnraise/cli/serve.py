@@ -30,8 +30,8 @@ def serve(
     plan, _ = verify(document, purpose=SERVE)
     for warning in plan.warnings:
         console.warn(str(warning))
+    from barnraise.assembly.serving import Invitation, serve_new
     from barnraise.cli.invites import show
-    from barnraise.cli.serving import Invitation, serve_new
     from barnraise.cli.summary import tell
     from barnraise.cli.view import VOICE
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from barnraise.assembly.trial import DEFAULT_NODES, planned
 from barnraise.cli import console
-from barnraise.cli.trial import DEFAULT_NODES, planned
 from barnraise.config.document import read
 from barnraise.core.units import bytes_text, count_text, duration_text
 
@@ -75,8 +75,8 @@ def simulate(
     )
     for warning in plan.warnings:
         console.warn(str(warning))
+    from barnraise.assembly.simulation import simulate as play
     from barnraise.cli.progress import watched
-    from barnraise.cli.simulation import simulate as play
 
     result = play(plan, trial, watched)
     if json:

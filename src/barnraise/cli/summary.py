@@ -11,9 +11,9 @@ from barnraise.account import scores as sat
 from barnraise.account.account import Account
 from barnraise.account.facts import facts
 from barnraise.account.links import recorded
+from barnraise.assembly.ending import Ending
+from barnraise.assembly.signals import INTERRUPTED
 from barnraise.cli import console
-from barnraise.cli.ending import Ending
-from barnraise.cli.signals import INTERRUPTED
 from barnraise.cli.tables import node_table, total_table
 from barnraise.core.errors import RunFailedError
 from barnraise.core.text import printable

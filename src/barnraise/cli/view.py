@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 
 from barnraise.account.chronicle import Chronicle, Happening, of_note
 from barnraise.account.nodes import living
+from barnraise.assembly.voice import Voice
 from barnraise.cli import console
 from barnraise.cli.panel import MOST_EVENTS, Moment, draw, line
 from barnraise.cli.tables import use_line
-from barnraise.cli.voice import Voice
 from barnraise.core.text import printable
 from barnraise.ledger import LedgerView
 
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from barnraise.cli.hosting import Host  # it imports torch
+    from barnraise.assembly.hosting import Host  # it imports torch
 
 RATE_SECONDS = 20.0
 """Tokens a second are those of this many last seconds."""

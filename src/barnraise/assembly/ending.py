@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from barnraise.account.account import Account, read
 from barnraise.assembly import solving
-from barnraise.cli.exporting import export_model
+from barnraise.assembly.exporting import export_model
 from barnraise.controller.actions import Finish
 from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan
 
 if TYPE_CHECKING:
-    from barnraise.cli.hosting import Host
-    from barnraise.cli.voice import Say, Voice
+    from barnraise.assembly.hosting import Host
+    from barnraise.assembly.voice import Say, Voice
     from barnraise.data.sat_evaluation import SatScores
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from barnraise.account.account import read
-from barnraise.cli import requests
-from barnraise.cli.invite_book import open_book
+from barnraise.assembly import requests
+from barnraise.assembly.invites import open_book
 from barnraise.core.errors import InputError
 from barnraise.ledger import LedgerView, NodeChanged, RunDirectory
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from barnraise.cli.addresses import listen, recorded_mode
-from barnraise.cli.course import how_to_go_on, see_through
-from barnraise.cli.ending import Ending, conclude
-from barnraise.cli.hosting import Host
-from barnraise.cli.invite_book import new_invite
-from barnraise.cli.preparing import new_run, prepare
-from barnraise.cli.voice import Say, Voice
+from barnraise.assembly.addresses import listen, recorded_mode
+from barnraise.assembly.course import how_to_go_on, see_through
+from barnraise.assembly.ending import Ending, conclude
+from barnraise.assembly.hosting import Host
+from barnraise.assembly.invites import new_invite
+from barnraise.assembly.preparing import new_run, prepare
+from barnraise.assembly.voice import Say, Voice
 from barnraise.core.errors import AddressError
 from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan

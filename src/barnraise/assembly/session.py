@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
-from barnraise.cli import requests
-from barnraise.cli.hosting import Host
-from barnraise.cli.local_workers import LocalWorkers
-from barnraise.cli.signals import on_signals
-from barnraise.cli.voice import View
+from barnraise.assembly import requests
+from barnraise.assembly.hosting import Host
+from barnraise.assembly.local_workers import LocalWorkers
+from barnraise.assembly.signals import on_signals
+from barnraise.assembly.voice import View
 from barnraise.config.schema import Training
 from barnraise.controller.actions import Finish
 from barnraise.controller.events import InterruptRequested

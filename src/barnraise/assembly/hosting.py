@@ -10,10 +10,10 @@ import torch
 
 from barnraise.account.account import MANIFEST
 from barnraise.account.links import LinkUse
-from barnraise.cli import parts
-from barnraise.cli.addresses import recorded_mode
-from barnraise.cli.engine_settings import engine_settings
-from barnraise.cli.invite_book import open_book
+from barnraise.assembly import parts
+from barnraise.assembly.addresses import recorded_mode
+from barnraise.assembly.engine_settings import engine_settings
+from barnraise.assembly.invites import open_book
 from barnraise.config.changes import changes, kept
 from barnraise.config.load import load
 from barnraise.controller.actions import Action, Journal

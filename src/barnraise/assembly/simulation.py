@@ -12,8 +12,8 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, cast
 
 from barnraise.assembly import solving
-from barnraise.cli.simulated_work import costed, real
-from barnraise.cli.trial import Trial
+from barnraise.assembly.simulated_work import costed, real
+from barnraise.assembly.trial import Trial
 from barnraise.config.schema import MAX_COUNT, Worker
 from barnraise.controller.machine import Controller
 from barnraise.controller.settings import EngineSettings

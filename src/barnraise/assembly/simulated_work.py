@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from barnraise.cli.engine_settings import engine_settings
+from barnraise.assembly.engine_settings import engine_settings
 from barnraise.controller.settings import EngineSettings
 from barnraise.core.types import Blob
 from barnraise.data.ranges import RowIndex
@@ -65,8 +65,8 @@ def real(plan: Plan, skipped: float) -> Iterator[tuple[EngineSettings, Work, str
     """The same with dataset, model and parameter server."""
     import torch
 
-    from barnraise.cli import parts
-    from barnraise.cli.preparing import make_dataset
+    from barnraise.assembly import parts
+    from barnraise.assembly.preparing import make_dataset
     from barnraise.data.shards import Dataset
     from barnraise.emulation.real_work import RealWork
     from barnraise.worker.building import make_trainer

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from barnraise.cli.addresses import listen
-from barnraise.cli.course import how_to_go_on, see_through
-from barnraise.cli.ending import Ending, conclude
-from barnraise.cli.hosting import Host
-from barnraise.cli.invite_book import new_invite
-from barnraise.cli.lab_workers import LabWorkers
-from barnraise.cli.preparing import new_run, prepare
-from barnraise.cli.voice import Say, Voice
+from barnraise.assembly.addresses import listen
+from barnraise.assembly.course import how_to_go_on, see_through
+from barnraise.assembly.ending import Ending, conclude
+from barnraise.assembly.hosting import Host
+from barnraise.assembly.invites import new_invite
+from barnraise.assembly.lab_workers import LabWorkers
+from barnraise.assembly.preparing import new_run, prepare
+from barnraise.assembly.voice import Say, Voice
 from barnraise.config.document import Document
 from barnraise.emulation import namespaces
 from barnraise.ledger import RunDirectory

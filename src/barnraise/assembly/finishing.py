@@ -7,12 +7,12 @@ import time
 from typing import TYPE_CHECKING
 
 from barnraise.account.account import read
-from barnraise.cli import requests
-from barnraise.cli.ending import Ending
+from barnraise.assembly import requests
+from barnraise.assembly.ending import Ending
 from barnraise.ledger import RunDirectory
 
 if TYPE_CHECKING:
-    from barnraise.cli.voice import Voice
+    from barnraise.assembly.voice import Voice
 
 
 def finish(run: RunDirectory, voice: Voice) -> Ending:
@@ -26,8 +26,8 @@ def finish(run: RunDirectory, voice: Voice) -> Ending:
                 time.sleep(requests.PATIENCE)
     with run.lock():
         if not read(run).finished:
-            from barnraise.cli.hosting import recorded_plan
-            from barnraise.cli.serving import finish_run
+            from barnraise.assembly.hosting import recorded_plan
+            from barnraise.assembly.serving import finish_run
 
             return asyncio.run(finish_run(run, recorded_plan(run), voice))
     return Ending(read(run))

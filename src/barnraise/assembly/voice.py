@@ -10,7 +10,7 @@ from barnraise.account.chronicle import Chronicle
 from barnraise.ledger import LedgerView
 
 if TYPE_CHECKING:
-    from barnraise.cli.hosting import Host  # it imports torch
+    from barnraise.assembly.hosting import Host  # it imports torch
 
 Say = Callable[[str], None]
 

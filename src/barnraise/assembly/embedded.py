@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from barnraise.cli.addresses import listen
-from barnraise.cli.course import how_to_go_on, see_through
-from barnraise.cli.ending import Ending, conclude
-from barnraise.cli.hosting import Host
-from barnraise.cli.local_workers import LocalWorkers
-from barnraise.cli.preparing import new_run, prepare
-from barnraise.cli.voice import Say, Voice
+from barnraise.assembly.addresses import listen
+from barnraise.assembly.course import how_to_go_on, see_through
+from barnraise.assembly.ending import Ending, conclude
+from barnraise.assembly.hosting import Host
+from barnraise.assembly.local_workers import LocalWorkers
+from barnraise.assembly.preparing import new_run, prepare
+from barnraise.assembly.voice import Say, Voice
 from barnraise.ledger import RunDirectory
 from barnraise.plan.links import live_link
 from barnraise.plan.resolve import Plan

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from barnraise.cli.signals import on_signals
+from barnraise.assembly.signals import on_signals
 from barnraise.core.errors import InputError, RunFailedError
 
 if TYPE_CHECKING:
-    from barnraise.cli.voice import Say
+    from barnraise.assembly.voice import Say
     from barnraise.worker.options import Outcome, WorkerOptions
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from barnraise.account.account import MANIFEST
-from barnraise.cli import addresses
+from barnraise.assembly import addresses
 from barnraise.config.load import dump
 from barnraise.config.schema import TextData
 from barnraise.ledger import Checkpoints, RunDirectory
@@ -25,7 +25,7 @@ def prepare(plan: Plan, run: RunDirectory, say: Callable[[str], None]) -> None:
     make_dataset(plan, run.data)
     import torch
 
-    from barnraise.cli import parts
+    from barnraise.assembly import parts
     from barnraise.data.shards import Dataset
     from barnraise.models.flat import FlatParameters
     from barnraise.models.vectors import digest

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from barnraise.cli.hosting import Host, open_host
-from barnraise.cli.local_workers import LocalWorkers
-from barnraise.cli.session import work
-from barnraise.cli.signals import interruptible
-from barnraise.cli.voice import Say, Voice
+from barnraise.assembly.hosting import Host, open_host
+from barnraise.assembly.local_workers import LocalWorkers
+from barnraise.assembly.session import work
+from barnraise.assembly.signals import interruptible
+from barnraise.assembly.voice import Say, Voice
 from barnraise.controller.actions import Finish
 from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from barnraise.cli.addresses import recorded_mode
-from barnraise.cli.embedded import resume_training
-from barnraise.cli.ending import Ending
-from barnraise.cli.hosting import recorded_plan
-from barnraise.cli.laboratory import resume_lab
-from barnraise.cli.serving import resume_serving
-from barnraise.cli.voice import Voice
+from barnraise.assembly.addresses import recorded_mode
+from barnraise.assembly.embedded import resume_training
+from barnraise.assembly.ending import Ending
+from barnraise.assembly.hosting import recorded_plan
+from barnraise.assembly.laboratory import resume_lab
+from barnraise.assembly.serving import resume_serving
+from barnraise.assembly.voice import Voice
 from barnraise.ledger import RunDirectory
 
 

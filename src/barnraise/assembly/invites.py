@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from barnraise.cli.addresses import recorded_uri
+from barnraise.assembly.addresses import recorded_uri
 from barnraise.core.errors import RunDirectoryError
 from barnraise.ledger import RunDirectory
 from barnraise.transport import Invite, Keys, TokenBook
