@@ -42,13 +42,14 @@ async def see_through(
             if host.resumed:
                 local.skip_faults(host.machine.state.tokens / host.machine.settings.tokens)
         if host.machine.state.finished:
-            host.ledger.close()
+            await host.close()
         else:
             view = voice.view()
             try:
                 finish = await work(host, view, local, await listen(host, view.note))
             finally:
                 view.close()
+                await host.close()
     finally:
         if local is not None:
             await local.stop()

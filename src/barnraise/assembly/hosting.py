@@ -50,6 +50,11 @@ class Host:
     def machine(self) -> Controller:
         return self.server.machine
 
+    async def close(self) -> None:
+        """Let go of threads, ports and files."""
+        await self.server.close()
+        self.ledger.close()
+
 
 def open_host(run: RunDirectory, plan: Plan, warn: Callable[[str], None]) -> Host:
     """The controller of a prepared run, gone back to where its ledger ends. Raises CorruptionError, StorageError; then

@@ -49,7 +49,6 @@ async def work(host: Host, view: View, local: LocalWorkers | None, uri: str) -> 
             await asyncio.gather(*background, return_exceptions=True)
             if local is not None:
                 await local.stop()
-            host.ledger.close()
     if finish.failed:
         raise RunFailedError(f"{finish.reason}\nthe run can go on: barnraise resume {host.run.path}")
     return finish

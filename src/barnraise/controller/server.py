@@ -84,6 +84,7 @@ class Server:
         self.finished: act.Finish | None = None
         self.error: BaseException | None = None
         self._committing = ThreadPoolExecutor(1, "ledger")
+        self._bound = False
         self._asked_who: dict[str, float] = {}
         self._traffic_at = 0.0
         self._behind = 0  # turns since nothing waited, or a Tick was due all the same
@@ -94,7 +95,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._drained = Signal()
-        self.listener = listener_for(uri)
+        self.listener, self._bound = listener_for(uri), True
         self.listener.members = self.machine.state.keys
         return await self.listener.bind(uri, self.enrolment.keys)
 
@@ -112,9 +113,15 @@ class Server:
         finally:
             reader.cancel()
             await asyncio.wait([reader])  # which never raises: what broke it is told already
-            await asyncio.to_thread(self.executor.close)
-            self._committing.shutdown(wait=True)
-            await self.listener.close(linger=1.0)
+            await self.close(linger=1.0)
+
+    async def close(self, linger: float = 0.0) -> None:
+        """Let go of threads and ports, as `run` does at its end."""
+        await asyncio.to_thread(self.executor.close)
+        self._committing.shutdown(wait=True)
+        if self._bound:
+            self._bound = False
+            await self.listener.close(linger)
 
     def post(self, event: Waiting) -> None:
         """Hand an event to the machine. For the event loop's thread."""
