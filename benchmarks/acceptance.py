@@ -14,7 +14,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from barnraise.cli.simulation import Trial, simulate
+from barnraise.assembly.simulation import simulate
+from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.emulation.fleet import Machine
 from barnraise.emulation.report import Report

@@ -25,7 +25,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from barnraise.cli.simulation import Trial, simulate
+from barnraise.assembly.simulation import simulate
+from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.emulation.fleet import Machine
 from barnraise.emulation.report import Report

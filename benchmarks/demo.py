@@ -30,8 +30,9 @@ from typing import Any
 import yaml
 from _races import Known
 
-from barnraise.cli.sat_summary import as_json
-from barnraise.cli.simulation import Trial, simulate
+from barnraise.account.scores import as_json
+from barnraise.assembly.simulation import simulate
+from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.plan import Purpose, resolve
 

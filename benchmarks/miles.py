@@ -47,7 +47,8 @@ import torch
 from _races import DATA, At, Known, files, picture, reached
 from peers.common import ADAMW
 
-from barnraise.cli.simulation import Trial, simulate
+from barnraise.assembly.simulation import simulate
+from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.emulation.fleet import Machine
 from barnraise.emulation.simulator import Point

@@ -16,7 +16,8 @@ import resource
 import sys
 import time
 
-from barnraise.cli.simulation import Trial, simulate
+from barnraise.assembly.simulation import simulate
+from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.plan import Purpose, resolve
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from barnraise.cli.lab_workers import BACKENDS
+from barnraise.assembly.lab_workers import BACKENDS
 from barnraise.emulation import namespaces
 from barnraise.emulation.tun_hub import Order, Port, Report
 from barnraise.transport.presets import MBIT, described, parse

@@ -12,6 +12,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 CATALOGS = sorted(SOURCE.glob("barnraise/*/catalog.py"))
 FAMILIES = [f"barnraise.{catalog.parent.name}" for catalog in CATALOGS]
 LIGHT = ["barnraise", "barnraise.core", "barnraise.config", "barnraise.plan", "barnraise.cli.main", *FAMILIES]
+LIGHT += ["barnraise.assembly", "barnraise.assembly.calls", "barnraise.account", "barnraise.account.report"]
 HEAVY = {"torch", "transformers", "matplotlib"}
 
 

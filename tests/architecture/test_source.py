@@ -27,6 +27,8 @@ IMPURE_MODULES |= {"io", "os", "pathlib", "shutil", "socket", "sqlite3", "subpro
 IMPURE_MODULES |= {"datetime", "random", "secrets", "time", "uuid"} | {"torch", "transformers"}
 IMPURE_CALLS = {"open", "print", "input"}
 
+TERMINAL_MODULES = {"click", "rich", "typer"}
+
 
 def name_of(path: Path) -> str:
     return str(path.relative_to(PACKAGE))
@@ -150,6 +152,11 @@ def test_state_machine_is_pure(side: str) -> None:
     files = state_machine_files(side)
     assert files, f"no state machine in {side}/: expected state.py or machine.py"
     assert {name_of(path): found for path in files if (found := impure(parse(path)))} == {}
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if path.parent != PACKAGE / "cli"], ids=name_of)
+def test_only_commands_know_the_terminal(path: Path) -> None:
+    assert roots(parse(path)) & TERMINAL_MODULES == set()
 
 
 @pytest.mark.parametrize("path", [path for path in SOURCES if path.name == "catalog.py"], ids=name_of)

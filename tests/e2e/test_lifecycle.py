@@ -206,7 +206,7 @@ def test_a_join_that_waits_to_be_let_in_can_be_stopped(barnraise, run_file, tmp_
 
 SECOND = """
 import asyncio
-from barnraise.cli.signals import on_signals
+from barnraise.assembly.signals import on_signals
 
 async def main():
     with on_signals(lambda name: print(name, flush=True), lambda: print("last words", flush=True)):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from barnraise.cli.addresses import recorded_uri
+from barnraise.assembly.addresses import recorded_uri
 from barnraise.ledger import LedgerView, RunDirectory, notes
 
 

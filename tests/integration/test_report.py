@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
-from barnraise.cli import sat_summary
-from barnraise.cli.export import export_model
-from barnraise.cli.hosting import Host, open_host, prepare
+from barnraise.assembly import solving
+from barnraise.assembly.ending import summarise
+from barnraise.assembly.exporting import export_model
+from barnraise.assembly.hosting import Host, open_host
+from barnraise.assembly.preparing import prepare
+from barnraise.cli import console
 from barnraise.cli.main import main
-from barnraise.cli.summary import summarise
+from barnraise.cli.summary import tell
 from barnraise.cli.view import LiveView, PlainView, make_view
 from barnraise.config.load import load
 from barnraise.core.errors import CorruptionError, DataError, InputError
@@ -86,7 +89,7 @@ def test_a_damaged_dataset_is_noticed_before_workers_fetch_it(text_run: tuple[Ru
 
 
 def test_summary_for_people(sat_run: tuple[RunDirectory, Plan], capsys: pytest.CaptureFixture[str]) -> None:
-    summarise(*sat_run, json=False)
+    tell(summarise(*sat_run, console.note, console.warn), json=False)
     out = capsys.readouterr().out
     run, _ = sat_run
     assert "3.500 at version 0" in out
@@ -107,7 +110,7 @@ def test_summary_for_people(sat_run: tuple[RunDirectory, Plan], capsys: pytest.C
 def test_summary_for_programs_is_one_line(
     sat_run: tuple[RunDirectory, Plan], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    summarise(*sat_run, json=True)
+    tell(summarise(*sat_run, console.note, console.warn), json=True)
     out = capsys.readouterr().out
     assert out.count("\n") == 1
     told = json.loads(out)
@@ -127,7 +130,7 @@ def test_greedy_agrees_with_transformers(sat_run: tuple[RunDirectory, Plan]) -> 
     model, tokenizer = AutoModelForCausalLM.from_pretrained(run.model), AutoTokenizer.from_pretrained(run.model)
     prompts = torch.randint(3, len(tokenizer), (7, 9), generator=torch.Generator().manual_seed(0))
     eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
-    ours = sat_summary.greedy(model.eval(), prompts.tolist(), context=30, eos=eos, pad=pad)
+    ours = solving.greedy(model.eval(), prompts.tolist(), context=30, eos=eos, pad=pad)
     theirs = model.generate(
         prompts, attention_mask=torch.ones_like(prompts), max_length=30, do_sample=False, eos_token_id=eos,
         pad_token_id=pad,
@@ -141,11 +144,11 @@ def test_greedy_ends_when_every_row_has_ended(sat_run: tuple[RunDirectory, Plan]
     run, _ = sat_run
     export_model(run)
     model = AutoModelForCausalLM.from_pretrained(run.model).eval()
-    first = sat_summary.greedy(model, [[1, 5, 3]], context=30, eos=-1, pad=0)[0]
+    first = solving.greedy(model, [[1, 5, 3]], context=30, eos=-1, pad=0)[0]
     eos = first[4]
     cut = first.index(eos) + 1
-    assert sat_summary.greedy(model, [[1, 5, 3]], context=30, eos=eos, pad=0) == [first[:cut]]
-    assert sat_summary.greedy(model, [[1, 5, 3]], context=3, eos=eos, pad=0) == [[]]
+    assert solving.greedy(model, [[1, 5, 3]], context=30, eos=eos, pad=0) == [first[:cut]]
+    assert solving.greedy(model, [[1, 5, 3]], context=3, eos=eos, pad=0) == [[]]
 
 
 def test_export_holds_the_checkpoint_and_the_tokenizer(text_run: tuple[RunDirectory, Plan], tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from barnraise.cli.addresses import address, listen, recorded_mode, recorded_uri
-from barnraise.cli.hosting import Host, open_host
-from barnraise.cli.local_workers import LocalWorkers
+from barnraise.assembly.addresses import address, listen, recorded_mode, recorded_uri
+from barnraise.assembly.hosting import Host, open_host
+from barnraise.assembly.local_workers import LocalWorkers
 from barnraise.config.load import load
 from barnraise.config.schema import Controller, Worker
 from barnraise.controller.actions import Journal

@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from barnraise.cli.signals import INTERRUPTED
+from barnraise.assembly.signals import INTERRUPTED
 from barnraise.core.errors import AddressError
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import NodeChanged

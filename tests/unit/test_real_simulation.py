@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from barnraise.cli.simulation import Trial, simulate
+from barnraise.assembly.simulation import simulate
+from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.emulation.report import Report
 from barnraise.plan import Purpose, resolve

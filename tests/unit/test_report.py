@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from barnraise.cli import charts, report
-from barnraise.cli.account import Account, read
-from barnraise.cli.chronicle import Happening
+from barnraise.account import charts, report
+from barnraise.account.account import Account, read
+from barnraise.account.chronicle import Happening
 from barnraise.core.types import Blob, NodeProfile, ParameterRange, RowRange
 from barnraise.ledger import (
     Assigned,

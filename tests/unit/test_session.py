@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from barnraise.cli.session import why_nobody_is_left
+from barnraise.assembly.session import why_nobody_is_left
 from barnraise.config.schema import Training
 from barnraise.ledger import RunDirectory
 from barnraise.worker.machine import NOT_FINITE

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from barnraise import compression
-from barnraise.cli.simulation import Trial, simulate
+from barnraise.assembly.simulation import simulate
+from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.controller.actions import Aggregate, SlotShare
 from barnraise.core.types import Blob, Contribution, ParameterRange, Update

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from barnraise.cli.simulation import Trial, simulate
+from barnraise.assembly.simulation import simulate
+from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.core.errors import RunFailedError
 from barnraise.emulation.report import Report

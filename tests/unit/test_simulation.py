@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from barnraise.assembly.simulation import simulate
+from barnraise.assembly.trial import Trial
 from barnraise.cli.progress import line
-from barnraise.cli.simulation import Trial, simulate
 from barnraise.config import load
 from barnraise.emulation.report import Report
 from barnraise.emulation.simulator import Simulator

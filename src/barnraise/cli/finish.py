@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from barnraise.cli import console
 
 
 def finish(
@@ -21,26 +17,9 @@ def finish(
     A controller that runs is asked to, and waited for; it prints its summary where it was started. A run that was
     interrupted or killed is ended here. Either way it cannot go on afterwards.
     """
-    from barnraise.cli import requests
-    from barnraise.cli.account import read
+    from barnraise.assembly.finishing import finish as end
+    from barnraise.cli.summary import tell
+    from barnraise.cli.view import VOICE
     from barnraise.ledger import RunDirectory
 
-    run = RunDirectory.open(run_dir)
-    if not read(run).finished:
-        request = requests.put(run, requests.FinishRun("asked to finish"))
-        if (pid := run.holder()) is not None:
-            console.note(f"asked process {pid} to finish")
-            requests.taken_up(run, request)
-            while run.holder() == pid:
-                time.sleep(requests.PATIENCE)
-    with run.lock():
-        from barnraise.cli.hosting import recorded_plan
-
-        if not read(run).finished:
-            from barnraise.cli.serving import finish_run
-
-            asyncio.run(finish_run(run, recorded_plan(run), json=json))
-            return
-    from barnraise.cli.summary import tell
-
-    tell(read(run), None, json=json)
+    tell(end(RunDirectory.open(run_dir), VOICE), json=json)

@@ -17,16 +17,7 @@ def invite(
     host: Annotated[str, typer.Option(help="The address workers shall dial instead of the one listened on.")] = "",
 ) -> None:
     """Make another invite to a run. A controller that runs now accepts it at once."""
-    from barnraise.core.errors import RunDirectoryError
+    from barnraise.assembly.invites import another_invite
     from barnraise.ledger import RunDirectory
-    from barnraise.transport import Keys
 
-    run = RunDirectory.open(run_dir)
-    from barnraise.cli.addresses import recorded_uri
-    from barnraise.cli.invites import new_invite
-
-    uri = recorded_uri(run)
-    if not uri:
-        raise RunDirectoryError(f"{run.path} has never listened: start it with `barnraise serve RUN.yaml`")
-    key = Keys.load(run.keys / "controller.json").public
-    console.say(str(new_invite(run, uri, key, uses=uses, hours=hours, host=host)))
+    console.say(str(another_invite(RunDirectory.open(run_dir), uses=uses, hours=hours, host=host)))

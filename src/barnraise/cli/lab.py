@@ -43,7 +43,9 @@ def lab(
         from barnraise.emulation.ns3_hub import require
 
         require()
-    from barnraise.cli.laboratory import lab_new, with_workers
+    from barnraise.assembly.laboratory import lab_new, with_workers
+    from barnraise.cli.summary import tell
+    from barnraise.cli.view import VOICE
     from barnraise.plan.links import with_network
     from barnraise.plan.purpose import TRAIN
     from barnraise.plan.verify import verify
@@ -51,4 +53,4 @@ def lab(
     plan, _ = verify(with_workers(with_network(document, network), workers), purpose=TRAIN)
     for warning in plan.warnings:
         console.warn(str(warning))
-    asyncio.run(lab_new(plan, backend="ns3" if ns3 else "tun", json=json))
+    tell(asyncio.run(lab_new(plan, VOICE, backend="ns3" if ns3 else "tun")), json=json)

@@ -13,8 +13,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from barnraise.assembly.signals import INTERRUPTED
 from barnraise.cli import console
-from barnraise.cli.signals import INTERRUPTED
 from barnraise.core.errors import BarnraiseError
 
 COMMANDS = {

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from rich.console import Group
 from rich.text import Text
 
-from barnraise.cli import nodes
-from barnraise.cli.chronicle import Happening
+from barnraise.account.chronicle import Happening
+from barnraise.account.links import LinkUse
+from barnraise.account.nodes import NodeRow
 from barnraise.cli.columns import Cell, columns
-from barnraise.cli.links import LinkUse, use_table
+from barnraise.cli.tables import node_table, use_table
 from barnraise.core.units import bytes_text, duration_text
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -43,7 +44,7 @@ class Moment:
     bytes_up: int
     bytes_down: int
     standing: str  # "", or why it does not train: starting, paused, finishing
-    rows: Sequence[nodes.NodeRow]
+    rows: Sequence[NodeRow]
     happenings: Sequence[Happening]
     links: Sequence[LinkUse] = ()
 
@@ -57,7 +58,7 @@ def draw(moment: Moment, *, width: int = 100, height: int = 40) -> Group:
     uses = [Text(), *use_table(moment.links)] if moment.links else []
     room = max(3, height - CHROME - len(uses) - min(MOST_EVENTS, len(moment.happenings)))
     parts = [_heading(moment), _progress(moment, width), Text(), *_figures(moment), Text()]
-    parts += nodes.table(moment.rows, most=room) if moment.rows else []
+    parts += node_table(moment.rows, most=room) if moment.rows else []
     parts += uses
     if moment.happenings:
         parts += [Text(), *told(moment.happenings[-MOST_EVENTS:])]

@@ -21,19 +21,8 @@ def resume(
 
     run = RunDirectory.open(run_dir)
     with run.lock():
-        from barnraise.cli.addresses import recorded_mode
-        from barnraise.cli.hosting import recorded_plan
+        from barnraise.assembly.resuming import resume_run
+        from barnraise.cli.summary import tell
+        from barnraise.cli.view import VOICE
 
-        mode, plan = recorded_mode(run), recorded_plan(run)
-        if mode == "lab":
-            from barnraise.cli.laboratory import resume_lab
-
-            asyncio.run(resume_lab(run, plan, json=json))
-        elif mode == "train":
-            from barnraise.cli.embedded import resume_training
-
-            asyncio.run(resume_training(run, plan, json=json))
-        else:
-            from barnraise.cli.serving import serve_run
-
-            asyncio.run(serve_run(run, plan, json=json))
+        tell(asyncio.run(resume_run(run, VOICE)), json=json)

@@ -30,6 +30,9 @@ def serve(
     plan, _ = verify(document, purpose=SERVE)
     for warning in plan.warnings:
         console.warn(str(warning))
-    from barnraise.cli.serving import serve_new
+    from barnraise.assembly.serving import Invitation, serve_new
+    from barnraise.cli.invites import show
+    from barnraise.cli.summary import tell
+    from barnraise.cli.view import VOICE
 
-    asyncio.run(serve_new(plan, uses=uses, hours=hours, json=json))
+    tell(asyncio.run(serve_new(plan, VOICE, Invitation(uses, hours, show))), json=json)

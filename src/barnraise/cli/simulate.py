@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from barnraise.assembly.trial import DEFAULT_NODES, planned
 from barnraise.cli import console
 from barnraise.config.document import read
-from barnraise.core.errors import OptionError
 from barnraise.core.units import bytes_text, count_text, duration_text
 
 if TYPE_CHECKING:
     from barnraise.emulation.report import Report
-    from barnraise.plan.resolve import Plan
-
-DEFAULT_NODES = 100
 
 
 def simulate(
@@ -64,55 +61,28 @@ def simulate(
     file has workers, the nodes are those; otherwise their speeds are drawn. The same seed gives the same ledger hash.
     On a terminal a line says how far it is and how long it will take yet.
     """
-    for name, value in (("--hours", hours), ("--tokens-per-second", tokens_per_second)):
-        if value is not None and not 0 < value < math.inf:
-            raise OptionError(f"{name} is {value}, but must be above 0 and finite")
     document = read(run_file)  # before the imports: a file that cannot be read needs none of them
-    from barnraise.cli.progress import watched
-    from barnraise.cli.simulation import Trial
-    from barnraise.cli.simulation import simulate as play
     from barnraise.plan.links import with_network
 
-    plan, count = _plan(with_network(document, network), nodes, seed, real)
+    plan, trial = planned(
+        with_network(document, network),
+        nodes=nodes,
+        hours=hours,
+        seed=seed,
+        real=real,
+        churn=churn,
+        tokens_per_second=tokens_per_second,
+    )
     for warning in plan.warnings:
         console.warn(str(warning))
-    trial = Trial(count, hours, plan.run_file.run.seed, real, churn, tokens_per_second)
+    from barnraise.assembly.simulation import simulate as play
+    from barnraise.cli.progress import watched
+
     result = play(plan, trial, watched)
     if json:
         console.emit_json(result.as_dict())
     else:
         _print(result)
-
-
-def _plan(document: Any, nodes: int | None, seed: int | None, real: bool) -> tuple[Plan, int]:
-    """The plan of the run as it is to be simulated, and how many nodes there will be."""
-    from barnraise.config.load import build
-    from barnraise.plan.purpose import SIMULATE
-    from barnraise.plan.resolve import resolve
-    from barnraise.plan.verify import verify
-
-    overrides = {} if seed is None else {"run.seed": seed}
-    run_file = build(document, overrides)
-    count = nodes or len(run_file.workers) or DEFAULT_NODES
-    if real:
-        plan, _ = verify(document, purpose=SIMULATE, overrides=overrides, nodes=count)
-        _require_memory(plan, count)
-        return plan, count
-    return resolve(run_file, purpose=SIMULATE, nodes=count, document=document), count
-
-
-def _require_memory(plan: Plan, nodes: int) -> None:
-    """ModelError when this machine cannot hold so many replicas."""
-    from barnraise.models import memory
-    from barnraise.plan.estimate import estimate
-
-    cost = estimate(plan)
-    needed = cost.controller_memory_bytes + cost.worker_memory_bytes + nodes * VECTORS_A_NODE * cost.snapshot_bytes
-    memory.require(needed, memory.available_bytes(), f"the controller and {nodes} simulated nodes with real tensors")
-
-
-VECTORS_A_NODE = 7
-"""Replica, start, two moments, residual, and the payloads of unanswered and unmerged contributions."""
 
 
 def _print(result: Report) -> None:
@@ -140,7 +110,7 @@ def _lines(result: Report) -> Iterator[tuple[str, str]]:
     if result.first_loss is not None and result.final_loss is not None:
         yield "loss", f"{result.first_loss:.3f} to {result.final_loss:.3f} nats a token, held out"
     if result.sat is not None:
-        from barnraise.cli.sat_summary import parts, shares
+        from barnraise.account.scores import parts, shares
 
         for which, scores in parts(result.sat):
             told = "\n".join(f"{share:>6}  {what}" for share, what in shares(scores))

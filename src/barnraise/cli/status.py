@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from barnraise.cli import console
 
 if TYPE_CHECKING:
-    from barnraise.cli.account import Account
-
-MOST_EVENTS = 8
+    from barnraise.account.account import Account
 
 
 def status(
@@ -21,7 +18,8 @@ def status(
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
     """Show how a run stands: whether it works, how far it is, its workers, what happened last, how to go on."""
-    from barnraise.cli.account import read
+    from barnraise.account.account import read
+    from barnraise.account.standing import as_json
     from barnraise.config.load import load
     from barnraise.ledger import RunDirectory
 
@@ -34,40 +32,14 @@ def status(
         _show(account, budget, pid, run_dir)
 
 
-def as_json(account: Account, budget: int, pid: int | None) -> dict[str, Any]:
-    """The status for a program: what `train --json` tells, and how the run stands."""
-    from barnraise.cli import nodes
-
-    rows = nodes.recorded(account.nodes, running=pid is not None, finished=bool(account.finished))
-    last = account.happenings[-MOST_EVENTS:]
-    return account.as_json() | {
-        "state": state(account, pid),
-        "pid": pid,
-        "finished": account.finished or None,
-        "budget": budget,
-        "progress": min(1.0, account.totals.tokens / budget),
-        "nodes": [
-            {key: value for key, value in asdict(row).items() if key not in ("staleness", "seen")}
-            | {"mean_staleness": node.mean_staleness, "max_staleness": node.max_staleness}
-            for row, node in zip(rows, account.nodes, strict=True)
-        ],
-        "events": [{"seconds": it.time, "kind": it.kind, "node": it.node, "text": it.text} for it in last],
-    }
-
-
-def state(account: Account, pid: int | None) -> str:
-    """running, finished, or interrupted: then it can be resumed."""
-    if pid is not None:
-        return "running"
-    return "finished" if account.finished else "interrupted"
-
-
 def _show(account: Account, budget: int, pid: int | None, given: Path) -> None:
     from rich.text import Text
 
-    from barnraise.cli import nodes
-    from barnraise.cli.facts import facts
+    from barnraise.account import nodes
+    from barnraise.account.facts import facts
+    from barnraise.account.standing import MOST_EVENTS, state
     from barnraise.cli.panel import sparkline, told
+    from barnraise.cli.tables import node_table
     from barnraise.core.text import printable
 
     screen, standing = console.console(), state(account, pid)
@@ -82,9 +54,7 @@ def _show(account: Account, budget: int, pid: int | None, given: Path) -> None:
         screen.print(Text.assemble((f"  {label:<9}", "dim"), text, (curve, "cyan")))
     if account.nodes:
         console.say()
-        for line in nodes.table(
-            nodes.recorded(account.nodes, running=pid is not None, finished=bool(account.finished))
-        ):
+        for line in node_table(nodes.recorded(account.nodes, running=pid is not None, finished=bool(account.finished))):
             screen.print(Text("  ").append_text(line))
     if account.happenings:
         console.say()

@@ -1,44 +1,40 @@
-"""How a run ends: the model exported, the report written, and what came of it in figures, from the ledger alone."""
+"""What a command that had a controller work ends with: the summary, or one line of JSON, and its exit code."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnraise.cli import console, nodes, sat_summary
-from barnraise.cli.account import Account, read
-from barnraise.cli.facts import facts
-from barnraise.cli.links import recorded, total_table
+import typer
+
+from barnraise.account import nodes
+from barnraise.account import scores as sat
+from barnraise.account.account import Account
+from barnraise.account.facts import facts
+from barnraise.account.links import recorded
+from barnraise.assembly.ending import Ending
+from barnraise.assembly.signals import INTERRUPTED
+from barnraise.cli import console
+from barnraise.cli.tables import node_table, total_table
+from barnraise.core.errors import RunFailedError
 from barnraise.core.text import printable
-from barnraise.ledger import RunDirectory
-from barnraise.plan.resolve import Plan
 
 if TYPE_CHECKING:
     from barnraise.data.sat_evaluation import SatScores
 
 
-def summarise(run: RunDirectory, plan: Plan, *, json: bool) -> None:
-    """Export the model, measure what it solves, write the report, and print the summary or one line of JSON."""
-    from barnraise.cli.export import export_model
-    from barnraise.cli.report import write_report
-
-    export_model(run)
-    scores = None
-    if plan.run_file.data.kind == "sat":
-        console.note("letting the model solve held-out formulas")
-        scores = sat_summary.solve_held_out(run)
-    account = read(run)
-    write_report(account, scores)
-    tell(account, scores, json=json)
-
-
-def tell(account: Account, scores: SatScores | None, *, json: bool) -> None:
-    """Print the summary, or one line of JSON."""
+def tell(ending: Ending, *, json: bool) -> None:
+    """Print what came of the run; of an interrupted one all is said. Raises Exit, or RunFailedError when something
+    around it broke."""
+    if ending.interrupted:
+        raise typer.Exit(INTERRUPTED)
     if json:
-        links = recorded(account.run)
-        extra = ({"links": links} if links else {}) | ({"sat": sat_summary.as_json(scores)} if scores else {})
-        console.emit_json(account.as_json() | extra)
+        links, scores = recorded(ending.account.run), ending.scores
+        extra = ({"links": links} if links else {}) | ({"sat": sat.as_json(scores)} if scores else {})
+        console.emit_json(ending.account.as_json() | extra)
     else:
-        show(account, scores)
+        show(ending.account, ending.scores)
+    if ending.broken:
+        raise RunFailedError(ending.broken)
 
 
 def show(account: Account, scores: SatScores | None) -> None:
@@ -52,7 +48,7 @@ def show(account: Account, scores: SatScores | None) -> None:
     for label, text in facts(account):
         screen.print(Text.assemble((f"  {label:<9}", "dim"), text))
     console.say()
-    for line in nodes.table(nodes.recorded(account.nodes, running=False, finished=bool(account.finished))):
+    for line in node_table(nodes.recorded(account.nodes, running=False, finished=bool(account.finished))):
         screen.print(Text("  ").append_text(line))
     console.say()
     if links := recorded(account.run):
@@ -60,7 +56,7 @@ def show(account: Account, scores: SatScores | None) -> None:
             screen.print(Text("  ").append_text(line))
         console.say()
     if scores is not None:
-        for text in sat_summary.lines(scores):
+        for text in sat.lines(scores):
             console.say(f"  {text}".rstrip())
         console.say()
     for label, place in (("model", account.run.model), ("report", account.run.report), ("ledger", account.run.ledger)):

@@ -36,6 +36,8 @@ def train(
     plan, _ = verify(with_network(document, network), purpose=TRAIN)
     for warning in plan.warnings:
         console.warn(str(warning))
-    from barnraise.cli.embedded import train_new
+    from barnraise.assembly.embedded import train_new
+    from barnraise.cli.summary import tell
+    from barnraise.cli.view import VOICE
 
-    asyncio.run(train_new(plan, json=json))
+    tell(asyncio.run(train_new(plan, VOICE)), json=json)

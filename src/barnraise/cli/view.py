@@ -11,17 +11,19 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from barnraise.account.chronicle import Chronicle, Happening, of_note
+from barnraise.account.nodes import living
+from barnraise.assembly.voice import Voice
 from barnraise.cli import console
-from barnraise.cli.chronicle import Chronicle, Happening, of_note
-from barnraise.cli.hosting import Host
-from barnraise.cli.links import use_line
-from barnraise.cli.nodes import living
 from barnraise.cli.panel import MOST_EVENTS, Moment, draw, line
+from barnraise.cli.tables import use_line
 from barnraise.core.text import printable
 from barnraise.ledger import LedgerView
 
 if TYPE_CHECKING:
     from rich.live import Live
+
+    from barnraise.assembly.hosting import Host  # it imports torch
 
 RATE_SECONDS = 20.0
 """Tokens a second are those of this many last seconds."""
@@ -168,6 +170,10 @@ def make_view() -> PlainView | LiveView:
     """The picture on a terminal that can draw it, lines elsewhere."""
     capable = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     return LiveView() if capable else PlainView()
+
+
+VOICE = Voice(console.note, console.warn, make_view)
+"""How the commands that have a controller work speak."""
 
 
 def _standing(host: Host) -> str:

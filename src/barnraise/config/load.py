@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 from pydantic import ValidationError
@@ -16,16 +16,26 @@ from barnraise.config.problems import Path, Problem, refusal
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import RunFileError
 
+Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | RunFile
+"""A run file as somebody gives it: its path, a mapping of its sections, or loaded before."""
 
-def load(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> RunFile:
+
+def load(source: Source, overrides: Mapping[str, Any] | None = None) -> RunFile:
     """The run file at a path, or in a mapping of sections.
 
     `overrides` maps dotted keys to values that count instead of the file's: {"training.tokens": 1000}. Raises
     RunFileError, which lists every problem with its place.
     """
+    return build(document(source), overrides)
+
+
+def document(source: Source) -> Document:
+    """What `source` says, not checked against the schema yet; RunFileError when it cannot be read."""
+    if isinstance(source, RunFile):
+        return Document("run file", source.model_dump(mode="json"))
     if isinstance(source, Mapping):
-        return build(Document("run file", dict(source)), overrides)
-    return build(read(source), overrides)
+        return Document("run file", dict(source))
+    return read(source)
 
 
 def build(document: Document, overrides: Mapping[str, Any] | None = None) -> RunFile:

@@ -12,13 +12,13 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
 
 from barnraise.controller import actions as act
 from barnraise.controller import events as ev
+from barnraise.controller.commits import Commits
 from barnraise.controller.drops import Drops
 from barnraise.controller.enrolment import Enrolment
 from barnraise.controller.executor import Executor
@@ -50,9 +50,6 @@ from barnraise.wire.messages import (
     Who,
 )
 
-DISK_PATIENCE = 60.0
-"""Seconds for which a commit that fails (disk full) is tried again before the run is given up."""
-
 TRAFFIC_INTERVAL = 10.0
 
 
@@ -75,6 +72,7 @@ class Server:
         self.keep_checkpoints = keep_checkpoints
         self.executor = make_executor(self._report_from_thread, self._failed)
         self.inbox: deque[Waiting] = deque()
+        self.commits = Commits(ledger, lambda text: self.warn(text))
         self.drops = Drops()
         self.uploads = Uploads()  # of which the machine knows: what it does not want is not kept
         self.peers: dict[str, Peer] = {}
@@ -83,7 +81,7 @@ class Server:
         self.bytes_up, self.bytes_down = machine.state.bytes_up, machine.state.bytes_down
         self.finished: act.Finish | None = None
         self.error: BaseException | None = None
-        self._committing = ThreadPoolExecutor(1, "ledger")
+        self._bound = False
         self._asked_who: dict[str, float] = {}
         self._traffic_at = 0.0
         self._behind = 0  # turns since nothing waited, or a Tick was due all the same
@@ -94,7 +92,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._drained = Signal()
-        self.listener = listener_for(uri)
+        self.listener, self._bound = listener_for(uri), True
         self.listener.members = self.machine.state.keys
         return await self.listener.bind(uri, self.enrolment.keys)
 
@@ -112,9 +110,15 @@ class Server:
         finally:
             reader.cancel()
             await asyncio.wait([reader])  # which never raises: what broke it is told already
-            await asyncio.to_thread(self.executor.close)
-            self._committing.shutdown(wait=True)
-            await self.listener.close(linger=1.0)
+            await self.close(linger=1.0)
+
+    async def close(self, linger: float = 0.0) -> None:
+        """Let go of threads and ports, as `run` does at its end."""
+        await asyncio.to_thread(self.executor.close)
+        self.commits.close()
+        if self._bound:
+            self._bound = False
+            await self.listener.close(linger)
 
     def post(self, event: Waiting) -> None:
         """Hand an event to the machine. For the event loop's thread."""
@@ -177,25 +181,12 @@ class Server:
                 for d in decisions
                 if isinstance(d, Judged) and d.verdict == "accepted"
             }
-            await self._commit(decisions, payloads)
+            await self.commits.commit(decisions, payloads)
         for action in actions:
             if isinstance(action, act.Receive):
                 self._receive_payload(action, brought.pop((action.node, action.contribution.assignment), None))
             else:
                 _ACTIONS[type(action)](self, action)
-
-    async def _commit(self, decisions: list[Any], payloads: dict[int, Any]) -> None:
-        """Make a batch durable; wait for room on a full disk before giving up."""
-        began = time.monotonic()
-        while True:
-            try:
-                await self._loop.run_in_executor(self._committing, self.ledger.commit, decisions, payloads)
-                return
-            except StorageError as error:
-                if time.monotonic() - began > DISK_PATIENCE:
-                    raise
-                self.warn(f"{error} (trying again; nothing is lost, workers wait)")
-                await asyncio.sleep(2.0)
 
     def _report_from_thread(self, event: ev.Event) -> None:
         self._loop.call_soon_threadsafe(self.post, event)

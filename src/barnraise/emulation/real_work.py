@@ -23,6 +23,7 @@ from barnraise.emulation.work import Trained
 from barnraise.training.local import LocalTrainer, inner_optimizer
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.actions import ApplyUpdates
+from barnraise.worker.building import make_executor
 from barnraise.worker.executor import Executor
 
 
@@ -61,7 +62,7 @@ class RealWork:
             if before
             else inner_optimizer(self.settings.inner_optimizer, trainer.flat, self.settings.inner_options)
         )
-        self._executors[node] = Executor(trainer, self.dataset, self.settings)
+        self._executors[node] = make_executor(trainer, self.dataset, self.settings)
         self._fetched[node], self._taken[node] = {}, deque()
 
     def fetch(self, node: str, blob: Blob) -> bool:

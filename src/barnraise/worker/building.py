@@ -13,6 +13,10 @@ from barnraise.wire.messages import Welcome, WorkerSettings
 from barnraise.worker.terms import require_model, require_settings
 
 if TYPE_CHECKING:
+    from torch import nn
+
+    from barnraise.data.shards import Dataset
+    from barnraise.training.local import LocalTrainer
     from barnraise.worker.executor import Executor  # these import torch
     from barnraise.worker.moments import Moments
 
@@ -36,13 +40,19 @@ def build_executor(
 
     from barnraise.data.shards import Dataset
     from barnraise.models.build import build
-    from barnraise.training.local import LocalTrainer
-    from barnraise.worker.executor import Executor
 
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)  # fading Adam moments become subnormal, and arithmetic on those 20% slower
-    trainer = LocalTrainer(
-        build(manifest.model),
+    trainer = make_trainer(build(manifest.model), settings, device)
+    return make_executor(trainer, Dataset.open(folder, partial=True), settings, slowdown)
+
+
+def make_trainer(module: nn.Module, settings: WorkerSettings, device: str = "cpu") -> LocalTrainer:
+    """What takes the inner steps of a run on `module`, in a worker's process and in a simulation."""
+    from barnraise.training.local import LocalTrainer
+
+    return LocalTrainer(
+        module,
         optimizer=settings.inner_optimizer,
         options=settings.inner_options,
         gradient_clip=settings.gradient_clip,
@@ -50,7 +60,13 @@ def build_executor(
         precision=settings.precision,
         device=device,
     )
-    return Executor(trainer, Dataset.open(folder, partial=True), settings, slowdown)
+
+
+def make_executor(trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, slowdown: float = 0.0) -> Executor:
+    """What carries out a worker's tasks with `trainer`; `slowdown` s makes every second of work take s + 1."""
+    from barnraise.worker.executor import Executor
+
+    return Executor(trainer, dataset, settings, slowdown)
 
 
 def restore_moments(

@@ -1,15 +1,16 @@
-"""One controller process from its first event to its last: what train, serve, resume and finish have in common."""
+"""One controller from its first event to its last, with its local workers if it has any."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from typing import Any, Protocol
+from typing import Any
 
-from barnraise.cli import requests
-from barnraise.cli.hosting import Host
-from barnraise.cli.local_workers import LocalWorkers
-from barnraise.cli.signals import on_signals
+from barnraise.assembly import requests
+from barnraise.assembly.hosting import Host
+from barnraise.assembly.local_workers import LocalWorkers
+from barnraise.assembly.signals import on_signals
+from barnraise.assembly.voice import View
 from barnraise.config.schema import Training
 from barnraise.controller.actions import Finish
 from barnraise.controller.events import InterruptRequested
@@ -18,14 +19,6 @@ from barnraise.core.text import printable
 from barnraise.ledger import RunDirectory
 
 VIEW_INTERVAL = 0.5
-
-
-class View(Protocol):
-    """Shows a run while it works."""
-
-    def note(self, text: str) -> None: ...
-    def update(self, host: Host) -> None: ...
-    def close(self) -> None: ...
 
 
 async def work(host: Host, view: View, local: LocalWorkers | None, uri: str) -> Finish:
@@ -56,7 +49,6 @@ async def work(host: Host, view: View, local: LocalWorkers | None, uri: str) -> 
             await asyncio.gather(*background, return_exceptions=True)
             if local is not None:
                 await local.stop()
-            host.ledger.close()
     if finish.failed:
         raise RunFailedError(f"{finish.reason}\nthe run can go on: barnraise resume {host.run.path}")
     return finish

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from barnraise.cli.invites import INVITE_VARIABLE
-from barnraise.cli.links import FILE, LinkUse
-from barnraise.cli.local_workers import LocalWorkers, log_tail
+from barnraise.account.links import FILE, LinkUse
+from barnraise.assembly.invites import INVITE_VARIABLE
+from barnraise.assembly.local_workers import LocalWorkers, log_tail
 from barnraise.config.schema import Worker
 from barnraise.controller.events import InterruptRequested
 from barnraise.core.errors import InputError, RunFailedError

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from rich.text import Text
-
-from barnraise.cli.chronicle import plain
-from barnraise.cli.columns import Cell, columns
+from barnraise.account.chronicle import plain
+from barnraise.controller.state import NodeState, State
 from barnraise.ledger import NodeTotals
 from barnraise.ledger.decisions import Change
 
@@ -122,34 +120,3 @@ def in_order_of_interest(rows: Sequence[NodeRow], most: int) -> list[NodeRow]:
     chosen = sorted(rows, key=lambda row: (row.state in GONE, -row.tokens))[:most]
     kept = {row.name for row in chosen}
     return [row for row in rows if row.name in kept]
-
-
-def table(rows: Sequence[NodeRow], *, most: int = 40) -> list[Text]:
-    """The rows as lines for the terminal; columns that nothing is known of are left out."""
-    shown = in_order_of_interest(rows, most)
-    seen, lost = any(row.seen is not None for row in rows), any(row.lost is not None for row in rows)
-    staleness = "stale (mean, max)" if lost else "stale"
-    header = ["worker", "state", "device", "speed", "tokens/s", "share", staleness, "accepted", "refused"]
-    header += ["lost"] * lost + ["seen"] * seen
-    cells: list[Sequence[Cell]] = [header, *(_cells(row, seen, lost) for row in shown)]
-    lines = columns(cells, "<<<" + ">" * (len(header) - 3))
-    if len(shown) < len(rows):
-        lines.append(Text(f"and {len(rows) - len(shown):,} more", "dim"))
-    return lines
-
-
-def _cells(row: NodeRow, seen: bool, lost: bool) -> list[Cell]:
-    quiet = "dim" if row.state in GONE else ""
-    cells: list[Cell] = [(row.name, quiet), (row.state, STYLES.get(row.state, quiet)), (row.device, "dim")]
-    figures = [f"{row.speed:.2f}x" if row.speed else "-", f"{row.rate:,.0f}" if row.rate else "-"]
-    figures += [f"{row.share:.0%}", row.staleness, f"{row.accepted:,}"]
-    cells += [(figure, quiet) for figure in figures]
-    cells.append((f"{row.refused:,}", "yellow" if row.refused else quiet))
-    if lost:
-        cells.append((f"{row.lost or 0:,}", quiet))
-    if seen:
-        cells.append(("-" if row.seen is None else f"{row.seen:.1f} s", quiet))
-    return cells
-
-
-STYLES = {TRAINING: "green", IDLE: "cyan", STARTING: "yellow", LEFT: "red", KILLED: "red", REVOKED: "red"}

@@ -9,10 +9,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from barnraise.cli import charts, nodes, sat_summary
-from barnraise.cli.account import Account, pieces
-from barnraise.cli.chronicle import Happening, of_note
-from barnraise.cli.facts import facts
+from barnraise.account import charts, nodes
+from barnraise.account.account import Account, pieces
+from barnraise.account.chronicle import Happening, of_note
+from barnraise.account.facts import facts
+from barnraise.account.scores import judgement, parts, shares
 from barnraise.core.text import printable
 from barnraise.core.units import bytes_text, count_text, duration_text
 
@@ -111,12 +112,12 @@ def _workers(account: Account) -> Iterator[str]:
 
 
 def _solved(scores: SatScores) -> Iterator[str]:
-    for which, found in sat_summary.parts(scores):
+    for which, found in parts(scores):
         yield f"On {which}:"
         yield ""
-        yield from _table(("share", ""), sat_summary.shares(found), right=1)
+        yield from _table(("share", ""), shares(found), right=1)
         yield ""
-        yield sat_summary.judgement(found)
+        yield judgement(found)
         yield ""
     yield "One of them, and all that the model wrote:"
     yield ""

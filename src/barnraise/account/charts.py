@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from barnraise.cli.chronicle import Happening
+from barnraise.account.chronicle import Happening
 from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.view import LossPoint, Piece
 

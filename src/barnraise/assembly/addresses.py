@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
 from barnraise.config.schema import Controller
-from barnraise.controller.server import Server
 from barnraise.core.errors import AddressError, RunDirectoryError
 from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan
+
+if TYPE_CHECKING:
+    from barnraise.controller.server import Server  # it imports torch
 
 FILE = "address.json"
 """There once the run has ever listened."""

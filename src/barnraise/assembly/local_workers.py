@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from barnraise.account.links import LinkUse
 from barnraise.config.schema import Fault, Worker
 from barnraise.controller.events import Admitted, Lost
 from barnraise.controller.server import Server
@@ -57,6 +58,7 @@ class LocalWorkers:
         self._joined: dict[str, tuple[Worker, float]] = {}
         self._left = asyncio.Event()
         self._can_start = True
+        self.nursery: asyncio.subprocess.Process | None = None
         self._started = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -106,6 +108,7 @@ class LocalWorkers:
             link=self.link_of(self._started, worker),
         )
         self._started += 1
+        assert self.nursery is not None
         assert self.nursery.stdin is not None
         self.nursery.stdin.write(msgspec.json.encode(order) + b"\n")
 
@@ -144,6 +147,7 @@ class LocalWorkers:
         self.workers += [fault.join for fault in played if fault.join is not None]
 
     async def _watch(self) -> None:
+        assert self.nursery is not None
         assert self.nursery.stdout is not None
         while line := await self.nursery.stdout.readline():
             report = msgspec.json.decode(line)
@@ -200,11 +204,17 @@ class LocalWorkers:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._left.wait(), FAREWELL)
 
+    def uses(self) -> Sequence[LinkUse]:
+        """What emulated links carry; these workers make theirs slow themselves, and count nothing."""
+        return ()
+
     async def stop(self) -> None:
         """End the workers that are left, and the nursery."""
         self.leaving = True
         for task in self._tasks:
             task.cancel()
+        if self.nursery is None:
+            return
         if not self._started and self.nursery.returncode is None:
             self.nursery.kill()  # it imports: nothing would be lost
         if self.nursery.stdin is not None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from barnraise.cli.chronicle import Chronicle, Happening
+from barnraise.account.chronicle import Chronicle, Happening
 from barnraise.core.errors import RunDirectoryError
 from barnraise.ledger import LedgerView, NodeTotals, RunDirectory, Totals, notes
 from barnraise.ledger.view import LossPoint, Piece
 from barnraise.wire.manifest import MANIFEST_LIMIT, Manifest
 
 FLOAT_BYTES = 4
+MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def pieces(run: RunDirectory) -> list[Piece]:
 
 def manifest(run: RunDirectory) -> Manifest:
     """What the run told its workers of the model. Raises RunDirectoryError when it was never prepared."""
-    path = run.path / "manifest.json"
+    path = run.path / MANIFEST
     try:
         with path.open("rb") as file:
             return Manifest.decode(file.read(MANIFEST_LIMIT))

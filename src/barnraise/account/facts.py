@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from barnraise.cli.account import Account
+from barnraise.account.account import Account
 from barnraise.core.units import bytes_text, count_text, duration_text
 
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from barnraise.controller.events import Event, RevokeRequested, StopRequested
-from barnraise.controller.server import Server
 from barnraise.ledger import RunDirectory
+
+if TYPE_CHECKING:
+    from barnraise.controller.server import Server  # it imports torch
 
 PATIENCE = 0.1
 """Seconds between two looks at whether a request was taken up."""

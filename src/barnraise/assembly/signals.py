@@ -1,10 +1,12 @@
-"""SIGINT and SIGTERM: the first asks a command to come to a good end, a later one ends it at once."""
+"""SIGINT and SIGTERM: the first asks what runs to come to a good end, a later one ends the process at once. Only a
+process's main thread hears of signals: in another one, these leave them alone."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
@@ -21,6 +23,9 @@ REPEATED = 1.0
 def on_signals(ask: Callable[[str], None], last_words: Callable[[], None]) -> Iterator[None]:
     """In the body the first signal calls `ask` with its name; a later one calls `last_words`, and the process ends at
     once: whatever it holds must bear that, as it bears kill -9. For a coroutine."""
+    if not _heard():
+        yield
+        return
     import asyncio  # for coroutines alone: every command loads this module
 
     loop = asyncio.get_running_loop()
@@ -48,6 +53,10 @@ def on_signals(ask: Callable[[str], None], last_words: Callable[[], None]) -> It
 def interruptible() -> Iterator[None]:
     """In the body both signals raise KeyboardInterrupt at once, in an event loop too, where they would wait for it."""
 
+    if not _heard():
+        yield
+        return
+
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
@@ -57,3 +66,7 @@ def interruptible() -> Iterator[None]:
     finally:
         for number, handler in zip(NUMBERS, before, strict=True):
             signal.signal(number, handler)
+
+
+def _heard() -> bool:
+    return threading.current_thread() is threading.main_thread()

@@ -1,0 +1,67 @@
+"""What a model that was trained on satisfiability solves, in figures and in sentences that claim no more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from barnraise.data.sat_evaluation import SatScores
+
+
+def shares(scores: SatScores) -> list[tuple[str, str]]:
+    """The scores as (share, what of)."""
+    return [
+        (f"{scores.steps_accepted:.1%}", "of the trace steps it wrote hold, says an independent checker"),
+        (f"{scores.traces_accepted:.1%}", "of its whole traces prove their verdict"),
+        (f"{scores.verdicts_right:.1%}", "of its verdicts are right"),
+        (f"{scores.majority:.1%}", "of verdicts would be right by always giving the commoner one"),
+        (f"{scores.propagation:.1%}", "would be by unit propagation alone: unsatisfiable exactly where it conflicts"),
+    ]
+
+
+def judgement(scores: SatScores) -> str:
+    """What the verdicts say about the model, in one sentence that claims no more than their number allows.
+
+    >>> from barnraise.data.sat_evaluation import SatScores
+    >>> judgement(SatScores(400, 0.9, 0.5, 0.88, 0.5, 0.8, ""))
+    'Its verdicts beat guessing by 38.0 points (standard error 1.6).'
+    >>> judgement(SatScores(100, 0.1, 0.0, 0.53, 0.5, 0.8, ""))
+    'Its verdicts are no better than guessing (+3.0 points, standard error 5.0): it has not learned to solve.'
+    """
+    share = scores.verdicts_right
+    ahead = share - scores.majority
+    error = math.sqrt(max(share * (1 - share), 0.25 / scores.formulas) / scores.formulas)
+    figures = f"{ahead * 100:+.1f} points, standard error {error * 100:.1f}"
+    if ahead > 2 * error:
+        return f"Its verdicts beat guessing by {ahead * 100:.1f} points (standard error {error * 100:.1f})."
+    if ahead < -2 * error:
+        return f"Its verdicts are worse than guessing ({figures}): it has not learned to solve."
+    return f"Its verdicts are no better than guessing ({figures}): it has not learned to solve."
+
+
+FIGURES = ("formulas", "steps_accepted", "traces_accepted", "verdicts_right", "majority", "propagation")
+
+
+def as_json(scores: SatScores) -> dict[str, Any]:
+    told = {name: getattr(scores, name) for name in FIGURES}
+    return told | ({"backtracking": as_json(scores.backtracking)} if scores.backtracking else {})
+
+
+def parts(scores: SatScores) -> Iterator[tuple[str, SatScores]]:
+    """The scores of each kind of held-out formulas, and what to call them."""
+    yield f"{scores.formulas} held-out formulas, none of them seen in training", scores
+    if scores.backtracking is not None:
+        yield f"{scores.backtracking.formulas} more, all of whose traces take a decision back", scores.backtracking
+
+
+def lines(scores: SatScores) -> Iterator[str]:
+    """The scores for people."""
+    for which, found in parts(scores):
+        yield f"on {which}:"
+        yield from (f"  {share:>6}  {what}" for share, what in shares(found))
+        yield f"  {judgement(found)}"
+    yield ""
+    yield "one of them, and all that the model wrote:"
+    yield from (f"  {line}" for line in scores.example.splitlines())

@@ -1,0 +1,38 @@
+"""How a run stands: whether it works, how far it is, its workers, what happened last."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from barnraise.account import nodes
+from barnraise.account.account import Account
+
+MOST_EVENTS = 8
+"""Happenings that are told of."""
+
+
+def as_json(account: Account, budget: int, pid: int | None) -> dict[str, Any]:
+    """The status for a program: what `train --json` tells, and how the run stands."""
+    rows = nodes.recorded(account.nodes, running=pid is not None, finished=bool(account.finished))
+    last = account.happenings[-MOST_EVENTS:]
+    return account.as_json() | {
+        "state": state(account, pid),
+        "pid": pid,
+        "finished": account.finished or None,
+        "budget": budget,
+        "progress": min(1.0, account.totals.tokens / budget),
+        "nodes": [
+            {key: value for key, value in asdict(row).items() if key not in ("staleness", "seen")}
+            | {"mean_staleness": node.mean_staleness, "max_staleness": node.max_staleness}
+            for row, node in zip(rows, account.nodes, strict=True)
+        ],
+        "events": [{"seconds": it.time, "kind": it.kind, "node": it.node, "text": it.text} for it in last],
+    }
+
+
+def state(account: Account, pid: int | None) -> str:
+    """running, finished, or interrupted: then it can be resumed."""
+    if pid is not None:
+        return "running"
+    return "finished" if account.finished else "interrupted"

@@ -1,0 +1,193 @@
+"""What the commands do, as Python calls: `barnraise.train`, `simulate`, `serve` and `join`.
+
+A run file is given as its path, as a mapping of its sections, or loaded before. `say` hears line by line what a command
+would say beside its result; without it a call is silent. Every error raised on purpose is a BarnraiseError
+(`barnraise.core.errors`), whose message says what to do.
+
+In the main thread the first SIGINT or SIGTERM asks for a good end, as it does of a command, and a second one ends the
+process at once. In another thread the calls leave signals alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from barnraise.config.load import Source, document
+from barnraise.core.errors import InputError
+
+if TYPE_CHECKING:
+    from barnraise.assembly.ending import Ending
+    from barnraise.emulation.report import Report
+    from barnraise.ledger import RunDirectory
+    from barnraise.plan.purpose import Purpose
+    from barnraise.plan.resolve import Plan
+    from barnraise.transport import Invite
+    from barnraise.worker.options import Outcome
+
+Say = Callable[[str], None]
+Result = TypeVar("Result")
+
+
+def _nobody(text: str) -> None:
+    """Hears nothing."""
+
+
+def train(run_file: Source, *, network: str | None = None, say: Say = _nobody) -> Ending:
+    """Train with a controller and local workers on this machine, to an exported model.
+
+    For one machine, and for trials of many: `network` emulates such links between them, a preset (cellular, satellite
+    ...) or 10mbit/50ms, instead of the run file's. Workers are processes that load nothing of the script that calls,
+    so it needs no `if __name__ == "__main__"`.
+
+    Returns what came of the run: `run_dir`, `model_dir`, `final_loss`, and every figure in `account`. When a signal
+    interrupted it (`interrupted`), it can go on: `barnraise resume RUN_DIR`. Raises RunFileError for what cannot work,
+    before anything is made, RunFailedError when no worker is left, StorageError when the disk fails.
+    """
+    from barnraise.plan.purpose import TRAIN
+
+    plan = _verified(run_file, TRAIN, say, network)
+    from barnraise.assembly.embedded import train_new
+    from barnraise.assembly.voice import Voice
+
+    return _complete(train_new(plan, Voice.of(say)))
+
+
+def serve(
+    run_file: Source,
+    *,
+    uses: int = 100,
+    hours: float = 168.0,
+    invited: Callable[[str], None] = _nobody,
+    say: Say = _nobody,
+) -> Ending:
+    """Run the controller alone, for workers that come by invite, to an exported model.
+
+    For workers on other machines: it listens on controller.host and controller.port of the run file. `invited` gets the
+    invite, good for `uses` machines and `hours`, once it listens; the line is a secret, and stands in
+    RUN_DIR/keys/invite too. Returns and raises what `train` does; AddressError when it cannot listen there.
+    """
+    from barnraise.plan.purpose import SERVE
+
+    plan = _verified(run_file, SERVE, say)
+    from barnraise.assembly.serving import Invitation, serve_new
+    from barnraise.assembly.voice import Voice
+
+    def hand(run: RunDirectory, invite: Invite, file: Path) -> None:
+        invited(str(invite))
+
+    return _complete(serve_new(plan, Voice.of(say), Invitation(uses, hours, hand)))
+
+
+def join(
+    invite: str,
+    *,
+    name: str = "",
+    device: str = "cpu",
+    threads: int = 0,
+    network: str | None = None,
+    slowdown: float = 0.0,
+    home: str | os.PathLike[str] | None = None,
+    say: Say = _nobody,
+) -> Outcome:
+    """Work for the run that an invite is for, until it is over.
+
+    Needs nothing but the invite. `name` is this machine's in the run, its host name unless given; `device` a torch
+    device; `threads` those that compute, all cores unless given; `home` where keys and fetched data are kept. For
+    trials, `network` emulates a link, and `slowdown` idles for so many seconds after each second of training.
+
+    Returns why nothing is left to do (`reason`). Raises InviteError for an invite that lets nobody in, AddressError
+    when nobody can be reached, RunFailedError when the worker had to stop before the run is over.
+    """
+    from barnraise.assembly.joining import join as work
+
+    return _complete(
+        work(
+            invite,
+            say,
+            name=name,
+            device=device,
+            threads=threads,
+            network=network,
+            slowdown=slowdown,
+            home=None if home is None else Path(home),
+        )
+    )
+
+
+def simulate(
+    run_file: Source,
+    *,
+    nodes: int | None = None,
+    hours: float | None = None,
+    seed: int | None = None,
+    real: bool = False,
+    churn: bool = False,
+    tokens_per_second: float | None = None,
+    network: str | None = None,
+    say: Say = _nobody,
+) -> Report:
+    """Play a run under virtual time, with any number of nodes: the engine of a real run over modelled machines.
+
+    To see how a fleet would do before there is one. `nodes` are the run file's workers unless given, else machines of
+    random speeds around `tokens_per_second`; `hours` of virtual time count instead of the token budget, `seed` and
+    `network` instead of the run file's. With `churn` nodes leave without notice and come back. Work is only costed, so
+    thousands of nodes take seconds; `real` trains tensors, and the losses are real. One seed, one `ledger_hash`.
+
+    Raises RunFileError, OptionError, ModelError when this machine cannot hold the real tensors, and RunFailedError when
+    training comes to nothing.
+
+    >>> run_file = {
+    ...     "model": {"architecture": "gpt2", "config": {"hidden_size": 64, "num_layers": 2, "num_heads": 2}},
+    ...     "data": {"kind": "text", "files": ["corpus/*.txt"]},
+    ...     "training": {"tokens": 1_000_000},
+    ... }
+    >>> report = simulate(run_file, nodes=20)
+    >>> report.nodes, report.tokens >= 1_000_000, report.ledger_hash == simulate(run_file, nodes=20).ledger_hash
+    (20, True, True)
+    """
+    from barnraise.assembly.simulation import simulate as play
+    from barnraise.assembly.trial import planned
+    from barnraise.plan.links import with_network
+
+    plan, trial = planned(
+        with_network(document(run_file), network),
+        nodes=nodes,
+        hours=hours,
+        seed=seed,
+        real=real,
+        churn=churn,
+        tokens_per_second=tokens_per_second,
+    )
+    _warn(plan, say)
+    return play(plan, trial)
+
+
+def _verified(run_file: Source, purpose: Purpose, say: Say, network: str | None = None) -> Plan:
+    from barnraise.plan.links import with_network
+    from barnraise.plan.verify import verify
+
+    plan, _ = verify(with_network(document(run_file), network), purpose=purpose)
+    _warn(plan, say)
+    return plan
+
+
+def _warn(plan: Plan, say: Say) -> None:
+    for warning in plan.warnings:
+        say(f"warning: {warning}")
+
+
+def _complete(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run to the end, in an event loop of its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    work.close()
+    raise InputError(
+        "an event loop runs in this thread already (as in a notebook), and this call would block it: call it in "
+        "another thread, as in `await asyncio.to_thread(barnraise.train, 'run.yaml')`"
+    )

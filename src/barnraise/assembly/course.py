@@ -1,0 +1,61 @@
+"""The course of a run, from its prepared folder to its end: one for every command that has a controller work."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from barnraise.assembly.hosting import Host, open_host
+from barnraise.assembly.local_workers import LocalWorkers
+from barnraise.assembly.session import work
+from barnraise.assembly.signals import interruptible
+from barnraise.assembly.voice import Say, Voice
+from barnraise.controller.actions import Finish
+from barnraise.ledger import RunDirectory
+from barnraise.plan.resolve import Plan
+
+Listen = Callable[[Host, Say], Awaitable[str]]
+"""Has the host listen, says so, and gives the URI."""
+
+
+async def see_through(
+    run: RunDirectory,
+    plan: Plan,
+    voice: Voice,
+    listen: Listen,
+    local: LocalWorkers | None = None,
+    prepare: Callable[[], None] = lambda: None,
+) -> tuple[Host, Finish | None]:
+    """Open the run, whose lock is held, and work until it ends or is interrupted; no Finish where it had ended before.
+
+    `local` are started and ended along with it; they warm up while `prepare` makes what a new run starts from. Raises
+    what `open_host` and `session.work` do.
+    """
+    finish = None
+    try:
+        if local is not None:
+            await local.warm_up()
+        with interruptible():
+            prepare()
+            host = open_host(run, plan, voice.warn)
+        if local is not None:
+            host.links = local.uses
+            if host.resumed:
+                local.skip_faults(host.machine.state.tokens / host.machine.settings.tokens)
+        if host.machine.state.finished:
+            await host.close()
+        else:
+            view = voice.view()
+            try:
+                finish = await work(host, view, local, await listen(host, view.note))
+            finally:
+                view.close()
+                await host.close()
+    finally:
+        if local is not None:
+            await local.stop()
+    return host, finish
+
+
+def how_to_go_on(run: RunDirectory) -> str:
+    """What is said first, so that it is known when it is needed."""
+    return f"should this be interrupted, go on with: barnraise resume {run.path}"

@@ -1,0 +1,85 @@
+"""How a run ends: the model exported, what it solves measured, the report written. Or how it goes on."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from barnraise.account.account import Account, read
+from barnraise.assembly import solving
+from barnraise.assembly.exporting import export_model
+from barnraise.controller.actions import Finish
+from barnraise.ledger import RunDirectory
+from barnraise.plan.resolve import Plan
+
+if TYPE_CHECKING:
+    from barnraise.assembly.hosting import Host
+    from barnraise.assembly.voice import Say, Voice
+    from barnraise.data.sat_evaluation import SatScores
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What came of a run: its `account` has every figure, `scores` what a model trained on satisfiability solves.
+
+    An `interrupted` run can go on (`barnraise resume`, `finish`), and has no model yet. `broken` says what failed
+    around a run that came to its end.
+    """
+
+    account: Account
+    scores: SatScores | None = None
+    interrupted: bool = False
+    broken: str = ""
+
+    @property
+    def run_dir(self) -> Path:
+        return self.account.run.path
+
+    @property
+    def model_dir(self) -> Path | None:
+        """The model in Hugging Face format."""
+        return None if self.interrupted else self.account.run.model
+
+    @property
+    def report(self) -> Path | None:
+        """What happened, in Markdown."""
+        return None if self.interrupted else self.account.run.report
+
+    @property
+    def first_loss(self) -> float | None:
+        """Held out, in nats a token; None when it was never measured."""
+        return self.account.first_loss
+
+    @property
+    def final_loss(self) -> float | None:
+        return self.account.final_loss
+
+
+def conclude(host: Host, finish: Finish | None, voice: Voice) -> Ending:
+    """Bring a run that has ended to its summary; of one that was interrupted say how it goes on."""
+    if finish is not None and finish.interrupted:
+        state, path = host.machine.state, host.run.path
+        share = state.tokens / host.machine.settings.tokens
+        voice.say(f"interrupted at version {state.version}, with {share:.1%} of the tokens; nothing accepted is lost")
+        voice.say(f"end it with what it has learnt: barnraise finish {path}")
+        voice.say(f"train on: barnraise resume {path}")
+        return Ending(read(host.run), interrupted=True)
+    if host.machine.state.finished:
+        shutil.rmtree(host.run.moments, ignore_errors=True)  # nobody goes on from there
+    return summarise(host.run, host.plan, voice.say, voice.warn)
+
+
+def summarise(run: RunDirectory, plan: Plan, say: Say, warn: Say) -> Ending:
+    """Export the model, measure what it solves, write the report."""
+    from barnraise.account.report import write_report
+
+    export_model(run, warn=warn)
+    scores = None
+    if plan.run_file.data.kind == "sat":
+        say("letting the model solve held-out formulas")
+        scores = solving.solve_held_out(run)
+    account = read(run)
+    write_report(account, scores)
+    return Ending(account, scores)

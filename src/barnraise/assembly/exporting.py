@@ -1,0 +1,76 @@
+"""A run's model in Hugging Face format, while it runs or afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from barnraise.account.account import manifest
+from barnraise.core.errors import CorruptionError, InputError
+from barnraise.ledger import Checkpoint, Checkpoints, LedgerView, RunDirectory
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written where; `newest` is the ledger's newest version, of which there may be no checkpoint yet."""
+
+    folder: Path
+    version: int
+    newest: int
+    num_parameters: int
+
+
+def export_model(
+    run: RunDirectory,
+    folder: Path | None = None,
+    version: int | None = None,
+    *,
+    warn: Callable[[str], None] = lambda text: None,
+) -> Exported:
+    """Write the model of `version` (the newest checkpoint) to `folder` (RUN_DIR/model): the average of the versions up
+    to it where the run keeps one.
+
+    Raises InputError for a version without a checkpoint, CorruptionError when there is no good checkpoint, StorageError
+    when the folder cannot be written. `warn` hears of checkpoints that are passed over.
+    """
+    folder = (folder or run.model).absolute()
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file, but a model is a folder: give another with --to FOLDER")
+    told, checkpoint = manifest(run), _checkpoint(run, version, warn)
+    tensors = checkpoint.tensors("parameters")
+    from transformers.utils import logging
+
+    from barnraise.models.export import export as write
+
+    logging.disable_progress_bar()
+    write(folder, told.model, tensors.get("average", tensors["parameters"]), tokenizer_files(run))
+    with LedgerView(run.ledger) as view:
+        newest = view.totals().version
+    return Exported(folder, checkpoint.manifest.version, max(newest, 0), told.num_parameters)
+
+
+def _checkpoint(run: RunDirectory, version: int | None, warn: Callable[[str], None]) -> Checkpoint:
+    checkpoints = Checkpoints(run.checkpoints)
+    if version is not None:
+        known = checkpoints.readable()
+        if version not in known:
+            names = ", ".join(map(str, known)) or "none"
+            raise InputError(f"{run.path} has no checkpoint of version {version}; it has: {names}")
+        known[version].verify()
+        return known[version]
+    latest = checkpoints.load_latest()
+    for rejected in latest.rejected:
+        warn(f"checkpoint {rejected.path.name} is passed over: {rejected.reason}")
+    if latest.checkpoint is None:
+        raise CorruptionError(f"{run.path} has no checkpoint that can be used; restore one from a backup")
+    return latest.checkpoint
+
+
+def tokenizer_files(run: RunDirectory) -> dict[str, bytes]:
+    """The files by which `AutoTokenizer.from_pretrained` finds the tokenizer of the run's dataset."""
+    from barnraise.data.meta import META, Meta
+    from barnraise.data.sat import BACKTRACKING, RECORD
+
+    names = [info.name for info in Meta.read(run.data / META).files if info.name not in (RECORD, BACKTRACKING)]
+    return {name: (run.data / name).read_bytes() for name in names}

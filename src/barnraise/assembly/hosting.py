@@ -1,0 +1,143 @@
+"""A prepared run directory opened: a controller that can run, gone back to where its ledger ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from barnraise.account.account import MANIFEST
+from barnraise.account.links import LinkUse
+from barnraise.assembly import parts
+from barnraise.assembly.addresses import recorded_mode
+from barnraise.assembly.engine_settings import engine_settings
+from barnraise.assembly.invites import open_book
+from barnraise.config.changes import changes, kept
+from barnraise.config.load import load
+from barnraise.controller.actions import Action, Journal
+from barnraise.controller.enrolment import Enrolment
+from barnraise.controller.machine import Controller
+from barnraise.controller.recovery import replay, restore
+from barnraise.controller.server import Server
+from barnraise.core.errors import DataError, WireError
+from barnraise.data.shards import Dataset
+from barnraise.ledger import Checkpoints, Ledger, Noted, RunDirectory, notes
+from barnraise.plan.purpose import Purpose
+from barnraise.plan.resolve import Plan, resolve
+from barnraise.transport import Keys
+from barnraise.wire.manifest import Manifest
+
+RESUME_GRACE = 10.0
+"""Seconds that workers have to find a controller that came back."""
+
+
+@dataclass
+class Host:
+    """A controller, ready to run. `first` are its machine's first actions; `links` tells what a lab's links carry."""
+
+    run: RunDirectory
+    plan: Plan
+    server: Server
+    first: list[Action]
+    ledger: Ledger
+    resumed: bool
+    num_parameters: int
+    links: Callable[[], Sequence[LinkUse]] = tuple
+
+    @property
+    def machine(self) -> Controller:
+        return self.server.machine
+
+    async def close(self) -> None:
+        """Let go of threads, ports and files."""
+        await self.server.close()
+        self.ledger.close()
+
+
+def open_host(run: RunDirectory, plan: Plan, warn: Callable[[str], None]) -> Host:
+    """The controller of a prepared run, gone back to where its ledger ends. Raises CorruptionError, StorageError; then
+    the run directory is as it was."""
+    ledger = Ledger(run.ledger, run.segments, run=run.path.name)
+    try:
+        return _open(run, plan, ledger, warn)
+    except BaseException:
+        ledger.close()
+        raise
+
+
+def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], None]) -> Host:
+    found = replay(ledger)
+    for damage in ledger.segments.damage:
+        warn(f"{damage}; what was there can be done without, or is done again")
+    changed = changes(found.run_file, plan.run_file) if found.run_file else []
+    dataset, checkpoints = Dataset.open(run.data, verify=True), Checkpoints(run.checkpoints)
+    torch.set_num_threads(plan.run_file.controller.threads)
+    server = parts.parameter_server(plan, torch.zeros(1))
+    restore(server, found, checkpoints, ledger, warn)
+    content = _recorded_manifest(run, plan, dataset, server.parameters.numel(), warn)
+    manifest, blob = Manifest.decode(content), parts.blob_of(content)
+    if dataset.files()[0].sha256 != manifest.dataset.digest:
+        raise DataError(f"{run.data / 'meta.json'} is not that of this run; put it back from a copy")
+    keep = plan.run_file.controller.keep_checkpoints
+    oldest = checkpoints.prune(keep)[0].manifest.version
+    contributions = {version: ids for version, ids in found.contributions.items() if version > oldest}
+    needed = [i for ids in contributions.values() for i in ids]
+    ledger.segments.retain([*needed, *found.open_contributions()])
+    settings = engine_settings(
+        plan,
+        run_name=run.path.name,
+        manifest=blob,
+        num_parameters=manifest.num_parameters,
+        rows=dataset.index,
+    )
+    machine = Controller(settings, found.state, ledger.epoch)
+    blobs = parts.blob_store(dataset, content, server, warn)
+    evaluator = parts.evaluator_of(plan, manifest.model, dataset)
+    clock = _run_clock(found.time)
+    shell = Server(
+        machine,
+        ledger,
+        _enrolment(run),
+        make_executor=parts.executor_maker(server, blobs, evaluator, ledger, checkpoints),
+        keep_checkpoints=keep,
+        clock=clock,
+        warn=warn,
+        contributions=contributions,
+    )
+    resumed = bool(found.state.digest)
+    first = machine.resume(clock(), RESUME_GRACE) if resumed else machine.start(server.digest, clock())
+    if changed or not found.run_file:
+        told = "; ".join(map(str, changed))
+        first.append(Journal(Noted(clock(), notes.RunFile(told, kept(plan.run_file)))))
+    return Host(run, plan, shell, first, ledger, resumed, manifest.num_parameters)
+
+
+def _recorded_manifest(
+    run: RunDirectory, plan: Plan, dataset: Dataset, num_parameters: int, warn: Callable[[str], None]
+) -> bytes:
+    """The run's manifest.json; made again when it is lost."""
+    path = run.path / MANIFEST
+    try:
+        content = path.read_bytes()
+        Manifest.decode(content)
+    except (OSError, WireError) as error:
+        warn(f"{path} cannot be read ({error}): it is made again from run file and dataset")
+        content = parts.manifest_of(parts.model_config(plan, dataset), dataset, num_parameters)
+        run.write(path, content)
+    return content
+
+
+def _enrolment(run: RunDirectory) -> Enrolment:
+    return Enrolment(Keys.load_or_create(run.keys / "controller.json"), lambda: open_book(run))
+
+
+def _run_clock(start: float) -> Callable[[], float]:
+    began = time.monotonic()
+    return lambda: start + time.monotonic() - began
+
+
+def recorded_plan(run: RunDirectory) -> Plan:
+    """What the run was started with."""
+    return resolve(load(run.run_file), purpose=Purpose.SERVE if recorded_mode(run) == "serve" else Purpose.TRAIN)

@@ -1,0 +1,62 @@
+"""A run's book of invites on disk, shared by the controller and by whoever makes or takes back an invite."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import msgspec
+
+from barnraise.assembly.addresses import recorded_uri
+from barnraise.core.errors import RunDirectoryError
+from barnraise.ledger import RunDirectory
+from barnraise.transport import Invite, Keys, TokenBook
+
+INVITE_VARIABLE = "BARNRAISE_INVITE"
+"""Environment variable that `join` takes its invite from when it is given none."""
+
+
+@contextmanager
+def open_book(run: RunDirectory) -> Iterator[TokenBook]:
+    """The book, for reading and changing: nobody else holds it meanwhile, and it is durable afterwards."""
+    with (run.keys / "invites.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        path = run.keys / "invites.json"
+        before = path.read_bytes() if path.exists() else b"{}"
+        book = TokenBook.from_dict(msgspec.json.decode(before))
+        yield book
+        after = msgspec.json.encode(book.to_dict())
+        if after != before:
+            run.write_key("invites.json", after)
+
+
+def new_invite(run: RunDirectory, uri: str, server_key: str, *, uses: int, hours: float, host: str = "") -> Invite:
+    """An invite to the run that listens at `uri` (two addresses have a space between), in its book from now on. `host`
+    is the name that workers shall dial instead."""
+    first, *others = (urlsplit(one) for one in uri.split())
+    invite = Invite.create(
+        host or first.hostname or "",
+        first.port or 0,
+        run.path.name,
+        server_key,
+        now=time.time(),
+        lifetime=hours * 3600.0,
+        uses=uses,
+        scheme=first.scheme,
+        http_port=others[0].port or 0 if others else 0,
+    )
+    with open_book(run) as book:
+        book.add(invite)
+    return invite
+
+
+def another_invite(run: RunDirectory, *, uses: int, hours: float, host: str = "") -> Invite:
+    """An invite to a run that was served before, whether it works now or not. Raises RunDirectoryError."""
+    uri = recorded_uri(run)
+    if not uri:
+        raise RunDirectoryError(f"{run.path} has never listened: start it with `barnraise serve RUN.yaml`")
+    key = Keys.load(run.keys / "controller.json").public
+    return new_invite(run, uri, key, uses=uses, hours=hours, host=host)

@@ -1,0 +1,97 @@
+"""A worker by invite: enrolled under a name of this machine, until the run is over or it is stopped."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from barnraise.assembly.signals import on_signals
+from barnraise.core.errors import InputError, RunFailedError
+
+if TYPE_CHECKING:
+    from barnraise.assembly.voice import Say
+    from barnraise.worker.options import Outcome, WorkerOptions
+
+
+async def join(
+    invite: str,
+    say: Say,
+    *,
+    name: str = "",
+    device: str = "cpu",
+    threads: int = 0,
+    network: str | None = None,
+    slowdown: float = 0.0,
+    home: Path | None = None,
+) -> Outcome:
+    """Be a worker: why it stopped, once nothing is left to do. Raises RunFailedError when it stopped before, InputError
+    and InviteError."""
+    from barnraise.transport import Invite, Keys, identity
+    from barnraise.transport.presets import index_of, parse
+    from barnraise.worker.options import WorkerOptions
+
+    ticket = Invite.parse(invite, time.time())
+    wanted = name or re.sub(r"[^A-Za-z0-9_.-]+", "-", platform.node()).strip("-_.")[:64] or "worker"
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", wanted):
+        raise InputError(f"name {name!r} cannot name a node: use up to 64 letters, digits, '_', '.' and '-'")
+    link = parse(network, index_of(wanted)) if network else None
+    _check_device(device)
+    with identity.claimed((home or _default_home()) / ticket.run, wanted) as (node, folder):
+        if node != wanted:
+            say(f"'{wanted}' works on this machine already: joining as '{node}'")
+        options = WorkerOptions(
+            uri=ticket.uri,
+            server_key=ticket.server_key,
+            name=node,
+            keys=Keys.load_or_create(folder / "keys.json"),
+            cache=folder / "data",
+            moments=folder / "moments.safetensors",
+            invite=ticket,
+            device=device,
+            threads=threads or os.cpu_count() or 1,
+            slowdown=slowdown,
+            link=link,
+        )
+        outcome = await _work(options, ticket.run, say)
+    if not outcome.final:
+        raise RunFailedError(f"worker '{node}' stopped: {outcome.reason}")
+    return outcome
+
+
+async def _work(options: WorkerOptions, run: str, say: Say) -> Outcome:
+    """Be the worker until the run is over, or a signal asks it to leave."""
+    from barnraise.worker.runtime import WorkerRuntime
+
+    def joined(node: str) -> None:
+        say(f"joined run {run} as '{node}'; Ctrl-C leaves")
+
+    runtime = WorkerRuntime(options, on_connected=joined, say=say)
+
+    def leave(name: str) -> None:
+        say(f"{name}: handing in what there is, then leaving (again to stop at once)")
+        runtime.leave(f"asked to leave ({name})")
+
+    with on_signals(leave, lambda: None):
+        return await runtime.run()
+
+
+def _default_home() -> Path:
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "barnraise"
+
+
+def _check_device(device: str) -> None:
+    """InputError when torch cannot use `device`; only asked for devices other than the CPU."""
+    if device == "cpu":
+        return
+    import torch
+
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        first = str(error).splitlines()[0]
+        raise InputError(f"device '{device}' cannot be used ({first}); try cpu, or `barnraise doctor`") from None

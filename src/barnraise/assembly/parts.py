@@ -1,0 +1,91 @@
+"""The parts of a controller, each made in one place, whether sockets or virtual time drive it. Imports torch."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from barnraise import aggregation, compression, training
+from barnraise.controller.blobs import BlobStore
+from barnraise.controller.evaluator import Evaluator
+from barnraise.controller.executor import Executor, Report
+from barnraise.controller.parameter_server import ParameterServer
+from barnraise.core.types import Blob
+from barnraise.data.shards import Dataset
+from barnraise.ledger import Checkpoints, Ledger
+from barnraise.models import build, config
+from barnraise.plan.resolve import Plan
+from barnraise.training.base import OuterOptimizer
+from barnraise.wire.manifest import Manifest
+
+
+def model_config(plan: Plan, dataset: Dataset) -> dict[str, Any]:
+    """The model's config, with what the run file leaves out."""
+    section, meta = plan.run_file.model.model_dump(exclude_none=True), dataset.meta
+    return config.describe(
+        section, meta.vocab_size, meta.context, bos_id=meta.bos_id, eos_id=meta.eos_id, pad_id=meta.pad_id
+    )
+
+
+def initial_model(plan: Plan, model: dict[str, Any]) -> nn.Module:
+    """The model that the run starts from: drawn with its seed, or the one that the run file names."""
+    return build.create(plan.run_file.model.model_dump(exclude_none=True), model, plan.run_file.run.seed)
+
+
+def manifest_of(model: dict[str, Any], dataset: Dataset, num_parameters: int) -> bytes:
+    """What workers fetch first."""
+    info = dataset.files()[0]
+    return Manifest(model, Blob(info.sha256, info.bytes), num_parameters).encode()
+
+
+def blob_of(content: bytes) -> Blob:
+    """The name of `content`."""
+    return Blob(hashlib.sha256(content).hexdigest(), len(content))
+
+
+def outer_optimizer(plan: Plan) -> OuterOptimizer:
+    """What moves the model by the aggregated updates, without a history."""
+    return training.create(plan.outer.name, **plan.outer.options)
+
+
+def parameter_server(plan: Plan, parameters: Tensor) -> ParameterServer:
+    """The server of a run, with `parameters` (float32 [d]) as version 0."""
+    codecs = [*plan.contributions, *([plan.last_compression] if plan.last_compression else [])]
+    return ParameterServer(
+        parameters,
+        0,
+        rule=aggregation.create(plan.aggregation.names, **plan.aggregation.options),
+        codecs=[compression.create(choice.name, **choice.options) for choice in codecs],
+        downlink=compression.create(plan.downlink.name, **plan.downlink.options),
+        outer=outer_optimizer(plan),
+        alike=plan.run_file.training.normalize_steps,
+        average=plan.run_file.training.average,
+    )
+
+
+def blob_store(
+    dataset: Dataset, manifest: bytes, server: ParameterServer, warn: Callable[[str], None] = lambda text: None
+) -> BlobStore:
+    """What workers may pull: manifest, token shards, and the version that `server` is at."""
+    blobs = BlobStore(dataset, blob_of(manifest).digest, manifest, warn)
+    blobs.publish(server.parameters, server.digest)
+    return blobs
+
+
+def evaluator_of(plan: Plan, model: dict[str, Any], dataset: Dataset) -> Evaluator:
+    """Measures the held-out loss on as many rows as the run file says."""
+    return Evaluator(model, dataset, plan.run_file.controller.evaluation_rows)
+
+
+def executor_maker(
+    server: ParameterServer, blobs: BlobStore, evaluator: Evaluator, ledger: Ledger, checkpoints: Checkpoints
+) -> Callable[[Report, Callable[[BaseException], None]], Executor]:
+    """Makes the executor of these parts, once it is known whom it reports to (`controller.server.Server`)."""
+
+    def make(report: Report, failed: Callable[[BaseException], None]) -> Executor:
+        return Executor(server, blobs, evaluator, ledger, checkpoints, report=report, failed=failed)
+
+    return make

@@ -1,0 +1,85 @@
+"""Everything a new run starts from: run file, dataset, initial model as checkpoint 0, keys."""
+
+from __future__ import annotations
+
+import shutil
+from asyncio import CancelledError
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from barnraise.account.account import MANIFEST
+from barnraise.assembly import addresses
+from barnraise.config.load import dump
+from barnraise.config.schema import TextData
+from barnraise.ledger import Checkpoints, RunDirectory
+from barnraise.plan.resolve import Plan
+from barnraise.transport import Keys
+
+
+def prepare(plan: Plan, run: RunDirectory, say: Callable[[str], None]) -> None:
+    """Fill the folder of a new run. Raises DataError, ModelError, StorageError."""
+    run_file = plan.run_file
+    run.write(run.run_file, dump(run_file).encode())
+    say("making the dataset")
+    make_dataset(plan, run.data)
+    import torch
+
+    from barnraise.assembly import parts
+    from barnraise.data.shards import Dataset
+    from barnraise.models.flat import FlatParameters
+    from barnraise.models.vectors import digest
+
+    dataset = Dataset.open(run.data)
+    meta = dataset.meta
+    say(f"dataset: {dataset.num_rows:,} rows of {meta.context} tokens, {meta.held_out.rows:,} held out")
+    model = parts.model_config(plan, dataset)
+    with torch.no_grad():
+        parameters = FlatParameters(parts.initial_model(plan, model)).vector.clone()
+    say(f"model: {model['model_type']} with {parameters.numel():,} parameters")
+    run.write(run.path / MANIFEST, parts.manifest_of(model, dataset, parameters.numel()))
+    tensors = {f"outer.{name}": tensor for name, tensor in parts.outer_optimizer(plan).state().items()}
+    tensors["parameters"] = parameters
+    Checkpoints(run.checkpoints).save(
+        0, ledger_id=0, parameters_digest=digest(parameters), state=b"{}", tensors={"parameters": tensors}
+    )
+    Keys.load_or_create(run.keys / "controller.json")
+
+
+@contextmanager
+def new_run(plan: Plan, say: Callable[[str], None]) -> Iterator[RunDirectory]:
+    """The folder of a new run, locked. Should the body end before the run has ever listened, nothing is left of it:
+    there is nothing to resume. Raises RunDirectoryError."""
+    run = RunDirectory.create(plan.run_file.run.name, Path(plan.run_file.run.dir))
+    with run.lock():
+        say(f"run directory {run.path}")
+        try:
+            yield run
+        except BaseException as error:
+            if not (run.path / addresses.FILE).exists():
+                shutil.rmtree(run.path, ignore_errors=True)
+                if isinstance(error, KeyboardInterrupt | CancelledError):
+                    say(f"interrupted before the run began; {run.path} is removed again")
+            raise
+
+
+def make_dataset(plan: Plan, folder: Path) -> None:
+    """The dataset that the run file's data section describes."""
+    run_file = plan.run_file
+    data = run_file.data
+    if isinstance(data, TextData):
+        from barnraise.data import text
+
+        text.build(
+            folder,
+            data.files,
+            tokenizer=data.tokenizer,
+            context=data.context,
+            held_out=data.held_out,
+            seed=run_file.run.seed,
+        )
+    else:
+        from barnraise.data import sat
+        from barnraise.plan.dataset import sat_options
+
+        sat.build(folder, sat_options(run_file))

@@ -1,0 +1,57 @@
+"""Putting a node out of a run for good, or taking an invite back."""
+
+from __future__ import annotations
+
+import re
+
+from barnraise.account.account import read
+from barnraise.assembly import requests
+from barnraise.assembly.invites import open_book
+from barnraise.core.errors import InputError
+from barnraise.ledger import LedgerView, NodeChanged, RunDirectory
+
+MOST_NAMED = 20
+LONGEST_REASON = 1000
+
+
+def revoke_invite(run: RunDirectory, token: str) -> bool:
+    """Take back the invite with these 16 digits; False when the run has none."""
+    with open_book(run) as book:
+        if token not in book.tokens:
+            return False
+        book.revoke(token)
+        return True
+
+
+def revoke_node(run: RunDirectory, node: str, reason: str) -> bool:
+    """Have the run's controller put `node` out: whether one has by now, else the next one does. Raises InputError."""
+    account = read(run)
+    names = [totals.node for totals in account.nodes]
+    if node not in names:
+        raise InputError(_unknown(run, node, names))
+    if account.finished:
+        raise InputError(f"{run.path} is finished: nobody takes part in it any more")
+    return requests.taken_up(run, requests.put(run, requests.RevokeNode(node, reason[:LONGEST_REASON])))
+
+
+def way_back(run: RunDirectory, node: str) -> str:
+    """What `node`, which is out, could come back by with another key: the invite that it had; empty when it cannot."""
+    with LedgerView(run.ledger) as view:
+        changes = [change for _, change in view.news() if isinstance(change, NodeChanged) and change.node == node]
+    match = re.fullmatch(r"invite ([0-9a-f]{16})", next((d.reason for d in changes if d.change == "enrolled"), ""))
+    with open_book(run) as book:
+        token = book.tokens.get(match[1]) if match else None
+    if token is None or not token.uses or token.revoked:
+        return ""
+    return (
+        f"the invite by which '{node}' came lets in {token.uses} more: its machine could join anew, with another "
+        f"key; to take it back: barnraise revoke {run.path} {token.id}"
+    )
+
+
+def _unknown(run: RunDirectory, who: str, nodes: list[str]) -> str:
+    with open_book(run) as book:
+        invites = [token.id for token in book.tokens.values() if token.uses and not token.revoked]
+    named = f"its nodes are {', '.join(nodes[:MOST_NAMED])}" if nodes else "it has no nodes yet"
+    open_invites = f", its open invites {', '.join(invites[-MOST_NAMED:])}" if invites else ""
+    return f"{run.path} has neither a node nor an invite '{who}'; {named}{open_invites}"

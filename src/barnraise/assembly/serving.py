@@ -1,0 +1,70 @@
+"""The controller alone: a new run or a resumed one, with workers that come by invite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from barnraise.assembly.addresses import listen, recorded_mode
+from barnraise.assembly.course import how_to_go_on, see_through
+from barnraise.assembly.ending import Ending, conclude
+from barnraise.assembly.hosting import Host
+from barnraise.assembly.invites import new_invite
+from barnraise.assembly.preparing import new_run, prepare
+from barnraise.assembly.voice import Say, Voice
+from barnraise.core.errors import AddressError
+from barnraise.ledger import RunDirectory
+from barnraise.plan.resolve import Plan
+from barnraise.transport import Invite
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """An invite for so many machines, good for so many hours. `hand` is given it, and the file it stands in, once the
+    run listens."""
+
+    uses: int
+    hours: float
+    hand: Callable[[RunDirectory, Invite, Path], None]
+
+
+async def serve_new(plan: Plan, voice: Voice, invitation: Invitation) -> Ending:
+    """Make the run directory, prepare it and listen."""
+    with new_run(plan, voice.say) as run:
+        return await _serve(run, plan, voice, lambda: prepare(plan, run, voice.say), invitation)
+
+
+async def resume_serving(run: RunDirectory, plan: Plan, voice: Voice) -> Ending:
+    """Go on with a run whose lock is held, for the workers that wait for it."""
+    return await _serve(run, plan, voice, lambda: None)
+
+
+async def _serve(
+    run: RunDirectory, plan: Plan, voice: Voice, prepare: Callable[[], None], invitation: Invitation | None = None
+) -> Ending:
+    async def listening(host: Host, note: Say) -> str:
+        uri = await listen(host.server, run, plan, "serve")
+        note(f"listening on {uri.replace(' ', ' and ')}; {how_to_go_on(run)}")
+        if invitation is not None:
+            key = host.server.enrolment.keys.public
+            invite = new_invite(run, uri, key, uses=invitation.uses, hours=invitation.hours)
+            invitation.hand(run, invite, run.write_key("invite", f"{invite}\n".encode()))
+        return uri
+
+    return conclude(*await see_through(run, plan, voice, listening, prepare=prepare), voice)
+
+
+async def finish_run(run: RunDirectory, plan: Plan, voice: Voice) -> Ending:
+    """End a run whose lock is held, as a request in its folder says: without local workers, and where the port is
+    taken by now, without telling anybody."""
+
+    async def listening(host: Host, note: Say) -> str:
+        """Listen where the run did, so that workers that wait there hear of its end; where that cannot be, nowhere."""
+        try:
+            return await listen(host.server, run, plan, recorded_mode(run))
+        except AddressError as error:
+            voice.warn(f"{error}; workers that wait for the run are not told")
+            return await host.server.bind(f"inproc://{run.path.name}")
+
+    return conclude(*await see_through(run, plan, voice, listening), voice)

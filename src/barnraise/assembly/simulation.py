@@ -1,0 +1,109 @@
+"""From a plan to a simulated run: its fleet, its work, its controller."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import cache, partial
+from typing import TYPE_CHECKING, cast
+
+from barnraise.assembly import solving
+from barnraise.assembly.simulated_work import costed, real
+from barnraise.assembly.trial import Trial
+from barnraise.config.schema import MAX_COUNT, Worker
+from barnraise.controller.machine import Controller
+from barnraise.controller.settings import EngineSettings
+from barnraise.core.errors import RunFailedError
+from barnraise.emulation.fleet import Fault, Machine, lognormal_fleet
+from barnraise.emulation.report import Report, report
+from barnraise.emulation.simulator import Simulator
+from barnraise.emulation.work import Work
+from barnraise.plan.estimate import estimate
+from barnraise.plan.links import controller_link, link_of
+from barnraise.plan.resolve import Plan
+from barnraise.transport.presets import parse
+
+if TYPE_CHECKING:
+    from barnraise.emulation.real_work import RealWork
+
+NOMINAL_FLOPS = 2e12
+"""Floating-point operations a second that a machine of speed 1.0 sustains: a good laptop's GPU."""
+
+CONTROLLER_LINK = "1gbit"
+"""The controller's own line in a simulation whose run file names none."""
+
+OVERHEAD_PARAMETERS = 10_000_000
+"""A small model keeps no machine busy: it trains as if it had this many parameters more."""
+
+Watch = Callable[[Simulator], AbstractContextManager[object]]
+
+
+def _nobody(simulator: Simulator) -> AbstractContextManager[object]:
+    return nullcontext()
+
+
+def simulate(plan: Plan, trial: Trial, watch: Watch = _nobody) -> Report:
+    """Play the run of `plan`, `watch` around it; RunFailedError when its training comes to nothing.
+
+    Imports torch, and makes the dataset in a temporary folder, for real tensors alone.
+    """
+    cost = estimate(plan)
+    rate = trial.tokens_per_second or nominal_rate(cost.parameters)
+    fleet = trial.fleet if trial.fleet is not None else make_fleet(plan, trial.nodes, rate, trial.seed)
+    workshop: AbstractContextManager[tuple[EngineSettings, Work, str]]
+    workshop = real(plan, trial.skipped) if trial.real else nullcontext(costed(plan, cost))
+    with workshop as (settings, work, digest):
+        if trial.hours is not None:
+            settings = replace(settings, tokens=MAX_COUNT)
+        faults = [_fault(plan, fault.at, fault.kill, fault.join, rate) for fault in plan.run_file.faults]
+        controller = Controller(settings)
+        line = controller_link(plan.run_file) or parse(CONTROLLER_LINK)
+        access = line.throughput(line.up), line.throughput(line.down)
+        simulator = Simulator(controller, fleet, work, seed=trial.seed, access=access, churn=trial.churn, faults=faults)
+        began = time.monotonic()
+        with watch(simulator):
+            simulator.run(digest, math.inf if trial.hours is None else trial.hours * 3600)
+        seconds = time.monotonic() - began
+        if simulator.failed:
+            raise RunFailedError(simulator.end)
+        if not trial.real:
+            return report(simulator, seconds)
+        done = cast("RealWork", work)
+        losses = controller.state.evaluations[0][1], done.evaluate()
+        model = done.evaluator.model_of(done.server.average)
+        sat = solving.solve(model, done.dataset) if plan.run_file.data.kind == "sat" else None
+        return report(simulator, seconds, losses=losses, sat=sat)
+
+
+def nominal_rate(num_parameters: int) -> float:
+    """Tokens a second of a machine of speed 1.0: six operations a parameter and token."""
+    return NOMINAL_FLOPS / (6 * (num_parameters + OVERHEAD_PARAMETERS))
+
+
+def make_fleet(plan: Plan, nodes: int, rate: float, seed: int) -> list[Machine]:
+    """The run file's workers when there are as many; else machines of random speeds, the first with their names."""
+    workers = plan.run_file.workers
+    if len(workers) == nodes:
+        return [_machine(plan, worker, rate, index) for index, worker in enumerate(workers)]
+    names = [worker.name for worker in workers]
+    rng = random.Random(f"fleet {seed}")
+    return lognormal_fleet(nodes, rate, cache(partial(link_of, plan.run_file)), rng, names=names)
+
+
+def _machine(plan: Plan, worker: Worker, rate: float, index: int) -> Machine:
+    band = worker.bandwidth_bytes_per_second
+    connection = link_of(plan.run_file, index, worker).changed(up=band, down=band, delay=worker.latency_seconds)
+    if worker.flops_per_second is not None:
+        rate = rate * worker.flops_per_second / NOMINAL_FLOPS
+    else:
+        rate = rate * worker.speed
+    return Machine(worker.name, rate, connection, worker.memory_bytes or 16 << 30)
+
+
+def _fault(plan: Plan, at: float, kill: str | None, join: Worker | None, rate: float) -> Fault:
+    newest = len(plan.run_file.workers)
+    return Fault(at, kill or "", _machine(plan, join, rate, newest) if join else None)

@@ -1,0 +1,83 @@
+"""What to simulate: a plan, and a fleet and time to play it with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnraise.core.errors import OptionError
+
+if TYPE_CHECKING:
+    from barnraise.config.document import Document
+    from barnraise.emulation.fleet import Machine
+    from barnraise.plan.resolve import Plan
+
+DEFAULT_NODES = 100
+"""Nodes where neither the run file nor anybody else says how many."""
+
+VECTORS_A_NODE = 7
+"""Replica, start, two moments, residual, and the payloads of unanswered and unmerged contributions."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What to simulate: `nodes` machines around `tokens_per_second` (None: what `NOMINAL_FLOPS` makes of the model).
+
+    `hours` of virtual time instead of the token budget; with `churn` machines leave and come back; `real` tensors.
+    A `fleet` counts instead of one that is drawn. With `skipped` the run begins after that share of the rows, which
+    come last: another order of the same ones.
+    """
+
+    nodes: int
+    hours: float | None = None
+    seed: int = 0
+    real: bool = False
+    churn: bool = False
+    tokens_per_second: float | None = None
+    fleet: Sequence[Machine] | None = None
+    skipped: float = 0.0
+
+
+def planned(
+    document: Document,
+    *,
+    nodes: int | None = None,
+    hours: float | None = None,
+    seed: int | None = None,
+    real: bool = False,
+    churn: bool = False,
+    tokens_per_second: float | None = None,
+) -> tuple[Plan, Trial]:
+    """The plan of the run as it is to be simulated, and how. `nodes` are the run file's workers unless given, `seed` is
+    the run file's.
+
+    Raises RunFileError, OptionError, and ModelError when this machine cannot hold so many replicas of real tensors.
+    """
+    for name, value in (("nodes", nodes), ("hours", hours), ("tokens per second", tokens_per_second)):
+        if value is not None and not 0 < value < math.inf:
+            raise OptionError(f"{name}: {value} was given, but must be above 0 and finite")
+    from barnraise.config.load import build
+    from barnraise.plan.purpose import SIMULATE
+    from barnraise.plan.resolve import resolve
+    from barnraise.plan.verify import verify
+
+    overrides = {} if seed is None else {"run.seed": seed}
+    run_file = build(document, overrides)
+    count = nodes or len(run_file.workers) or DEFAULT_NODES
+    if real:
+        plan, _ = verify(document, purpose=SIMULATE, overrides=overrides, nodes=count)
+        _require_memory(plan, count)
+    else:
+        plan = resolve(run_file, purpose=SIMULATE, nodes=count, document=document)
+    return plan, Trial(count, hours, plan.run_file.run.seed, real, churn, tokens_per_second)
+
+
+def _require_memory(plan: Plan, nodes: int) -> None:
+    from barnraise.models import memory
+    from barnraise.plan.estimate import estimate
+
+    cost = estimate(plan)
+    needed = cost.controller_memory_bytes + cost.worker_memory_bytes + nodes * VECTORS_A_NODE * cost.snapshot_bytes
+    memory.require(needed, memory.available_bytes(), f"the controller and {nodes} simulated nodes with real tensors")

@@ -1,0 +1,44 @@
+"""Batches of decisions on their way to the disk: one thread, and patience with a disk that is full."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from barnraise.core.errors import StorageError
+from barnraise.ledger import Ledger
+from barnraise.ledger.decisions import Decision
+from barnraise.ledger.segments import Payload
+
+DISK_PATIENCE = 60.0
+"""Seconds for which a commit that fails (disk full) is tried again before the run is given up."""
+
+PAUSE = 2.0
+"""Seconds between two tries."""
+
+
+class Commits:
+    """Makes batches durable, one after the other, off the event loop."""
+
+    def __init__(self, ledger: Ledger, warn: Callable[[str], None]) -> None:
+        self.ledger, self.warn = ledger, warn
+        self._thread = ThreadPoolExecutor(1, "ledger")
+
+    async def commit(self, decisions: Sequence[Decision], payloads: Mapping[int, Payload]) -> None:
+        """Make a batch durable. Raises StorageError when the disk had no room for too long."""
+        began, loop = time.monotonic(), asyncio.get_running_loop()
+        while True:
+            try:
+                await loop.run_in_executor(self._thread, self.ledger.commit, decisions, payloads)
+                return
+            except StorageError as error:
+                if time.monotonic() - began > DISK_PATIENCE:
+                    raise
+                self.warn(f"{error} (trying again; nothing is lost, workers wait)")
+                await asyncio.sleep(PAUSE)
+
+    def close(self) -> None:
+        """Wait for the batch in hand."""
+        self._thread.shutdown(wait=True)
