@@ -23,6 +23,7 @@ COMMANDS = {
     "join": ("barnraise.cli.join", "Work for the run that an invite is for, until stopped."),
     "invite": ("barnraise.cli.invite", "Make another invite to a run."),
     "status": ("barnraise.cli.status", "Show how a run stands."),
+    "story": ("barnraise.cli.story", "Tell what became of an assignment, or what a node did, from the ledger."),
     "resume": ("barnraise.cli.resume", "Go on with a run that was interrupted or killed."),
     "finish": ("barnraise.cli.finish", "End a run early, with a model of what was learnt so far."),
     "revoke": ("barnraise.cli.revoke", "Put a node out of a run, or take an invite back."),

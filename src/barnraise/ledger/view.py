@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from barnraise.core.errors import CorruptionError, RunDirectoryError
-from barnraise.ledger.decisions import AnyDecision, Change, NodeChanged, Noted
+from barnraise.ledger.decisions import AnyDecision, Change, Decision, NodeChanged, Noted
 from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.notes import Evaluated, Note, Released, kind_of
 from barnraise.ledger.rows import FORMATS, RowFormat
@@ -99,6 +99,7 @@ class VersionRow(msgspec.Struct, frozen=True):
 
 
 SomeNote = TypeVar("SomeNote", bound=Note)
+SomeDecision = TypeVar("SomeDecision", bound=Decision)
 
 
 class LossPoint(msgspec.Struct, frozen=True):
@@ -272,12 +273,20 @@ class LedgerView:
 
     def events(self, kind: type[SomeNote]) -> list[tuple[float, SomeNote]]:
         """All notes of a kind with their times, the oldest first."""
-        form = FORMATS[Noted]
-        query = form.read.replace("WHERE", "WHERE kind = ? AND")
+        found = (noted for _, noted in self.find(Noted, "kind = ?", kind_of(kind)))
+        return [(noted.time, noted.note) for noted in found if isinstance(noted.note, kind)]
+
+    def names(self) -> list[str]:
+        """The nodes' names, in the order in which they first appeared."""
+        return [row["node"] for row in self._rows("SELECT node FROM nodes GROUP BY node ORDER BY min(id)")]
+
+    def find(self, decision: type[SomeDecision], where: str, *values: object) -> list[tuple[int, SomeDecision]]:
+        """The decisions of one sort, with their ids, whose rows fulfil an SQL condition, in order."""
+        form = FORMATS[decision]
+        query = form.read.replace("WHERE", f"WHERE ({where}) AND")
         with storage_errors(self.path, "read"):
-            rows = self._connection.execute(query, (kind_of(kind), 0)).fetchall()
-        noted = [found for row in rows if isinstance(found := form.from_row(tuple(row)), Noted)]
-        return [(found.time, found.note) for found in noted if isinstance(found.note, kind)]
+            rows = [tuple(row) for row in self._connection.execute(query, (*values, 0))]
+        return [(row[0], found) for row in rows if isinstance(found := form.from_row(row), decision)]
 
     def _rows(self, query: str) -> list[dict[str, Any]]:
         with storage_errors(self.path, "read"):

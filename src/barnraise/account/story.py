@@ -1,0 +1,151 @@
+"""The story of one assignment or one node: all that the ledger says of it, in order, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from barnraise.core.text import printable
+from barnraise.core.units import bytes_text, count_text
+from barnraise.ledger import (
+    Assigned,
+    Decision,
+    Judged,
+    LedgerView,
+    NodeChanged,
+    Noted,
+    VersionClosed,
+    VersionMade,
+    notes,
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing that happened, at `time` on the run's clock. `decision` is what the ledger says."""
+
+    time: float
+    text: str
+    decision: Decision
+
+
+def of_assignment(view: LedgerView, number: int) -> list[Line]:
+    """What became of assignment `number`, and of its rows where others had to do them; empty when there is none."""
+    known = view.find(Assigned, "assignment = ?", number)
+    if not known:
+        return []
+    found: list[tuple[int, Decision]] = [
+        *known,
+        *view.find(Assigned, "redo = ?", number),
+        *view.find(Judged, "assignment = ?", number),
+        *view.find(Noted, f"kind IN ({_ASSIGNMENT_NOTES}) AND json_extract(detail, '$.assignment') = ?", number),
+    ]
+    for row_id, closed in view.find(VersionClosed, _HELD, number):
+        found += [(row_id, closed), *view.find(VersionMade, "version = ?", closed.version)]
+    return _told(found, number)
+
+
+def of_node(view: LedgerView, node: str, last: int = 0) -> list[Line]:
+    """What a node did and what happened to it; of its `last` decisions only, where that is more than 0."""
+    found: list[tuple[int, Decision]] = [
+        *view.find(NodeChanged, "node = ?", node),
+        *view.find(Assigned, "node = ?", node),
+        *view.find(Judged, "node = ?", node),
+        *view.find(Noted, "node = ?", node),
+    ]
+    return _told(found)[-last:]
+
+
+_HELD = "EXISTS (SELECT 1 FROM json_each(contributions) WHERE value = ?)"
+_ASSIGNMENT_NOTES = ", ".join(
+    f"'{notes.kind_of(note)}'" for note in (notes.Released, notes.Reopened, notes.Voided)
+)  # fmt: skip
+
+
+def _told(found: Sequence[tuple[int, Decision]], number: int = 0) -> list[Line]:
+    lines = []
+    for _, decision in sorted(found, key=lambda item: item[0]):
+        text = _TELL[type(decision)](decision, number)
+        if text:
+            lines.append(Line(decision.time, text, decision))
+    return lines
+
+
+def _assigned(d: Assigned, number: int) -> str:
+    if d.kind == "flush":
+        return f"{d.assignment}: {d.node} is asked for the residual that error feedback holds"
+    again = f", work of {d.redo} again" if d.redo else ""
+    return (
+        f"{d.assignment}: {d.node} is to take {count_text(d.local_steps, 'step')} ({count_text(d.tokens, 'token')}"
+        f"{again}) from version {d.base}, at rate {d.learning_rate:.3g}; at most {d.max_staleness} versions late"
+    )
+
+
+def _judged(d: Judged, number: int) -> str:
+    told = f"{d.assignment}: {d.node}'s contribution is {d.verdict}"
+    if d.verdict != "accepted":
+        return f"{told}: {printable(d.reason)}"
+    late = f"{count_text(d.staleness, 'version')} late" if d.staleness else "in time"
+    return (
+        f"{told}, {late}: {count_text(d.steps, 'step')} in {d.seconds:.1f} s, {bytes_text(d.num_bytes)}, "
+        f"norm {d.norm:.3g}, loss {d.loss:.3f}"
+    )
+
+
+def _changed(d: NodeChanged, number: int) -> str:
+    if d.change == "enrolled":
+        return f"{d.node} proved its key" + (f" by {printable(d.reason)}" if d.reason else "")
+    if d.change == "joined":
+        came = f"{d.node} came back" if d.reason else f"{d.node} joined"
+        rate = d.profile.tokens_per_second if d.profile else 0.0
+        return came + (f"; it says that it trains on {rate:,.0f} tokens/s" if rate else "")
+    return f"{d.node} {_GONE[d.change]}: {printable(d.reason)}" if d.reason else f"{d.node} {_GONE[d.change]}"
+
+
+_GONE = {
+    "left": "is gone",
+    "ended": "ended, as it was told to",
+    "killed": "was killed",
+    "revoked": "may take part no more",
+}
+
+
+def _closed(d: VersionClosed, number: int) -> str:
+    others = len(d.contributions) - 1
+    company = f" with {count_text(others, 'other')}" if others else ", alone"
+    return f"{number}: goes into version {d.version}{company} (the buffer closed: {d.reason})"
+
+
+def _made(d: VersionMade, number: int) -> str:
+    return f"{number}: version {d.version} is made, {bytes_text(d.delta_bytes)} to publish"
+
+
+def _noted(d: Noted, number: int) -> str:
+    tell = _NOTES.get(type(d.note))
+    return tell(d.note, printable(d.node)) if tell else ""
+
+
+_NOTES: dict[type[notes.Note], Callable[[Any, str], str]] = {
+    notes.Released: lambda note, node: f"{note.assignment}: is {node}'s no more: {printable(note.reason)}",
+    notes.Reopened: lambda note, node: f"{note.assignment}: is {node}'s again, before anybody else took it",
+    notes.Voided: lambda note, node: (
+        f"{note.assignment}: cannot be used for version {note.version}: {printable(note.reason)}"
+    ),
+    notes.Tuned: lambda note, node: (
+        f"{node}'s tasks are fitted to its link: payloads of {bytes_text(note.bytes)}, at least "
+        f"{count_text(note.local_steps, 'step')}"
+    ),
+    notes.FrameDropped: lambda note, node: (
+        f"{count_text(note.count, 'frame')} of {node} dropped: {printable(note.reason)}"
+    ),
+}
+
+_TELL: dict[type[Decision], Callable[[Any, int], str]] = {
+    Assigned: _assigned,
+    Judged: _judged,
+    NodeChanged: _changed,
+    VersionClosed: _closed,
+    VersionMade: _made,
+    Noted: _noted,
+}

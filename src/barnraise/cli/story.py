@@ -1,0 +1,52 @@
+"""`barnraise story RUN_DIR WHAT`: what the ledger says of an assignment or a node, in order. Reads, never writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from barnraise.cli import console
+from barnraise.core.errors import InputError
+
+MOST_NAMED = 20
+
+
+def story(
+    run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The run's folder.", show_default=False)],
+    what: Annotated[
+        str, typer.Argument(metavar="NUMBER|NODE", help="An assignment's number, or a node's name.", show_default=False)
+    ],
+    last: Annotated[int, typer.Option(help="Of a node, so many of the newest lines; 0 for all.", min=0)] = 100,
+    json: Annotated[bool, typer.Option("--json", help="A line of JSON for each decision.")] = False,
+) -> None:
+    """Tell what became of an assignment, or what a node did and what happened to it, from the ledger alone.
+
+    Works while the run does, and after it ended or crashed.
+    """
+    import msgspec
+
+    from barnraise.account import story as told
+    from barnraise.ledger import LedgerView, RunDirectory
+
+    run = RunDirectory.open(run_dir)
+    with LedgerView(run.ledger) as view:
+        named = view.names()
+        if what in named:
+            lines = told.of_node(view, what, last)
+        elif what.isdecimal() and len(what) <= 18:
+            lines = told.of_assignment(view, int(what))
+        else:
+            lines = []
+    if not lines:
+        nodes = f"its nodes are {', '.join(named[:MOST_NAMED])}" if named else "it has no nodes yet"
+        raise InputError(f"{run.path} has neither an assignment nor a node '{what}'; {nodes}")
+    for line in lines:
+        if json:
+            sort = type(line.decision).__name__
+            console.emit_json({"time": line.time, "text": line.text, "sort": sort} | {
+                "decision": msgspec.to_builtins(line.decision)
+            })  # fmt: skip
+        else:
+            console.say(f"{line.time:10.1f} s  {line.text}")

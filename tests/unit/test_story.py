@@ -1,0 +1,101 @@
+"""`barnraise story`: what the ledger says of an assignment or a node, in order."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from barnraise.cli.main import main
+from barnraise.core.types import NodeProfile, ParameterRange, RowRange
+from barnraise.ledger import (
+    Assigned,
+    Decision,
+    Judged,
+    Ledger,
+    NodeChanged,
+    Noted,
+    RunDirectory,
+    VersionClosed,
+    VersionMade,
+    notes,
+)
+
+SPAN, ROWS = ParameterRange(0, 10), (RowRange(0, 0, 4),)
+DECISIONS: list[Decision] = [
+    NodeChanged(1.0, "7", "enrolled", "invite 0123456789abcdef", key="7"),
+    NodeChanged(1.5, "7", "joined", session=1, profile=NodeProfile(2000.0)),
+    NodeChanged(1.5, "b", "enrolled", key="b"),
+    Assigned(2.0, 1, "7", "train", 0, 50, 400, 4, 0.1, ROWS, SPAN, 4),
+    NodeChanged(3.0, "7", "left", "silent for 1.2 s \x1b[2J"),
+    Noted(3.0, notes.Released(1, "silent for 1.2 s"), "7"),
+    Assigned(4.0, 2, "b", "train", 0, 50, 400, 4, 0.1, ROWS, SPAN, 4, redo=1),
+    Judged(6.0, 2, "b", "accepted", "", 0, 0, 0, 400, 4, 2.0, 0.1, 4.0, 40_000, "ab" * 32, SPAN, 1.0),
+    VersionClosed(6.0, 1, (2,), 1, 400, "full"),
+    VersionMade(6.5, 1, "cd" * 32, 4000),
+    Assigned(7.0, 3, "b", "train", 1, 50, 400, 1, 0.1, ROWS, SPAN, 8),
+    Judged(
+        8.0, 3, "b", "refused", "stale: 3 versions behind", 1, 4, 3, 400, 1, 2.0, 0.0, 1.0, 40, "ab" * 32, SPAN, 1.0
+    ),
+]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    run = RunDirectory.create("barn", tmp_path)
+    run.run_file.write_text("")
+    with Ledger(run.ledger, run.segments, run=run.path.name) as ledger:
+        ledger.commit(DECISIONS, {2: b"payload"})
+    return run
+
+
+def told(run: RunDirectory, capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    try:
+        ended: object = main(["story", str(run.path), *arguments])
+    except SystemExit as left:
+        ended = left.code
+    assert ended == code
+    captured = capsys.readouterr()
+    return captured.out if code == 0 else captured.err
+
+
+def texts(told: str) -> list[str]:
+    return [line.partition(" s  ")[2] for line in told.splitlines()]
+
+
+def test_the_story_of_an_assignment_goes_to_its_end(run: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
+    assert texts(told(run, capsys, "1")) == [
+        "1: 7 is to take 4 steps (400 tokens) from version 0, at rate 0.1; at most 50 versions late",
+        "1: is 7's no more: silent for 1.2 s",
+        "2: b is to take 4 steps (400 tokens, work of 1 again) from version 0, at rate 0.1; at most 50 versions late",
+    ]
+    assert texts(told(run, capsys, "2"))[1:] == [
+        "2: b's contribution is accepted, in time: 4 steps in 4.0 s, 40.0 kB, norm 0.1, loss 2.000",
+        "2: goes into version 1, alone (the buffer closed: full)",
+        "2: version 1 is made, 4.0 kB to publish",
+    ]
+    assert texts(told(run, capsys, "3"))[1:] == ["3: b's contribution is refused: stale: 3 versions behind"]
+
+
+def test_the_story_of_a_node_is_its_own(run: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = texts(told(run, capsys, "7"))  # a node's name comes before an assignment's number
+    assert lines[0] == "7 proved its key by invite 0123456789abcdef"
+    assert lines[1] == "7 joined; it says that it trains on 2,000 tokens/s"
+    assert len(lines) == 5
+    assert "\x1b" not in "".join(lines)
+    assert texts(told(run, capsys, "7", "--last", "1")) == lines[-1:]
+    assert texts(told(run, capsys, "b"))[-1] == "3: b's contribution is refused: stale: 3 versions behind"
+
+
+def test_a_program_gets_the_decisions(run: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [json.loads(line) for line in told(run, capsys, "2", "--json").splitlines()]
+    assert [row["sort"] for row in rows] == ["Assigned", "Judged", "VersionClosed", "VersionMade"]
+    assert rows[1]["decision"]["num_bytes"] == 40_000
+
+
+@pytest.mark.parametrize("what", ["4", "nobody", "9" * 30, "-1", "1'; DROP TABLE nodes"])
+def test_what_is_not_there_is_said(run: RunDirectory, capsys: pytest.CaptureFixture[str], what: str) -> None:
+    said = told(run, capsys, "--", what, code=2)
+    assert "has neither an assignment nor a node" in said
+    assert "its nodes are 7, b" in said
