@@ -49,7 +49,7 @@ def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
 def test_the_manifest_is_readable_and_holds_the_digest_of_each_file(tmp_path: Path) -> None:
     path = save(Checkpoints(tmp_path), 1).path
     manifest = json.loads((path / "manifest.json").read_text())
-    assert folders(path) == ["manifest.json", "outer.safetensors", "parameters.safetensors", "state.json"]
+    assert folders(path) == ["manifest.json", "outer.safetensors", "parameters.safetensors", "state.msgpack"]
     for name, stored in manifest["files"].items():
         data = (path / name).read_bytes()
         assert stored == {"num_bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
@@ -60,7 +60,7 @@ def test_there_may_be_none(tmp_path: Path) -> None:
     assert Checkpoints(tmp_path).load_latest().checkpoint is None
 
 
-@pytest.mark.parametrize("name", ["parameters.safetensors", "outer.safetensors", "state.json", "manifest.json"])
+@pytest.mark.parametrize("name", ["parameters.safetensors", "outer.safetensors", "state.msgpack", "manifest.json"])
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, name: str, damage: str) -> None:
     checkpoints = Checkpoints(tmp_path)
@@ -83,18 +83,18 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, name: 
 def test_all_may_be_damaged(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     for version in (1, 2):
-        (save(checkpoints, version).path / "state.json").write_bytes(b"{}")
+        (save(checkpoints, version).path / "state.msgpack").write_bytes(b"{}")
     latest = checkpoints.load_latest()
     assert latest.checkpoint is None
     assert [rejected.path.name for rejected in latest.rejected] == ["v000002", "v000001"]
     assert checkpoints.load_latest(validate=False).checkpoint is not None
 
 
-@pytest.mark.parametrize("name", ["../../etc/passwd.json", "/state.json", "state.pickle"])
+@pytest.mark.parametrize("name", ["../../etc/passwd.json", "/state.msgpack", "state.pickle"])
 def test_a_manifest_names_only_files_of_its_own(tmp_path: Path, name: str) -> None:
     path = save(Checkpoints(tmp_path), 1).path / "manifest.json"
     manifest = json.loads(path.read_text())
-    manifest["files"][name] = manifest["files"]["state.json"]
+    manifest["files"][name] = manifest["files"]["state.msgpack"]
     path.write_text(json.dumps(manifest))
     latest = Checkpoints(tmp_path).load_latest()
     assert latest.checkpoint is None
@@ -129,7 +129,7 @@ def test_prune_keeps_the_newest_good_ones(tmp_path: Path) -> None:
     for version in (1, 2, 999_999, 1_000_000):
         save(checkpoints, version)
     assert [kept.manifest.version for kept in checkpoints.prune(keep=3)] == [2, 999_999, 1_000_000]
-    (tmp_path / "v1000000" / "state.json").write_bytes(b"{}")
+    (tmp_path / "v1000000" / "state.msgpack").write_bytes(b"{}")
     checkpoints.load_latest()
     assert folders(tmp_path) == ["v000002", "v1000000", "v999999"]  # looking changes nothing
     assert [kept.manifest.version for kept in checkpoints.prune(keep=1)] == [999_999]

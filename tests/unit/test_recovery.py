@@ -17,9 +17,11 @@ from torch import Tensor
 from barnraise import aggregation, compression, training
 from barnraise.controller import actions as act
 from barnraise.controller import events as ev
+from barnraise.controller import saved
 from barnraise.controller.machine import Controller
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.controller.recovery import Replayed, replay, restore
+from barnraise.controller.state import State
 from barnraise.core.errors import CorruptionError, VersionRefusedError
 from barnraise.core.types import Blob, NodeProfile, ParameterRange, Task
 from barnraise.ledger import Checkpoints, Ledger
@@ -87,10 +89,11 @@ class Run:
         )
         self.ledger = Ledger(folder / "ledger.sqlite", folder / "segments", run="trial")
         self.checkpoints, self.server = Checkpoints(folder / "checkpoints"), make_server(self.robust)
-        self.found: Replayed = replay(self.ledger)
+        self.found: Replayed = replay(self.ledger, self.checkpoints)
         fresh = not self.found.digests
         if fresh:
-            self.checkpoint()
+            self.checkpoint(b"")
+            self.found = replay(self.ledger, self.checkpoints)
         self.made = restore(self.server, self.found, self.checkpoints, self.ledger, warn)
         self.now = self.found.time
         self.machine = Controller(self.settings, self.found.state, self.ledger.epoch)
@@ -102,12 +105,12 @@ class Run:
             self.machine.start(self.server.digest, 0.0) if fresh else self.machine.resume(self.now, grace=math.inf)
         )
 
-    def checkpoint(self) -> None:
+    def checkpoint(self, state: bytes) -> None:
         self.checkpoints.save(
             self.server.version,
             ledger_id=self.ledger.last_id,
             parameters_digest=self.server.digest,
-            state=b"{}",
+            state=state,
             tensors={"parameters": {name: tensor.clone() for name, tensor in self.server.state().items()}},
         )
 
@@ -154,7 +157,7 @@ class Run:
             case act.Evaluate():
                 self.handle(ev.Evaluated(job.epoch, job.version, 1.0))
             case act.Checkpoint():
-                self.checkpoint()
+                self.checkpoint(saved.encode(self.machine.state, self.now))
                 self.handle(ev.Checkpointed(job.epoch, job.version))
 
     def contribute(self, node: str) -> None:
@@ -223,6 +226,34 @@ def test_the_folded_state_is_the_one_that_was_lost(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite", tmp_path / "segments")
     assert replay(ledger).state == run.machine.state
     ledger.close()
+
+
+def test_what_a_checkpoint_has_need_not_be_folded(tmp_path: Path) -> None:
+    """The state is the same, its places in the buffer included, and what comes after it is folded alone."""
+    run = Run(tmp_path)
+    for _ in range(8):
+        run.go_on(3)
+        folded, whole = replay(run.ledger, run.checkpoints), replay(run.ledger)
+        assert folded.state == whole.state == run.machine.state
+        assert folded.time == whole.time
+    assert 0 < len(folded.digests) < len(whole.digests)
+    assert run.machine.state.slots, "places in the open buffer are worth comparing"
+    assert run.ledger.merged(0) == {
+        version: tuple(number for slot in slots for number, _ in slot.contributions)
+        for version, slots in whole.slots.items()
+    }
+    run.kill()
+
+
+@pytest.mark.parametrize("state", [b"", b"{}", b"\xc1", saved.encode(State(version=10**6), 0.0)])
+def test_a_state_that_cannot_be_used_is_no_obstacle(tmp_path: Path, state: bytes) -> None:
+    run = Run(tmp_path)
+    run.go_on(10)
+    run.checkpoint(state)
+    run.kill()
+    again = Run(tmp_path)
+    assert again.server.version == run.server.version
+    again.kill()
 
 
 def test_a_run_with_many_crashes_is_the_run_without(tmp_path: Path) -> None:
@@ -365,7 +396,7 @@ def test_a_damaged_payload_of_no_version_yet_is_void(tmp_path: Path, closed: boo
     assert hurt in {d.redo for _, d in again.ledger.replay() if isinstance(d, Assigned)}
     again.kill()
     last = Run(tmp_path)
-    assert (last.finished, last.found.digests) == (True, digests)
+    assert (last.finished, replay(last.ledger).digests) == (True, digests)
     last.kill()
 
 
@@ -399,7 +430,7 @@ def test_no_payload_on_the_ledger_can_stop_a_run_or_its_resume(tmp_path: Path, h
     assert 0 < sum(noted.note.judged for noted in events(run, "voided")) <= run.machine.state.refused
     assert run.machine.state.tokens >= run.settings.tokens
     refused = {noted.note.version for noted in events(run, "version_refused")}
-    assert refused <= run.found.digests.keys() | {run.server.version}
+    assert refused <= replay(run.ledger).digests.keys() | {run.server.version}
     run.kill()
     again = Run(tmp_path)
     assert again.server.digest == run.server.digest

@@ -68,11 +68,12 @@ def open_host(run: RunDirectory, plan: Plan, warn: Callable[[str], None]) -> Hos
 
 
 def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], None]) -> Host:
-    found = replay(ledger)
+    checkpoints = Checkpoints(run.checkpoints)
+    found, told_before = replay(ledger, checkpoints), ledger.newest(notes.RunFile)
     for damage in ledger.segments.damage:
         warn(f"{damage}; what was there can be done without, or is done again")
-    changed = changes(found.run_file, plan.run_file) if found.run_file else []
-    dataset, checkpoints = Dataset.open(run.data, verify=True), Checkpoints(run.checkpoints)
+    changed = changes(told_before.content, plan.run_file) if told_before is not None else []
+    dataset = Dataset.open(run.data, verify=True)
     torch.set_num_threads(plan.run_file.controller.threads)
     server = parts.parameter_server(plan, torch.zeros(1))
     restore(server, found, checkpoints, ledger, warn)
@@ -82,7 +83,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
         raise DataError(f"{run.data / 'meta.json'} is not that of this run; put it back from a copy")
     keep = plan.run_file.controller.keep_checkpoints
     oldest = checkpoints.prune(keep)[0].manifest.version
-    contributions = {version: ids for version, ids in found.contributions.items() if version > oldest}
+    contributions = ledger.merged(oldest)
     needed = [i for ids in contributions.values() for i in ids]
     ledger.segments.retain([*needed, *found.open_contributions()])
     settings = engine_settings(
@@ -108,7 +109,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     )
     resumed = bool(found.state.digest)
     first = machine.resume(clock(), RESUME_GRACE) if resumed else machine.start(server.digest, clock())
-    if changed or not found.run_file:
+    if changed or told_before is None:
         told = "; ".join(map(str, changed))
         first.append(Journal(Noted(clock(), notes.RunFile(told, kept(plan.run_file)))))
     return Host(run, plan, shell, first, ledger, resumed, manifest.num_parameters)

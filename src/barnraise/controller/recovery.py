@@ -8,36 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
+from barnraise.controller import saved
 from barnraise.controller.actions import SlotShare
 from barnraise.controller.buffer import shares
 from barnraise.controller.folding import apply
 from barnraise.controller.parameter_server import Made, ParameterServer
 from barnraise.controller.state import State
 from barnraise.core.errors import CorruptionError, VersionRefusedError
-from barnraise.ledger import Checkpoints, Ledger, notes
+from barnraise.ledger import Checkpoints, Latest, Ledger, notes
 from barnraise.ledger.decisions import Noted, VersionClosed, VersionMade
 
 
 @dataclass
 class Replayed:
-    """The folded ledger: state, the slots of every version, every version's digest, and the newest run file."""
+    """The folded ledger: its state, and of the versions after the checkpoint (all, without one) slots and digests."""
 
     state: State = field(default_factory=State)
     slots: dict[int, tuple[SlotShare, ...]] = field(default_factory=dict)
     rates: dict[int, tuple[float, tuple[float, ...]]] = field(default_factory=dict)
     digests: dict[int, str] = field(default_factory=dict)
-    run_file: dict[str, Any] = field(default_factory=dict)  # what is kept of it; empty where nothing was
     time: float = 0.0
-
-    @property
-    def contributions(self) -> dict[int, tuple[int, ...]]:
-        """Version -> the assignments whose contributions made it."""
-        return {
-            version: tuple(assignment for slot in slots for assignment, _ in slot.contributions)
-            for version, slots in self.slots.items()
-        }
+    latest: Latest = field(default_factory=lambda: Latest(None))
 
     def close(self) -> None:
         """Take down the closed buffer, less what was voided since, as what its version is made of."""
@@ -50,10 +42,11 @@ class Replayed:
         return [assignment for slot in slots for assignment, _ in slot.contributions]
 
 
-def replay(ledger: Ledger) -> Replayed:
-    """Fold all decisions."""
+def replay(ledger: Ledger, checkpoints: Checkpoints | None = None) -> Replayed:
+    """Fold all decisions; with checkpoints, those after the newest good one, which has the state before them."""
     found = Replayed()
-    for _, decision in ledger.replay():
+    after_id = _begin(found, ledger, checkpoints) if checkpoints is not None else 0
+    for _, decision in ledger.replay(after_id):
         if isinstance(decision, VersionMade):
             found.close()
         apply(found.state, decision)
@@ -64,10 +57,24 @@ def replay(ledger: Ledger) -> Replayed:
             found.digests[decision.version] = decision.digest
         elif isinstance(decision, Noted) and isinstance(decision.note, notes.Started):
             found.digests[0] = decision.note.digest
-        elif isinstance(decision, Noted) and isinstance(decision.note, notes.RunFile):
-            found.run_file = decision.note.content
     found.close()
     return found
+
+
+def _begin(found: Replayed, ledger: Ledger, checkpoints: Checkpoints) -> int:
+    """Take over what the newest good checkpoint has: the id of the last decision in that."""
+    found.latest = checkpoints.load_latest()
+    checkpoint = found.latest.checkpoint
+    if checkpoint is None or checkpoint.manifest.ledger_id > ledger.last_id:
+        return 0
+    kept = saved.decode(checkpoint.state())
+    if kept is None or kept[0].version != checkpoint.manifest.version:
+        return 0
+    found.state, found.time = kept
+    found.digests[found.state.version] = found.state.digest
+    if found.state.closing is not None:
+        found.rates[found.state.closing.version] = found.state.closing.rate, found.state.closing.scales
+    return checkpoint.manifest.ledger_id
 
 
 def restore(
@@ -83,7 +90,7 @@ def restore(
     CorruptionError when there is none, a payload is damaged, or a version does not hash to what the ledger says.
     """
     _refuse_newer(found, checkpoints, ledger)
-    latest = checkpoints.load_latest()
+    latest = found.latest
     if latest.checkpoint is None:
         reasons = "; ".join(f"{item.path.name}: {item.reason}" for item in latest.rejected) or "there is none"
         raise CorruptionError(f"no checkpoint can be used ({reasons}); restore one from a backup")

@@ -14,10 +14,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from barnraise.controller import actions as act
 from barnraise.controller import events as ev
+from barnraise.controller import saved
 from barnraise.controller.commits import Commits
 from barnraise.controller.drops import Drops
 from barnraise.controller.enrolment import Enrolment
@@ -346,7 +345,7 @@ class Server:
         self.executor.inspect(action, upload)
 
     def _checkpoint(self, action: act.Checkpoint) -> None:
-        state = msgspec.json.encode({"version": action.version, "tokens": self.machine.state.version_tokens})
+        state = saved.encode(self.machine.state, self.clock())
         self.executor.checkpoint(action, state, self.ledger.last_id)
 
     def _journaled(self, action: act.Journal) -> None:

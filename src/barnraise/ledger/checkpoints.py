@@ -2,7 +2,7 @@
 
     checkpoints/v000042/
         parameters.safetensors, outer.safetensors ...   one file a group of named tensors
-        state.json                                      the controller's state as of `ledger_id`
+        state.msgpack                                   the controller's state as of `ledger_id`
         manifest.json                                   version, ledger id, digests; written last
 
 A checkpoint is written beside its place, synced, and renamed: it exists whole or not at all. Its digests find what the
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"v(\d{6,12})(?:\.(\d{1,6}))?")
 _MANIFEST = "manifest.json"
 _MANIFEST_LIMIT = 1 << 20
-_STATE = "state.json"
+_STATE = "state.msgpack"
 _UNFINISHED = ".unfinished-"
 
-FileName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_]+\.(safetensors|json)$", max_length=120)]
+FileName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_]+\.(safetensors|json|msgpack)$", max_length=120)]
 
 
 class StoredFile(msgspec.Struct, frozen=True):
@@ -65,9 +65,9 @@ class Checkpoint:
     manifest: Manifest
 
     def state(self) -> bytes:
-        """The controller's state."""
+        """The controller's state; empty in one of before it was kept."""
         with storage_errors(self.path, "read"):
-            return (self.path / _STATE).read_bytes()
+            return (self.path / _STATE).read_bytes() if _STATE in self.manifest.files else b""
 
     def tensors(self, group: str) -> dict[str, Tensor]:
         """The named tensors of a group, on the CPU. Raises CorruptionError when they cannot be read."""

@@ -11,9 +11,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import msgspec
+
 from barnraise.core.files import fsync_directory
-from barnraise.ledger.decisions import AnyDecision, Decision, Judged
+from barnraise.ledger.decisions import AnyDecision, Decision, Judged, Noted
 from barnraise.ledger.disk import storage_errors
+from barnraise.ledger.notes import SomeNote, Voided, kind_of
 from barnraise.ledger.rows import FORMATS, LedgerHash, Row
 from barnraise.ledger.segments import SEGMENT_BYTES, Payload, Position, Segments
 from barnraise.ledger.view import SCHEMA_VERSION, read_meta, replay
@@ -87,6 +90,29 @@ class Ledger:
     def replay(self, after_id: int = 0) -> Iterator[tuple[int, AnyDecision]]:
         """All decisions with a larger id than `after_id`, in order, as they were at the time of the first `next`."""
         return replay(self.path, after_id)
+
+    def newest(self, kind: type[SomeNote]) -> SomeNote | None:
+        """The last note of a kind."""
+        form = FORMATS[Noted]
+        query = form.read.replace("WHERE", "WHERE kind = ? AND") + " DESC LIMIT 1"
+        with storage_errors(self.path, "read"):
+            row = self._connection.execute(query, (kind_of(kind), 0)).fetchone()
+        noted = form.from_row(row) if row else None
+        return noted.note if isinstance(noted, Noted) and isinstance(noted.note, kind) else None
+
+    def merged(self, after_version: int) -> dict[int, tuple[int, ...]]:
+        """Version -> the assignments whose contributions it was, or is to be, made of, for later versions than that;
+        without those that were voided."""
+        with storage_errors(self.path, "read"):
+            rows = self._connection.execute(
+                "SELECT version, contributions FROM versions WHERE version > ? ORDER BY version", (after_version,)
+            ).fetchall()
+            notes = self._connection.execute("SELECT detail FROM events WHERE kind = ?", (kind_of(Voided),)).fetchall()
+        void = {msgspec.json.decode(detail)["assignment"] for (detail,) in notes}
+        return {
+            version: tuple(number for number in msgspec.json.decode(numbers) if number not in void)
+            for version, numbers in rows
+        }
 
     def compute_hash(self) -> str:
         """The hash of all decisions; equal to a `LedgerHash` that was updated with each of them."""

@@ -8,7 +8,7 @@ not know is kept as `Unknown`: what another version noted stops no replay.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -23,6 +23,9 @@ class Note(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag=_kind):
     @property
     def kind(self) -> str:
         return kind_of(type(self))
+
+
+SomeNote = TypeVar("SomeNote", bound=Note)
 
 
 class Started(Note, frozen=True, gc=False):

@@ -15,7 +15,7 @@ import msgspec
 from barnraise.core.errors import CorruptionError, RunDirectoryError
 from barnraise.ledger.decisions import AnyDecision, Change, Decision, NodeChanged, Noted
 from barnraise.ledger.disk import storage_errors
-from barnraise.ledger.notes import Evaluated, Note, Released, kind_of
+from barnraise.ledger.notes import Evaluated, Released, SomeNote, kind_of
 from barnraise.ledger.rows import FORMATS, RowFormat
 
 SCHEMA_VERSION = 2
@@ -98,7 +98,6 @@ class VersionRow(msgspec.Struct, frozen=True):
     delta_bytes: int | None
 
 
-SomeNote = TypeVar("SomeNote", bound=Note)
 SomeDecision = TypeVar("SomeDecision", bound=Decision)
 
 
