@@ -465,7 +465,7 @@ def test_a_script_with_a_request_socket_contributes(tmp_path: Path) -> None:
                     merged = cluster.reach(version)  # durable comes before merged
                     asyncio.run_coroutine_threadsafe(merged, loop).result(20)
                 task = client.next()
-                model = client.fetch(task.updates[-1].blob, limit=1 << 20)
+                model = client.fetch(task.updates[-1].blob, limit=1 << 20, snapshot=True)
                 assert not client.offer(task, b"poison", steps=2, loss=1.0, seconds=0.1).accepted
                 client.leave("done")
                 return np.frombuffer(model, np.float32).tolist()

@@ -22,7 +22,7 @@ from barnraise.core.errors import PayloadError
 from barnraise.core.types import Blob, NodeProfile, ParameterRange, Task, Update
 from barnraise.data.meta import Format
 from barnraise.data.shards import Dataset, labels, row_lengths
-from barnraise.models.vectors import digest
+from barnraise.models.vectors import Leaves
 from barnraise.training.local import Batch, LocalTrainer
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.update_path import Payload, UpdatePath
@@ -61,6 +61,7 @@ class Executor:
         self.unmerged: dict[int, Payload] = {}  # accepted or unanswered, and in no version that was seen yet
         self.merged, self.share, self.moved = 0, 1.0, False  # as `update` said last, and whether that is to be taken in
         self.cut, self.leaving = threading.Event(), threading.Event()
+        self._leaves = Leaves()
         self._lock = threading.Lock()
         # Waiting for a crowded core is not work: counted as such it would slow a slow worker twice.
         self._busy = time.thread_time if trainer.device.type == "cpu" else time.monotonic
@@ -88,7 +89,8 @@ class Executor:
                             self.movement[_span(update.parameters)] += delta
                 except PayloadError:
                     return -1
-                if digest(self.replica) != update.parameters_digest:
+                changed = _span(update.parameters) if update.parameters and update.kind == "delta" else None
+                if self._leaves.digest(self.replica, changed) != update.parameters_digest:
                     return -1
             self.merged, self.share, self.moved = merged, share, True
         return updates[-1].version

@@ -256,7 +256,7 @@ class WorkerRuntime:
             self._uploader = None
 
     def _fetch(self, action: act.Fetch) -> None:
-        if self.fetcher.start(action.blob):
+        if self.fetcher.start(action.blob, action.snapshot):
             self.inbox.put_nowait(ev.Fetched(action.blob.digest, 0))
 
     def _prepare(self, action: act.Prepare) -> None:
