@@ -223,7 +223,7 @@ def test_what_breaks_in_the_training_thread_is_told_to_both_sides(tmp_path: Path
 def test_training_that_diverges_ends_with_what_to_do(tmp_path: Path) -> None:
     controller = Scripted(tmp_path)
     poison = np.full(len(controller.start) // 4, 3e38, np.float32).tobytes()
-    blob = controller.add(poison)
+    blob = controller.add(poison, TreeHash(poison).hexdigest())
     update = Update("snapshot", 0, blob, blob.digest)
     controller.task = msgspec.structs.replace(controller.task, updates=(update,))
     said: list[str] = []
