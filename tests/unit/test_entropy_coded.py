@@ -74,7 +74,7 @@ def test_streams_that_lie(lie: bytes, told: str) -> None:
     with pytest.raises(PayloadError, match=told):
         codec.decode_add(lie, out)
     with pytest.raises(PayloadError, match=told):
-        codec.check(lie, SIZE)
+        codec.open(lie, SIZE)
     assert out.tolist() == [1.0] * SIZE
 
 
@@ -159,4 +159,4 @@ def test_a_stream_of_references_is_refused_before_it_unfolds() -> None:
     lie = (head + stream).ljust(codec.max_bytes(size), b"\0")
     assert len(stream) < codec.max_bytes(size) // 20
     with pytest.raises(PayloadError, match="a plane of 125000 bytes, but so many do not fit into the payload"):
-        codec.check(lie, size)
+        codec.open(lie, size)

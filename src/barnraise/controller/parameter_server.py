@@ -80,10 +80,9 @@ class ParameterServer:
         """L2 norm of the payload's update of parameters [start, stop) of version `base`, and what is wrong with it
         (empty: nothing)."""
         try:
-            update = self._codec_of(payload, stop - start).decode(payload, size=stop - start, version=base)
+            return self._codec_of(payload, stop - start).open(payload, stop - start, base).norm(), ""
         except PayloadError as error:
             return 0.0, str(error)
-        return float(torch.linalg.vector_norm(update, dtype=torch.float64)), ""
 
     def aggregate(
         self,
