@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ def sample(size: int, seed: int) -> np.ndarray[Any, Any]:
 
 def pieces(size: int, cuts: list[int], multiple: int = 1) -> list[tuple[int, int]]:
     ends = sorted({min(size, cut // multiple * multiple) for cut in cuts} | {0, size})
-    return list(zip(ends, ends[1:], strict=False))
+    return list(pairwise(ends))
 
 
 @given(codecs, SIZES, CUTS, st.integers(0, 9), st.booleans(), st.floats(-2, 2, width=32))

@@ -233,6 +233,7 @@ def _parameter_server(plan: Plan) -> ParameterServer:
         outer=training.create(plan.outer.name, **plan.outer.options),
         alike=plan.run_file.training.normalize_steps,
         average=plan.run_file.training.average,
+        threads=plan.run_file.controller.threads,
     )
 
 

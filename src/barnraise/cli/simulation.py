@@ -229,6 +229,7 @@ def _real(plan: Plan, skipped: float) -> Iterator[tuple[EngineSettings, Work, st
             outer=training.create(plan.outer.name, **plan.outer.options),
             alike=plan.run_file.training.normalize_steps,
             average=run_file.training.average,
+            threads=run_file.controller.threads,
         )
         blobs = BlobStore(dataset, blob.digest, manifest)
         blobs.publish(server.parameters, server.digest)

@@ -236,7 +236,7 @@ class Reader:
 
 
 class Writer:
-    """A payload of `size` elements that is being written: at once, or, by a codec that is `piecewise`, piece by piece."""
+    """A payload of `size` elements that is being written: at once or, where the codec is `piecewise`, in pieces."""
 
     def __init__(self, codec: Codec, size: int, count: int) -> None:
         self._codec, self.size, self._count = codec, size, count
@@ -251,7 +251,8 @@ class Writer:
 
         Any thread may write any piece. PayloadError when an element is not finite.
         """
-        assert isinstance(self._codec, PiecewiseCodec) and self._codec.piecewise
+        assert self._codec.piecewise
+        assert isinstance(self._codec, PiecewiseCodec)
         self._codec.put(values, self._buffer[HEADER.size :], start, self.size, decoded)
 
     def finish(self, exponent: int = 0) -> Encoded:

@@ -14,7 +14,8 @@ class Crew:
     """`threads` threads that share the pieces of a whole; one of them is no thread but the caller.
 
     What is done to a piece must neither need another piece nor change it: then results do not depend on `threads`.
-    Use numpy rather than torch there, or pieces of 2**15 elements at most: torch would start threads of its own.
+    Use numpy rather than torch there, or pieces of 2**15 elements at most: torch would start threads of its own. The
+    threads treat subnormal numbers as the first caller does, so a crew is for callers on one thread.
 
     >>> Crew(2).each(lambda piece: piece * piece, range(4))
     [0, 1, 4, 9]

@@ -114,14 +114,17 @@ class RealWork:
         self._offered.pop((node, assignment), None)
 
     def aggregate(self, action: Aggregate) -> tuple[str, Blob, ParameterRange | None]:
-        made = self.server.aggregate(
-            action.version, action.slots, self._accepted.__getitem__, action.rate, action.scales
-        )
+        self.blobs.freeze()
+        try:
+            made = self.server.aggregate(
+                action.version, action.slots, self._accepted.__getitem__, action.rate, action.scales
+            )
+        finally:
+            self.blobs.publish(self.server.parameters, self.server.digest)
         for slot in action.slots:
             for assignment, _ in slot.contributions:
                 del self._accepted[assignment]
         self.blobs.add_delta(made.delta.digest, made.delta_bytes)
-        self.blobs.publish(self.server.parameters, made.digest)
         return made.digest, made.delta, made.parameters
 
     def hold(self, node: str, updates: tuple[Update, ...]) -> None:
@@ -131,4 +134,4 @@ class RealWork:
         self.blobs.release(digests)
 
     def evaluate(self) -> float:
-        return self.evaluator.loss(self.server.average)
+        return self.evaluator.loss(self.evaluator.model_of(self.server.average))

@@ -52,3 +52,15 @@ def bears(vector: Tensor, recorded: str) -> bool:
     Ledgers from before 1 MiB leaves hold the plain SHA-256 of its bytes, and are still replayed.
     """
     return recorded == digest(vector) or recorded == hashlib.sha256(raw(vector)).hexdigest()
+
+
+def chunks(size: int, chunk: int) -> list[slice]:
+    """The elements of a vector, `chunk` at a time."""
+    return [slice(start, min(start + chunk, size)) for start in range(0, size, chunk)]
+
+
+def largest(vector: Tensor, crew: Crew) -> float:
+    """max |x| of float32 [d]; NaN where one is."""
+    array: NDArray[np.float32] = vector.numpy()
+    pieces = (array[piece] for piece in chunks(array.size, LEAF_BYTES // 4))
+    return float(np.max(crew.each(lambda piece: np.maximum(piece.max(), -piece.min()), pieces), initial=0.0))
