@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from barnraise import aggregation, compression, training
-from barnraise.controller import blobs, parameter_server
+from barnraise.controller import blobs
 from barnraise.controller.actions import SlotShare
 from barnraise.controller.blobs import BlobStore
 from barnraise.controller.parameter_server import Made, ParameterServer
@@ -21,11 +21,6 @@ from barnraise.models.vectors import digest, raw
 
 SIZE = 70_001
 CODECS = ["sparse_loco", "int8", "topk", "random_blocks", "low_rank"]
-
-
-@pytest.fixture(autouse=True)
-def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parameter_server, "CHUNK", 5000)
 
 
 def vector(seed: int, size: int = SIZE) -> Tensor:
@@ -42,6 +37,7 @@ def make(downlink: str, outer: str, rule: Any = "mean", threads: int = 1, **opti
         outer=training.create(outer),
         average=0.3,
         threads=threads,
+        chunk=5000,
     )
 
 

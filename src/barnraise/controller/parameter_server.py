@@ -32,16 +32,12 @@ from barnraise.compression.catalog import CATALOG
 from barnraise.controller.actions import SlotShare
 from barnraise.controller.gradient import PseudoGradient, ReadPayload, opened
 from barnraise.core.errors import InputError, PayloadError, VersionRefusedError
-from barnraise.core.threads import Crew
+from barnraise.core.threads import SERIAL, SPAN, Crew, spans
 from barnraise.core.types import Blob, ParameterRange
-from barnraise.models.vectors import Leaves, chunks, largest
+from barnraise.models.vectors import Leaves, largest
 from barnraise.training.base import OuterOptimizer
 
-CHUNK = 1 << 18
-"""Elements of a chunk, about: a multiple of what the codecs decode and encode together."""
-
 _LARGEST_MULTIPLE = 1 << 22
-_SERIAL = 1 << 14  # elements that torch works on without threads of its own
 _RESIDUAL = "what its downlink codec leaves out"
 _LIMIT = 0.99 * float(np.finfo(np.float32).max)  # a bound is sums of a few roundings
 _CODED = 1.01  # times the largest that was encoded: what a codec decodes it to, at most
@@ -64,7 +60,8 @@ class ParameterServer:
     `rule`, `downlink` and `outer` are policies of their families; `codecs` are those that contributions may be written
     in, the usual one first. `alike`: nodes weigh alike instead of by their tokens, as their updates are scaled to equal
     steps (FedNova). `parameters`, `residual` and `average` are changed in place: who wants to keep a version copies it
-    before the next is made. Not thread-safe: one thread makes versions and reads the state; `threads` share the work.
+    before the next is made. Not thread-safe: one thread makes versions and reads the state. `threads` share the work in
+    pieces of `chunk` elements or a few more, a multiple of what the codecs decode and encode together.
 
     `average` is what evaluation and export take: a_v = a_{v-1} + (theta_v - a_{v-1}) / (1 + s v), which weights the
     versions by a power of their number (Shamir and Zhang, 2013) and so looks back over about the share s of all of
@@ -83,6 +80,7 @@ class ParameterServer:
         alike: bool = False,
         average: float = 0.0,
         threads: int = 1,
+        chunk: int = SPAN,
     ) -> None:
         self.parameters, self.version = parameters, version
         self.average_share, self.average = average, parameters.clone() if average else parameters
@@ -92,7 +90,7 @@ class ParameterServer:
         self.lossless = CATALOG.entry(downlink.name).declares.lossless
         multiple = math.lcm(downlink.multiple, *(codec.multiple for codec in codecs))
         multiple = multiple if multiple <= _LARGEST_MULTIPLE else downlink.multiple
-        self._chunk = -(-CHUNK // multiple) * multiple
+        self._chunk = -(-chunk // multiple) * multiple
         self._crew = Crew(threads)
         self._leaves = Leaves(self._crew)
         self._bounds: dict[str, float] = {}  # no element of the state's vectors is larger
@@ -144,14 +142,14 @@ class ParameterServer:
         span = slice(gradient.start, gradient.stop)
         making = _Making(self, span, gradient, rate, carry=not first)
         if self.downlink.piecewise:
-            self._crew.each(lambda piece: making.write(piece, writer), chunks(writer.size, self._chunk))
+            self._crew.each(lambda piece: making.write(piece, writer), spans(writer.size, self._chunk))
             encoded = writer.finish()
         else:
             assert self.residual is not None
-            self._crew.each(making.collect, chunks(writer.size, self._chunk))
+            self._crew.each(making.collect, spans(writer.size, self._chunk))
             encoded = writer.whole(self.residual[span].numpy())
             reader = self.downlink.open(encoded, writer.size, version)
-            self._crew.each(lambda piece: making.send(piece, reader), chunks(writer.size, self._chunk))
+            self._crew.each(lambda piece: making.send(piece, reader), spans(writer.size, self._chunk))
         return self._made(version, span, encoded)
 
     def _made(self, version: int, span: slice, encoded: Encoded) -> Made:
@@ -159,7 +157,7 @@ class ParameterServer:
         self.version = version
         self.digest = self._leaves.digest(self.parameters, span)
         if self.average_share:
-            self._crew.each(self._move_average, chunks(len(self.average), CHUNK))
+            self._crew.each(self._move_average, spans(len(self.average), SERIAL))
         delta = Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes)
         whole = span.stop - span.start == len(self.parameters)
         changed = None if whole else ParameterRange(span.start, span.stop)
@@ -167,9 +165,7 @@ class ParameterServer:
 
     def _move_average(self, piece: slice) -> None:
         weight = 1.0 / (1.0 + self.average_share * self.version)
-        for start in range(piece.start, piece.stop, _SERIAL):
-            part = slice(start, min(start + _SERIAL, piece.stop))
-            self.average[part].lerp_(self.parameters[part], weight)
+        self.average[piece].lerp_(self.parameters[piece], weight)
 
     def _bounded(self, version: int, gradient: float, rate: float) -> dict[str, float]:
         """Bounds on the state after a step with a pseudo-gradient of at most `gradient`.

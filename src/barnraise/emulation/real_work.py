@@ -78,9 +78,7 @@ class RealWork:
 
     def update(self, node: str, news: ApplyUpdates) -> None:
         taken = self._taken[node].popleft()
-        version = self._executors[node].update(
-            news.updates, lambda blob: bytes(taken[blob.digest]), news.merged, news.share
-        )
+        version = self._executors[node].update(news.updates, lambda blob: taken[blob.digest], news.merged, news.share)
         assert version == news.updates[-1].version, "nothing is lost in here"
 
     def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> Trained | None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from barnraise.core.digests import LEAF_BYTES, root
-from barnraise.core.threads import Crew
+from barnraise.core.threads import Crew, spans
 
 
 def raw(vector: Tensor) -> memoryview:
@@ -54,13 +54,8 @@ def bears(vector: Tensor, recorded: str) -> bool:
     return recorded == digest(vector) or recorded == hashlib.sha256(raw(vector)).hexdigest()
 
 
-def chunks(size: int, chunk: int) -> list[slice]:
-    """The elements of a vector, `chunk` at a time."""
-    return [slice(start, min(start + chunk, size)) for start in range(0, size, chunk)]
-
-
 def largest(vector: Tensor, crew: Crew) -> float:
     """max |x| of float32 [d]; NaN where one is."""
     array: NDArray[np.float32] = vector.numpy()
-    pieces = (array[piece] for piece in chunks(array.size, LEAF_BYTES // 4))
+    pieces = (array[piece] for piece in spans(array.size))
     return float(np.max(crew.each(lambda piece: np.maximum(piece.max(), -piece.min()), pieces), initial=0.0))

@@ -295,7 +295,7 @@ class WorkerRuntime:
         if not all(map(self.fetcher.holds, blobs.values())):
             self.inbox.put_nowait(ev.Updated(-1))  # a snapshot will do
             return
-        data = {digest: bytes(self.fetcher.take(blob)) for digest, blob in blobs.items()}
+        data = {digest: self.fetcher.take(blob) for digest, blob in blobs.items()}
 
         def apply() -> ev.Event:
             version = self.executor.update(action.updates, lambda blob: data[blob.digest], action.merged, action.share)
