@@ -3,7 +3,7 @@
     python benchmarks/large.py             124 million parameters, on 1 and 2 threads
     python benchmarks/large.py --d 1e9     three versions of a billion, in less than 16 GB
 
-A version is made of four `sparse_loco` contributions, steps a delayed Nesterov momentum, and goes down as `int4` with a
+A version is made of four `sparse_loco` contributions, steps a Nesterov momentum, and goes down as `int4` with a
 residual. A worker's exchange is what it does from the end of a task to the next start: its update and what that leaves
 out, then a version taken in. Beside it stands the floor: the bytes that have to be read and written over the machine's
 bandwidth, and those to be hashed over its rate of hashing. Memory is the process's peak less what it had before and
@@ -37,7 +37,7 @@ from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.executor import Executor
 
 NODES = 4
-UP, DOWN, OUTER = "sparse_loco", "int4", "delayed_nesterov"
+UP, DOWN, OUTER = "sparse_loco", "int4", "nesterov"
 SETTINGS = WorkerSettings(
     batch_size=1, compression=UP, compression_options={}, ratios=(), error_feedback=True, error_feedback_decay=1.0,
     error_feedback_keep=1.0, downlink=DOWN, downlink_options={}, inner_optimizer="adamw", inner_options={},
@@ -136,15 +136,19 @@ class Machine:
         return found
 
 
-def versions(size: int, machine: Machine, payloads: Sequence[bytes], count: int) -> list[Made]:
-    """Some versions, and what they took. The floor: each vector is read and written once, and the result read again."""
+def versions(size: int, machine: Machine, payloads: Sequence[bytes], count: int, most_kept: int) -> list[Made]:
+    """Some versions, the last of which are kept, and what they took.
+
+    The floor: each vector is read and written once, and the result read again.
+    """
     before, most = status("VmRSS"), list[float]()
     server, made, seconds = make_server(size, machine.threads), list[Made](), list[float]()
     with peak(most):
         for _ in range(count):
             seconds.append(timed(lambda: made.append(make_version(server, payloads))))
+            del made[:-most_kept]
     vectors, delta = 2 + len(server.outer.moments), made[-1].delta.num_bytes  # with parameters and residual
-    kept, down = 4.0 * size * vectors, float(sum({each.delta.digest: each.delta.num_bytes for each in made}.values()))
+    kept, down = 4.0 * size * vectors, delta * min(count, most_kept + 1.0)
     moving, hashed = (2 * kept + delta) / machine.bandwidth, (4.0 * size + delta) / machine.hashing
     print(
         f"  version: {seconds[0]:.2f} s the first, then {statistics.median(seconds[1:]):.2f} s "
@@ -203,9 +207,10 @@ def main() -> None:
     payloads = updates(size)
     print(f"{size:,} parameters, {NODES} contributions of {len(payloads[0]) / 1e6:.1f} MB, {DOWN} down, {OUTER}")
     inspection(size, payloads[0], 3)
+    count, most_kept = 3 if large or options.quick else 5, 1 if large else 5
     for threads in options.threads[-1:] if large else options.threads:
         machine = Machine.measured(threads, min(size, 1 << 26))
-        made = versions(size, machine, payloads, 3 if large or options.quick else 5)
+        made = versions(size, machine, payloads, count, most_kept)
         if not large:
             exchange(size, machine, made)
 

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from barnraise.core.errors import InputError, PayloadError
+from barnraise.core.threads import SPAN, Crew, spans
 
 from .catalog import CATALOG, HEADER_BYTES
 
@@ -80,7 +81,8 @@ class Codec(ABC):
 
     `name` is the catalog's; `tag` opens each payload. `multiple`: pieces that begin and end at multiples of so many
     elements (or at the vector's end) are decoded without their neighbours, and encoded, too, where it is `piecewise`.
-    No decoded element is larger than the largest one encoded, but for 1%.
+    No decoded element is larger than the largest one encoded, but for 1%. The `crew` shares the encoding of a whole
+    vector, where that can be shared.
     """
 
     name: ClassVar[str]
@@ -91,6 +93,7 @@ class Codec(ABC):
 
     def __init__(self, **options: Any) -> None:
         self.options = options
+        self.crew = Crew()
 
     def max_bytes(self, size: int) -> int:
         """Bytes of the payload for `size` elements, which is exact for all codecs here."""
@@ -294,7 +297,8 @@ class PiecewiseCodec(DenseCodec):
         """Encode `values` as the elements from `start` on of `size`; what they decode to into `decoded`."""
 
     def pack(self, values: Array, body: Array, count: int) -> int:
-        self.put(values, body, 0, values.size, None)
+        pieces = spans(values.size, -(-SPAN // self.multiple) * self.multiple)
+        self.crew.each(lambda piece: self.put(values[piece], body, piece.start, values.size, None), pieces)
         return 0
 
 

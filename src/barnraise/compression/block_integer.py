@@ -42,7 +42,9 @@ class BlockInteger(PiecewiseCodec):
         return self.block
 
     def pack(self, values: Array, body: Array, count: int) -> int:
-        self._write(values, body, 0, values.size, None, _Dice(values) if self.stochastic else None)
+        if not self.stochastic:
+            return super().pack(values, body, count)
+        self._write(values, body, 0, values.size, None, _Dice(values))
         return 0
 
     def put(self, values: Array, body: Array, start: int, size: int, decoded: Array | None) -> None:

@@ -29,10 +29,14 @@ class ChunkedCodec(SparseCodec):
         grid = Grid(values.size, self.chunk, self.kept)
         places = np.empty((grid.rows, self.kept), np.uint16)
         chosen = np.empty((grid.rows, self.kept), np.float32)
-        for first, rows in grid.spans(values):
+
+        def choose(span: tuple[int, Array]) -> None:
+            first, rows = span
             found = largest(rows, self.kept)
             places[first : first + len(rows)] = found
             chosen[first : first + len(rows)] = np.take_along_axis(rows, found, axis=1)
+
+        self.crew.each(choose, grid.spans(values))
         values_end = self.value_bytes(grid)
         Places(grid).pack(places, body[values_end:])
         return self.pack_values(chosen, body[:values_end])

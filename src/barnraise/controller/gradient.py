@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -53,32 +54,42 @@ class Update:
             reader.add(start, out, share)
 
 
-def opened(version: int, slots: Sequence[SlotShare], read: ReadPayload, codec_of: CodecOf, alike: bool) -> list[Update]:
+def opened(
+    version: int, slots: Sequence[SlotShare], read: ReadPayload, codec_of: CodecOf, alike: bool, crew: Crew
+) -> list[Update]:
     """The updates of those slots that hold some. `alike`: they weigh by their freshness alone.
 
     Raises VersionRefusedError, naming all contributions that cannot be decoded (`void`) or read (`lost`).
     """
     void: dict[int, str] = {}
     lost: dict[int, str] = {}
-    updates = []
+    payloads: list[tuple[int, Any, int]] = []
     for slot in slots:
-        if not slot.contributions:
-            continue
-        size, readers = slot.parameters.stop - slot.parameters.start, []
         for assignment, _ in slot.contributions:
             try:
-                payload = read(assignment)
-                readers.append(codec_of(payload, size).open(payload, size))
-            except PayloadError as error:
-                void[assignment] = str(error)
+                payloads.append((assignment, read(assignment), slot.parameters.stop - slot.parameters.start))
             except CorruptionError as error:
                 lost[assignment] = str(error)
-        weights = [weight for _, weight in slot.contributions]
-        total = sum(weights)
-        shares = [weight / total if total else 0.0 for weight in weights]
-        updates.append(Update(slot.parameters, readers, shares, slot.freshness if alike else total))
+
+    def open_one(given: tuple[int, Any, int]) -> Reader | None:
+        assignment, payload, size = given
+        try:
+            return codec_of(payload, size).open(payload, size)
+        except PayloadError as error:
+            void[assignment] = str(error)
+        return None
+
+    readers = crew.each(open_one, payloads)
     if void or lost:
         raise VersionRefusedError(version, void=void, lost=lost)
+    following, updates = iter(reader for reader in readers if reader is not None), []
+    for slot in slots:
+        if slot.contributions:
+            weights = [weight for _, weight in slot.contributions]
+            total = sum(weights)
+            shares = [weight / total if total else 0.0 for weight in weights]
+            weight = slot.freshness if alike else total
+            updates.append(Update(slot.parameters, list(islice(following, len(weights))), shares, weight))
     return updates
 
 

@@ -93,6 +93,7 @@ class ParameterServer:
         self._chunk = -(-chunk // multiple) * multiple
         self._crew = Crew(threads)
         self._leaves = Leaves(self._crew)
+        downlink.crew = self._crew
         self._bounds: dict[str, float] = {}  # no element of the state's vectors is larger
         self.digest = self._leaves.digest(parameters)
 
@@ -128,7 +129,7 @@ class ParameterServer:
             return self._made(version, slice(0, 1), encoded)
         try:
             with np.errstate(over="ignore", invalid="ignore"):
-                updates = opened(version, slots, read, self._codec_of, self.alike)
+                updates = opened(version, slots, read, self._codec_of, self.alike, self._crew)
                 gradient = PseudoGradient(self.rule, slots, updates, scales, self._crew)
                 bound = gradient.largest
             writer = self.downlink.writer(gradient.stop - gradient.start, version)

@@ -51,6 +51,9 @@ class Executor:
         self.codec = compression.create(settings.downlink, **settings.downlink_options)
         threads = torch.get_num_threads()
         self._taking, self._training = Crew(threads), Crew(threads)  # of `update` and of `train`
+        last = compression.create(settings.last_compression) if settings.last_compression else None
+        for codec in [*self.codecs, *([last] if last else [])]:
+            codec.crew = self._training
         self.path = UpdatePath(
             self.codecs[0],
             error_feedback=settings.error_feedback,
@@ -58,7 +61,7 @@ class Executor:
             keep=settings.error_feedback_keep,
             fragments=settings.fragments > 1,
             update_clip=settings.update_clip,
-            last=compression.create(settings.last_compression) if settings.last_compression else None,
+            last=last,
             crew=self._training,
         )
         self.replica = torch.zeros(trainer.flat.num_parameters)
