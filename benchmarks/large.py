@@ -155,9 +155,8 @@ def versions(size: int, machine: Machine, payloads: Sequence[bytes], count: int,
         f"(floor: {moving:.2f} s to move {(2 * kept + delta) / 1e9:.2f} GB, {hashed:.2f} s to hash)"
     )
     beside = (most[0] - before - kept - down) / 1e6
-    print(
-        f"  memory: {kept / 1e9:.2f} GB of vectors, {down / 1e6:.0f} MB of deltas, {beside:,.0f} MB beside", flush=True
-    )
+    told = f"{kept / 1e9:.2f} GB of vectors, {down / 1e6:.0f} MB of deltas, {beside:,.0f} MB beside"
+    print(f"  memory: {told}; the process had {most[0] / 1e9:.2f} GB at most", flush=True)
     return made
 
 
