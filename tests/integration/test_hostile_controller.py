@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from barnraise import transport
+from barnraise.core.digests import TreeHash
 from barnraise.core.types import Blob, ParameterRange, RowRange, Task, Update
 from barnraise.data import shards
 from barnraise.data.meta import Format
@@ -74,7 +75,7 @@ class Scripted:
         self.start = np.zeros(min(size, 10**6), np.float32).tobytes()
         info = self.dataset.files()[0]
         self.manifest = self.add(Manifest(resolved, Blob(info.sha256, info.bytes), size).encode())
-        self.version = self.add(self.start)
+        self.version = self.add(self.start, TreeHash(self.start).hexdigest())
         self.settings = msgspec.structs.replace(SETTINGS, **settings)
         self.intervals = 1.0, 10.0
         self.task = Task(
@@ -85,8 +86,8 @@ class Scripted:
         self.left = ""
         self.folder, self.keys, self.tasks = folder, Keys.generate(), 0
 
-    def add(self, content: bytes) -> Blob:
-        digest = hashlib.sha256(content).hexdigest()
+    def add(self, content: bytes, digest: str = "") -> Blob:
+        digest = digest or hashlib.sha256(content).hexdigest()
         self.blobs[digest] = content
         return Blob(digest, len(content))
 
@@ -222,7 +223,7 @@ def test_what_breaks_in_the_training_thread_is_told_to_both_sides(tmp_path: Path
 def test_training_that_diverges_ends_with_what_to_do(tmp_path: Path) -> None:
     controller = Scripted(tmp_path)
     poison = np.full(len(controller.start) // 4, 3e38, np.float32).tobytes()
-    blob = controller.add(poison)
+    blob = controller.add(poison, TreeHash(poison).hexdigest())
     update = Update("snapshot", 0, blob, blob.digest)
     controller.task = msgspec.structs.replace(controller.task, updates=(update,))
     said: list[str] = []

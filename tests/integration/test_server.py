@@ -64,8 +64,14 @@ CODEC = compression.create("none")
 class Evaluator:
     """No model here: the held-out loss is the distance to ones."""
 
-    def loss(self, parameters: torch.Tensor) -> float:
-        return float((parameters - 1).square().mean())
+    def build(self) -> None:
+        """Nothing to build."""
+
+    def model_of(self, parameters: torch.Tensor) -> torch.Tensor:
+        return parameters.clone()
+
+    def loss(self, module: torch.Tensor) -> float:
+        return float((module - 1).square().mean())
 
 
 def settings() -> EngineSettings:
@@ -463,7 +469,7 @@ def test_a_script_with_a_request_socket_contributes(tmp_path: Path) -> None:
                     merged = cluster.reach(version)  # durable comes before merged
                     asyncio.run_coroutine_threadsafe(merged, loop).result(20)
                 task = client.next()
-                model = client.fetch(task.updates[-1].blob, limit=1 << 20)
+                model = client.fetch(task.updates[-1].blob, limit=1 << 20, snapshot=True)
                 assert not client.offer(task, b"poison", steps=2, loss=1.0, seconds=0.1).accepted
                 client.leave("done")
                 return np.frombuffer(model, np.float32).tolist()

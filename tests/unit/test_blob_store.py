@@ -19,6 +19,7 @@ def store() -> BlobStore:
 
 def publish(store: BlobStore, *names: str, size: int = 1) -> None:
     for name in names:
+        store.freeze()
         store.publish(torch.full((size,), float(len(name))), name)
 
 

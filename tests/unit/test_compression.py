@@ -109,7 +109,7 @@ def test_sizes(name: str, options: dict[str, object], size: int) -> None:
     assert encoded.num_bytes == codec.max_bytes(size)
     assert b"".join(encoded.frames(1000)) == encoded.to_bytes()
     assert all(frame.nbytes <= 1000 for frame in encoded.frames(1000))
-    codec.check(encoded.payload, size)
+    codec.open(encoded.payload, size)
     assert codec.decode(encoded.payload, size).shape == (size,)
 
 
@@ -172,7 +172,7 @@ def test_header_that_lies(name: str, options: dict[str, object]) -> None:
     ]
     for lie in lies:
         with pytest.raises(PayloadError):
-            codec.check(lie, 1000, 0)
+            codec.open(lie, 1000, 0)
         if (
             codec.count_tells_version
             and lie[:4] == codec.tag
@@ -185,7 +185,7 @@ def test_header_that_lies(name: str, options: dict[str, object]) -> None:
             codec.decode_add(lie, out)
         assert bool((out == 1).all())
     with pytest.raises(PayloadError, match="1001"):
-        codec.check(payload, 1001)
+        codec.open(payload, 1001)
 
 
 def lie(codec: Codec, at: int, replacement: bytes) -> str:
@@ -355,8 +355,8 @@ def test_random_blocks_take_turns_and_are_the_same_for_all() -> None:
             seen |= mine != 0
         assert bool(seen.all())
     with pytest.raises(PayloadError, match="count=4"):
-        codec.check(codec.encode(x, 3), size, 4)
-    codec.check(codec.encode(x, 3), size, 3)
+        codec.open(codec.encode(x, 3), size, 4)
+    codec.open(codec.encode(x, 3), size, 3)
 
 
 def test_low_rank_of_what_is_low_rank() -> None:

@@ -163,8 +163,8 @@ def test_without_a_new_version_a_worker_goes_on_from_where_it_was() -> None:
 def test_the_lerp_keeps_a_share_of_where_the_worker_was() -> None:
     executor, steps = make(lerp=0.6)
     executor.train(task(1), lambda step: None)
-    reached = executor.reached
-    assert reached is not None
+    assert executor.reached is not None
+    reached = executor.reached.clone()
     publish(executor, 1, torch.ones(SIZE), merged=1, share=0.25)
     executor.train(task(2), lambda step: None)
     expected = 0.4 * torch.ones(SIZE) + 0.6 * reached + sum(steps[STEPS : 2 * STEPS])

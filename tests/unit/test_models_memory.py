@@ -62,8 +62,8 @@ def test_more_of_anything_needs_more() -> None:
 
     assert worker() < worker(batch_size=4) < worker(batch_size=4, context=64)
     assert worker(inner_optimizer="sgd") < worker(inner_optimizer="adamw")
-    few, many = (memory.controller(resolved, buffer_size=k, batch_size=2, context=32).total for k in (2, 8))
-    assert many - few == 6 * 4 * memory.num_parameters(resolved)
+    few, many = (memory.controller(resolved, payload_bytes=k, batch_size=2, context=32).total for k in (2000, 8000))
+    assert many - few == 6000
 
 
 def test_a_model_too_large_is_refused_with_both_numbers() -> None:

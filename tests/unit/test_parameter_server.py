@@ -14,6 +14,7 @@ from barnraise import aggregation, compression, training
 from barnraise.controller.actions import SlotShare
 from barnraise.controller.parameter_server import Made, ParameterServer
 from barnraise.core.types import ParameterRange
+from barnraise.models.vectors import digest
 
 SIZE = 1000
 CODECS: list[tuple[str, dict[str, Any]]] = [
@@ -83,10 +84,11 @@ def advance(server: ParameterServer, versions: range, size: int = SIZE) -> list[
     return made
 
 
-def test_a_version_is_named_by_the_hash_of_its_float32_bytes() -> None:
+def test_a_version_is_named_by_the_tree_of_hashes_of_its_float32_bytes() -> None:
     server = make_server()
     (made,) = advance(server, range(1, 2))
-    expected = hashlib.sha256(server.parameters.numpy().astype("<f4").tobytes()).hexdigest()
+    leaf = hashlib.sha256(server.parameters.numpy().astype("<f4").tobytes())
+    expected = hashlib.sha256(leaf.digest() + (4 * SIZE).to_bytes(8, "little")).hexdigest()
     assert made.digest == server.digest == expected
     assert made.delta.digest == hashlib.sha256(made.delta_bytes).hexdigest()
     assert made.delta.num_bytes == len(made.delta_bytes)
@@ -101,25 +103,17 @@ def test_a_replica_that_applies_the_deltas_agrees_bit_for_bit(downlink: tuple[st
         (made,) = advance(server, range(version, version + 1))
         replica += codec.decode(bytes(made.delta_bytes), size=SIZE)
         assert torch.equal(replica, server.parameters)
-        assert hashlib.sha256(replica.numpy().tobytes()).hexdigest() == made.digest
-
-
-def test_published_versions_are_never_written_to() -> None:
-    server = make_server(outer="delayed_nesterov", downlink=("topk", {"ratio": 0.1}))
-    published = server.parameters
-    before = published.clone()
-    advance(server, range(1, 4))
-    assert torch.equal(published, before)
+        assert digest(replica) == made.digest
 
 
 def test_an_average_weights_versions_by_a_power_of_their_number_and_moves_none_of_them() -> None:
     server, plain = make_server(average=0.25), make_server()
-    versions = [server.parameters]
+    versions = [server.parameters.clone()]
     for version in range(1, 9):
         (made,) = advance(server, range(version, version + 1))
         (expected,) = advance(plain, range(version, version + 1))
         assert made.digest == expected.digest
-        versions.append(server.parameters)
+        versions.append(server.parameters.clone())
     weights = [1.0]
     for version in range(1, 9):
         new = 1 / (1 + version / 4)
@@ -147,7 +141,7 @@ def test_what_a_lossy_downlink_leaves_out_comes_later(downlink: tuple[str, dict[
 
 def test_a_slot_is_the_weighted_mean_of_a_nodes_contributions() -> None:
     server = make_server()
-    start, uploads = server.parameters, Uploads(server)
+    start, uploads = server.parameters.clone(), Uploads(server)
     for number in (1, 2, 3):
         uploads.add(number, vector(number))
     server.aggregate(1, [slot("a", (1, 300.0), (2, 100.0)), slot("b", (3, 400.0))], uploads.read)
@@ -158,7 +152,7 @@ def test_a_slot_is_the_weighted_mean_of_a_nodes_contributions() -> None:
 def test_nodes_that_weigh_alike_pull_no_harder_for_more_steps() -> None:
     """Wang et al. 2020, "FedNova": updates scaled to equal steps, whatever tokens and tasks they took."""
     server = make_server(alike=True)
-    start, uploads = server.parameters, Uploads(server)
+    start, uploads = server.parameters.clone(), Uploads(server)
     for number, update in ((1, vector(1)), (2, vector(1)), (3, -vector(1))):
         uploads.add(number, update)
     server.aggregate(1, [slot("a", (1, 5120.0), (2, 5120.0)), slot("b", (3, 512.0))], uploads.read)
@@ -170,7 +164,7 @@ def test_nodes_that_weigh_alike_pull_no_harder_for_more_steps() -> None:
 
 def test_robust_rules_count_slots_alike() -> None:
     server = make_server(rule="median")
-    start, uploads = server.parameters, Uploads(server)
+    start, uploads = server.parameters.clone(), Uploads(server)
     for number in (1, 2, 3):
         uploads.add(number, vector(number))
     server.aggregate(1, [slot(f"n{n}", (n, 10.0**n)) for n in (1, 2, 3)], uploads.read)
@@ -180,7 +174,7 @@ def test_robust_rules_count_slots_alike() -> None:
 
 def test_each_range_of_the_parameters_is_aggregated_by_itself() -> None:
     server = make_server()
-    start, uploads = server.parameters, Uploads(server)
+    start, uploads = server.parameters.clone(), Uploads(server)
     for number, size in ((1, 400), (2, 400), (3, 100)):
         uploads.add(number, vector(number, size))
     slots = [
@@ -198,7 +192,7 @@ def test_each_range_of_the_parameters_is_aggregated_by_itself() -> None:
 
 def test_the_rate_scales_the_step() -> None:
     server = make_server()
-    start, uploads = server.parameters, Uploads(server)
+    start, uploads = server.parameters.clone(), Uploads(server)
     uploads.add(1, vector(1))
     server.aggregate(1, [slot("a", (1, 1.0))], uploads.read, 0.25)
     torch.testing.assert_close(server.parameters, start - 0.25 * vector(1))
@@ -253,7 +247,7 @@ def test_a_leaving_workers_last_contribution_may_be_denser() -> None:
     server = make_server(codec=("topk", {"ratio": 0.1}))
     usual, last = server.codecs[0], compression.create("fp16")
     server.codecs = (usual, last)
-    start = server.parameters
+    start = server.parameters.clone()
     payloads = {1: bytes(last.encode(vector(1)).payload), 2: bytes(usual.encode(vector(2)).payload)}
     assert [server.inspect(payload, 0, SIZE, 0)[1] for payload in payloads.values()] == ["", ""]
     decoded = last.decode(payloads[1], SIZE), usual.decode(payloads[2], SIZE)
@@ -268,7 +262,7 @@ def test_a_fragment_moves_alone_and_replicas_follow_by_its_delta(downlink: tuple
     for version in range(1, 7):
         span = (0, 400) if version % 2 else (400, SIZE)
         uploads.add(version, 0.1 * vector(version, span[1] - span[0]))
-        before = server.parameters
+        before = server.parameters.clone()
         made = server.aggregate(version, [slot("a", (version, 1.0), span=span)], uploads.read)
         assert made.parameters == ParameterRange(*span)
         changed = server.parameters != before
@@ -280,7 +274,7 @@ def test_a_fragment_moves_alone_and_replicas_follow_by_its_delta(downlink: tuple
 
 def test_fragments_of_one_version_move_by_their_own_shares() -> None:
     server = make_server()
-    uploads, start = Uploads(server), server.parameters
+    uploads, start = Uploads(server), server.parameters.clone()
     for number, size in ((1, 400), (2, 600)):
         uploads.add(number, torch.ones(size))
     slots = [slot("b", (2, 1.0), span=(400, SIZE)), slot("a", (1, 1.0), span=(0, 400))]
@@ -294,7 +288,7 @@ def test_fragments_of_one_version_move_by_their_own_shares() -> None:
 def test_ranges_that_overlap_are_averaged_piece_by_piece() -> None:
     """One node hands in all, one the first half, one the second: each element is the mean of those that have it."""
     server = make_server()
-    uploads, start = Uploads(server), server.parameters
+    uploads, start = Uploads(server), server.parameters.clone()
     for number, size, value in ((1, SIZE, 1.0), (2, 400, 3.0), (3, 300, 5.0)):
         uploads.add(number, torch.full((size,), value))
     slots = [

@@ -2,16 +2,17 @@
 
 Two facts keep the rules small, fast and lean. What Krum, nearest-neighbour mixing and their kin choose depends on
 inner products alone, so they see the Gram matrix [n, n] and answer with weights over the rows (`mix`). What trimmed
-mean and median do, they do to each coordinate, so they see a block of columns at a time (`reduce`). No rule holds a
-second copy of the updates, and a chain of rules reads them twice.
+mean and median do, they do to each coordinate, so they see a block of columns at a time (`reduce`). So nobody needs the
+updates as a whole: they are read piece by piece, twice where a rule looks at inner products.
 
-Blocks are of fixed width and reduced in index order: the result does not depend on the number of threads.
+Columns are reduced each for itself, and inner products summed in index order: the result depends neither on the pieces
+nor on the number of threads.
 """
 
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -20,12 +21,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from barnraise.core.errors import InputError
+from barnraise.core.threads import Crew
 
 from .catalog import CATALOG, require_member
-from .gram import columns, gram_matrix
+from .gram import Read, columns, gram_matrix
 
 Array: TypeAlias = NDArray[Any]
 BLOCK = 1 << 15  # columns
+_FLOAT32 = np.dtype(np.float32)
 
 
 class Rule(ABC):
@@ -52,13 +55,14 @@ class Rule(ABC):
         OptionError for too few updates, InputError for ones that are no such tensors.
         """
         rows = _rows(updates)
-        self.require(len(rows))
-        shares = _shares(weights, len(rows)) if self.weighted else None
-        gram = gram_matrix(rows) if self.uses_gram else None
-        mixing = self.mix(gram, shares)
         out = np.empty(rows[0].numel(), np.float64 if rows[0].dtype == torch.float64 else np.float32)
-        for start, block in _blocks(rows, mixing, out.dtype):
-            self.reduce(block, out[start : start + block.shape[1]])
+
+        def read(row: int, start: int, piece: Array) -> None:
+            piece[:] = columns(rows[row], start, piece.size)
+
+        combination = Combination(self, read, len(rows), out.size, weights, dtype=out.dtype)
+        for start in range(0, out.size, BLOCK):
+            combination.into(start, out[start : start + BLOCK])
         return torch.from_numpy(out)
 
     def require(self, num_updates: int) -> None:
@@ -76,6 +80,76 @@ class Rule(ABC):
         """Reduce `block` [m, c], which is scratch, into `out` [c]. By default m is 1."""
         assert block.shape[0] == 1
         out[:] = block[0]
+
+    def bound(self, largest: Array) -> float:
+        """Nothing that `reduce` makes of rows whose elements are at most `largest` [m], in between too, is larger."""
+        assert len(largest) == 1
+        return float(largest[0])
+
+
+class Combination:
+    """What `rule` makes of n updates [size], piece by piece; which of them go on is settled by then.
+
+    `read` gives pieces of them, float32 or of another `dtype`. The `crew` takes the inner products.
+    OptionError for too few updates, InputError for `weights` that are none.
+    """
+
+    def __init__(
+        self,
+        rule: Rule,
+        read: Read,
+        num_updates: int,
+        size: int,
+        weights: Sequence[float] | None,
+        *,
+        dtype: np.dtype[Any] = _FLOAT32,
+        crew: Crew | None = None,
+    ) -> None:
+        rule.require(num_updates)
+        shares = _shares(weights, num_updates) if rule.weighted else None
+        gram = gram_matrix(read, num_updates, size, dtype, crew) if rule.uses_gram else None
+        mixing = rule.mix(gram, shares)
+        if mixing is None:
+            mixing = np.eye(num_updates)
+        self._rule, self._read, self._dtype = rule, read, dtype
+        # others are not read: zero times infinity is no number
+        # others are not read: zero times infinity is no number
+        self._used = np.flatnonzero(mixing.any(axis=0)).tolist()
+        self._shares = mixing[:, self._used]
+        self._weights = self._shares.astype(dtype)
+        self._selected = _selection(self._weights)
+
+    def bound(self, largest: Array) -> float:
+        """Nothing in the making of the result is larger, where no element of an update exceeds its `largest` [n]."""
+        with np.errstate(invalid="ignore"):
+            mixed = np.abs(self._shares) @ largest[self._used]
+        return self._rule.bound(np.nan_to_num(mixed, nan=np.inf))
+
+    def into(self, start: int, out: Array) -> None:
+        """The elements from `start` on into `out`. Any thread may ask for any piece."""
+        if len(self._weights) == 1:
+            self._rule.reduce(self._weighted_sum(start, out.size), out)
+            return
+        scratch = np.empty((len(self._used), min(BLOCK, out.size)), self._dtype)
+        for first in range(0, out.size, BLOCK):
+            target = out[first : first + BLOCK]
+            block = scratch[:, : target.size]
+            for row, piece in zip(self._used, block, strict=True):
+                self._read(row, start + first, piece)
+            mixed = block[self._selected] if self._selected is not None else _product(self._weights, block)
+            self._rule.reduce(mixed, target)
+
+    def _weighted_sum(self, start: int, width: int) -> Array:
+        """The one mixed row [1, c], summed in order, which a matrix product would not promise."""
+        total, term = np.empty((1, width), self._dtype), np.empty(width, self._dtype)
+        for number, (row, weight) in enumerate(zip(self._used, self._weights[0], strict=True)):
+            self._read(row, start, term if number else total[0])
+            if number:
+                term *= weight
+                total += term
+            else:
+                total *= weight
+        return total
 
 
 def mean_rows(rows: Sequence[Array] | Array, out: Array) -> None:
@@ -108,45 +182,12 @@ def _shares(weights: Sequence[float] | None, num_updates: int) -> Array:
     return shares
 
 
-def _blocks(rows: list[Tensor], mixing: Array | None, dtype: np.dtype[Any]) -> Iterator[tuple[int, Array]]:
-    """Blocks [m, c] of the mixed rows, each with its first column. The memory is reused.
-
-    A row of weight zero is not read: zero times infinity is no number.
-    """
-    if mixing is None:
-        mixing = np.eye(len(rows))
-    used = np.flatnonzero(mixing.any(axis=0))
-    rows, weights = [rows[i] for i in used], mixing[:, used].astype(dtype)
-    selected = _selection(weights)
-    size = rows[0].numel()
-    scratch = np.empty((max(len(rows), 2), min(BLOCK, size)), dtype)
-    for start in range(0, size, BLOCK):
-        block = scratch[:, : size - start]
-        if selected is None and len(weights) == 1:
-            yield start, _weighted_sum(rows, weights[0], start, block)
-            continue
-        block = block[: len(rows)]
-        for target, row in zip(block, rows, strict=True):
-            target[:] = columns(row, start, block.shape[1])
-        yield start, block[selected] if selected is not None else _product(weights, block)
-
-
 def _selection(weights: Array) -> list[int] | slice | None:
     """Which row each row of `weights` takes with weight 1; None when it mixes."""
     if not ((weights == 1).sum(axis=1) == 1).all() or (weights != 0).sum() != len(weights):
         return None
     chosen = weights.argmax(axis=1).tolist()
     return slice(None) if chosen == list(range(weights.shape[1])) else chosen
-
-
-def _weighted_sum(rows: list[Tensor], weights: Array, start: int, scratch: Array) -> Array:
-    """One mixed row [1, c], summed in order, which a matrix product would not promise."""
-    total, term = scratch[0], scratch[1]
-    np.multiply(columns(rows[0], start, total.size), weights[0], out=total)
-    for row, weight in zip(rows[1:], weights[1:], strict=True):
-        np.multiply(columns(row, start, total.size), weight, out=term)
-        total += term
-    return scratch[:1]
 
 
 def _product(weights: Array, block: Array) -> Array:

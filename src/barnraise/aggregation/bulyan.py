@@ -40,6 +40,10 @@ class Bulyan(Rule):
         rows = apply(sorting(len(block)), block)
         mean_around_median(rows, len(rows) - 2 * self.f, out)
 
+    def bound(self, largest: Array) -> float:
+        honest = float(np.sort(largest)[-1 - self.f])  # so is the median; none of the closest is twice as far from it
+        return 3 * (len(largest) - 2 * self.f) * honest
+
 
 def mean_around_median(rows: list[Array], count: int, out: Array) -> None:
     """The mean of the `count` values closest to the median of each column into `out` [c].

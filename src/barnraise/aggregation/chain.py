@@ -44,3 +44,6 @@ class Chain(Rule):
 
     def reduce(self, block: Array, out: Array) -> None:
         self.members[-1].reduce(block, out)
+
+    def bound(self, largest: Array) -> float:
+        return self.members[-1].bound(largest)

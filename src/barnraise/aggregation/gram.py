@@ -7,7 +7,7 @@ usual cure, centring on the mean, lets one row of 1e8 ruin them all; in float64 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,24 +15,35 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from barnraise.core.threads import Crew
+
 Array: TypeAlias = NDArray[Any]
+Read: TypeAlias = Callable[[int, int, Array], None]
+"""(i, start, out): the elements of update i from `start` on into `out`."""
+
+_CHUNK = 1 << 18  # columns of a partial sum
 _BLOCK = 1 << 15  # columns converted at a time
 _DEPTH = 1 << 10  # columns a product: too short for the library to split the sum among threads
 
 
-def gram_matrix(rows: Sequence[Tensor]) -> Array:
-    """X X^T [n, n] in float64, symmetric, of n vectors [d]; NaN or infinite where a row is not finite."""
-    n, size = len(rows), rows[0].numel()
-    total = torch.zeros(n, n, dtype=torch.float64)
-    scratch = np.empty((n, _BLOCK))
-    for start in range(0, size, _BLOCK):
-        width = min(_BLOCK, size - start)
-        for target, row in zip(scratch, rows, strict=True):
-            target[:width] = columns(row, start, width)
-        scratch[:, width:] = 0
-        pieces = torch.from_numpy(scratch).view(n, -1, _DEPTH).transpose(0, 1)
-        total += torch.bmm(pieces, pieces.mT).sum(0)
-    return _symmetric(total.numpy())
+def gram_matrix(read: Read, n: int, size: int, dtype: np.dtype[Any], crew: Crew | None = None) -> Array:
+    """X X^T [n, n] in float64, symmetric, of n vectors [size]; NaN or infinite where a row is not finite.
+
+    The sum of the sums over fixed chunks, in index order.
+    """
+
+    def chunk_sum(chunk: int) -> Array:
+        total, block = torch.zeros(n, n, dtype=torch.float64), np.empty((n, _BLOCK), dtype)
+        for start in range(chunk, min(chunk + _CHUNK, size), _BLOCK):
+            width = min(_BLOCK, size - start)
+            for row in range(n):
+                read(row, start, block[row, :width])
+            block[:, width:] = 0
+            pieces = torch.from_numpy(block.astype(np.float64)).view(n, -1, _DEPTH).transpose(0, 1)
+            total += torch.bmm(pieces, pieces.mT).sum(0)
+        return total.numpy()
+
+    return _symmetric(sum((crew or Crew()).each(chunk_sum, range(0, size, _CHUNK)), np.zeros((n, n))))
 
 
 def columns(row: Tensor, start: int, width: int) -> Array:

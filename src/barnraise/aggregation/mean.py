@@ -15,3 +15,6 @@ class Mean(Rule):
 
     def reduce(self, block: Array, out: Array) -> None:
         mean_rows(block, out)  # one row, or the mixed ones of a chain, where no weights apply
+
+    def bound(self, largest: Array) -> float:
+        return float(largest.sum())

@@ -22,6 +22,10 @@ class Median(Rule):
         rows = apply(trimming(n, (n - 1) // 2), block)
         midpoint(rows[(n - 1) // 2], rows[n // 2], out)
 
+    def bound(self, largest: Array) -> float:
+        n = len(largest)
+        return float(np.sort(largest)[n // 2])
+
 
 def midpoint(a: Array, b: Array, out: Array) -> None:
     """(a + b) / 2 into `out`, without overflow."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from .base import Array, Rule, mean_rows
 from .limits import trimmed_per_side
 from .network import apply, missing_as_infinite, trimming
@@ -25,3 +27,8 @@ class TrimmedMean(Rule):
         missing_as_infinite(block)
         middle = apply(trimming(n, trimmed), block)[trimmed : n - trimmed]
         mean_rows(middle, out)
+
+    def bound(self, largest: Array) -> float:
+        n = len(largest)
+        trimmed = trimmed_per_side(self.options, n)
+        return (n - 2 * trimmed) * float(np.sort(largest)[n - 1 - trimmed])

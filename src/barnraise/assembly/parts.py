@@ -63,6 +63,7 @@ def parameter_server(plan: Plan, parameters: Tensor) -> ParameterServer:
         outer=outer_optimizer(plan),
         alike=plan.run_file.training.normalize_steps,
         average=plan.run_file.training.average,
+        threads=plan.run_file.controller.threads,
     )
 
 

@@ -1,5 +1,7 @@
 """What every codec is: `encode` a float32 vector into one payload, `decode` it, refuse a payload that lies.
 
+What was sent is checked once (`open`) and then decoded piece by piece, so that nobody needs the whole vector.
+
 A payload is a header of 20 bytes and a body whose layout the codec's docstring gives; everything is little-endian:
 
     offset  bytes  field
@@ -15,6 +17,7 @@ which every replica must decode to the same bits.
 
 from __future__ import annotations
 
+import math
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -27,6 +30,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from barnraise.core.errors import InputError, PayloadError
+from barnraise.core.threads import SPAN, Crew, spans
 
 from .catalog import CATALOG, HEADER_BYTES
 
@@ -34,7 +38,8 @@ Array: TypeAlias = NDArray[Any]
 Sections: TypeAlias = tuple[Array, ...]
 HEADER = struct.Struct("<4sIQi")
 assert HEADER.size == HEADER_BYTES
-_SPAN = 1 << 16  # fits a processor's cache
+_SPAN = 1 << 15  # fits a processor's cache, and torch works on no more with one thread
+_STRETCH = 1 << 20  # elements of which a sparse codec stores enough to be worth a call
 
 
 @dataclass(frozen=True)
@@ -72,17 +77,23 @@ Payload: TypeAlias = Encoded | bytes | bytearray | memoryview
 
 
 class Codec(ABC):
-    """One way to write a vector. A subclass names itself as in the catalog and fills in `pack`, `open`, `write`, `add`.
+    """One way to write a vector. A subclass names itself as in the catalog and fills in what is abstract.
 
-    `name` is the catalog's; `tag` opens each payload.
+    `name` is the catalog's; `tag` opens each payload. `multiple`: pieces that begin and end at multiples of so many
+    elements (or at the vector's end) are decoded without their neighbours, and encoded, too, where it is `piecewise`.
+    No decoded element is larger than the largest one encoded, but for 1%. The `crew` shares the encoding of a whole
+    vector, where that can be shared.
     """
 
     name: ClassVar[str]
     tag: bytes
     count_tells_version: ClassVar[bool] = False
+    multiple: int = 1
+    piecewise: bool = False
 
     def __init__(self, **options: Any) -> None:
         self.options = options
+        self.crew = Crew()
 
     def max_bytes(self, size: int) -> int:
         """Bytes of the payload for `size` elements, which is exact for all codecs here."""
@@ -95,45 +106,18 @@ class Codec(ABC):
         PayloadError when an element is not finite; InputError for another shape or type.
         """
         values = float32_array(vector)
-        buffer = np.empty(self.max_bytes(values.size), np.uint8)
-        count = self.count(values.size, version)
-        exponent = self.pack(values, buffer[HEADER.size :], count)
-        HEADER.pack_into(buffer.data, 0, self.tag, count, values.size, exponent)
-        return Encoded(buffer.data.toreadonly(), values.size)
+        return self.writer(values.size, version).whole(values)
 
-    def wrote(self, payload: Payload, size: int) -> bool:
-        """Whether `payload`, for a vector of `size` elements, bears this codec's tag and has its size."""
-        raw = payload.payload if isinstance(payload, Encoded) else memoryview(payload).cast("B")
-        return raw.nbytes == self.max_bytes(size) and raw[: len(self.tag)] == self.tag
+    def writer(self, size: int, version: int = 0) -> Writer:
+        """The payload of a vector of `size` elements, to be filled; InputError when there can be none."""
+        return Writer(self, size, self.count(size, version))
 
-    def check(self, payload: Payload, size: int, version: int | None = None) -> None:
-        """PayloadError unless `payload` decodes to `size` finite elements, and is of `version` where it says of which.
+    def open(self, payload: Payload, size: int, version: int | None = None) -> Reader:
+        """`payload`, to be decoded; takes memory of the payload's size at most, but for `entropy_coded`.
 
-        Allocates no vector.
+        `size` is what the receiver expects; it is never taken from foreign bytes. PayloadError unless the payload
+        decodes to `size` finite elements, and is of `version` where it says of which.
         """
-        self._opened(payload, size, version)
-
-    def decode(
-        self, payload: Payload, size: int | None = None, out: Tensor | None = None, version: int | None = None
-    ) -> Tensor:
-        """The float32 vector [size], all finite, into `out` when given; PayloadError as for `check`.
-
-        `size` is what the receiver expects. It may be left out when `out` is given or for an `Encoded` of our own;
-        it is never taken from foreign bytes.
-        """
-        size = _expected_size(payload, size, out)
-        sections = self._opened(payload, size, version)
-        out = torch.empty(size) if out is None else out
-        self.write(sections, _writable(out, size))
-        return out
-
-    def decode_add(self, payload: Payload, out: Tensor, weight: float = 1.0) -> Tensor:
-        """out += weight * decoded, without a dense temporary; PayloadError as for `check`, with `out` untouched."""
-        size = out.numel()
-        self.add(self._opened(payload, size), _writable(out, size), np.float32(weight))
-        return out
-
-    def _opened(self, payload: Payload, size: int, version: int | None = None) -> Sections:
         raw = payload.payload if isinstance(payload, Encoded) else memoryview(payload).cast("B")
         if raw.nbytes != self.max_bytes(size):
             raise PayloadError(
@@ -147,7 +131,31 @@ class Codec(ABC):
         body = np.frombuffer(raw, np.uint8, offset=HEADER.size)
         if body.ctypes.data % 4:  # a slice of a larger message
             body = body.copy()
-        return self.open(header, body)
+        return Reader(self, self.parse(header, body), size)
+
+    def wrote(self, payload: Payload, size: int) -> bool:
+        """Whether `payload`, for a vector of `size` elements, bears this codec's tag and has its size."""
+        raw = payload.payload if isinstance(payload, Encoded) else memoryview(payload).cast("B")
+        return raw.nbytes == self.max_bytes(size) and raw[: len(self.tag)] == self.tag
+
+    def decode(
+        self, payload: Payload, size: int | None = None, out: Tensor | None = None, version: int | None = None
+    ) -> Tensor:
+        """The float32 vector [size], all finite, into `out` when given; PayloadError as for `open`.
+
+        `size` may be left out when `out` is given or for an `Encoded` of our own.
+        """
+        size = _expected_size(payload, size, out)
+        reader = self.open(payload, size, version)
+        out = torch.empty(size) if out is None else out
+        reader.read(0, writable(out, size))
+        return out
+
+    def decode_add(self, payload: Payload, out: Tensor, weight: float = 1.0) -> Tensor:
+        """out += weight * decoded, without a dense temporary; PayloadError as for `open`, with `out` untouched."""
+        size = out.numel()
+        self.open(payload, size).add(0, writable(out, size), weight)
+        return out
 
     def count(self, size: int, version: int) -> int:
         """The header's count for a vector of `size` elements that is an update of `version`."""
@@ -158,52 +166,164 @@ class Codec(ABC):
         """Write `values` (float32) to `body` (bytes), return the header's exponent; PayloadError if not finite."""
 
     @abstractmethod
-    def open(self, header: Header, body: Array) -> Sections:
+    def parse(self, header: Header, body: Array) -> Sections:
         """`body`, whose length is right, as typed views; PayloadError for anything that `pack` never writes."""
 
     @abstractmethod
-    def write(self, sections: Sections, out: Array) -> None:
-        """Decode all of `sections` into `out`."""
+    def load(self, sections: Sections, start: int, out: Array) -> None:
+        """Decode the elements from `start` on into `out`, which begins and ends at multiples."""
 
     @abstractmethod
-    def add(self, sections: Sections, out: Array, weight: np.float32) -> None:
-        """out += weight * decoded, the product rounded before the sum."""
+    def add(self, sections: Sections, start: int, out: Array, weight: np.float32) -> None:
+        """out += weight * decoded, likewise, the product rounded before the sum."""
+
+    @abstractmethod
+    def largest(self, sections: Sections) -> float:
+        """No decoded element is larger."""
+
+    def squares(self, sections: Sections, size: int) -> float:
+        """The sum of the decoded elements' squares, in float64."""
+        span = -(-_SPAN // self.multiple) * self.multiple
+        scratch, total = np.empty(min(span, size), np.float32), 0.0
+        for start in range(0, size, span):
+            piece = scratch[: size - start]
+            self.load(sections, start, piece)
+            total += float(np.square(piece, dtype=np.float64).sum())
+        return total
+
+
+class Reader:
+    """A payload that was checked, to be decoded piece by piece, by any number of threads.
+
+    Whatever the pieces, an element decodes to the same bits.
+    """
+
+    def __init__(self, codec: Codec, sections: Sections, size: int) -> None:
+        self._codec, self._sections, self.size = codec, sections, size
+
+    @property
+    def largest(self) -> float:
+        """No decoded element is larger in magnitude; found in what was sent."""
+        return self._codec.largest(self._sections)
+
+    def norm(self) -> float:
+        """The decoded vector's L2 norm, summed in float64 and without the vector."""
+        return math.sqrt(self._codec.squares(self._sections, self.size))
+
+    def read(self, start: int, out: Array) -> None:
+        """Decode the elements from `start` on into `out` (float32)."""
+        if self._whole(start, out.size):
+            self._codec.load(self._sections, start, out)
+        else:
+            out[:] = self._around(start, out.size)
+
+    def add(self, start: int, out: Array, weight: float = 1.0) -> None:
+        """out += weight * decoded, the elements from `start` on; the product is rounded before the sum."""
+        factor = np.float32(weight)
+        if self._whole(start, out.size):
+            self._codec.add(self._sections, start, out, factor)
+        else:
+            out += self._around(start, out.size) * factor
+
+    def _whole(self, start: int, count: int) -> bool:
+        multiple, stop = self._codec.multiple, start + count
+        return start % multiple == 0 and (stop % multiple == 0 or stop == self.size)
+
+    def _around(self, start: int, count: int) -> Array:
+        """A piece that begins or ends within a multiple, cut out of one that does not."""
+        multiple = self._codec.multiple
+        first, last = start // multiple * multiple, min(self.size, -(-(start + count) // multiple) * multiple)
+        wider = np.empty(last - first, np.float32)
+        self._codec.load(self._sections, first, wider)
+        return wider[start - first : start - first + count]
+
+
+class Writer:
+    """A payload of `size` elements that is being written: at once or, where the codec is `piecewise`, in pieces."""
+
+    def __init__(self, codec: Codec, size: int, count: int) -> None:
+        self._codec, self.size, self._count = codec, size, count
+        self._buffer = np.empty(codec.max_bytes(size), np.uint8)
+
+    def whole(self, values: Array) -> Encoded:
+        """The payload of `values` (float32 [size]); PayloadError when an element is not finite."""
+        return self.finish(self._codec.pack(values, self._buffer[HEADER.size :], self._count))
+
+    def write(self, start: int, values: Array, decoded: Array | None = None) -> None:
+        """Encode the elements from `start` on, which begin and end at multiples; what they decode to into `decoded`.
+
+        Any thread may write any piece. PayloadError when an element is not finite.
+        """
+        assert self._codec.piecewise
+        assert isinstance(self._codec, PiecewiseCodec)
+        self._codec.put(values, self._buffer[HEADER.size :], start, self.size, decoded)
+
+    def finish(self, exponent: int = 0) -> Encoded:
+        """The payload, once all of it is written."""
+        HEADER.pack_into(self._buffer.data, 0, self._codec.tag, self._count, self.size, exponent)
+        return Encoded(self._buffer.data.toreadonly(), self.size)
 
 
 class DenseCodec(Codec):
     """A codec that stores every element: it decodes any span by itself."""
 
-    span: int = 1 << 16
+    span: int = _SPAN
 
     @abstractmethod
     def values(self, sections: Sections, start: int, out: Array) -> None:
-        """Decode the elements from `start` on into `out`; `start` is a multiple of `span`."""
+        """Decode the elements from `start` on, at most `span` of them, into `out`."""
 
-    def write(self, sections: Sections, out: Array) -> None:
-        for start in range(0, out.size, self.span):
-            self.values(sections, start, out[start : start + self.span])
+    def load(self, sections: Sections, start: int, out: Array) -> None:
+        for first in range(0, out.size, self.span):
+            self.values(sections, start + first, out[first : first + self.span])
 
-    def add(self, sections: Sections, out: Array, weight: np.float32) -> None:
+    def add(self, sections: Sections, start: int, out: Array, weight: np.float32) -> None:
         scratch = np.empty(min(self.span, out.size), np.float32)
-        for start in range(0, out.size, self.span):
-            target = out[start : start + self.span]
+        for first in range(0, out.size, self.span):
+            target = out[first : first + self.span]
             piece = scratch[: target.size]
-            self.values(sections, start, piece)
+            self.values(sections, start + first, piece)
             piece *= weight
             target += piece
 
 
+class PiecewiseCodec(DenseCodec):
+    """One that also encodes any span by itself, so that a version is encoded while it is made."""
+
+    piecewise = True
+
+    @abstractmethod
+    def put(self, values: Array, body: Array, start: int, size: int, decoded: Array | None) -> None:
+        """Encode `values` as the elements from `start` on of `size`; what they decode to into `decoded`."""
+
+    def pack(self, values: Array, body: Array, count: int) -> int:
+        pieces = spans(values.size, -(-SPAN // self.multiple) * self.multiple)
+        self.crew.each(lambda piece: self.put(values[piece], body, piece.start, values.size, None), pieces)
+        return 0
+
+
 class SparseCodec(Codec):
-    """A codec whose sections are (indices, values): distinct indices, and float32 values for them."""
+    """A codec that stores some elements, and where they are."""
 
-    def write(self, sections: Sections, out: Array) -> None:
-        indices, values = sections
+    @abstractmethod
+    def entries(self, sections: Sections, start: int, stop: int) -> Sections:
+        """The (places, values) stored of the elements `start` to `stop`: places count from `start` and ascend."""
+
+    def load(self, sections: Sections, start: int, out: Array) -> None:
+        places, values = self.entries(sections, start, start + out.size)
         out.fill(0)
-        out[indices] = values
+        out[places] = values
 
-    def add(self, sections: Sections, out: Array, weight: np.float32) -> None:
-        indices, values = sections
-        torch.from_numpy(out).scatter_add_(0, torch.from_numpy(indices), torch.from_numpy(weight * values))
+    def add(self, sections: Sections, start: int, out: Array, weight: np.float32) -> None:
+        places, values = self.entries(sections, start, start + out.size)
+        out[places] += weight * values
+
+    def squares(self, sections: Sections, size: int) -> float:
+        total = 0.0
+        for start in range(0, size, _STRETCH):
+            _, values = self.entries(sections, start, min(size, start + _STRETCH))
+            total += float(np.square(values, dtype=np.float64).sum())
+        return total
 
 
 def float32_array(vector: Tensor) -> Array:
@@ -250,7 +370,8 @@ def _expected_size(payload: Payload, size: int | None, out: Tensor | None) -> in
     raise InputError("decode needs `size` for bytes: a length that the payload claims is not to be trusted")
 
 
-def _writable(out: Tensor, size: int) -> Array:
+def writable(out: Tensor, size: int) -> Array:
+    """`out` as an array that shares its memory; InputError unless it is what a vector of `size` is decoded into."""
     fits = out.dtype == torch.float32 and out.shape == (size,) and out.is_contiguous() and out.device.type == "cpu"
     if not fits:
         raise InputError(

@@ -7,12 +7,12 @@ import torch
 
 from barnraise.core.errors import PayloadError
 
-from .base import Array, DenseCodec, Header, Sections, largest_magnitude, require_no_exponent
+from .base import Array, Header, PiecewiseCodec, Sections, largest_magnitude, require_no_exponent
 
 LARGEST = 2.0**127 * (2 - 2**-7)
 
 
-class BFloat16(DenseCodec):
+class BFloat16(PiecewiseCodec):
     """Body: `size` bfloat16, rounded to nearest even; beyond the largest finite one, that one.
 
     Error: |x - decoded| <= max(2**-8 |x|, 2**-126): what is subnormal may become 0.
@@ -21,17 +21,17 @@ class BFloat16(DenseCodec):
     name = "bf16"
     tag = b"bf16"
 
-    def pack(self, values: Array, body: Array, count: int) -> int:
-        largest = largest_magnitude(values)
-        halves = torch.from_numpy(body.view("<i2")).view(torch.bfloat16)
-        for start in range(0, values.size, self.span):
-            piece = values[start : start + self.span]
-            if largest > LARGEST:
+    def put(self, values: Array, body: Array, start: int, size: int, decoded: Array | None) -> None:
+        halves = torch.from_numpy(body.view("<i2")).view(torch.bfloat16)[start : start + values.size]
+        for first in range(0, values.size, self.span):
+            piece = values[first : first + self.span]
+            if largest_magnitude(piece) > LARGEST:
                 piece = np.clip(piece, -LARGEST, LARGEST)
-            halves[start : start + self.span].copy_(torch.from_numpy(piece))
-        return 0
+            halves[first : first + self.span].copy_(torch.from_numpy(piece))
+        if decoded is not None:
+            self.load((body.view("<u2"),), start, decoded)
 
-    def open(self, header: Header, body: Array) -> Sections:
+    def parse(self, header: Header, body: Array) -> Sections:
         require_no_exponent(self.name, header)
         bits = body.view("<u2")
         for start in range(0, bits.size, self.span):
@@ -42,3 +42,8 @@ class BFloat16(DenseCodec):
     def values(self, sections: Sections, start: int, out: Array) -> None:
         out.view("<u4")[:] = sections[0][start : start + out.size]
         out.view("<u4")[:] <<= 16
+
+    def largest(self, sections: Sections) -> float:
+        (bits,) = sections
+        most = max((int((bits[i : i + self.span] & 0x7FFF).max()) for i in range(0, bits.size, self.span)), default=0)
+        return float(np.array(most << 16, "<u4").view("<f4"))

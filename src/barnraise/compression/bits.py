@@ -14,11 +14,13 @@ def pack(values: Array, width: int) -> Array:
     return np.concatenate(planes) if planes else np.empty(0, np.uint8)
 
 
-def unpack(packed: Array, count: int, width: int) -> Array:
-    """The `count` integers of `width` bits (at most 16) in `packed`, uint16 [count]."""
-    values = np.zeros(count, np.uint16)
+def unpack(packed: Array, count: int, width: int, start: int = 0, stop: int | None = None) -> Array:
+    """Of the `count` integers of `width` bits (at most 16) in `packed` those from `start`, a multiple of 8, to `stop`:
+    uint16 [stop - start]."""
+    stop = count if stop is None else stop
+    values = np.zeros(stop - start, np.uint16)
     for place, plane in enumerate(packed.reshape(width, plane_bytes(count, 1)) if width else ()):
-        bits = np.unpackbits(plane, count=count, bitorder="little").astype(np.uint16)
+        bits = np.unpackbits(plane[start // 8 :], count=stop - start, bitorder="little").astype(np.uint16)
         bits <<= np.uint16(place)
         values |= bits
     return values

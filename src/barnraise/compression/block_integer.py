@@ -9,19 +9,19 @@ gives the same bytes.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
-import torch
 
 from barnraise.core.errors import PayloadError
 
-from .base import Array, DenseCodec, Header, Sections, require_no_exponent
+from .base import Array, Header, PiecewiseCodec, Sections, require_no_exponent
 
 _FLOAT = np.finfo(np.float32)
 
 
-class BlockInteger(DenseCodec):
+class BlockInteger(PiecewiseCodec):
     """Body: one float32 scale a block, then the integers; x is about scale * q. The header's count is the block.
 
     scale = max|x| of the block / L, q = x / scale rounded, from -L to L; a subnormal scale is stored as 0.
@@ -33,63 +33,86 @@ class BlockInteger(DenseCodec):
     def __init__(self, block: int, rounding: str) -> None:
         super().__init__(block=block, rounding=rounding)
         self.block, self.stochastic = block, rounding == "stochastic"
-        self.span = 2 * block * max(1, (1 << 15) // block)
+        self.piecewise = not self.stochastic  # the dice are thrown for the vector as a whole
+        self.multiple = 2 * block  # whole bytes of two
+        self.span = self.multiple * max(1, (1 << 15) // block)
         self.largest_scale = np.nextafter(_FLOAT.max / np.float32(self.levels), np.float32(0))  # L of it are finite
 
     def count(self, size: int, version: int) -> int:
         return self.block
 
     def pack(self, values: Array, body: Array, count: int) -> int:
-        scales, stored = self._sections(body, values.size)
+        if not self.stochastic:
+            return super().pack(values, body, count)
+        self._write(values, body, 0, values.size, None, _Dice(values))
+        return 0
+
+    def put(self, values: Array, body: Array, start: int, size: int, decoded: Array | None) -> None:
+        self._write(values, body, start, size, decoded, None)
+
+    def _write(
+        self, values: Array, body: Array, start: int, size: int, decoded: Array | None, dice: _Dice | None
+    ) -> None:
+        scales, stored = self._sections(body, size)
         scratch = np.empty(min(self.span, values.size), np.float32)
-        dice = _Dice(values) if self.stochastic else None
-        for start in range(0, values.size, self.span):
-            piece = values[start : start + self.span]
-            quotients = scratch[: piece.size]
-            first, full = start // self.block, piece.size // self.block * self.block
-            for begin, end, width in ((0, full, self.block), (full, piece.size, piece.size - full)):
-                if begin < end:
-                    row = first + begin // self.block
-                    rows = scales[row : row + (end - begin) // width]
-                    self._divide(piece[begin:end].reshape(-1, width), rows, quotients[begin:end].reshape(-1, width))
+        for first in range(0, values.size, self.span):
+            piece = values[first : first + self.span]
+            quotients, row = scratch[: piece.size], (start + first) // self.block
+            for part, divided in zip(self._rows(piece), self._rows(quotients), strict=True):
+                self._divide(part, scales[row : row + len(part)], divided)
+                row += len(part)
             if dice is not None:
                 quotients += dice.roll(piece.size, self.block)
                 np.floor(quotients, out=quotients)
                 np.clip(quotients, -self.levels, self.levels, out=quotients)
             else:
                 np.rint(quotients, out=quotients)
-            self.store(quotients, stored, start)
-        return 0
+            self.store(quotients, stored, start + first)
+            if decoded is not None:
+                np.add(quotients, np.float32(0), out=decoded[first : first + self.span])  # no zero has a sign
+                self._scale(decoded[first : first + self.span], scales, start + first)
+
+    def _rows(self, piece: Array) -> Iterator[Array]:
+        """The blocks of `piece`, which begins with one, as rows [n, block], and the short last one as [1, rest]."""
+        full = piece.size // self.block * self.block
+        if full:
+            yield piece[:full].reshape(-1, self.block)
+        if full < piece.size:
+            yield piece[None, full:]
 
     def _divide(self, rows: Array, scales: Array, out: Array) -> None:
         """The `scales` of `rows`, and rows / scales."""
-        quotients = torch.from_numpy(out)  # torch reduces along rows with vector instructions, numpy does not
-        scales[:] = torch.abs(torch.from_numpy(rows), out=quotients).amax(1).numpy()
+        np.abs(rows, out=out).max(axis=1, out=scales)
         if not np.isfinite(scales).all():
             raise PayloadError("a vector with elements that are not finite")
         scales /= np.float32(self.levels)
         np.minimum(scales, self.largest_scale, out=scales)
         scales[scales < _FLOAT.smallest_normal] = 0
-        divisors = np.where(scales > 0, scales, _FLOAT.max)[:, None]
-        torch.div(torch.from_numpy(rows), torch.from_numpy(divisors), out=quotients)
+        np.divide(rows, np.where(scales > 0, scales, _FLOAT.max)[:, None], out=out)
 
-    def open(self, header: Header, body: Array) -> Sections:
+    def _scale(self, integers: Array, scales: Array, start: int) -> None:
+        """Multiply `integers`, the elements from `start` on, by their scales in place."""
+        row = start // self.block
+        for part in self._rows(integers):
+            part *= scales[row : row + len(part), None]
+            row += len(part)
+
+    def parse(self, header: Header, body: Array) -> Sections:
         require_no_exponent(self.name, header)
         scales, stored = self._sections(body, header.size)
         if not ((scales >= 0) & (scales <= self.largest_scale)).all():  # NaN fails both
             raise PayloadError(f"codec '{self.name}': a scale is not between 0 and {self.largest_scale:.3g}")
-        self.check_stored(stored)
+        for start in range(0, stored.size, self.span):
+            self.check_stored(stored[start : start + self.span])
         return scales, stored
 
     def values(self, sections: Sections, start: int, out: Array) -> None:
         scales, stored = sections
-        self.load(stored, start, out)
-        first, whole = start // self.block, out.size // self.block
-        full = whole * self.block
-        rows = torch.from_numpy(out[:full].reshape(whole, self.block))
-        rows.mul_(torch.from_numpy(scales[first : first + whole, None].copy()))  # a copy: torch wants writable memory
-        if full < out.size:
-            out[full:] *= scales[first + whole]
+        self.load_integers(stored, start, out)
+        self._scale(out, scales, start)
+
+    def largest(self, sections: Sections) -> float:
+        return self.levels * float(sections[0].max(initial=0))
 
     def _sections(self, body: Array, size: int) -> tuple[Array, Array]:
         num_blocks = -(-size // self.block)
@@ -100,7 +123,7 @@ class BlockInteger(DenseCodec):
         """Write `integers` (whole float32 from -L to L) as the elements from `start` on."""
 
     @abstractmethod
-    def load(self, stored: Array, start: int, out: Array) -> None:
+    def load_integers(self, stored: Array, start: int, out: Array) -> None:
         """The elements from `start` on into `out` (float32)."""
 
     @abstractmethod
@@ -138,7 +161,7 @@ class BlockInt8(BlockInteger):
     def store(self, integers: Array, stored: Array, start: int) -> None:
         np.copyto(stored[start : start + integers.size].view(np.int8), integers, casting="unsafe")
 
-    def load(self, stored: Array, start: int, out: Array) -> None:
+    def load_integers(self, stored: Array, start: int, out: Array) -> None:
         out[:] = stored[start : start + out.size].view(np.int8)
 
     def check_stored(self, stored: Array) -> None:
@@ -159,7 +182,7 @@ class BlockInt4(BlockInteger):
         pairs = halves.view("<u2")
         stored[start // 2 : start // 2 + pairs.size] = (pairs | pairs >> 4).astype(np.uint8)  # the low byte has both
 
-    def load(self, stored: Array, start: int, out: Array) -> None:
+    def load_integers(self, stored: Array, start: int, out: Array) -> None:
         pairs = stored[start // 2 : (start + out.size + 1) // 2].astype("<u2")
         pairs = (pairs | pairs << 4) & 0x0F0F
         np.subtract(pairs.view(np.uint8)[: out.size], np.float32(8), out=out)

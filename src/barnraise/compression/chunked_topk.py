@@ -9,7 +9,7 @@ import numpy as np
 from .base import Array, Header, Sections, SparseCodec
 from .catalog import half_bytes, kept
 from .chunks import Grid, Places, largest
-from .fp16 import read_half, shared_exponent, to_half
+from .fp16 import check_half, from_half, largest_half, shared_exponent, to_half
 
 
 class ChunkedCodec(SparseCodec):
@@ -27,23 +27,32 @@ class ChunkedCodec(SparseCodec):
 
     def pack(self, values: Array, body: Array, count: int) -> int:
         grid = Grid(values.size, self.chunk, self.kept)
-        places = np.empty((grid.rows, self.kept), np.int64)
+        places = np.empty((grid.rows, self.kept), np.uint16)
         chosen = np.empty((grid.rows, self.kept), np.float32)
-        for first, rows in grid.spans(values):
+
+        def choose(span: tuple[int, Array]) -> None:
+            first, rows = span
             found = largest(rows, self.kept)
             places[first : first + len(rows)] = found
             chosen[first : first + len(rows)] = np.take_along_axis(rows, found, axis=1)
+
+        self.crew.each(choose, grid.spans(values))
         values_end = self.value_bytes(grid)
         Places(grid).pack(places, body[values_end:])
         return self.pack_values(chosen, body[:values_end])
 
-    def open(self, header: Header, body: Array) -> Sections:
+    def parse(self, header: Header, body: Array) -> Sections:
         grid = Grid(header.size, self.chunk, self.kept)
         values_end = self.value_bytes(grid)
-        values = self.open_values(grid, header.exponent, body[:values_end])
-        indices = Places(grid).unpack(body[values_end:])
-        inside = int(np.searchsorted(indices, grid.size))  # a short last row is filled up with places beyond the end
-        return indices[:inside], values[:inside]
+        values = self.parse_values(grid, header.exponent, body[:values_end])
+        return Places(grid).unpack(body[values_end:]), *values
+
+    def entries(self, sections: Sections, start: int, stop: int) -> Sections:
+        first, last = start // self.chunk, -(-stop // self.chunk)
+        row_starts = np.arange(first, last)[:, None] * self.chunk - start
+        places = (sections[0][first:last] + row_starts).reshape(-1)
+        begin, end = np.searchsorted(places, [0, stop - start])  # a short last row has places beyond the end
+        return places[begin:end], self.row_values(sections[1:], first, last)[begin:end]
 
     @abstractmethod
     def value_bytes(self, grid: Grid) -> int:
@@ -54,8 +63,12 @@ class ChunkedCodec(SparseCodec):
         """Write `chosen` (float32 [rows, k]) to `body`, return the header's exponent."""
 
     @abstractmethod
-    def open_values(self, grid: Grid, exponent: int, body: Array) -> Array:
-        """The values as float32 [rows * k]; PayloadError for anything that `pack_values` never writes."""
+    def parse_values(self, grid: Grid, exponent: int, body: Array) -> Sections:
+        """What `row_values` reads; PayloadError for anything that `pack_values` never writes."""
+
+    @abstractmethod
+    def row_values(self, sections: Sections, first: int, last: int) -> Array:
+        """The values of rows `first` to `last`, float32 [(last - first) * k]."""
 
 
 class ChunkedTopK(ChunkedCodec):
@@ -75,5 +88,16 @@ class ChunkedTopK(ChunkedCodec):
         to_half(chosen.reshape(-1), exponent, body.view("<f2"))
         return exponent
 
-    def open_values(self, grid: Grid, exponent: int, body: Array) -> Array:
-        return read_half(body.view("<f2"), exponent)
+    def parse_values(self, grid: Grid, exponent: int, body: Array) -> Sections:
+        check_half(body.view("<f2"), exponent)
+        return body.view("<f2"), np.array(exponent)
+
+    def row_values(self, sections: Sections, first: int, last: int) -> Array:
+        halves, exponent = sections
+        values = np.empty((last - first) * self.kept, np.float32)
+        from_half(halves[first * self.kept : last * self.kept], int(exponent), values)
+        return values
+
+    def largest(self, sections: Sections) -> float:
+        _, halves, exponent = sections
+        return largest_half(halves, int(exponent))

@@ -21,6 +21,7 @@ from .catalog import bitmap_bits, low_bits, plane_bytes
 _INFINITY = np.uint32(0x7F800000)
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 _SPAN = 1 << 16
+_ROWS = 1 << 11  # of which places are unpacked at a time: a multiple of 8
 
 
 @dataclass(frozen=True)
@@ -87,39 +88,49 @@ class Places:
         self.bitmap_bytes = plane_bytes(grid.rows * self.row_bits, 1)
 
     def pack(self, places: Array, body: Array) -> None:
-        """Write `places` to `body`, which is as long as `places_bytes` says."""
+        """Write `places` (uint16) to `body`, which is as long as `places_bytes` says."""
         grid = self.grid
         bitmap = np.zeros(grid.rows * self.row_bits, np.uint8)
         row_starts = np.arange(grid.rows)[:, None] * self.row_bits
-        bitmap[(places >> self.low_bits) + (row_starts + np.arange(grid.kept))] = 1
+        bitmap[(places >> np.uint16(self.low_bits)) + (row_starts + np.arange(grid.kept))] = 1
         body[: self.bitmap_bytes] = np.packbits(bitmap, bitorder="little")
-        body[self.bitmap_bytes :] = bits.pack(places.reshape(-1) & ((1 << self.low_bits) - 1), self.low_bits)
+        body[self.bitmap_bytes :] = bits.pack(places.reshape(-1) & np.uint16((1 << self.low_bits) - 1), self.low_bits)
 
     def unpack(self, body: Array) -> Array:
-        """The kept elements' indices in the vector, strictly increasing, int64 [rows * kept].
+        """The places, ascending in each row, uint16 [rows, kept]; PayloadError for anything that `pack` never writes.
 
-        PayloadError for anything that `pack` never writes. In a last row of fewer than `kept` elements, some indices
-        are beyond the vector's end.
+        In a last row of fewer than `kept` elements, some are beyond the vector's end.
         """
         grid = self.grid
-        bitmap = np.unpackbits(body[: self.bitmap_bytes], count=grid.rows * self.row_bits, bitorder="little")
-        ones: Array = np.flatnonzero(bitmap.view(bool))
-        if ones.size != grid.count:
-            raise PayloadError(f"the payload marks {ones.size} places, but must mark {grid.count}")
-        ones = ones.reshape(grid.rows, grid.kept)
-        row_starts = np.arange(grid.rows)[:, None] * self.row_bits
-        if grid.rows and ((ones[:, :1] < row_starts).any() or (ones[:, -1:] >= row_starts + self.row_bits).any()):
-            raise PayloadError(f"the payload does not mark {grid.kept} places in each chunk")
-        # what is left of a one's position is its place's high part; the rest does not depend on the payload
-        row_ends = np.arange(1, grid.rows + 1)[:, None] * grid.chunk
-        places: Array = ones << self.low_bits
-        places += (row_ends - grid.chunk) - ((row_starts + np.arange(grid.kept)) << self.low_bits)
-        places += bits.unpack(body[self.bitmap_bytes :], grid.count, self.low_bits).reshape(places.shape)
-        if (places[:, -1:] >= row_ends).any():
-            raise PayloadError(f"a place in a chunk is not below {grid.chunk}")
-        indices: Array = places.reshape(-1)
-        if not (indices[1:] > indices[:-1]).all():
-            raise PayloadError("the payload's indices are not strictly increasing")
-        if indices.size and indices[-1] >= max(grid.size, (grid.rows - 1) * grid.chunk + grid.kept):
+        places = np.empty((grid.rows, grid.kept), np.uint16)
+        for first in range(0, grid.rows, _ROWS):
+            self._unpack_rows(body, first, places[first : first + _ROWS])
+        left = grid.size - (grid.rows - 1) * grid.chunk  # of the last row
+        if grid.count and places[-1, -1] >= max(left, grid.kept):
             raise PayloadError(f"an index is not below {grid.size}")
-        return indices
+        return places
+
+    def _unpack_rows(self, body: Array, first: int, out: Array) -> None:
+        """The places of the rows from `first` on into `out` [n, kept]."""
+        rows, kept = out.shape
+        bitmap = np.unpackbits(
+            body[first * self.row_bits // 8 : self.bitmap_bytes], count=rows * self.row_bits, bitorder="little"
+        )
+        ones: Array = np.flatnonzero(bitmap.view(bool))
+        if ones.size != out.size:
+            raise PayloadError(f"the payload marks {ones.size} places, but must mark {out.size}")
+        ones = ones.reshape(rows, kept)
+        row_starts = np.arange(rows)[:, None] * self.row_bits
+        if (ones[:, :1] < row_starts).any() or (ones[:, -1:] >= row_starts + self.row_bits).any():
+            raise PayloadError(f"the payload does not mark {kept} places in each chunk")
+        # what is left of a one's position is its place's high part; the rest does not depend on the payload
+        places: Array = (ones - (row_starts + np.arange(kept))) << self.low_bits
+        low = bits.unpack(
+            body[self.bitmap_bytes :], self.grid.count, self.low_bits, first * kept, (first + rows) * kept
+        )
+        places += low.reshape(rows, kept)
+        if (places[:, -1] >= self.grid.chunk).any():
+            raise PayloadError(f"a place in a chunk is not below {self.grid.chunk}")
+        if not (places[:, 1:] > places[:, :-1]).all():
+            raise PayloadError("the payload's indices are not strictly increasing")
+        out[:] = places

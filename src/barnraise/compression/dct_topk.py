@@ -32,6 +32,7 @@ class DCTTopK(Codec):
 
     name = "dct_topk"
     tag = b"dct "
+    multiple = _SPAN
 
     def __init__(self, ratio: float) -> None:
         super().__init__(ratio=ratio)
@@ -51,25 +52,26 @@ class DCTTopK(Codec):
             tiles[:] = fft.dctn(tiles.reshape(-1, _SIDE, _SIDE), axes=(1, 2), norm="ortho").reshape(-1)
         return self._inner.pack(coefficients, body, count)
 
-    def open(self, header: Header, body: Array) -> Sections:
+    def parse(self, header: Header, body: Array) -> Sections:
         if header.exponent > _HIGHEST_EXPONENT:
             raise PayloadError(f"codec 'dct_topk': exponent {header.exponent}, but at most {_HIGHEST_EXPONENT}")
         padded = Header(header.tag, header.count, _padded(header.size), header.exponent)
-        return self._inner.open(padded, body)
+        return self._inner.parse(padded, body)
 
-    def write(self, sections: Sections, out: Array) -> None:
+    def load(self, sections: Sections, start: int, out: Array) -> None:
         out.fill(0)
-        self.add(sections, out, np.float32(1))
+        self.add(sections, start, out, np.float32(1))
 
-    def add(self, sections: Sections, out: Array, weight: np.float32) -> None:
-        indices, values = sections
-        for start in range(0, out.size, _SPAN):
-            tiles = np.zeros(_padded(min(_SPAN, out.size - start)), np.float32)
-            first, last = np.searchsorted(indices, [start, start + _SPAN])
-            tiles[indices[first:last] - start] = values[first:last]
+    def add(self, sections: Sections, start: int, out: Array, weight: np.float32) -> None:
+        for first in range(0, out.size, _SPAN):
+            tiles = np.empty(_padded(min(_SPAN, out.size - first)), np.float32)
+            self._inner.load(sections, start + first, tiles)
             decoded = fft.idctn(tiles.reshape(-1, _SIDE, _SIDE), axes=(1, 2), norm="ortho").reshape(-1)
-            target = out[start : start + _SPAN]
+            target = out[first : first + _SPAN]
             target += decoded[: target.size] * weight
+
+    def largest(self, sections: Sections) -> float:
+        return _SIDE * self._inner.largest(sections)  # the L2 norm of a tile of them
 
 
 def _padded(size: int) -> int:

@@ -71,7 +71,7 @@ class EntropyCoded(DenseCodec):
         body[best.num_bytes :] = 0
         return 0
 
-    def open(self, header: Header, body: Array) -> Sections:
+    def parse(self, header: Header, body: Array) -> Sections:
         require_no_exponent(self.name, header)
         num_levels = int(body[:4].view("<u4")[0])
         if num_levels > LEVELS:
@@ -86,6 +86,9 @@ class EntropyCoded(DenseCodec):
     def values(self, sections: Sections, start: int, out: Array) -> None:
         levels, table = sections
         np.take(table, levels[start : start + out.size].astype(np.intp) + len(table) // 2, out=out)
+
+    def largest(self, sections: Sections) -> float:
+        return float(sections[1][-1])
 
 
 def _fitted(values: Array, room: int) -> Quantised:

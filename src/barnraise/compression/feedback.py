@@ -7,15 +7,16 @@ SparseLoCo (Sarfi et al., 2025): e <- beta e + x; send q = codec(e); e <- e - q.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from torch import Tensor
 
 from barnraise.core.errors import InputError
+from barnraise.core.threads import Crew, spans
 
-from .base import Codec, Encoded
+from .base import Array, Codec, Encoded
 
-_SPAN = 1 << 16
 WHOLE = slice(None)
 
 
@@ -23,13 +24,14 @@ class ErrorFeedback:
     """A codec with a memory: the residual, one float32 vector on the CPU, made at the first `compress`.
 
     `decay` (0 to 1) is the share of the residual that survives into the next contribution.
-    A new codec or ratio takes a new ErrorFeedback: a residual fits only the rate that left it.
+    A new codec or ratio takes a new ErrorFeedback: a residual fits only the rate that left it. The `crew` shares what
+    is done to each element.
     """
 
-    def __init__(self, codec: Codec, decay: float = 1.0) -> None:
+    def __init__(self, codec: Codec, decay: float = 1.0, crew: Crew | None = None) -> None:
         if not 0 <= decay <= 1:
             raise InputError(f"error feedback: the decay is {decay}, but must be between 0 and 1")
-        self.codec, self.decay = codec, decay
+        self.codec, self.decay, self._crew = codec, decay, crew or Crew()
         self._residual: Tensor | None = None
 
     @property
@@ -42,28 +44,39 @@ class ErrorFeedback:
         """The L2 norm of the residual."""
         if self._residual is None:
             return 0.0
-        spans = self._residual.numpy().reshape(-1)
-        squares = [np.square(spans[i : i + _SPAN], dtype=np.float64).sum() for i in range(0, spans.size, _SPAN)]
-        return math.sqrt(sum(squares))
+        return norm(self._residual.numpy(), self._crew)
 
     def compress(self, vector: Tensor, version: int = 0, span: slice = WHOLE) -> Encoded:
         """Encode the part `span` of `vector`, an update of `version`, plus the residual, and keep what was left out.
 
-        PayloadError when that is not finite, InputError when the size has changed; either leaves the residual alone.
+        `vector` is overwritten. PayloadError when that is not finite, InputError when the size has changed; either
+        leaves the residual alone.
         """
-        total = vector.detach().to("cpu", copy=True)
         if self._residual is not None:
-            if self._residual.shape != total.shape:
+            if self._residual.shape != vector.shape:
                 raise InputError(
-                    f"error feedback: a vector of {total.numel()} elements after one of {self._residual.numel()}; "
+                    f"error feedback: a vector of {vector.numel()} elements after one of {self._residual.numel()}; "
                     "call reset() first"
                 )
-            for start in range(0, total.numel(), _SPAN):
-                total[start : start + _SPAN] += self._residual[start : start + _SPAN] * self.decay
-        encoded = self.codec.encode(total[span], version)
-        self.codec.decode_add(encoded, total[span], weight=-1.0)
-        self._residual = total
+            self._each(lambda total, residual: np.add(total, residual * self.decay, out=total), vector)
+        encoded = self.codec.encode(vector[span], version)
+        if self._residual is None:
+            self._residual = vector.clone()
+        else:
+            self._each(lambda total, residual: np.copyto(residual, total), vector)
+        self.codec.decode_add(encoded, self._residual[span], weight=-1.0)
         return encoded
+
+    def _each(self, work: Callable[[Array, Array], object], vector: Tensor) -> None:
+        """`work` done to each span of `vector` and the residual."""
+        assert self._residual is not None
+        total, residual = vector.numpy(), self._residual.numpy()
+
+        def share(piece: slice) -> None:
+            with np.errstate(over="ignore", invalid="ignore"):  # the codec refuses what is not finite
+                work(total[piece], residual[piece])
+
+        self._crew.each(share, spans(total.size))
 
     def give_back(self, encoded: Encoded, codec: Codec | None = None, span: slice = WHOLE) -> None:
         """Return a refused contribution of `codec` to the residual. PayloadError when another codec or size made it."""
@@ -88,3 +101,10 @@ class ErrorFeedback:
     def reset(self) -> None:
         """Forget the residual."""
         self._residual = None
+
+
+def norm(values: Array, crew: Crew) -> float:
+    """The L2 norm of float32 [d], summed in float64."""
+    return math.sqrt(
+        sum(crew.each(lambda piece: float(np.square(values[piece], dtype=np.float64).sum()), spans(values.size)))
+    )

@@ -13,7 +13,7 @@ from .base import Array, DenseCodec, Header, Sections, largest_magnitude
 
 LOWEST_EXPONENT, HIGHEST_EXPONENT = -100, 112  # decoded values stay normal and finite in float32
 LARGEST_HALF = 65504.0
-_SPAN = 1 << 16
+_SPAN = 1 << 15  # torch works on no more with one thread
 
 
 def shared_exponent(values: Array) -> int:
@@ -38,7 +38,9 @@ def to_half(values: Array, exponent: int, out: Array) -> None:
 
 def from_half(halves: Array, exponent: int, out: Array) -> None:
     """halves * 2**exponent into `out` (float32), exactly."""
-    torch.from_numpy(out).copy_(torch.from_numpy(halves.copy()))  # a copy: torch wants writable memory
+    for start in range(0, out.size, _SPAN):
+        piece = torch.from_numpy(halves[start : start + _SPAN].copy())  # a copy: torch wants writable memory
+        torch.from_numpy(out[start : start + _SPAN]).copy_(piece)
     out *= np.float32(2.0**exponent)
 
 
@@ -48,10 +50,15 @@ def check_half(halves: Array, exponent: int) -> None:
         raise PayloadError(
             f"half-precision values with exponent {exponent}, but must be {LOWEST_EXPONENT} to {HIGHEST_EXPONENT}"
         )
-    bits = halves.view("<u2")
-    for start in range(0, bits.size, _SPAN):
-        if ((bits[start : start + _SPAN] & 0x7FFF) >= 0x7C00).any():
-            raise PayloadError("the payload's half-precision values hold NaN or infinity")
+    if not math.isfinite(largest_half(halves, exponent)):
+        raise PayloadError("the payload's half-precision values hold NaN or infinity")
+
+
+def largest_half(halves: Array, exponent: int) -> float:
+    """The largest |half| * 2**exponent, 0 for none; not finite where one of them is not."""
+    bits = halves.reshape(-1).view("<u2")
+    most = max((int((bits[i : i + _SPAN] & 0x7FFF).max()) for i in range(0, bits.size, _SPAN)), default=0)
+    return float(np.array(most, "<u2").view("<f2")) * 2.0**exponent
 
 
 def read_half(halves: Array, exponent: int) -> Array:
@@ -70,14 +77,13 @@ class Float16(DenseCodec):
 
     name = "fp16"
     tag = b"f16 "
-    span = _SPAN
 
     def pack(self, values: Array, body: Array, count: int) -> int:
         exponent = shared_exponent(values)
         to_half(values, exponent, body.view("<f2"))
         return exponent
 
-    def open(self, header: Header, body: Array) -> Sections:
+    def parse(self, header: Header, body: Array) -> Sections:
         halves = body.view("<f2")
         check_half(halves, header.exponent)
         return halves, np.array(header.exponent)
@@ -85,3 +91,7 @@ class Float16(DenseCodec):
     def values(self, sections: Sections, start: int, out: Array) -> None:
         halves, exponent = sections
         from_half(halves[start : start + out.size], int(exponent), out)
+
+    def largest(self, sections: Sections) -> float:
+        halves, exponent = sections
+        return largest_half(halves, int(exponent))

@@ -12,7 +12,7 @@ import numpy as np
 from barnraise.core.errors import PayloadError
 
 from .base import Array, Codec, Header, Sections
-from .fp16 import LARGEST_HALF, LOWEST_EXPONENT, check_half, shared_exponent
+from .fp16 import LARGEST_HALF, LOWEST_EXPONENT, check_half, largest_half, shared_exponent
 
 _ITERATIONS = 2
 _LARGEST_LEFT = 1.001
@@ -32,7 +32,7 @@ class LowRank(Codec):
 
     def __init__(self, rank: int, side: int) -> None:
         super().__init__(rank=rank, side=side)
-        self.rank, self.side = rank, side
+        self.rank, self.side, self.multiple = rank, side, side * side
 
     def count(self, size: int, version: int) -> int:
         return self.rank
@@ -62,7 +62,7 @@ class LowRank(Codec):
             piece = np.concatenate([piece, np.zeros(area - piece.size, np.float32)])
         return piece.reshape(self.side, self.side) * np.float32(2.0**-exponent)
 
-    def open(self, header: Header, body: Array) -> Sections:
+    def parse(self, header: Header, body: Array) -> Sections:
         halves = body.view("<f2")
         check_half(halves, header.exponent)
         lefts = halves.reshape(-1, 2, self.side, self.rank)[:, 0]
@@ -70,17 +70,23 @@ class LowRank(Codec):
             raise PayloadError("codec 'low_rank': columns that are not of unit length, or values that overflow")
         return halves, np.array(header.exponent)
 
-    def write(self, sections: Sections, out: Array) -> None:
+    def load(self, sections: Sections, start: int, out: Array) -> None:
         out.fill(0)
-        self.add(sections, out, np.float32(1))
+        self.add(sections, start, out, np.float32(1))
 
-    def add(self, sections: Sections, out: Array, weight: np.float32) -> None:
+    def add(self, sections: Sections, start: int, out: Array, weight: np.float32) -> None:
         halves, exponent = sections
-        area = self.side * self.side
-        for number, pair in enumerate(halves.reshape(-1, 2, self.side, self.rank)):
+        area = self.multiple
+        factors = halves.reshape(-1, 2, self.side, self.rank)[start // area : -(-(start + out.size) // area)]
+        for number, pair in enumerate(factors):
             left, right = pair.astype(np.float32)
             product = (left @ right.T).reshape(-1)
             product *= np.float32(2.0 ** int(exponent))
             product *= weight
             target = out[number * area : (number + 1) * area]
             target += product[: target.size]
+
+    def largest(self, sections: Sections) -> float:
+        halves, exponent = sections
+        rights = halves.reshape(-1, 2, self.side, self.rank)[:, 1]
+        return self.rank * _LARGEST_LEFT * largest_half(rights, int(exponent))

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from .base import Array, DenseCodec, Header, Sections, largest_magnitude, require_finite, require_no_exponent
+from .base import Array, Header, PiecewiseCodec, Sections, largest_magnitude, require_finite, require_no_exponent
 
 
-class Float32(DenseCodec):
+class Float32(PiecewiseCodec):
     """Body: `size` float32. Decoding gives back every bit."""
 
     name = "none"
     tag = b"f32 "
 
-    def pack(self, values: Array, body: Array, count: int) -> int:
+    def put(self, values: Array, body: Array, start: int, size: int, decoded: Array | None) -> None:
         largest_magnitude(values)
-        body.view("<f4")[:] = values
-        return 0
+        body.view("<f4")[start : start + values.size] = values
+        if decoded is not None:
+            np.copyto(decoded, values)
 
-    def open(self, header: Header, body: Array) -> Sections:
+    def parse(self, header: Header, body: Array) -> Sections:
         require_no_exponent(self.name, header)
         values = body.view("<f4")
         require_finite(values, "the payload's values")
@@ -26,3 +27,6 @@ class Float32(DenseCodec):
 
     def values(self, sections: Sections, start: int, out: Array) -> None:
         np.copyto(out, sections[0][start : start + out.size])
+
+    def largest(self, sections: Sections) -> float:
+        return largest_magnitude(sections[0])

@@ -14,7 +14,7 @@ import numpy as np
 
 from .base import Array, Header, Sections, SparseCodec, largest_magnitude
 from .catalog import kept
-from .fp16 import read_half, shared_exponent, to_half
+from .fp16 import check_half, from_half, largest_half, shared_exponent, to_half
 
 
 class RandomBlocks(SparseCodec):
@@ -36,7 +36,7 @@ class RandomBlocks(SparseCodec):
 
     def pack(self, values: Array, body: Array, count: int) -> int:
         largest_magnitude(values)
-        indices = self._indices(values.size, count)
+        indices = self._indices(self._blocks(values.size, count))
         chosen = np.zeros(indices.size, np.float32)
         inside = indices < values.size
         chosen[inside] = values[indices[inside]]
@@ -44,14 +44,31 @@ class RandomBlocks(SparseCodec):
         to_half(chosen, exponent, body.view("<f2"))
         return exponent
 
-    def open(self, header: Header, body: Array) -> Sections:
-        values = read_half(body.view("<f2"), header.exponent)
-        indices = self._indices(header.size, header.count)
-        inside = int(np.searchsorted(indices, header.size))
-        return indices[:inside], values[:inside]
+    def parse(self, header: Header, body: Array) -> Sections:
+        halves = body.view("<f2")
+        check_half(halves, header.exponent)
+        return self._blocks(header.size, header.count), halves, np.array(header.exponent)
 
-    def _indices(self, size: int, version: int) -> Array:
-        """The elements of this version's blocks, ascending, int64; in a short last block some are beyond the end."""
+    def entries(self, sections: Sections, start: int, stop: int) -> Sections:
+        blocks, halves, exponent = sections
+        first, last = np.searchsorted(blocks, [start // self.block, -(-stop // self.block)])
+        places = self._indices(blocks[first:last]) - start
+        values = np.empty(places.size, np.float32)
+        from_half(halves[first * self.block : last * self.block], int(exponent), values)
+        begin, end = np.searchsorted(places, [0, stop - start])
+        return places[begin:end], values[begin:end]
+
+    def largest(self, sections: Sections) -> float:
+        _, halves, exponent = sections
+        return largest_half(halves, int(exponent))
+
+    def _indices(self, blocks: Array) -> Array:
+        """The elements of `blocks`, ascending, int64; in a short last block some are beyond the vector's end."""
+        indices: Array = (blocks[:, None] * self.block + np.arange(self.block)).reshape(-1)
+        return indices
+
+    def _blocks(self, size: int, version: int) -> Array:
+        """This version's blocks, ascending, int64."""
         num_blocks = -(-size // self.block)
         if not num_blocks:
             return np.empty(0, np.int64)
@@ -60,5 +77,5 @@ class RandomBlocks(SparseCodec):
         lap, part = divmod(version, parts)
         order = np.argsort(np.random.Philox(key=lap).random_raw(num_blocks), kind="stable")
         turn = order[np.arange(part * num_kept, (part + 1) * num_kept) % num_blocks]
-        indices: Array = (np.sort(turn)[:, None] * self.block + np.arange(self.block)).reshape(-1)
-        return indices
+        blocks: Array = np.sort(turn)
+        return blocks

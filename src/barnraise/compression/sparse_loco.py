@@ -12,7 +12,7 @@ import numpy as np
 from barnraise.core.errors import PayloadError
 
 from . import bits
-from .base import Array
+from .base import Array, Sections
 from .catalog import two_bit_bytes
 from .chunked_topk import ChunkedCodec
 from .chunks import Grid
@@ -47,14 +47,20 @@ class SparseLoCo(ChunkedCodec):
         body[pair_bytes:] = bits.pack(codes.reshape(-1), 2)
         return exponent
 
-    def open_values(self, grid: Grid, exponent: int, body: Array) -> Array:
+    def parse_values(self, grid: Grid, exponent: int, body: Array) -> Sections:
         table = read_half(body[: 4 * grid.rows].view("<f2"), exponent).reshape(-1, 2)
         if (table[:, 0] < 0).any() or (table[:, 0] > table[:, 1]).any():
             raise PayloadError("codec 'sparse_loco': a chunk's magnitudes are not 0 <= low <= high")
-        codes = bits.unpack(body[4 * grid.rows :], grid.count, 2).reshape(grid.rows, grid.kept)
-        signed = np.concatenate([table, -table], axis=1)
-        values: Array = signed.reshape(-1)[codes + 4 * np.arange(grid.rows)[:, None]].reshape(-1)
-        return values
+        codes = bits.unpack(body[4 * grid.rows :], grid.count, 2).astype(np.uint8)
+        return np.concatenate([table, -table], axis=1), codes.reshape(grid.rows, grid.kept)
+
+    def row_values(self, sections: Sections, first: int, last: int) -> Array:
+        signed, codes = sections
+        values: Array = signed[first:last].reshape(-1)[codes[first:last] + 4 * np.arange(last - first)[:, None]]
+        return values.reshape(-1)
+
+    def largest(self, sections: Sections) -> float:
+        return float(sections[1].max(initial=0))
 
 
 def _two_means(magnitudes: Array) -> tuple[Array, Array]:

@@ -14,7 +14,7 @@ from barnraise.core.errors import InputError, PayloadError
 
 from .base import Array, Header, Sections, SparseCodec, largest_magnitude, require_finite, require_no_exponent
 from .catalog import kept
-from .fp16 import read_half, shared_exponent, to_half
+from .fp16 import check_half, from_half, largest_half, shared_exponent, to_half
 
 LARGEST_SIZE = (1 << 31) - 1  # indices are int32
 _SPAN = 1 << 16
@@ -36,11 +36,11 @@ class TopK(SparseCodec):
         self.tag = b"tk16" if half_values else b"tk32"
 
     def count(self, size: int, version: int) -> int:
+        if size > LARGEST_SIZE:
+            raise InputError(f"codec 'topk' takes at most {LARGEST_SIZE} elements, got {size}; use int8")
         return kept(self.ratio, size)
 
     def pack(self, values: Array, body: Array, count: int) -> int:
-        if values.size > LARGEST_SIZE:
-            raise InputError(f"codec 'topk' takes at most {LARGEST_SIZE} elements, got {values.size}; use int8")
         largest_magnitude(values)
         indices, stored = self._sections(body, count)
         indices[:] = largest_indices(values, indices.size)
@@ -52,7 +52,7 @@ class TopK(SparseCodec):
         to_half(chosen, exponent, stored)
         return exponent
 
-    def open(self, header: Header, body: Array) -> Sections:
+    def parse(self, header: Header, body: Array) -> Sections:
         indices, stored = self._sections(body, header.count)
         if indices.size:
             if indices[0] < 0 or indices[-1] >= header.size:
@@ -60,12 +60,24 @@ class TopK(SparseCodec):
             if not (indices[1:] > indices[:-1]).all():
                 raise PayloadError("codec 'topk': the indices are not strictly increasing")
         if self.half_values:
-            values = read_half(stored, header.exponent)
+            check_half(stored, header.exponent)
         else:
             require_no_exponent(self.name, header)
             require_finite(stored, "the payload's values")
-            values = stored
-        return indices.astype(np.int64), values
+        return indices, stored, np.array(header.exponent)
+
+    def entries(self, sections: Sections, start: int, stop: int) -> Sections:
+        indices, stored, exponent = sections
+        first, last = np.searchsorted(indices, np.array([start, stop], "<i4"))
+        values = stored[first:last]
+        if self.half_values:
+            values = np.empty(last - first, np.float32)
+            from_half(stored[first:last], int(exponent), values)
+        return indices[first:last] - np.int32(start), values
+
+    def largest(self, sections: Sections) -> float:
+        _, stored, exponent = sections
+        return largest_half(stored, int(exponent)) if self.half_values else largest_magnitude(stored)
 
     def _sections(self, body: Array, count: int) -> tuple[Array, Array]:
         return body[: 4 * count].view("<i4"), body[4 * count :].view("<f2" if self.half_values else "<f4")

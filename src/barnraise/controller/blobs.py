@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,14 +13,23 @@ from barnraise.data.shards import Dataset
 from barnraise.models.vectors import raw
 
 RECENT_VERSIONS = 4
-"""Snapshots that can be fetched although no task has named them yet."""
+"""Snapshots that can be fetched although no task has named them yet, where they are small."""
+
+SMALL_BYTES = 16 << 20
+"""Snapshots up to here are kept whoever wants them; larger ones when a task names them, or while they are newest."""
 
 HELD_BYTES = 4 << 30
 """Of older versions, kept because tasks name them; two snapshots at least."""
 
 
 class BlobStore:
-    """Bytes by SHA-256. Snapshots are views of immutable parameters: keeping one keeps its version alive.
+    """Bytes by their digests. A snapshot of the newest version is read from the parameters themselves, piece by piece;
+    before these change in place (`freeze`) it is copied, if a node's task names it or it is small, else it is gone. So
+    nobody gets bytes of two versions, and without a node that needs a whole snapshot there is no second copy of them.
+    A node whose task names a version that is being left just then is told that it is gone, and asks anew.
+
+    The thread that makes versions calls `freeze` and `publish`, the event loop's thread the rest; what both touch is
+    under a lock, which is never held for longer than a piece takes to copy.
 
     What a node's newest task names stays for as long as the node may be fetching it, however far the run has gone on.
     `warn` hears of files that cannot be read, of each once.
@@ -37,58 +47,98 @@ class BlobStore:
         self._fixed: dict[str, bytes] = {manifest_digest: manifest}
         self._files = {info.sha256: (dataset.folder / info.name, info.bytes) for info in dataset.files()}
         self._deltas: dict[str, memoryview] = {}
-        self._recent: OrderedDict[str, Tensor] = OrderedDict()
+        self._lock = threading.Lock()
+        self._newest: tuple[str, Tensor] | None = None  # None while the next version is being made
+        self._recent: OrderedDict[str, memoryview] = OrderedDict()
         self._holders: dict[str, list[str]] = {}  # node -> digests, the longest held first
         self._held: dict[str, memoryview] = {}
         self._num_holders: Counter[str] = Counter()
         self._held_bytes = 0
 
     def publish(self, parameters: Tensor, digest: str) -> None:
-        """A version exists."""
-        self._recent[digest] = parameters
-        while len(self._recent) > RECENT_VERSIONS:
-            self._recent.popitem(last=False)
+        """A version exists, and stays as it is until `freeze`."""
+        with self._lock:
+            self._newest = digest, parameters
+
+    def freeze(self) -> None:
+        """The newest version's parameters are about to change: keep a copy of what is wanted of them."""
+        if self._newest is None:
+            return
+        digest, parameters = self._newest
+        content = raw(parameters)
+        with self._lock:
+            if len(content) > SMALL_BYTES and not self._num_holders[digest]:
+                self._newest = None
+                return
+        copy = raw(parameters.clone())  # without the lock: nobody else changes them
+        with self._lock:
+            self._newest = None
+            if len(content) <= SMALL_BYTES:
+                self._recent[digest] = copy
+                while len(self._recent) >= RECENT_VERSIONS:
+                    self._recent.popitem(last=False)
+            if self._num_holders[digest]:
+                self._keep(digest, copy)
+                self._trim()
 
     def add_delta(self, digest: str, delta: memoryview) -> None:
-        self._deltas[digest] = delta
+        with self._lock:
+            self._deltas[digest] = delta
 
     def release(self, digests: Iterable[str]) -> None:
-        for digest in digests:
-            self._deltas.pop(digest, None)
+        with self._lock:
+            for digest in digests:
+                self._deltas.pop(digest, None)
 
     def hold(self, node: str, digests: Iterable[str]) -> None:
         """The node's newest task names these versions; what its earlier ones named is fetched."""
-        contents = {digest: content for digest in digests if (content := self._version(digest)) is not None}
-        self.let_go(node)
-        if not contents:
-            return
-        self._holders[node] = list(contents)
-        for digest, content in contents.items():
-            self._num_holders[digest] += 1
-            if digest not in self._held:
-                self._held[digest] = content
-                self._held_bytes += len(content)
-        while self._held_bytes > HELD_BYTES and len(self._holders) > 2:
-            self.let_go(next(iter(self._holders)))
+        with self._lock:
+            named = [digest for digest in dict.fromkeys(digests) if self._has(digest)]
+            for digest in named:
+                self._num_holders[digest] += 1
+                if (content := self._deltas.get(digest) or self._recent.get(digest)) is not None:
+                    self._keep(digest, content)
+            self._release(node)
+            if named:
+                self._holders[node] = named
+            self._trim()
 
     def let_go(self, node: str) -> None:
         """The node fetches nothing more."""
+        with self._lock:
+            self._release(node)
+
+    def _has(self, digest: str) -> bool:
+        newest = self._newest is not None and self._newest[0] == digest
+        return newest or digest in self._deltas or digest in self._recent or digest in self._held
+
+    def _keep(self, digest: str, content: memoryview) -> None:
+        """For those that hold it."""
+        if digest not in self._held:
+            self._held[digest] = content
+            self._held_bytes += len(content)
+
+    def _trim(self) -> None:
+        while self._held_bytes > HELD_BYTES and len(self._holders) > 2:
+            self._release(next(iter(self._holders)))
+
+    def _release(self, node: str) -> None:
         for digest in self._holders.pop(node, ()):
             self._num_holders[digest] -= 1
             if not self._num_holders[digest]:
                 del self._num_holders[digest]
-                self._held_bytes -= len(self._held.pop(digest))
+                self._held_bytes -= len(self._held.pop(digest, b""))
 
     def read(self, digest: str, offset: int, num_bytes: int) -> memoryview | None:
         """Bytes of a blob, fewer at its end; None when it is not kept, cannot be read, or ends before `offset`."""
-        content = self._find(digest)
-        if content is not None:
-            piece = content[offset : offset + num_bytes]
+        piece: memoryview | None
+        if digest in self._fixed:
+            piece = memoryview(self._fixed[digest])[offset : offset + num_bytes]
         elif digest in self._files:
             piece = self._read(*self._files[digest], offset, num_bytes)
         else:
-            return None
-        return piece if len(piece) else None
+            piece = self._version(digest, offset, num_bytes)
+        return piece if piece else None
 
     def _read(self, path: Path, size: int, offset: int, num_bytes: int) -> memoryview:
         if offset >= size:  # which a file system may call an error of the file
@@ -105,12 +155,12 @@ class BlobStore:
         self._unreadable.discard(path)
         return memoryview(content)
 
-    def _find(self, digest: str) -> memoryview | None:
-        return memoryview(self._fixed[digest]) if digest in self._fixed else self._version(digest)
-
-    def _version(self, digest: str) -> memoryview | None:
-        if digest in self._deltas:
-            return self._deltas[digest]
-        if digest in self._recent:
-            return raw(self._recent[digest])
-        return self._held.get(digest)
+    def _version(self, digest: str, offset: int, num_bytes: int) -> memoryview | None:
+        with self._lock:
+            if self._newest is not None and self._newest[0] == digest:
+                piece = raw(self._newest[1])[offset : offset + num_bytes]
+                return memoryview(bytes(piece))  # it may wait to be sent until the parameters are others
+            for kept in (self._deltas, self._recent, self._held):
+                if digest in kept:
+                    return kept[digest][offset : offset + num_bytes]
+        return None

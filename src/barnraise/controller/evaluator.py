@@ -21,19 +21,22 @@ class Evaluator:
         self.model, self.dataset, self.rows = model, dataset, rows
         self._flat: Any = None
 
-    def model_of(self, parameters: Tensor) -> Any:
-        """A module in evaluation mode that has these parameters until the next call."""
+    def build(self) -> None:
+        """Build the model, if that is not done yet."""
         if self._flat is None:
             from barnraise.models.build import build
             from barnraise.models.flat import FlatParameters
 
             self._flat = FlatParameters(build(self.model))
+
+    def model_of(self, parameters: Tensor) -> Any:
+        """A module in evaluation mode that has these parameters until the next call."""
+        self.build()
         self._flat.vector.copy_(parameters)
         return self._flat.module.eval()
 
-    def loss(self, parameters: Tensor) -> float:
-        """Mean cross-entropy over all labelled positions, nats a token."""
-        module = self.model_of(parameters)
+    def loss(self, module: Any) -> float:
+        """Mean cross-entropy of `model_of` some parameters over all labelled positions, nats a token."""
         held_out = self.dataset.held_out(self.rows)
         batches = (held_out[start : start + BATCH_ROWS] for start in range(0, len(held_out), BATCH_ROWS))
         return held_out_loss(module, ((b.astype(np.int64), labels(b, self.dataset.meta)) for b in batches))

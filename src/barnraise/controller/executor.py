@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-
-from torch import Tensor
+from typing import Any
 
 from barnraise.controller.actions import Aggregate, Checkpoint, Evaluate, Inspect
 from barnraise.controller.blobs import BlobStore
@@ -37,8 +36,7 @@ class Executor:
         self.server, self.blobs, self.evaluator = server, blobs, evaluator
         self.ledger, self.checkpoints = ledger, checkpoints
         self._report, self._failed = report, failed
-        self._threads = {name: ThreadPoolExecutor(1, name) for name in ("inspect", "version", "evaluate", "checkpoint")}
-        self._newest: tuple[int, Tensor] = server.version, server.average
+        self._threads = {name: ThreadPoolExecutor(1, name) for name in ("inspect", "evaluate", "version", "checkpoint")}
 
     def inspect(self, action: Inspect, upload: Upload) -> None:
         """Check the payload's digest, decode it and measure it."""
@@ -58,13 +56,14 @@ class Executor:
 
     def aggregate(self, action: Aggregate) -> None:
         def work() -> Event:
+            self.blobs.freeze()
             try:
                 made = self.server.aggregate(action.version, action.slots, self.ledger.read, action.rate, action.scales)
             except VersionRefusedError as refusal:
                 return Unmade(action.epoch, action.version, refusal.void, refusal.lost, refusal.reason)
+            finally:
+                self.blobs.publish(self.server.parameters, self.server.digest)
             self.blobs.add_delta(made.delta.digest, made.delta_bytes)
-            self.blobs.publish(self.server.parameters, made.digest)
-            self._newest = made.version, self.server.average
             return Aggregated(action.epoch, made.version, made.digest, made.delta, made.parameters)
 
         self._run("version", work)
@@ -72,9 +71,13 @@ class Executor:
     def evaluate(self, action: Evaluate) -> None:
         """Measures the newest version (or the average up to it), which is the one asked for or a little younger."""
 
+        def newest() -> tuple[int, Any]:
+            return self.server.version, self.evaluator.model_of(self.server.average)
+
         def work() -> Event:
-            version, parameters = self._newest
-            return Evaluated(action.epoch, version, self.evaluator.loss(parameters))
+            self.evaluator.build()  # which takes seconds, and versions need not wait for
+            version, model = self._threads["version"].submit(newest).result()
+            return Evaluated(action.epoch, version, self.evaluator.loss(model))
 
         self._run("evaluate", work)
 
@@ -103,7 +106,7 @@ class Executor:
         self._submit("version", copy)
 
     def close(self) -> None:
-        """Wait for what runs; drop what waits."""
+        """Wait for what runs, those first that wait for another thread; drop what waits."""
         for pool in self._threads.values():
             pool.shutdown(wait=True, cancel_futures=True)
 

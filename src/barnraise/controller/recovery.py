@@ -1,7 +1,8 @@
 """From a run directory to a controller that goes on: the ledger folded, the versions after the checkpoint made again.
 
 Every version that is made again must hash to what the ledger says; a controller that cannot reproduce its past
-stops instead of training something else.
+stops instead of training something else. Where the ledger is from before digests were trees (`models.vectors.bears`),
+the version goes by its new digest from there on: workers and snapshots know no other.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from barnraise.controller.state import State
 from barnraise.core.errors import CorruptionError, VersionRefusedError
 from barnraise.ledger import Checkpoints, Latest, Ledger, notes
 from barnraise.ledger.decisions import Noted, VersionClosed, VersionMade
+from barnraise.models.vectors import bears
 
 
 @dataclass
@@ -110,6 +112,8 @@ def restore(
                 f"damaged{passed_over} from a backup, and resume"
             ) from error
         _check(server, found, later)
+    if found.state.digest:
+        found.state.digest = server.digest
     return made
 
 
@@ -131,8 +135,8 @@ def _refuse_newer(found: Replayed, checkpoints: Checkpoints, ledger: Ledger) -> 
 
 
 def _check(server: ParameterServer, found: Replayed, version: int) -> None:
-    if found.digests and server.digest != found.digests[version]:
-        expected = found.digests[version]
+    expected = found.digests.get(version, server.digest)
+    if server.digest != expected and not bears(server.parameters, expected):
         raise CorruptionError(
             f"version {version} was made again, but hashes to {server.digest[:16]} and not to {expected[:16]} as the "
             "ledger says: the run directory was altered, or this machine computes differently"

@@ -79,9 +79,7 @@ class RealWork:
 
     def update(self, node: str, news: ApplyUpdates) -> None:
         taken = self._taken[node].popleft()
-        version = self._executors[node].update(
-            news.updates, lambda blob: bytes(taken[blob.digest]), news.merged, news.share
-        )
+        version = self._executors[node].update(news.updates, lambda blob: taken[blob.digest], news.merged, news.share)
         assert version == news.updates[-1].version, "nothing is lost in here"
 
     def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> Trained | None:
@@ -115,14 +113,17 @@ class RealWork:
         self._offered.pop((node, assignment), None)
 
     def aggregate(self, action: Aggregate) -> tuple[str, Blob, ParameterRange | None]:
-        made = self.server.aggregate(
-            action.version, action.slots, self._accepted.__getitem__, action.rate, action.scales
-        )
+        self.blobs.freeze()
+        try:
+            made = self.server.aggregate(
+                action.version, action.slots, self._accepted.__getitem__, action.rate, action.scales
+            )
+        finally:
+            self.blobs.publish(self.server.parameters, self.server.digest)
         for slot in action.slots:
             for assignment, _ in slot.contributions:
                 del self._accepted[assignment]
         self.blobs.add_delta(made.delta.digest, made.delta_bytes)
-        self.blobs.publish(self.server.parameters, made.digest)
         return made.digest, made.delta, made.parameters
 
     def hold(self, node: str, updates: tuple[Update, ...]) -> None:
@@ -132,4 +133,4 @@ class RealWork:
         self.blobs.release(digests)
 
     def evaluate(self) -> float:
-        return self.evaluator.loss(self.server.average)
+        return self.evaluator.loss(self.evaluator.model_of(self.server.average))

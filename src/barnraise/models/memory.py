@@ -45,7 +45,8 @@ def num_parameters(resolved: Mapping[str, Any]) -> int:
 
 
 def worker(resolved: Mapping[str, Any], *, batch_size: int, context: int, inner_optimizer: str = "adamw") -> Memory:
-    """A worker: parameters, gradients and the optimizer's states; replica, start, delta, residual, update, payload."""
+    """A worker: parameters, gradients and the optimizer's states; replica, start and end of a task, residual, what the
+    versions moved by, a snapshot that arrives."""
     vectors = 2 + INNER_STATES[inner_optimizer] + 6
     return Memory(
         vectors * FLOAT * num_parameters(resolved),
@@ -54,18 +55,18 @@ def worker(resolved: Mapping[str, Any], *, batch_size: int, context: int, inner_
 
 
 def controller(
-    resolved: Mapping[str, Any], *, buffer_size: int, batch_size: int, context: int, outer_states: int = 1
+    resolved: Mapping[str, Any], *, payload_bytes: int, batch_size: int, context: int, outer_states: int = 1
 ) -> Memory:
-    """The controller: published parameters, the model that is evaluated, aggregate, downlink delta and its residual,
-    a checkpoint in the making, the outer optimizer's states, and a dense slot for each of `buffer_size` nodes.
+    """The controller: published parameters, the downlink's residual, the outer optimizer's states, and a copy of these
+    for a checkpoint; the model that is evaluated, a snapshot that somebody fetches, and `payload_bytes` of payloads.
 
     `batch_size` rows are evaluated at once; no gradients are kept, so one layer's activations count.
     """
-    vectors = 6 + outer_states + buffer_size
+    vectors = 2 * (2 + outer_states) + 2
     layers = lookup(resolved["model_type"]).get(resolved, "num_layers") or 1
     logits = _logit_bytes(resolved, batch_size * context)
     kept = activation_bytes(resolved, batch_size=batch_size, context=context) - logits
-    return Memory(vectors * FLOAT * num_parameters(resolved), kept // layers + logits)
+    return Memory(vectors * FLOAT * num_parameters(resolved) + payload_bytes, kept // layers + logits)
 
 
 def activation_bytes(resolved: Mapping[str, Any], *, batch_size: int, context: int) -> int:

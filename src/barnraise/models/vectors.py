@@ -1,4 +1,4 @@
-"""Flat parameter vectors as bytes."""
+"""Flat parameter vectors as bytes, and the digests that name them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from barnraise.core.digests import LEAF_BYTES, root
+from barnraise.core.threads import Crew, spans
+
 
 def raw(vector: Tensor) -> memoryview:
     """The bytes of a CPU float32 vector, little-endian, without a copy."""
@@ -15,6 +18,44 @@ def raw(vector: Tensor) -> memoryview:
     return array.data.cast("B")
 
 
-def digest(vector: Tensor) -> str:
-    """SHA-256 of the vector's bytes: names a version of the parameters, and the snapshot of it."""
-    return hashlib.sha256(raw(vector)).hexdigest()
+class Leaves:
+    """The digest of a vector that changes in parts: leaves are hashed anew where it did (see `core.digests`)."""
+
+    def __init__(self, crew: Crew | None = None) -> None:
+        self._crew = crew or Crew()
+        self._hashes: list[bytes] = []
+
+    def digest(self, vector: Tensor, changed: slice | None = None) -> str:
+        """The digest of `vector` (float32 [d]), of which the elements `changed` are others than at the last call.
+
+        None: all of them may be. It names a version of the parameters, and the snapshot of it.
+        """
+        data = raw(vector)
+        count = -(-data.nbytes // LEAF_BYTES)
+        leaves = range(count)
+        if changed is not None and len(self._hashes) == count:
+            leaves = range(4 * changed.start // LEAF_BYTES, -(-4 * changed.stop // LEAF_BYTES))
+        self._hashes[leaves.start : leaves.stop] = self._crew.each(
+            lambda leaf: hashlib.sha256(data[leaf * LEAF_BYTES : (leaf + 1) * LEAF_BYTES]).digest(), leaves
+        )
+        return root(self._hashes, data.nbytes)
+
+
+def digest(vector: Tensor, crew: Crew | None = None) -> str:
+    """The digest of a vector as a whole."""
+    return Leaves(crew).digest(vector)
+
+
+def bears(vector: Tensor, recorded: str) -> bool:
+    """Whether `recorded` is the digest of `vector`.
+
+    Ledgers from before 1 MiB leaves hold the plain SHA-256 of its bytes, and are still replayed.
+    """
+    return recorded == digest(vector) or recorded == hashlib.sha256(raw(vector)).hexdigest()
+
+
+def largest(vector: Tensor, crew: Crew) -> float:
+    """max |x| of float32 [d]; NaN where one is."""
+    array: NDArray[np.float32] = vector.numpy()
+    pieces = (array[piece] for piece in spans(array.size))
+    return float(np.max(crew.each(lambda piece: np.maximum(piece.max(), -piece.min()), pieces), initial=0.0))

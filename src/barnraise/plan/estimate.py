@@ -23,6 +23,9 @@ from barnraise.staleness.buffer import OVERLAPPING, least_buffer
 EFFICIENCY = 0.4
 """Training a small model on a CPU reaches about this share of a matrix product's speed."""
 
+OPENED = 5
+"""Times its bytes: what a payload takes once it is opened, about."""
+
 _OUTER_STATES = {"sgd": 0, "nesterov": 1, "delayed_nesterov": 2, "adam": 2}
 
 
@@ -82,7 +85,9 @@ def estimate(plan: Plan) -> Estimate:
         bytes_up=contributions * contribution,
         bytes_down=len(workers) * (snapshot + (versions or 0) * min(version, snapshot)) if versions else None,
         worker_memory_bytes=memory.worker(resolved, **batch, inner_optimizer=training.inner_optimizer).total,
-        controller_memory_bytes=memory.controller(resolved, buffer_size=slots, outer_states=states, **batch).total,
+        controller_memory_bytes=memory.controller(
+            resolved, payload_bytes=OPENED * slots * contribution + 2 * version, outer_states=states, **batch
+        ).total,
         disk_bytes=(run_file.controller.keep_checkpoints + 1) * (2 + states) * snapshot
         + 2 * slots * contribution
         + len(workers) * memory.INNER_STATES[training.inner_optimizer] * snapshot,

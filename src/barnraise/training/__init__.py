@@ -1,8 +1,10 @@
 """How workers train and how aggregates become versions; here the outer optimizers by name.
 
->>> import torch
->>> outer = create("nesterov", learning_rate=0.5, momentum=0.5)
->>> outer.step(torch.zeros(2), torch.tensor([1.0, -1.0])).tolist()
+>>> import numpy as np
+>>> outer, gradient = create("nesterov", learning_rate=0.5, momentum=0.5), np.array([1.0, -1.0], np.float32)
+>>> outer.begin(2)
+>>> outer.step(gradient)
+>>> gradient.tolist()
 [0.75, -0.75]
 """
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from collections.abc import Mapping
+
+import numpy as np
 
 from barnraise.core.errors import OptionError
 
-from .base import OuterOptimizer
+from .base import Array, OuterOptimizer
 
 
 class Adam(OuterOptimizer):
@@ -23,11 +25,25 @@ class Adam(OuterOptimizer):
             raise OptionError(f"outer optimizer 'adam': beta1={beta1}, beta2={beta2}, but both must be below 1")
         self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
 
-    def update(self, parameters: Tensor, pseudo_gradient: Tensor, learning_rate: float) -> Tensor:
-        first, second = self.moments["first"], self.moments["second"]
-        scratch = pseudo_gradient * (1 - self.beta1)
-        first.mul_(self.beta1).add_(scratch)
-        scratch.copy_(pseudo_gradient).mul_(pseudo_gradient).mul_(1 - self.beta2)
-        second.mul_(self.beta2).add_(scratch)
-        scratch.copy_(second).div_(1 - self.beta2**self.steps).sqrt_().add_(self.epsilon)
-        return (first / (1 - self.beta1**self.steps)).div_(scratch).mul_(learning_rate)
+    def update(self, gradient: Array, moments: Mapping[str, Array], learning_rate: float) -> None:
+        first, second = moments["first"], moments["second"]
+        first *= self.beta1
+        first += gradient * (1 - self.beta1)
+        gradient *= gradient
+        gradient *= 1 - self.beta2
+        second *= self.beta2
+        second += gradient
+        root = second / (1 - self.beta2**self.steps)
+        np.sqrt(root, out=root)
+        root += self.epsilon
+        np.divide(first, 1 - self.beta1**self.steps, out=gradient)
+        gradient /= root
+        gradient *= learning_rate
+
+    def growth(self, gradient: float, moments: Mapping[str, float], rate: float) -> tuple[float, dict[str, float]]:
+        first = self.beta1 * moments["first"] + (1 - self.beta1) * gradient
+        second = moments["second"] + gradient * gradient
+        steps = self.steps + 1
+        corrected = max(first / (1 - self.beta1**steps), second / (1 - self.beta2**steps))
+        update = max(1.0, self.learning_rate * rate) * max(corrected, corrected / self.epsilon)
+        return update, {"first": first, "second": second}

@@ -4,19 +4,23 @@ The pseudo-gradient g is local start minus local end, averaged, so it points uph
 
     theta <- theta - update,    update = step(theta, g).
 
-Each operation on tensors is elementwise and rounds once (no fused multiply-add such as `add(x, alpha=a)`), so replay
-gives the same bits with any number of threads.
+Each operation is elementwise and rounds once (no fused multiply-add), so a version can be made in pieces, by any number
+of threads, and a replay gives the same bits.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from barnraise.core.errors import CorruptionError
+
+Array: TypeAlias = NDArray[Any]
 
 
 class OuterOptimizer(ABC):
@@ -32,28 +36,30 @@ class OuterOptimizer(ABC):
         self.steps = 0
         self.moments: dict[str, Tensor] = {}
 
-    def step(
-        self, parameters: Tensor, pseudo_gradient: Tensor, rate: float = 1.0, span: slice | None = None, size: int = 0
-    ) -> Tensor:
-        """The update [d], new memory, for one version; called once a version, in the order of versions.
-
-        `parameters` and `pseudo_gradient` [d] are left as they are. `rate` multiplies the learning rate (a schedule).
-        Where they are the part `span` of a vector of `size`, only that part of the moments takes the step.
-        """
-        assert parameters.shape == pseudo_gradient.shape
+    def begin(self, size: int) -> None:
+        """The step of one version begins, over a vector of `size`; called once a version, in the order of versions."""
         if not self.moments:
-            self.moments = {name: torch.zeros(size or len(pseudo_gradient)) for name in self.moment_names}
+            self.moments = {name: torch.zeros(size) for name in self.moment_names}
         self.steps += 1
-        whole = self.moments
-        if span is not None:
-            self.moments = {name: moment[span] for name, moment in whole.items()}
-        update = self.update(parameters, pseudo_gradient, self.learning_rate * rate)
-        self.moments = whole
-        return update
+
+    def step(self, gradient: Array, start: int = 0, rate: float = 1.0) -> None:
+        """Turn `gradient`, the pseudo-gradient of the elements from `start` on, into their update, in place.
+
+        Once for each element that takes part in the step which has begun, in pieces of any size and from any thread;
+        the moments of others rest. `rate` multiplies the learning rate (a schedule).
+        """
+        moments = {name: moment.numpy()[start : start + gradient.size] for name, moment in self.moments.items()}
+        self.update(gradient, moments, self.learning_rate * rate)
 
     @abstractmethod
-    def update(self, parameters: Tensor, pseudo_gradient: Tensor, learning_rate: float) -> Tensor:
-        """Advance the moments and return the update; `steps` already counts this step."""
+    def update(self, gradient: Array, moments: Mapping[str, Array], learning_rate: float) -> None:
+        """Advance the moments and make the gradient the update, both in place; `steps` already counts this step."""
+
+    @abstractmethod
+    def growth(self, gradient: float, moments: Mapping[str, float], rate: float) -> tuple[float, dict[str, float]]:
+        """No element of the next step's update, and none of each moment after it, is larger; what comes up in between
+        counts as well. `gradient` and `moments` are the largest magnitudes before.
+        """
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint keeps: the live moments (not copies) and `steps` [1]."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from collections.abc import Mapping
 
-from .base import OuterOptimizer
+from .base import Array, OuterOptimizer
 
 
 class DelayedNesterov(OuterOptimizer):
@@ -20,12 +20,20 @@ class DelayedNesterov(OuterOptimizer):
         super().__init__(learning_rate)
         self.momentum, self.delay = momentum, delay
 
-    def update(self, parameters: Tensor, pseudo_gradient: Tensor, learning_rate: float) -> Tensor:
-        moment, buffer = self.moments["momentum"], self.moments["buffer"]
-        buffer.add_(pseudo_gradient)
-        update = pseudo_gradient / self.delay
+    def update(self, gradient: Array, moments: Mapping[str, Array], learning_rate: float) -> None:
+        moment, buffer = moments["momentum"], moments["buffer"]
+        buffer += gradient
+        gradient /= self.delay
         if self.steps % self.delay == 0:
-            moment.mul_(self.momentum).add_(buffer.div_(self.delay))
-            update.add_(buffer.copy_(moment).mul_(self.momentum))
-            buffer.zero_()
-        return update.mul_(learning_rate)
+            buffer /= self.delay
+            moment *= self.momentum
+            moment += buffer
+            gradient += moment * self.momentum
+            buffer.fill(0)
+        gradient *= learning_rate
+
+    def growth(self, gradient: float, moments: Mapping[str, float], rate: float) -> tuple[float, dict[str, float]]:
+        buffer = moments["buffer"] + gradient
+        moment = moments["momentum"] + buffer / self.delay
+        update = max(1.0, self.learning_rate * rate) * (gradient / self.delay + moment)
+        return update, {"momentum": moment, "buffer": buffer}

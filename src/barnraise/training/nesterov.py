@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from collections.abc import Mapping
 
-from .base import OuterOptimizer
+from .base import Array, OuterOptimizer
 
 
 class Nesterov(OuterOptimizer):
@@ -16,7 +16,13 @@ class Nesterov(OuterOptimizer):
         super().__init__(learning_rate)
         self.momentum = momentum
 
-    def update(self, parameters: Tensor, pseudo_gradient: Tensor, learning_rate: float) -> Tensor:
-        moment = self.moments["momentum"]
-        moment.mul_(self.momentum).add_(pseudo_gradient)
-        return (moment * self.momentum).add_(pseudo_gradient).mul_(learning_rate)
+    def update(self, gradient: Array, moments: Mapping[str, Array], learning_rate: float) -> None:
+        moment = moments["momentum"]
+        moment *= self.momentum
+        moment += gradient
+        gradient += moment * self.momentum
+        gradient *= learning_rate
+
+    def growth(self, gradient: float, moments: Mapping[str, float], rate: float) -> tuple[float, dict[str, float]]:
+        moment = self.momentum * moments["momentum"] + gradient
+        return max(1.0, self.learning_rate * rate) * (self.momentum * moment + gradient), {"momentum": moment}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from collections.abc import Mapping
 
-from .base import OuterOptimizer
+from .base import Array, OuterOptimizer
 
 
 class SGD(OuterOptimizer):
     """update = lr g."""
 
-    def update(self, parameters: Tensor, pseudo_gradient: Tensor, learning_rate: float) -> Tensor:
-        return pseudo_gradient * learning_rate
+    def update(self, gradient: Array, moments: Mapping[str, Array], learning_rate: float) -> None:
+        gradient *= learning_rate
+
+    def growth(self, gradient: float, moments: Mapping[str, float], rate: float) -> tuple[float, dict[str, float]]:
+        return self.learning_rate * rate * gradient, {}

@@ -163,9 +163,9 @@ class SimpleClient:
         assert isinstance(answer, Assign)
         return answer.task
 
-    def fetch(self, blob: Blob, *, limit: int) -> bytes:
+    def fetch(self, blob: Blob, *, limit: int, snapshot: bool = False) -> bytes:
         """The bytes of a blob of at most `limit` bytes, hashed. WireError when it is too large or no longer kept."""
-        download = Download(blob, limit=limit, window=1)
+        download = Download(blob, limit=limit, window=1, tree=snapshot)
         while not download.complete:
             ((offset, size),) = download.requests(time.monotonic())
             self._tell(Fetch(blob.digest, offset, size))

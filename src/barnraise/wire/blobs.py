@@ -1,7 +1,8 @@
 """Blobs in pieces: a contribution's payload on its way up, a named blob on its way down.
 
 Pure bookkeeping for both shells: no socket and no clock. Sizes are in bytes, times in seconds of any one clock.
-Digests are SHA-256, computed piece by piece as bytes arrive, so that no call takes long (0.1 to 0.7 ms a piece).
+Digests are SHA-256, or a tree of it for snapshots (see `core.digests`), computed piece by piece as bytes arrive, so
+that no call takes long (0.1 to 0.7 ms a piece).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 
+from barnraise.core.digests import TreeHash
 from barnraise.core.errors import WireError
 from barnraise.core.types import Blob, Contribution, Update
 from barnraise.wire.frames import Buffer
@@ -107,7 +109,7 @@ class Download:
     At most `window` pieces are asked for at a time. When nothing has arrived for `patience` seconds, or the
     connection was lost (`forget_requests`), the missing ones are asked for again. `prefix` are bytes that an earlier
     download left (whole pieces of them are used, never the last of the blob); they are checked with the rest. An empty
-    blob is complete at once.
+    blob is complete at once. `tree`: the blob is a snapshot, which a tree of digests names.
     """
 
     def __init__(
@@ -119,12 +121,14 @@ class Download:
         window: int = 16,
         patience: float = 10.0,
         prefix: Buffer = b"",
+        tree: bool = False,
     ) -> None:
         if blob.num_bytes > limit:
             raise WireError(f"blob of {blob.num_bytes} bytes, but at most {limit} are allowed")
         if not 1 <= chunk <= FRAME_LIMIT:
             raise ValueError(f"chunk is {chunk}, but must be between 1 and {FRAME_LIMIT}")
         self.blob, self.chunk, self.window, self.patience = blob, chunk, window, patience
+        self._new_hash = TreeHash if tree else hashlib.sha256
         self.payload = bytearray(blob.num_bytes)
         self._num_pieces = -(-blob.num_bytes // chunk)
         self._begin(memoryview(prefix).cast("B")[: max(0, blob.num_bytes - 1)])
@@ -135,7 +139,7 @@ class Download:
         self._hashed = len(prefix) // self.chunk  # pieces hashed so far: all before the first one that is missing
         held = self._hashed * self.chunk
         self.payload[:held] = prefix[:held]
-        self._hash = hashlib.sha256(prefix[:held])
+        self._hash = self._new_hash(prefix[:held])
         self._arrived = bytearray(b"\x01" * self._hashed + b"\x00" * (self._num_pieces - self._hashed))
         self._next = self._hashed  # the first piece that was never asked for
         self._asked: set[int] = set()

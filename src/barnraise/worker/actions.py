@@ -20,6 +20,7 @@ class Fetch(Action, frozen=True, gc=False):
     """Get the blob from the cache or the controller; answer with `Fetched` or `FetchFailed`."""
 
     blob: Blob
+    snapshot: bool = False
 
 
 class Prepare(Action, frozen=True, gc=False):

@@ -1,7 +1,8 @@
 """The tensors of one worker: its replica of the published parameters, its model, and the updates nobody answered yet.
 
 The runtime calls `train` on one thread and `update` on another; they meet only in the replica, under a lock that is
-held for a copy. A replica is checked against the version's digest after every update.
+held for a pass over it. A replica is checked against the version's digest after every update. What is done to each
+element of these vectors is done in chunks, by as many threads as torch has.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -19,15 +20,17 @@ from torch import Tensor
 
 from barnraise import compression
 from barnraise.core.errors import PayloadError
+from barnraise.core.threads import SERIAL, SPAN, Crew, spans
 from barnraise.core.types import Blob, NodeProfile, ParameterRange, Task, Update
 from barnraise.data.meta import Format
 from barnraise.data.shards import Dataset, labels, row_lengths
-from barnraise.models.vectors import digest
+from barnraise.models.vectors import Leaves, raw
 from barnraise.training.local import Batch, LocalTrainer
+from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import WorkerSettings
-from barnraise.worker.update_path import Payload, UpdatePath
+from barnraise.worker.update_path import Opened, Payload, UpdatePath
 
-Fetched = Callable[[Blob], bytes]
+Fetched = Callable[[Blob], Buffer]
 Rows = np.ndarray[Any, Any]
 
 
@@ -46,6 +49,11 @@ class Executor:
         self.steps = 0
         self.reached: Tensor | None = None  # where the last task led
         self.codec = compression.create(settings.downlink, **settings.downlink_options)
+        threads = torch.get_num_threads()
+        self._taking, self._training = Crew(threads), Crew(threads)  # of `update` and of `train`
+        last = compression.create(settings.last_compression) if settings.last_compression else None
+        for codec in [*self.codecs, *([last] if last else [])]:
+            codec.crew = self._training
         self.path = UpdatePath(
             self.codecs[0],
             error_feedback=settings.error_feedback,
@@ -53,7 +61,8 @@ class Executor:
             keep=settings.error_feedback_keep,
             fragments=settings.fragments > 1,
             update_clip=settings.update_clip,
-            last=compression.create(settings.last_compression) if settings.last_compression else None,
+            last=last,
+            crew=self._training,
         )
         self.replica = torch.zeros(trainer.flat.num_parameters)
         self.start = torch.empty_like(self.replica)
@@ -61,6 +70,7 @@ class Executor:
         self.unmerged: dict[int, Payload] = {}  # accepted or unanswered, and in no version that was seen yet
         self.merged, self.share, self.moved = 0, 1.0, False  # as `update` said last, and whether that is to be taken in
         self.cut, self.leaving = threading.Event(), threading.Event()
+        self._leaves = Leaves(self._taking)
         self._lock = threading.Lock()
         # Waiting for a crowded core is not work: counted as such it would slow a slow worker twice.
         self._busy = time.thread_time if trainer.device.type == "cpu" else time.monotonic
@@ -77,21 +87,40 @@ class Executor:
                 data = fetched(update.blob)
                 try:
                     if update.kind == "snapshot":
-                        self.replica.copy_(_snapshot(data, len(self.replica)))
-                        self.movement, self.steps = None, 0
+                        self._load(data)
                     else:
-                        part = self.replica[_span(update.parameters)]
-                        part += (delta := self.codec.decode(data, size=len(part)))
-                        if self.version_momentum:
-                            if self.movement is None:
-                                self.movement = torch.zeros_like(self.replica)
-                            self.movement[_span(update.parameters)] += delta
+                        self._follow(data, _span(update.parameters))
                 except PayloadError:
                     return -1
-                if digest(self.replica) != update.parameters_digest:
+                changed = _span(update.parameters) if update.parameters and update.kind == "delta" else None
+                if self._leaves.digest(self.replica, changed) != update.parameters_digest:
                     return -1
             self.merged, self.share, self.moved = merged, share, True
         return updates[-1].version
+
+    def _load(self, snapshot: Buffer) -> None:
+        """The replica is what the snapshot says."""
+        if len(snapshot) != raw(self.replica).nbytes:
+            raise PayloadError(f"snapshot has {len(snapshot)} bytes, but the model needs {raw(self.replica).nbytes}")
+        np.copyto(self.replica.numpy(), np.frombuffer(snapshot, "<f4"))
+        self.movement, self.steps = None, 0
+
+    def _follow(self, delta: Buffer, span: slice) -> None:
+        """The replica, and what the versions' movement is told by, move by what the delta decodes to."""
+        part = self.replica[span].numpy()
+        reader = self.codec.open(delta, part.size)
+        if self.version_momentum and self.movement is None:
+            self.movement = torch.zeros_like(self.replica)
+        movement = None if self.movement is None else self.movement[span].numpy()
+
+        def move(piece: slice) -> None:
+            decoded = np.empty(piece.stop - piece.start, np.float32)
+            reader.read(piece.start, decoded)
+            part[piece] += decoded  # what decodes to zero is added, too: a zero may have a sign
+            if movement is not None:
+                movement[piece] += decoded
+
+        self._taking.each(move, spans(part.size, -(-SPAN // self.codec.multiple) * self.codec.multiple))
 
     def train(self, task: Task, on_step: Callable[[int], None]) -> tuple[Blob, int, float, float] | None:
         """Take the task's local steps, or hand in the residual: (payload, steps, mean loss, seconds).
@@ -129,7 +158,8 @@ class Executor:
             whole = batches(self._rows(task), task.batch_size, task.seed, self.dataset.meta)
             piece = islice(whole, task.skip, task.skip + task.local_steps)
             steps, loss = self.trainer.run(piece, task.learning_rate, after_step)
-        self.reached = self.trainer.flat.vector.cpu().clone()
+        here = self.trainer.flat.vector.cpu()
+        self.reached = here.clone() if self.reached is None else self.reached.copy_(here)
         if not steps or not _finite(self.reached):
             self._fail(steps)
             return None
@@ -170,20 +200,29 @@ class Executor:
             if not self.moved:
                 return
             self.moved = False
-            moved, merged, share = self.replica.clone(), self.merged, self.share
-            movement, steps = self.movement, self.steps
-            if 2 * steps < task.local_steps:  # too few to tell the fleet's speed by
-                movement = None
-            elif movement is not None:
+            if 2 * self.steps >= task.local_steps and self.movement is not None:  # else too few to tell a speed by
+                if self.share < 1.0:  # a lone worker's momentum is the fleet's
+                    self.trainer.follow(self.movement, self.steps, task.learning_rate, self.version_momentum)
                 self.movement, self.steps = None, 0
-        if movement is not None and share < 1.0:  # a lone worker's momentum is the fleet's
-            self.trainer.follow(movement, steps, task.learning_rate, self.version_momentum)
-        self.unmerged = {key: payload for key, payload in self.unmerged.items() if key > merged}
-        for payload in self.unmerged.values():
-            payload.codec.decode_add(payload.encoded, moved[payload.span], weight=-share)
-        moved.add_(parameters - self.start, alpha=share)
-        self.path.add_kept(moved)
-        parameters.lerp_(moved, 1.0 - self.merge_lerp)
+            self.unmerged = {key: payload for key, payload in self.unmerged.items() if key > self.merged}
+            self._merge(parameters, [payload.opened(len(parameters)) for payload in self.unmerged.values()])
+
+    def _merge(self, parameters: Tensor, unmerged: Sequence[Opened]) -> None:
+        """`_take_in`, by all threads."""
+
+        def merge(piece: slice) -> None:
+            moved = self.replica.numpy()[piece].copy()
+            for part, reader in unmerged:
+                first, last = max(piece.start, part.start), min(piece.stop, part.stop)
+                if first < last:
+                    reader.add(first - part.start, moved[first - piece.start : last - piece.start], -self.share)
+            for few in spans(moved.size, SERIAL):
+                here, there = slice(piece.start + few.start, piece.start + few.stop), torch.from_numpy(moved[few])
+                there.add_(parameters[here] - self.start[here], alpha=self.share)
+                self.path.add_kept(there, here)
+                parameters[here].lerp_(there, 1.0 - self.merge_lerp)
+
+        self._training.each(merge, spans(len(parameters)))
 
     def _rows(self, task: Task) -> Rows:
         return np.concatenate([self.dataset.rows(piece.shard, piece.start, piece.stop) for piece in task.rows])
@@ -231,9 +270,3 @@ def _finite(vector: Tensor) -> bool:
 
 def _span(parameters: ParameterRange | None) -> slice:
     return slice(None) if parameters is None else slice(parameters.start, parameters.stop)
-
-
-def _snapshot(data: bytes, size: int) -> Tensor:
-    if len(data) != 4 * size:
-        raise PayloadError(f"snapshot has {len(data)} bytes, but the model needs {4 * size}")
-    return torch.frombuffer(bytearray(data), dtype=torch.float32)

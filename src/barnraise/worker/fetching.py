@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from barnraise.core.digests import TreeHash
 from barnraise.core.errors import DataError, WireError
 from barnraise.core.types import Blob
 from barnraise.wire.blobs import Download, WrongDigestError
@@ -39,14 +40,14 @@ class Fetcher:
         self._failures: Counter[str] = Counter()  # times that it did not come, these included
         self._rests: dict[str, float] = {}  # until when
 
-    def start(self, blob: Blob) -> bool:
-        """Begin to fetch `blob`; True when it is at hand already."""
+    def start(self, blob: Blob, snapshot: bool = False) -> bool:
+        """Begin to fetch `blob`, which is a `snapshot` or anything else; True when it is at hand already."""
         if blob.digest in self._inlined:
             self._held[blob.digest] = self._inlined.pop(blob.digest)
         if blob.digest in self._held or self._cached(blob):
             return True
         if blob.digest not in self._downloads:
-            self._downloads[blob.digest] = Download(blob, limit=self.limit)
+            self._downloads[blob.digest] = Download(blob, limit=self.limit, tree=snapshot)
         return self._downloads[blob.digest].complete and self._complete(blob.digest)
 
     def inline(self, blobs: Sequence[Blob], data: Buffer) -> None:
@@ -55,7 +56,7 @@ class Fetcher:
         for blob in blobs:
             piece = view[start : start + blob.num_bytes]
             start += blob.num_bytes
-            if hashlib.sha256(piece).hexdigest() == blob.digest:
+            if blob.digest in (hashlib.sha256(piece).hexdigest(), TreeHash(piece).hexdigest()):
                 self._inlined[blob.digest] = piece
 
     def holds(self, blob: Blob) -> bool:

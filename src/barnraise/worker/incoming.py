@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -18,11 +18,11 @@ class Incoming:
         self.queue: list[ApplyUpdates] = []  # the oldest first
         self.needs: set[str] = set()  # digests that the queue, or a task that waits, lacks
 
-    def get(self, blobs: Iterable[Blob]) -> list[Action]:
-        """Fetch blobs, each once: a second answer could come for what has been taken since."""
+    def get(self, blobs: Iterable[Blob], snapshots: Collection[str] = ()) -> list[Action]:
+        """Fetch blobs, each once: a second answer could come for what has been taken since. `snapshots` are digests."""
         distinct = {blob.digest: blob for blob in blobs if blob.digest not in self.needs}
         self.needs |= distinct.keys()
-        return [Fetch(blob) for blob in distinct.values()]
+        return [Fetch(blob, blob.digest in snapshots) for blob in distinct.values()]
 
     def hear(self, news: ApplyUpdates) -> list[Action]:
         """Fetch what of `news` is not here yet."""
@@ -30,7 +30,7 @@ class Incoming:
         if not updates:
             return []
         self.queue.append(news)
-        return self.get(update.blob for update in updates)
+        return self.get((update.blob for update in updates), _snapshots(updates))
 
     def take(self) -> list[Action] | None:
         """Take the oldest in, as soon as it can be; None when it does not follow on what the replica has."""
@@ -45,8 +45,8 @@ class Incoming:
             if updates:
                 self.updating = True
                 taken = {update.blob.digest for update in updates}  # equal deltas are one blob, and gone once taken
-                later = [update.blob for news in self.queue for update in news.updates]
-                again = self.get(blob for blob in later if blob.digest in taken)
+                later = [update for news in self.queue for update in news.updates]
+                again = self.get((u.blob for u in later if u.blob.digest in taken), _snapshots(later))
                 return [msgspec.structs.replace(news, updates=updates), *again]
         return []
 
@@ -63,3 +63,8 @@ class Incoming:
         if not news.updates or news.updates[-1].version == self.have:
             return ()
         return tuple(update for update in news.updates if update.kind == "snapshot" or update.version > self.have)
+
+
+def _snapshots(updates: Iterable[Update]) -> set[str]:
+    """The digests of those that are snapshots."""
+    return {update.blob.digest for update in updates if update.kind == "snapshot"}

@@ -256,7 +256,7 @@ class WorkerRuntime:
             self._uploader = None
 
     def _fetch(self, action: act.Fetch) -> None:
-        if self.fetcher.start(action.blob):
+        if self.fetcher.start(action.blob, action.snapshot):
             self.inbox.put_nowait(ev.Fetched(action.blob.digest, 0))
 
     def _prepare(self, action: act.Prepare) -> None:
@@ -295,7 +295,7 @@ class WorkerRuntime:
         if not all(map(self.fetcher.holds, blobs.values())):
             self.inbox.put_nowait(ev.Updated(-1))  # a snapshot will do
             return
-        data = {digest: bytes(self.fetcher.take(blob)) for digest, blob in blobs.items()}
+        data = {digest: self.fetcher.take(blob) for digest, blob in blobs.items()}
 
         def apply() -> ev.Event:
             version = self.executor.update(action.updates, lambda blob: data[blob.digest], action.merged, action.share)

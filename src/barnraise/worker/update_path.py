@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from barnraise.compression.base import Codec, Encoded
+from barnraise.compression.base import Codec, Encoded, Reader
 from barnraise.compression.catalog import CATALOG
-from barnraise.compression.feedback import WHOLE, ErrorFeedback
+from barnraise.compression.feedback import WHOLE, ErrorFeedback, norm
+from barnraise.core.threads import Crew, spans
 from barnraise.core.types import Blob
+
+Opened: TypeAlias = tuple[slice, Reader]
 
 
 @dataclass(frozen=True)
@@ -27,13 +32,19 @@ class Payload:
     def data(self) -> memoryview:
         return self.encoded.payload
 
+    def opened(self, size: int) -> Opened:
+        """Which of `size` parameters it is an update of, and the reader of that update."""
+        start, stop, _ = self.span.indices(size)
+        return slice(start, stop), self.codec.open(self.encoded, stop - start)
+
 
 class UpdatePath:
     """One worker's way from parameters to payloads; holds the error-feedback residual.
 
     With `fragments` a contribution is of a part of the parameters, and the residual holds the others' progress.
     `keep` is the share of the residual that the worker trains on with, so that its own progress does not wait for the
-    wire. `last` is a denser codec for the contribution after which it leaves: what that one leaves out is lost.
+    wire. `last` is a denser codec for the contribution after which it leaves: what that one leaves out is lost. The
+    `crew` shares what is done to each element; no vector is made on the way but the residual.
     """
 
     def __init__(
@@ -46,15 +57,18 @@ class UpdatePath:
         keep: float = 0.0,
         fragments: bool = False,
         last: Codec | None = None,
+        crew: Crew | None = None,
     ) -> None:
         self.codec, self.update_clip, self.keep, self.last = codec, update_clip, keep, last
-        lossless = CATALOG.entry(codec.name).declares.lossless
-        self.feedback = ErrorFeedback(codec, decay) if error_feedback and (fragments or not lossless) else None
+        self._crew = crew or Crew()
+        leaves_out = fragments or not CATALOG.entry(codec.name).declares.lossless
+        self.feedback = ErrorFeedback(codec, decay, self._crew) if error_feedback and leaves_out else None
 
-    def add_kept(self, start: Tensor) -> None:
-        """Subtract from `start` (float32 [d]) what this worker has not transmitted yet, as far as it keeps it."""
+    def add_kept(self, start: Tensor, part: slice = WHOLE) -> None:
+        """Subtract from `start`, the part `part` of float32 [d], what this worker has not transmitted yet, as far as it
+        keeps it."""
         if self.feedback and self.feedback.residual is not None and self.keep:
-            start.sub_(self.feedback.residual, alpha=self.keep)
+            start.sub_(self.feedback.residual[part], alpha=self.keep)
 
     def send(
         self,
@@ -70,7 +84,15 @@ class UpdatePath:
 
         `start` is overwritten. What is outside `span` goes to the residual; `leaving` flushes what is inside.
         """
-        delta = clip(start.sub_(end).mul_(scale), self.update_clip)
+        begin, reached = start.numpy(), end.numpy()
+
+        def subtract(piece: slice) -> None:
+            with np.errstate(over="ignore", invalid="ignore"):  # the codec refuses what is not finite
+                np.subtract(begin[piece], reached[piece], out=begin[piece])
+                begin[piece] *= np.float32(scale)
+
+        self._crew.each(subtract, spans(begin.size))
+        delta = clip(start, self.update_clip, self._crew)
         if self.feedback is None:
             return _named(self.codec.encode(delta[span], version), self.codec, span)
         self.feedback.codec = self.last if leaving and self.last else self.codec
@@ -92,9 +114,8 @@ def _named(encoded: Encoded, codec: Codec, span: slice = WHOLE) -> Payload:
     return Payload(Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes), encoded, codec, span)
 
 
-def clip(delta: Tensor, limit: float | None) -> Tensor:
-    """Scale `delta` in place to an L2 norm of at most `limit`."""
-    if limit is None:
-        return delta
-    norm = float(torch.linalg.vector_norm(delta, dtype=torch.float64))
-    return delta.mul_(limit / norm) if norm > limit else delta
+def clip(delta: Tensor, limit: float | None, crew: Crew | None = None) -> Tensor:
+    """Scale `delta` (float32 [d]) in place to an L2 norm of at most `limit`."""
+    if limit is not None and (length := norm(delta.numpy(), crew or Crew())) > limit:
+        delta.mul_(limit / length)
+    return delta

@@ -1,0 +1,218 @@
+"""What a large model costs the controller and a worker beside training: seconds and memory, and the floor below them.
+
+    python benchmarks/large.py             124 million parameters, on 1 and 2 threads
+    python benchmarks/large.py --d 1e9     three versions of a billion, in less than 16 GB
+
+A version is made of four `sparse_loco` contributions, steps a Nesterov momentum, and goes down as `int4` with a
+residual. A worker's exchange is what it does from the end of a task to the next start: its update and what that leaves
+out, then a version taken in. Beside it stands the floor: the bytes that have to be read and written over the machine's
+bandwidth, and those to be hashed over its rate of hashing. Memory is the process's peak less what it had before and
+less what stays of it: parameters, moments and residual, and the deltas. Medians, the first time aside.
+Targets at 124 million: a version in 1.5 s on two threads with 300 MB, an inspection in 0.1 s, an exchange in 2 s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from barnraise import aggregation, compression, training
+from barnraise.controller.actions import SlotShare
+from barnraise.controller.parameter_server import Made, ParameterServer
+from barnraise.core.digests import LEAF_BYTES
+from barnraise.core.threads import Crew, spans
+from barnraise.core.types import ParameterRange, Update
+from barnraise.wire.messages import WorkerSettings
+from barnraise.worker.executor import Executor
+
+NODES = 4
+UP, DOWN, OUTER = "sparse_loco", "int4", "nesterov"
+SETTINGS = WorkerSettings(
+    batch_size=1, compression=UP, compression_options={}, ratios=(), error_feedback=True, error_feedback_decay=1.0,
+    error_feedback_keep=1.0, downlink=DOWN, downlink_options={}, inner_optimizer="adamw", inner_options={},
+    gradient_clip=None, update_clip=None, fragments=1, merge_lerp=0.5, version_momentum=0.0, normalize_steps=0,
+    proximal=0.0, overlap=True, precision="float32",
+)  # fmt: skip
+
+
+def timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def status(field: str) -> float:
+    """Bytes of this process's memory: VmRSS now, VmHWM at the most since `peak` began."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith(field))
+
+
+@contextmanager
+def peak(found: list[float]) -> Iterator[None]:
+    """Notes the most memory that the body had."""
+    Path("/proc/self/clear_refs").write_text("5")
+    yield
+    found.append(status("VmHWM"))
+
+
+def updates(size: int) -> list[bytes]:
+    """Payloads of as many nodes, each its own."""
+    codec, rng = compression.create(UP), np.random.default_rng(0)
+    vector = torch.from_numpy(rng.standard_normal(size, np.float32)).mul_(1e-3)
+    payloads = []
+    for _ in range(NODES):
+        payloads.append(codec.encode(vector).to_bytes())
+        vector.mul_(-0.9)
+    return payloads
+
+
+def make_server(size: int, threads: int) -> ParameterServer:
+    return ParameterServer(
+        torch.zeros(size),
+        0,
+        rule=aggregation.create("mean"),
+        codecs=[compression.create(UP)],
+        downlink=compression.create(DOWN),
+        outer=training.create(OUTER),
+        threads=threads,
+    )
+
+
+def make_version(server: ParameterServer, payloads: Sequence[bytes]) -> Made:
+    whole = ParameterRange(0, len(server.parameters))
+    slots = [SlotShare(str(node), whole, ((node, 1.0),)) for node in range(len(payloads))]
+    return server.aggregate(server.version + 1, slots, payloads.__getitem__)
+
+
+def bandwidth(threads: int, size: int) -> float:
+    """Bytes a second, read and written, of a copy that fits no cache."""
+    source, target, crew = np.ones(size, np.float32), np.zeros(size, np.float32), Crew(threads)
+
+    def copy() -> None:
+        crew.each(lambda piece: np.copyto(target[piece], source[piece]), spans(size))
+
+    return 8 * size / min(timed(copy) for _ in range(5))
+
+
+def hashing(threads: int, num_bytes: int) -> float:
+    """Bytes a second of SHA-256."""
+    data, crew = memoryview(bytes(LEAF_BYTES)), Crew(threads)
+    count = num_bytes // LEAF_BYTES
+
+    def work() -> None:
+        crew.each(lambda _: hashlib.sha256(data).digest(), range(count))
+
+    return count * LEAF_BYTES / min(timed(work) for _ in range(3))
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What `threads` threads can do at best here: bytes a second that are read or written, and that are hashed."""
+
+    threads: int
+    bandwidth: float
+    hashing: float
+
+    @property
+    def title(self) -> str:
+        return f"{self.threads} thread{'s' if self.threads > 1 else ''}"
+
+    @classmethod
+    def measured(cls, threads: int, size: int) -> Machine:
+        found = cls(threads, bandwidth(threads, size), hashing(threads, 4 * size))
+        told = f"bytes move at {found.bandwidth / 1e9:.1f} GB/s, and are hashed at {found.hashing / 1e9:.2f} GB/s"
+        print(f"{found.title}: {told}", flush=True)
+        return found
+
+
+def versions(size: int, machine: Machine, payloads: Sequence[bytes], count: int, most_kept: int) -> list[Made]:
+    """Some versions, the last of which are kept, and what they took.
+
+    The floor: each vector is read and written once, and the result read again.
+    """
+    before, most = status("VmRSS"), list[float]()
+    server, made, seconds = make_server(size, machine.threads), list[Made](), list[float]()
+    with peak(most):
+        for _ in range(count):
+            seconds.append(timed(lambda: made.append(make_version(server, payloads))))
+            del made[:-most_kept]
+    vectors, delta = 2 + len(server.outer.moments), made[-1].delta.num_bytes  # with parameters and residual
+    kept, down = 4.0 * size * vectors, delta * min(count, most_kept + 1.0)
+    moving, hashed = (2 * kept + delta) / machine.bandwidth, (4.0 * size + delta) / machine.hashing
+    print(
+        f"  version: {seconds[0]:.2f} s the first, then {statistics.median(seconds[1:]):.2f} s "
+        f"(floor: {moving:.2f} s to move {(2 * kept + delta) / 1e9:.2f} GB, {hashed:.2f} s to hash)"
+    )
+    beside = (most[0] - before - kept - down) / 1e6
+    told = f"{kept / 1e9:.2f} GB of vectors, {down / 1e6:.0f} MB of deltas, {beside:,.0f} MB beside"
+    print(f"  memory: {told}; the process had {most[0] / 1e9:.2f} GB at most", flush=True)
+    return made
+
+
+def inspection(size: int, payload: bytes, repeats: int) -> None:
+    server = make_server(1, 1)
+    seconds = statistics.median(timed(lambda: server.inspect(payload, 0, size, 0)) for _ in range(repeats))
+    print(f"inspection of {len(payload) / 1e6:.1f} MB: {seconds:.3f} s", flush=True)
+
+
+def exchange(size: int, machine: Machine, versions: Sequence[Made]) -> None:
+    """A worker's exchange by its parts, without training; one for each of `versions`, the first aside."""
+    torch.set_num_threads(machine.threads)
+    trainer: Any = SimpleNamespace(flat=SimpleNamespace(num_parameters=size), device=torch.device("cpu"))
+    executor, task = Executor(trainer, cast("Any", None), SETTINGS), cast("Any", SimpleNamespace(local_steps=1))
+    reached = torch.from_numpy(np.random.default_rng(1).standard_normal(size, np.float32)).mul_(1e-3)
+    seconds: dict[str, list[float]] = {"send": [], "take a version in": [], "merge": []}
+    for made in versions:
+        executor.start.zero_()
+        update = Update("delta", made.version, made.delta, made.digest, made.parameters)
+
+        def send(number: int = made.version) -> None:
+            executor.unmerged[number] = executor.path.send(executor.start, reached)
+
+        def take(update: Update = update, made: Made = made) -> None:
+            assert executor.update((update,), lambda _: made.delta_bytes, made.version - 1, 0.25) == made.version
+
+        for name, work in (
+            ("send", send),
+            ("take a version in", take),
+            ("merge", lambda: executor._take_in(reached, task)),
+        ):
+            seconds[name].append(timed(work))
+    told = {name: statistics.median(several[1:]) for name, several in seconds.items()}
+    parts = ", ".join(f"{name} {taken:.2f} s" for name, taken in told.items())
+    print(f"  a worker's exchange: {sum(told.values()):.2f} s ({parts})", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--d", type=float, default=124e6, help="parameters (124e6)")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    size = 1_000_000 if options.quick else int(options.d)
+    large = size > 500_000_000
+    payloads = updates(size)
+    print(f"{size:,} parameters, {NODES} contributions of {len(payloads[0]) / 1e6:.1f} MB, {DOWN} down, {OUTER}")
+    inspection(size, payloads[0], 3)
+    count, most_kept = 3 if large or options.quick else 5, 1 if large else 5
+    for threads in options.threads[-1:] if large else options.threads:
+        machine = Machine.measured(threads, min(size, 1 << 26))
+        made = versions(size, machine, payloads, count, most_kept)
+        if not large:
+            exchange(size, machine, made)
+
+
+if __name__ == "__main__":
+    main()

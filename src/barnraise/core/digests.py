@@ -1,0 +1,50 @@
+"""The digest of something large of which parts change: SHA-256 over the SHA-256 of fixed leaves.
+
+    digest = SHA-256(SHA-256(leaf 0), SHA-256(leaf 1) ..., number of bytes as 8 bytes, little-endian)
+
+Leaves are of 1 MiB, the last one shorter. They are hashed by several threads, and only where something has changed.
+Versions of the parameters and their snapshots are named so; all else goes by its plain SHA-256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+LEAF_BYTES = 1 << 20
+
+
+def root(leaves: Sequence[bytes], num_bytes: int) -> str:
+    """The digest of `num_bytes` bytes whose leaves hash to `leaves`."""
+    return hashlib.sha256(b"".join(leaves) + num_bytes.to_bytes(8, "little")).hexdigest()
+
+
+class TreeHash:
+    """The digest of bytes that come one after the other, used like one of hashlib's.
+
+    >>> tree = TreeHash(b"ab")
+    >>> tree.update(b"c")
+    >>> tree.hexdigest() == root([hashlib.sha256(b"abc").digest()], 3)
+    True
+    """
+
+    def __init__(self, data: bytes | bytearray | memoryview = b"") -> None:
+        self._leaves: list[bytes] = []
+        self._leaf = hashlib.sha256()
+        self._num_bytes = 0
+        self.update(data)
+
+    def update(self, data: bytes | bytearray | memoryview) -> None:
+        view = memoryview(data).cast("B")
+        while view:
+            room = LEAF_BYTES - self._num_bytes % LEAF_BYTES
+            self._leaf.update(view[:room])
+            self._num_bytes += len(view[:room])
+            if self._num_bytes % LEAF_BYTES == 0:
+                self._leaves.append(self._leaf.digest())
+                self._leaf = hashlib.sha256()
+            view = view[room:]
+
+    def hexdigest(self) -> str:
+        rest = [self._leaf.digest()] if self._num_bytes % LEAF_BYTES else []
+        return root([*self._leaves, *rest], self._num_bytes)
