@@ -38,6 +38,7 @@ def test_contracts_are_kept() -> None:
             {"core/late.py": "def f():\n    import barnraise.wire"},
             "barnraise.core is not allowed to import barnraise.wire",
         ),
+        ({"assembly/command.py": "import barnraise.cli"}, "barnraise.assembly is not allowed to import barnraise.cli"),
         ({"worker/aside.py": "import barnraise.controller"}, "barnraise.worker is not allowed to import"),
         ({"shed/__init__.py": ""}, "barnraise.shed"),
         (
@@ -45,7 +46,14 @@ def test_contracts_are_kept() -> None:
             "No cycles are allowed in barnraise.core",
         ),
     ],
-    ids=["upward", "upward inside a function", "sideways", "undeclared package", "cycle"],
+    ids=[
+        "upward",
+        "upward inside a function",
+        "a command below the commands",
+        "sideways",
+        "undeclared package",
+        "cycle",
+    ],
 )
 def test_contracts_notice(tmp_path: Path, files: dict[str, str], complaint: str) -> None:
     package = tmp_path / "barnraise"

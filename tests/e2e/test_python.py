@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 
 TRAIN = """
-import json
+import json, signal
 import barnraise
+
+mine = lambda number, frame: None
+signal.signal(signal.SIGTERM, mine)
 
 def say(text):
     print(text, flush=True)
@@ -22,6 +25,7 @@ def say(text):
 ending = barnraise.train("run.yaml", say=say)
 losses = ending.first_loss, ending.final_loss
 print(json.dumps([str(ending.run_dir), str(ending.model_dir), *losses, ending.interrupted]))
+assert signal.getsignal(signal.SIGTERM) is mine
 """
 
 SERVE_AND_JOIN = """

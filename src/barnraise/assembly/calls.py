@@ -5,7 +5,7 @@ would say beside its result; without it a call is silent. Every error raised on 
 (`barnraise.core.errors`), whose message says what to do.
 
 In the main thread the first SIGINT or SIGTERM asks for a good end, as it does of a command, and a second one ends the
-process at once. In another thread the calls leave signals alone.
+process at once; afterwards signals are handled as before. In another thread the calls leave signals alone.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from barnraise.assembly.signals import handed_back
 from barnraise.config.load import Source, document
 from barnraise.core.errors import InputError
 
@@ -185,7 +186,8 @@ def _complete(work: Coroutine[Any, Any, Result]) -> Result:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work)
+        with handed_back():
+            return asyncio.run(work)
     work.close()
     raise InputError(
         "an event loop runs in this thread already (as in a notebook), and this call would block it: call it in "

@@ -68,5 +68,17 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextlib.contextmanager
+def handed_back() -> Iterator[None]:
+    """After the body the signals are handled as they were before it: a caller's own handlers are not lost."""
+    before = [(number, signal.getsignal(number)) for number in NUMBERS] if _heard() else []
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            if handler is not None:
+                signal.signal(number, handler)
+
+
 def _heard() -> bool:
     return threading.current_thread() is threading.main_thread()

@@ -20,7 +20,7 @@ from barnraise.controller import saved
 from barnraise.controller.commits import Commits
 from barnraise.controller.drops import Drops
 from barnraise.controller.enrolment import Enrolment
-from barnraise.controller.executor import Executor
+from barnraise.controller.executor import Executor, Report
 from barnraise.controller.inbox import MOST_AT_ONCE, MOST_WAITING, TURNS_BEHIND, Awaited, Brought, Waiting
 from barnraise.controller.machine import Controller
 from barnraise.controller.membership import turned_away
@@ -61,7 +61,7 @@ class Server:
         ledger: Ledger,
         enrolment: Enrolment,
         *,
-        make_executor: Callable[[ev_report, Callable[[BaseException], None]], Executor],
+        make_executor: Callable[[Report, Callable[[BaseException], None]], Executor],
         keep_checkpoints: int,
         clock: Callable[[], float],
         warn: Callable[[str], None],
@@ -80,9 +80,8 @@ class Server:
         self.bytes_up, self.bytes_down = machine.state.bytes_up, machine.state.bytes_down
         self.finished: act.Finish | None = None
         self.error: BaseException | None = None
-        self._bound = False
         self._asked_who: dict[str, float] = {}
-        self._traffic_at = 0.0
+        self._traffic_at, self._bound = 0.0, False
         self._behind = 0  # turns since nothing waited, or a Tick was due all the same
         self.stopped: set[str] = set()  # nodes that were told to stop
 
@@ -109,15 +108,14 @@ class Server:
         finally:
             reader.cancel()
             await asyncio.wait([reader])  # which never raises: what broke it is told already
-            await self.close(linger=1.0)
+            await self.close()
 
-    async def close(self, linger: float = 0.0) -> None:
-        """Let go of threads and ports, as `run` does at its end."""
+    async def close(self) -> None:
+        """Let go of threads and ports, as `run` does at its end; once more does no harm."""
         await asyncio.to_thread(self.executor.close)
         self.commits.close()
         if self._bound:
-            self._bound = False
-            await self.listener.close(linger)
+            await self.listener.close(linger=1.0)
 
     def post(self, event: Waiting) -> None:
         """Hand an event to the machine. For the event loop's thread."""
@@ -325,8 +323,7 @@ class Server:
 
     def _transmit(self, peer: Peer, message: Message, raw: Buffer | None = None) -> bool:
         frames = encode(message, raw)
-        sent = self.listener.send(peer, frames)
-        if sent:
+        if sent := self.listener.send(peer, frames):
             self.bytes_down += sum(map(num_bytes, frames))
         return sent
 
@@ -372,8 +369,6 @@ _WARNINGS: dict[type[notes.Note], str] = {
     notes.Voided: "contribution {note.assignment} of {node} is void, its rows are done again: {note.reason}",
     notes.VersionRefused: "version {note.version} is made without its contributions: {note.reason}",
 }
-
-ev_report = Callable[[ev.Event], None]
 
 _ACTIONS: dict[type[act.Action], Callable[[Server, Any], None]] = {
     act.Journal: Server._journaled,
