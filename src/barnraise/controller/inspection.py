@@ -136,7 +136,7 @@ class Inspection(Part):
             )
             del self.insane[node]
             yield Send(node, Stop(reason, final=False))
-            yield from self.membership.part(node, reason)
+            yield from self.membership.gone(node, reason)
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {Arrived: self.arrived, Inspected: self.inspected}

@@ -130,15 +130,15 @@ class Membership(Part):
                 yield Send(node, Ack(assignment, *verdicts[assignment]))
 
     def leave(self, node: str, message: Leave) -> Steps:
-        yield from self.part(node, message.reason or "left")
+        yield from self.gone(node, message.reason or "left")
         yield from self.context.follow()
 
     def lost(self, event: Lost) -> Steps:
         if event.node in self.state.nodes:
-            yield from self.part(event.node, event.reason, event.how)
+            yield from self.gone(event.node, event.reason, event.how)
             yield from self.context.follow()
 
-    def part(self, node: str, reason: str, how: Change = "left") -> Steps:
+    def gone(self, node: str, reason: str, how: Change = "left") -> Steps:
         """The node is gone: its open work is for others."""
         self.context.forget(node)
         if self.state.nodes[node].live:
@@ -236,7 +236,7 @@ class Membership(Part):
         self.intervals()
         while self.deadline() <= self.now:
             if self.now >= self.awaited_until and self.awaited:
-                yield from self.part(next(iter(self.awaited)), "did not come back after the restart")
+                yield from self.gone(next(iter(self.awaited)), "did not come back after the restart")
                 continue
             _, node = heapq.heappop(self._looks)
             self._looked_at.remove(node)
@@ -248,7 +248,7 @@ class Membership(Part):
                 self._look_at(node, ends)
             else:
                 self.silent[node] = seen
-                yield from self.part(node, f"silent for {self.now - seen:.1f} s")
+                yield from self.gone(node, f"silent for {self.now - seen:.1f} s")
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {
