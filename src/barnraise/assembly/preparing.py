@@ -41,7 +41,7 @@ def prepare(plan: Plan, run: RunDirectory, say: Callable[[str], None]) -> None:
     tensors = {f"outer.{name}": tensor for name, tensor in parts.outer_optimizer(plan).state().items()}
     tensors["parameters"] = parameters
     Checkpoints(run.checkpoints).save(
-        0, ledger_id=0, parameters_digest=digest(parameters), state=b"{}", tensors={"parameters": tensors}
+        0, ledger_id=0, parameters_digest=digest(parameters), state=b"", tensors={"parameters": tensors}
     )
     Keys.load_or_create(run.keys / "controller.json")
 
