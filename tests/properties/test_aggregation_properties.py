@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as hnp
 from torch import Tensor
 
 from barnraise import aggregation
+from barnraise.aggregation.base import Combination, Rule
 from barnraise.aggregation.gram import Array, gram_matrix, mixed_gram, squared_distances
 
 torch.set_num_threads(1)
@@ -96,3 +97,22 @@ def test_gram_of_mixed_rows(x: Tensor, mixing: Any) -> None:
     expected = (torch.from_numpy(mixing.copy()) @ x) @ (torch.from_numpy(mixing.copy()) @ x).T
     result = torch.from_numpy(mixed_gram(mixing, gram(x)))
     torch.testing.assert_close(result, expected, rtol=1e-9, atol=1e-6)
+
+
+@given(rules, matrices, st.integers(0, 2), st.floats(1.0, 1e6))
+def test_no_value_is_larger_than_its_bound_and_f_liars_do_not_raise_it(
+    rule: Rule, x: Tensor, liars: int, lie: float
+) -> None:
+    rows = x.numpy().copy()
+    honest = float(np.abs(rows[liars:]).max())
+    rows[:liars] = lie * (1.0 + honest)
+
+    def read(row: int, start: int, out: Array) -> None:
+        out[:] = rows[row, start : start + out.size]
+
+    combination = Combination(rule, read, len(rows), rows.shape[1], None, dtype=rows.dtype)
+    bound, out = combination.bound(np.abs(rows).max(axis=1)), np.empty(rows.shape[1])
+    combination.into(0, out)
+    assert float(np.abs(out).max()) <= bound * (1 + 1e-9) + 1e-30
+    if rule.name in ("median", "trimmed_mean"):
+        assert bound <= len(rows) * honest

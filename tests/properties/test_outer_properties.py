@@ -56,3 +56,15 @@ def test_adam_moves_by_its_rate_whatever_the_size(size: float, sign: float) -> N
     for _ in range(5):
         update = step(outer, torch.tensor([sign * size]))
         assert float(update) == pytest.approx(sign * 0.01, rel=1e-3)
+
+
+@given(st.sampled_from(training.names()), sequences, st.floats(0, 10))
+def test_nothing_grows_beyond_what_the_optimizer_says(name: str, gradients: Tensor, rate: float) -> None:
+    outer = training.create(name)
+    for gradient in gradients:
+        before = {moment: float(values.abs().max()) for moment, values in outer.moments.items()}
+        largest = {moment: before.get(moment, 0.0) for moment in outer.moment_names}
+        update, moments = outer.growth(float(gradient.abs().max()), largest, rate)
+        assert float(step(outer, gradient, rate).abs().max()) <= update * (1 + 1e-5)
+        for moment, values in outer.moments.items():
+            assert float(values.abs().max()) <= moments[moment] * (1 + 1e-5)

@@ -92,6 +92,17 @@ def test_a_model_that_would_overflow_in_time_is_refused_in_time(outer: str) -> N
     assert bool(torch.isfinite(server.parameters).all())
 
 
+@pytest.mark.parametrize("rule", [("trimmed_mean", {"f": 1}), ("median", {}), ("krum", {"f": 1})], ids=str)
+def test_one_nodes_huge_values_stop_no_version_of_a_robust_rule(rule: tuple[str, dict[str, Any]]) -> None:
+    server = make_server(rule=rule[0], **rule[1])
+    uploads = Uploads(server)
+    uploads.add(0, torch.full((SIZE,), HUGE))
+    for number in range(1, 5):
+        uploads.add(number, 0.01 * vector(number))
+    server.aggregate(1, [slot(f"n{number}", (number, 1.0)) for number in range(5)], uploads.read)
+    assert float(server.parameters.abs().max()) < 10.0
+
+
 def test_all_that_cannot_be_used_is_named_at_once() -> None:
     server = make_server(outer="nesterov")
     advance(server, range(1, 3))

@@ -68,7 +68,7 @@ CATALOG = Catalog(
                 _rate(0.001),
                 _decay("beta1", 0.9, "Decay of the first moment."),
                 _decay("beta2", 0.99, "Decay of the second moment."),
-                Option("epsilon", float, 1e-8, "Added to the root of the second moment.", minimum=1e-38, maximum=1),
+                Option("epsilon", float, 1e-8, "Added to the root of the second moment.", minimum=1e-30, maximum=1),
             ),
             declares=Traits(),
         ),
