@@ -27,7 +27,7 @@ def spans(size: int, span: int = SPAN) -> list[slice]:
 
 
 class Crew:
-    """`threads` threads that share the pieces of a whole; one of them is no thread but the caller.
+    """`threads` threads that share the pieces of a whole; with one, the caller does them itself.
 
     What is done to a piece must neither need another piece nor change it: then results do not depend on `threads`.
     Use numpy there, or torch for `SERIAL` elements at most, else it starts threads of its own. The threads treat
