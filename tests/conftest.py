@@ -6,11 +6,16 @@
 from __future__ import annotations
 
 import os
+import signal
 
 # Before torch and transformers are imported, and inherited by the processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
+
+# A shell has what it runs in the background ignore Ctrl-C, and that would be inherited, too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from hypothesis import HealthCheck, settings
 
