@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -59,6 +61,31 @@ def test_clipping_bounds_the_norm_and_keeps_the_direction() -> None:
     sent = sender.codec.decode(sender.send(torch.full((SIZE,), 3.0), torch.zeros(SIZE)).encoded)
     assert float(sent.norm()) == pytest.approx(2.0, rel=1e-5)
     assert float(sent.std()) == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "codec",
+    [("topk", {"ratio": 0.05}), ("int8", {}), ("int4", {}), ("sparse_loco", {}), ("entropy_coded", {})],
+    ids=str,
+)
+def test_what_is_sent_is_within_the_limit_whatever_comes_back(codec: tuple[str, dict[str, Any]]) -> None:
+    """Error feedback brings along what was left out of many updates: the limit is for the bytes."""
+    torch.manual_seed(0)
+    sender = UpdatePath(compression.create(codec[0], **codec[1]), error_feedback=True, decay=1.0, update_clip=0.5)
+    norms = []
+    for _ in range(20):
+        payload = sender.send(torch.randn(SIZE) * 0.1, torch.zeros(SIZE))
+        norms.append(sender.codec.open(payload.encoded, SIZE).norm())
+    assert max(norms) <= 0.5
+    assert max(norms) > 0.45, "it is clipped, not thrown away"
+    assert sender.feedback is not None
+    assert sender.feedback.residual_norm < 100.0, "what is cut off does not come again"
+
+
+def test_what_no_scale_makes_small_enough_is_sent_as_nothing() -> None:
+    sender = UpdatePath(compression.create("int8"), error_feedback=False, decay=1.0, update_clip=1e-45)
+    payload = sender.send(torch.ones(SIZE), torch.zeros(SIZE))
+    assert sender.codec.open(payload.encoded, SIZE).norm() <= 1e-45
 
 
 def test_a_leaving_worker_flushes_its_residual_and_the_controller_reads_it() -> None:

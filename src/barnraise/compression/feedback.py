@@ -52,6 +52,13 @@ class ErrorFeedback:
         `vector` is overwritten. PayloadError when that is not finite, InputError when the size has changed; either
         leaves the residual alone.
         """
+        self.add(vector)
+        encoded = self.codec.encode(vector[span], version)
+        self.keep(vector, encoded, self.codec, span)
+        return encoded
+
+    def add(self, vector: Tensor) -> None:
+        """vector += beta e, which leaves the residual alone. InputError when the size has changed."""
         if self._residual is not None:
             if self._residual.shape != vector.shape:
                 raise InputError(
@@ -59,13 +66,14 @@ class ErrorFeedback:
                     "call reset() first"
                 )
             self._each(lambda total, residual: np.add(total, residual * self.decay, out=total), vector)
-        encoded = self.codec.encode(vector[span], version)
+
+    def keep(self, vector: Tensor, encoded: Encoded, codec: Codec, span: slice = WHOLE) -> None:
+        """The residual is `vector`, less what of its part `span` was encoded."""
         if self._residual is None:
             self._residual = vector.clone()
         else:
             self._each(lambda total, residual: np.copyto(residual, total), vector)
-        self.codec.decode_add(encoded, self._residual[span], weight=-1.0)
-        return encoded
+        codec.decode_add(encoded, self._residual[span], weight=-1.0)
 
     def _each(self, work: Callable[[Array, Array], object], vector: Tensor) -> None:
         """`work` done to each span of `vector` and the residual."""

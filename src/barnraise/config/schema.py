@@ -273,7 +273,8 @@ class Training(Section):
     momentum: Decay = Field(default=0.0, description="SGD's momentum.")
     gradient_clip: Positive | None = Field(default=1.0, description="Clip each local gradient to this norm.")
     update_clip: Positive | None = Field(
-        default=None, description="Clip each contribution to this norm before it is sent."
+        default=None,
+        description="Scale each contribution down to this norm at most, as it is sent: with what error feedback adds.",
     )
     precision: Literal["float32", "bfloat16"] = Field(default="float32", description="Autocast type of the workers.")
     overlap: bool = Field(default=True, description="Train the next task while a contribution is uploaded.")

@@ -1,4 +1,4 @@
-"""From the end of a task to the bytes that are sent: delta, clip, error feedback and compression, in this order."""
+"""From the end of a task to the bytes that are sent: the list of stages that an update goes through."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import hashlib
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from barnraise.compression.base import Codec, Encoded, Reader
 from barnraise.compression.catalog import CATALOG
-from barnraise.compression.feedback import WHOLE, ErrorFeedback, norm
-from barnraise.core.threads import Crew, spans
+from barnraise.compression.feedback import WHOLE, ErrorFeedback
+from barnraise.core.threads import Crew
 from barnraise.core.types import Blob
+from barnraise.worker.stages import Clip, Difference, Encode, Feedback, Stage, Update
 
 Opened: TypeAlias = tuple[slice, Reader]
 
@@ -39,7 +39,7 @@ class Payload:
 
 
 class UpdatePath:
-    """One worker's way from parameters to payloads; holds the error-feedback residual.
+    """One worker's way from parameters to payloads, stage by stage; holds the error-feedback residual.
 
     With `fragments` a contribution is of a part of the parameters, and the residual holds the others' progress.
     `keep` is the share of the residual that the worker trains on with, so that its own progress does not wait for the
@@ -59,10 +59,16 @@ class UpdatePath:
         last: Codec | None = None,
         crew: Crew | None = None,
     ) -> None:
-        self.codec, self.update_clip, self.keep, self.last = codec, update_clip, keep, last
-        self._crew = crew or Crew()
+        self.codec, self.keep, self.last = codec, keep, last
+        crew = crew or Crew()
         leaves_out = fragments or not CATALOG.entry(codec.name).declares.lossless
-        self.feedback = ErrorFeedback(codec, decay, self._crew) if error_feedback and leaves_out else None
+        self.feedback = ErrorFeedback(codec, decay, crew) if error_feedback and leaves_out else None
+        self.stages: list[Stage] = [
+            Difference(crew),
+            *([Feedback(self.feedback)] if self.feedback else []),
+            Encode(),
+            *([Clip(update_clip, crew)] if update_clip is not None else []),
+        ]
 
     def add_kept(self, start: Tensor, part: slice = WHOLE) -> None:
         """Subtract from `start`, the part `part` of float32 [d], what this worker has not transmitted yet, as far as it
@@ -84,19 +90,14 @@ class UpdatePath:
 
         `start` is overwritten. What is outside `span` goes to the residual; `leaving` flushes what is inside.
         """
-        begin, reached = start.numpy(), end.numpy()
-
-        def subtract(piece: slice) -> None:
-            with np.errstate(over="ignore", invalid="ignore"):  # the codec refuses what is not finite
-                np.subtract(begin[piece], reached[piece], out=begin[piece])
-                begin[piece] *= np.float32(scale)
-
-        self._crew.each(subtract, spans(begin.size))
-        delta = clip(start, self.update_clip, self._crew)
-        if self.feedback is None:
-            return _named(self.codec.encode(delta[span], version), self.codec, span)
-        self.feedback.codec = self.last if leaving and self.last else self.codec
-        return _named(self.feedback.compress(delta, version, span), self.feedback.codec, span)
+        codec = self.last if leaving and self.last and self.feedback else self.codec
+        update = Update(start, end, scale, version, span, codec)
+        for stage in self.stages:
+            stage.forward(update)
+        for stage in reversed(self.stages):
+            stage.sent(update)
+        assert update.encoded is not None
+        return _named(update.encoded, codec, span)
 
     def flush(self, size: int) -> Payload:
         """The residual (float32 [size]; zeros when there is none) as a payload of the last codec."""
@@ -105,17 +106,11 @@ class UpdatePath:
         return _named(encoded or codec.encode(torch.zeros(size)), codec)
 
     def settle(self, payload: Payload, accepted: bool) -> None:
-        """A refused update goes back to the residual."""
-        if self.feedback and not accepted:
-            self.feedback.give_back(payload.encoded, payload.codec, payload.span)
+        """The stages hear of a refused update, the last one first: error feedback takes it back."""
+        if not accepted:
+            for stage in reversed(self.stages):
+                stage.refused(payload.encoded, payload.codec, payload.span)
 
 
 def _named(encoded: Encoded, codec: Codec, span: slice = WHOLE) -> Payload:
     return Payload(Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes), encoded, codec, span)
-
-
-def clip(delta: Tensor, limit: float | None, crew: Crew | None = None) -> Tensor:
-    """Scale `delta` (float32 [d]) in place to an L2 norm of at most `limit`."""
-    if limit is not None and (length := norm(delta.numpy(), crew or Crew())) > limit:
-        delta.mul_(limit / length)
-    return delta

@@ -1,0 +1,122 @@
+"""What happens to an update on its way out of a worker, one stage after the other.
+
+Each stage takes its turn `forward`, from the steps that were taken to the bytes that are sent, and then, in reverse, is
+told what was `sent`: a stage that holds something back knows by then how much that is. A stage that comes between the
+steps and the wire is a class here and a line in `update_path.UpdatePath`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from barnraise.compression.base import Codec, Encoded
+from barnraise.compression.feedback import ErrorFeedback
+from barnraise.core.threads import Crew, spans
+
+MARGIN = 1.0 - 2.0**-20
+"""To how much of its limit an update is scaled that is above it: float32 rounds, and codecs round further."""
+
+MOST_TRIES = 30
+"""Times that an update is scaled again because its codec had rounded it up beyond the limit."""
+
+
+@dataclass
+class Update:
+    """An update of `version` on its way: `vector` (float32 [d]) starts as where the task began and is overwritten.
+
+    Of it the part `span` is sent, as `encoded` by `codec`.
+    """
+
+    vector: Tensor
+    end: Tensor
+    scale: float
+    version: int
+    span: slice
+    codec: Codec
+    encoded: Encoded | None = None
+
+    def encode(self) -> Encoded:
+        """Write the part that is sent. Raises PayloadError when it is not finite."""
+        self.encoded = self.codec.encode(self.vector[self.span], self.version)
+        return self.encoded
+
+
+class Stage:
+    """One stage. A subclass overrides what concerns it."""
+
+    def forward(self, update: Update) -> None:
+        """Its turn."""
+
+    def sent(self, update: Update) -> None:
+        """The update is as it will be sent."""
+
+    def refused(self, encoded: Encoded, codec: Codec, span: slice) -> None:
+        """It was sent in vain."""
+
+
+class Difference(Stage):
+    """The pseudo-gradient: where the task began less where it led, times `scale`."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+
+    def forward(self, update: Update) -> None:
+        begin, reached = update.vector.numpy(), update.end.numpy()
+
+        def subtract(piece: slice) -> None:
+            with np.errstate(over="ignore", invalid="ignore"):  # the codec refuses what is not finite
+                np.subtract(begin[piece], reached[piece], out=begin[piece])
+                begin[piece] *= np.float32(update.scale)
+
+        self._crew.each(subtract, spans(begin.size))
+
+
+class Feedback(Stage):
+    """What was left out before comes along, and what is left out now is kept."""
+
+    def __init__(self, feedback: ErrorFeedback) -> None:
+        self.feedback = feedback
+
+    def forward(self, update: Update) -> None:
+        self.feedback.add(update.vector)
+
+    def sent(self, update: Update) -> None:
+        assert update.encoded is not None
+        self.feedback.keep(update.vector, update.encoded, update.codec, update.span)
+
+    def refused(self, encoded: Encoded, codec: Codec, span: slice) -> None:
+        self.feedback.give_back(encoded, codec, span)
+
+
+class Encode(Stage):
+    """The codec chooses what is sent, and writes it."""
+
+    def forward(self, update: Update) -> None:
+        update.encode()
+
+
+class Clip(Stage):
+    """Scale an update down until what is *sent*, as it decodes, has an L2 norm of at most `limit`.
+
+    Whatever error feedback brought along, and however the codec rounds: it is the bytes that are measured. What is cut
+    off is gone; kept back, it would come again with the next update, which would be cut in turn, and so grow for ever.
+    """
+
+    def __init__(self, limit: float, crew: Crew) -> None:
+        self.limit, self._crew = limit, crew
+
+    def forward(self, update: Update) -> None:
+        for _ in range(MOST_TRIES):
+            encoded = update.encoded
+            assert encoded is not None
+            norm = update.codec.open(encoded, encoded.size, update.version).norm()
+            if norm <= self.limit:
+                return
+            share, vector = np.float32(MARGIN * self.limit / norm), update.vector.numpy()
+            self._crew.each(lambda piece: np.multiply(vector[piece], share, out=vector[piece]), spans(vector.size))  # noqa: B023
+            update.encode()
+        update.vector.zero_()
+        update.encode()
