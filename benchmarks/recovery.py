@@ -98,7 +98,7 @@ def one_death(folder: Path, ledger: Path, invite: str, number: int) -> tuple[flo
     victim.wait()
     missed = until(
         lambda: (
-            any(getattr(d, "change", "") == "left" and d.node == name for _, d in decisions(ledger, mark))
+            any(getattr(d, "change", "") == "silent" and d.node == name for _, d in decisions(ledger, mark))
             and time.monotonic()
         )
     )

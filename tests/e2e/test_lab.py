@@ -89,7 +89,7 @@ def test_a_brown_out_only_pauses_work(barnraise, lab_file) -> None:
     with LedgerView(run_dir / "ledger.sqlite") as view:
         assert result["accepted"] == view.totals().accepted
         changes = [getattr(decision, "change", "") for _, decision in view.replay()]
-    assert "left" in changes, "the leases did not end: the brown-outs were too short"
+    assert "silent" in changes, "the leases did not end: the brown-outs were too short"
 
 
 def test_nothing_outlives_a_lab_that_is_killed(barnraise, lab_file, name: str) -> None:

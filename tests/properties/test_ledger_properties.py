@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from barnraise.core.types import NodeProfile, ParameterRange, RowRange
 from barnraise.ledger import (
     Assigned,
+    Change,
     Decision,
     Judged,
     Ledger,
@@ -52,7 +53,7 @@ nodes = st.builds(
     NodeChanged,
     time=floats,
     node=texts,
-    change=st.sampled_from(["enrolled", "joined", "left"]),
+    change=st.sampled_from(Change),
     reason=texts,
     key=texts,
     session=counts,

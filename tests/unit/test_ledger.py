@@ -14,6 +14,7 @@ from barnraise.core.errors import CorruptionError, RunDirectoryError, StorageErr
 from barnraise.core.types import NodeProfile, ParameterRange, RowRange
 from barnraise.ledger import (
     Assigned,
+    Change,
     Decision,
     Judged,
     Ledger,
@@ -73,9 +74,9 @@ def a_run() -> list[Decision]:
     """Two nodes, two accepted, one refused, one discarded contribution, two versions of which one is made."""
     profile = NodeProfile(tokens_per_second=1e4, cores=8, device="cuda")
     return [
-        NodeChanged(time=0.0, node="a", change="enrolled", key="k"),
-        NodeChanged(time=1.0, node="b", change="enrolled"),
-        NodeChanged(time=2.0, node="a", change="joined", session=7, profile=profile),
+        NodeChanged(time=0.0, node="a", change=Change.ENROLLED, key="k"),
+        NodeChanged(time=1.0, node="b", change=Change.ENROLLED),
+        NodeChanged(time=2.0, node="a", change=Change.JOINED, session=7, profile=profile),
         assigned(1, "a"),
         assigned(2, "b"),
         judged(1, "a"),
@@ -89,7 +90,7 @@ def a_run() -> list[Decision]:
         judged(9, "a", time=9.0, verdict="discarded"),
         Noted(9.5, notes.Evaluated(2, 2.25, 2000)),
         Noted(9.75, notes.Evaluated(2, None, 2000)),
-        NodeChanged(time=10.0, node="b", change="left", reason="lease ended"),
+        NodeChanged(time=10.0, node="b", change=Change.LEFT, reason="lease ended"),
     ]
 
 
@@ -302,7 +303,7 @@ def test_there_is_no_view_of_nothing(path: Path) -> None:
 def test_claims_that_no_type_allows_stop_no_replay(path: Path) -> None:
     """An older barnraise may have allowed them; each counts as not made, the others stand."""
     profile = NodeProfile(tokens_per_second=1e4, cores=8, device="cuda")
-    joined = NodeChanged(time=0.0, node="a", change="joined", session=7, profile=profile)
+    joined = NodeChanged(time=0.0, node="a", change=Change.JOINED, session=7, profile=profile)
     with Ledger(path) as ledger:
         ledger.commit([joined])
         with sqlite3.connect(path) as connection:

@@ -8,7 +8,7 @@ from typing import Any
 
 from barnraise.core.text import printable
 from barnraise.core.units import count_text
-from barnraise.ledger import LedgerView, NodeChanged, Noted, notes
+from barnraise.ledger import Change, LedgerView, NodeChanged, Noted, notes
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Chronicle:
 
     def _node(self, changed: NodeChanged) -> tuple[str, str] | None:
         node = changed.node
-        if changed.change == "joined":
+        if changed.change == Change.JOINED:
             before, present = self._sessions.get(node), node in self._live
             self._sessions[node] = changed.session
             self._live.add(node)
@@ -57,14 +57,15 @@ class Chronicle:
             if before != changed.session:
                 return "restarted", f"{node} was started again"
             return None if present else ("back", f"{node} is back")
-        if changed.change == "enrolled":
+        if changed.change == Change.ENROLLED:
             return None
         self._live.discard(node)
-        if changed.change == "ended":
+        if changed.change == Change.ENDED:
             self.dismissed.add(node)
             return None
-        gone = "may take part no more" if changed.change == "revoked" else "is gone"
-        return changed.change, f"{node} {gone}: {printable(changed.reason)}"
+        gone = "may take part no more" if changed.change == Change.REVOKED else "is gone"
+        kind = changed.change if changed.change in (Change.KILLED, Change.REVOKED) else Change.LEFT
+        return kind, f"{node} {gone}: {printable(changed.reason)}"
 
     def _event(self, noted: Noted) -> tuple[str, str] | None:
         tell = _TOLD.get(type(noted.note))

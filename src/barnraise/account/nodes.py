@@ -40,7 +40,11 @@ class NodeRow:
 
 STARTING, TRAINING, IDLE, LEFT, KILLED, REVOKED = "starting", "training", "idle", "left", "killed", "revoked"
 NEVER, STAYED, CUT_OFF = "never came", "stayed", "cut off"
-_STANDING: dict[Change, str] = {"left": LEFT, "ended": STAYED, "killed": KILLED, "revoked": REVOKED}
+_STANDING = dict.fromkeys((change for change in Change if change.gone), LEFT) | {
+    Change.ENDED: STAYED,
+    Change.KILLED: KILLED,
+    Change.REVOKED: REVOKED,
+}
 GONE = (LEFT, KILLED, REVOKED, NEVER)
 
 
@@ -94,7 +98,7 @@ def _recorded(node: NodeTotals, rate: float, middle: float, total: int, running:
         standing = _STANDING[node.change]
     elif running:
         standing = TRAINING if node.open else IDLE if judged else STARTING
-    elif node.change == "enrolled":
+    elif node.change == Change.ENROLLED:
         standing = NEVER
     else:
         standing = STAYED if finished else CUT_OFF

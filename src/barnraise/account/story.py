@@ -10,6 +10,7 @@ from barnraise.core.text import printable
 from barnraise.core.units import bytes_text, count_text
 from barnraise.ledger import (
     Assigned,
+    Change,
     Decision,
     Judged,
     LedgerView,
@@ -94,9 +95,9 @@ def _judged(d: Judged, number: int) -> str:
 
 
 def _changed(d: NodeChanged, number: int) -> str:
-    if d.change == "enrolled":
+    if d.change == Change.ENROLLED:
         return f"{d.node} proved its key" + (f" by {printable(d.reason)}" if d.reason else "")
-    if d.change == "joined":
+    if d.change == Change.JOINED:
         came = f"{d.node} came back" if d.reason else f"{d.node} joined"
         rate = d.profile.tokens_per_second if d.profile else 0.0
         return came + (f"; it says that it trains on {rate:,.0f} tokens/s" if rate else "")
@@ -104,10 +105,14 @@ def _changed(d: NodeChanged, number: int) -> str:
 
 
 _GONE = {
-    "left": "is gone",
-    "ended": "ended, as it was told to",
-    "killed": "was killed",
-    "revoked": "may take part no more",
+    Change.LEFT: "left",
+    Change.SILENT: "was not heard any more",
+    Change.MISSING: "is missing",
+    Change.DISMISSED: "is dismissed",
+    Change.ENDED: "ended, as it was told to",
+    Change.BROKE: "broke down",
+    Change.KILLED: "was killed",
+    Change.REVOKED: "may take part no more",
 }
 
 

@@ -21,7 +21,7 @@ from barnraise.controller.events import Admitted, Lost
 from barnraise.controller.server import Server
 from barnraise.core.errors import DIVERGED, RunDirectoryError
 from barnraise.core.text import printable
-from barnraise.ledger import RunDirectory
+from barnraise.ledger import Change, RunDirectory
 from barnraise.transport import Keys
 from barnraise.transport.link import Link
 from barnraise.worker.nursery import Order
@@ -165,7 +165,7 @@ class LocalWorkers:
         if not self.pids:
             self._left.set()
         text = f"killed by signal {-code}" if code < 0 else reason or f"its process ended with code {code}"
-        self.server.post(Lost(name, text, "killed" if code < 0 else "left" if code else "ended"))
+        self.server.post(Lost(name, text, Change.KILLED if code < 0 else Change.BROKE if code else Change.ENDED))
         if name not in self.up or self.leaving:
             return
         loop = asyncio.get_running_loop()

@@ -8,7 +8,7 @@ from barnraise.account.account import read
 from barnraise.assembly import requests
 from barnraise.assembly.invites import open_book
 from barnraise.core.errors import InputError
-from barnraise.ledger import LedgerView, NodeChanged, RunDirectory
+from barnraise.ledger import Change, LedgerView, NodeChanged, RunDirectory
 
 MOST_NAMED = 20
 LONGEST_REASON = 1000
@@ -38,7 +38,7 @@ def way_back(run: RunDirectory, node: str) -> str:
     """What `node`, which is out, could come back by with another key: the invite that it had; empty when it cannot."""
     with LedgerView(run.ledger) as view:
         changes = [change for _, change in view.news() if isinstance(change, NodeChanged) and change.node == node]
-    match = re.fullmatch(r"invite ([0-9a-f]{16})", next((d.reason for d in changes if d.change == "enrolled"), ""))
+    match = re.fullmatch(r"invite ([0-9a-f]{16})", next((d.reason for d in changes if d.change == Change.ENROLLED), ""))
     with open_book(run) as book:
         token = book.tokens.get(match[1]) if match else None
     if token is None or not token.uses or token.revoked:

@@ -5,11 +5,10 @@ Results of work that the machine asked for carry the `epoch` they belong to: a r
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
 from barnraise.core.types import Blob, ParameterRange
+from barnraise.ledger.decisions import Change
 from barnraise.wire.messages import Message
 
 
@@ -51,7 +50,7 @@ class Lost(Event, frozen=True, gc=False):
 
     node: str
     reason: str
-    how: Literal["left", "ended", "killed"] = "left"
+    how: Change = Change.LEFT
 
 
 class Inspected(Event, frozen=True, gc=False):

@@ -14,7 +14,16 @@ import msgspec
 from barnraise.controller.state import NodeState, SlotState, Stage, State, Work
 from barnraise.core.types import FASTEST, SLOWEST, NodeProfile
 from barnraise.ledger import notes
-from barnraise.ledger.decisions import Assigned, Decision, Judged, NodeChanged, Noted, VersionClosed, VersionMade
+from barnraise.ledger.decisions import (
+    Assigned,
+    Change,
+    Decision,
+    Judged,
+    NodeChanged,
+    Noted,
+    VersionClosed,
+    VersionMade,
+)
 
 RATE_SMOOTHING = 0.3
 """Weight of the newest observation in the EWMAs of a node's tokens and seconds."""
@@ -33,19 +42,19 @@ def apply(state: State, decision: Decision) -> None:
 
 
 def _node_changed(state: State, d: NodeChanged) -> None:
-    if d.change == "enrolled":
+    if d.change == Change.ENROLLED:
         state.nodes[d.node] = NodeState(d.node, key=d.key, step_seconds=[], open=[], verdicts={})
         state.keys[d.key] = d.node
         return
     node = state.nodes[d.node]
-    if d.change == "joined":
+    if d.change == Change.JOINED:
         state.num_live += not node.live
         node.live, node.session, node.joined = True, d.session, d.time
         node.profile = d.profile or NodeProfile()
     else:
         state.num_live -= node.live
         node.live = False
-        if d.change == "revoked":
+        if d.change == Change.REVOKED:
             node.revoked = d.reason
 
 

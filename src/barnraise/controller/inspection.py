@@ -18,7 +18,7 @@ from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import Work
 from barnraise.core.errors import DIVERGED
 from barnraise.core.types import Contribution
-from barnraise.ledger.decisions import Judged
+from barnraise.ledger.decisions import Change, Judged
 from barnraise.wire.messages import Ack, Message, Offer, Stop
 
 TOO_LATE = "the run's token budget was met before"
@@ -136,7 +136,7 @@ class Inspection(Part):
             )
             del self.insane[node]
             yield Send(node, Stop(reason, final=False))
-            yield from self.membership.gone(node, reason)
+            yield from self.membership.gone(node, reason, Change.DISMISSED)
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {Arrived: self.arrived, Inspected: self.inspected}

@@ -69,7 +69,7 @@ class Membership(Part):
         """Put a proven key on the ledger. A name stays with the first key that proved itself for it."""
         if event.key not in self.state.keys and event.node not in self.state.nodes:
             reason = f"invite {event.invite}" if event.invite else ""
-            yield NodeChanged(self.now, event.node, "enrolled", reason, key=event.key)
+            yield NodeChanged(self.now, event.node, Change.ENROLLED, reason, key=event.key)
             yield Send(event.node, Enrolled(event.node))
 
     def hello(self, node: str, message: Hello) -> Steps:
@@ -88,7 +88,7 @@ class Membership(Part):
                 return  # it comes and goes too often: it will ask again
             reason = "came back" if known.session else ""
             yield NodeChanged(
-                self.now, node, "joined", reason, session=message.session, profile=message.profile
+                self.now, node, Change.JOINED, reason, session=message.session, profile=message.profile
             )  # fmt: skip
         if node not in self.seen:
             self._look_at(node, self.now + self.intervals()[1])
@@ -130,7 +130,7 @@ class Membership(Part):
                 yield Send(node, Ack(assignment, *verdicts[assignment]))
 
     def leave(self, node: str, message: Leave) -> Steps:
-        yield from self.gone(node, message.reason or "left")
+        yield from self.gone(node, message.reason or "left", Change.LEFT)
         yield from self.context.follow()
 
     def lost(self, event: Lost) -> Steps:
@@ -138,7 +138,7 @@ class Membership(Part):
             yield from self.gone(event.node, event.reason, event.how)
             yield from self.context.follow()
 
-    def gone(self, node: str, reason: str, how: Change = "left") -> Steps:
+    def gone(self, node: str, reason: str, how: Change) -> Steps:
         """The node is gone: its open work is for others."""
         self.context.forget(node)
         if self.state.nodes[node].live:
@@ -150,7 +150,7 @@ class Membership(Part):
         known = self.state.nodes.get(event.node)
         if known is not None and not known.revoked:
             self.context.forget(event.node)
-            yield NodeChanged(self.now, event.node, "revoked", event.reason)
+            yield NodeChanged(self.now, event.node, Change.REVOKED, event.reason)
             yield from self._release_all(event.node, "revoked")
             yield turned_away(known)
         yield from self.context.follow()
@@ -236,7 +236,7 @@ class Membership(Part):
         self.intervals()
         while self.deadline() <= self.now:
             if self.now >= self.awaited_until and self.awaited:
-                yield from self.gone(next(iter(self.awaited)), "did not come back after the restart")
+                yield from self.gone(next(iter(self.awaited)), "did not come back after the restart", Change.MISSING)
                 continue
             _, node = heapq.heappop(self._looks)
             self._looked_at.remove(node)
@@ -248,7 +248,7 @@ class Membership(Part):
                 self._look_at(node, ends)
             else:
                 self.silent[node] = seen
-                yield from self.gone(node, f"silent for {self.now - seen:.1f} s")
+                yield from self.gone(node, f"silent for {self.now - seen:.1f} s", Change.SILENT)
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {

@@ -350,7 +350,7 @@ class Server:
         decision = action.decision
         if isinstance(decision, VersionClosed):
             self.contributions[decision.version] = decision.contributions
-        elif isinstance(decision, NodeChanged) and decision.change not in ("enrolled", "joined"):
+        elif isinstance(decision, NodeChanged) and decision.change.gone:
             self.executor.blobs.let_go(decision.node)
         elif isinstance(decision, Noted) and isinstance(decision.note, notes.Checkpointed):
             kept = self.executor.checkpoints.prune(self.keep_checkpoints)

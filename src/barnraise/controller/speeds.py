@@ -17,7 +17,7 @@ from barnraise.controller.custody import Custody
 from barnraise.controller.part import Context, Part
 from barnraise.controller.state import NodeState
 from barnraise.core.types import LinkReport
-from barnraise.ledger.decisions import Decision, Judged, NodeChanged
+from barnraise.ledger.decisions import Change, Decision, Judged, NodeChanged
 
 OVERDUE = 3.0
 """How many times longer than usual a node may take for a contribution before the others do not count on it."""
@@ -55,7 +55,7 @@ class Speeds(Part):
         self.norm = self.travel = 0.0  # those of the median node
 
     def _changed(self, d: NodeChanged) -> None:
-        self.news += d.change != "enrolled"
+        self.news += d.change != Change.ENROLLED
 
     def _judged(self, d: Judged) -> None:
         self.news += 1

@@ -5,6 +5,7 @@ from barnraise.ledger.checkpoints import Checkpoint, Checkpoints, Latest, Reject
 from barnraise.ledger.decisions import (
     AnyDecision,
     Assigned,
+    Change,
     Decision,
     Judged,
     NodeChanged,
@@ -22,6 +23,7 @@ from barnraise.ledger.view import LedgerView, NodeTotals, Totals, VersionRow
 __all__ = [
     "AnyDecision",
     "Assigned",
+    "Change",
     "Checkpoint",
     "Checkpoints",
     "Decision",

@@ -6,6 +6,7 @@ replayed. `table` names the table; the fields are its columns, in order.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import ClassVar, Literal
 
 import msgspec
@@ -13,8 +14,29 @@ import msgspec
 from barnraise.core.types import NodeProfile, ParameterRange, RowRange
 from barnraise.ledger.notes import Note
 
-Change = Literal["enrolled", "joined", "left", "ended", "killed", "revoked"]
-"""What can happen to a node's membership; all but the first two mean that it is gone."""
+
+class Change(StrEnum):
+    """What can happen to a node's membership; all but the first two mean that it is gone, and how."""
+
+    ENROLLED = "enrolled"  # it proved a key
+    JOINED = "joined"  # with a new session, or with another profile
+    LEFT = "left"  # it said so
+    SILENT = "silent"  # its lease ended
+    MISSING = "missing"  # it did not come back after the controller's restart
+    DISMISSED = "dismissed"  # its updates could not be taken
+    ENDED = "ended"  # a local worker's process, as it was told to
+    BROKE = "broke"  # a local worker's process, by itself
+    KILLED = "killed"  # a local worker's process, by a signal
+    REVOKED = "revoked"  # the host put it out, for good
+
+    @property
+    def gone(self) -> bool:
+        return self not in (Change.ENROLLED, Change.JOINED)
+
+    @classmethod
+    def _missing_(cls, value: object) -> Change:
+        """Another version of barnraise knows more ways to leave."""
+        return cls.LEFT
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
@@ -25,8 +47,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeChanged(Decision, frozen=True, gc=False):
-    """A node was enrolled with a key, joined with a new session, or is gone: it `left` (by itself, or its lease ended),
-    its process was `killed` by a signal or `ended` as it was told to, or the host `revoked` its membership for good."""
+    """A node was enrolled with a key, joined with a new session, or is gone."""
 
     table: ClassVar[str] = "nodes"
     node: str

@@ -12,6 +12,7 @@ import hashlib
 import math
 import typing
 from collections.abc import Callable, Iterable
+from enum import StrEnum
 from typing import Any, ClassVar, TypeAlias
 
 import msgspec
@@ -51,6 +52,8 @@ class RowFormat:
         for position, field in enumerate(fields):
             if field.type is float:
                 self._decode.append((position, _float_from_column))
+            elif isinstance(field.type, type) and issubclass(field.type, StrEnum):
+                self._decode.append((position, field.type))
             elif not _is_plain(field.type):
                 self._encode.append((position, _json_to_column))
                 self._decode.append((position, _json_from_column(field.type)))
