@@ -12,7 +12,7 @@ from barnraise.controller.recovery import Replayed, replay
 from barnraise.core.digests import LEAF_BYTES, TreeHash
 from barnraise.core.threads import Crew
 from barnraise.core.types import Blob
-from barnraise.ledger import Ledger
+from barnraise.ledger import Checkpoints, Ledger
 from barnraise.models.vectors import Leaves, bears, digest, raw
 from barnraise.wire.blobs import Download, WrongDigestError
 
@@ -79,8 +79,8 @@ def test_a_run_from_before_there_were_leaves_is_resumed(tmp_path: Path, monkeypa
     run.kill()
     plain = hashlib.sha256(raw(newest)).hexdigest()
 
-    def older(ledger: Ledger) -> Replayed:
-        found = replay(ledger)
+    def older(ledger: Ledger, checkpoints: Checkpoints) -> Replayed:
+        found = replay(ledger, checkpoints)
         found.digests[version] = found.state.digest = plain
         return found
 
