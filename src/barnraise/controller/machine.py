@@ -76,25 +76,27 @@ class Controller:
     def handle(self, event: Event, now: float) -> list[Action]:
         """What to do about `event` at `now` seconds."""
         self.context.now = now
-        return self._carry(self._decide(event))
+        actions: list[Action] = []
+        for handle in self._handlers[type(event)]:
+            self._carry(handle(event), actions)
+        return actions
 
     def start(self, digest: str, now: float) -> list[Action]:
         """Begin a new run whose version 0 hashes to `digest`."""
         self.context.now = now
-        return self._carry(self.publishing.start(digest))
+        return self._carry(self.publishing.start(digest), [])
 
     def resume(self, now: float, grace: float) -> list[Action]:
         """Go on after a replay: nodes that were alive have `grace` seconds beyond their lease to come back."""
         self.context.now = now
-        return self._carry(self._resume(grace))
+        return self._carry(self._resume(grace), [])
 
     @property
     def deadline(self) -> float:
         """When the machine wants a `Tick` at the latest, in its own time; infinite when nothing is due."""
         return min([deadline() for deadline in self._deadlines])
 
-    def _carry(self, steps: Steps) -> list[Action]:
-        actions: list[Action] = []
+    def _carry(self, steps: Steps, actions: list[Action]) -> list[Action]:
         for step in steps:
             if isinstance(step, Decision):
                 apply(self.state, step)
@@ -104,10 +106,6 @@ class Controller:
             else:
                 actions.append(step)
         return actions
-
-    def _decide(self, event: Event) -> Steps:
-        for handle in self._handlers[type(event)]:
-            yield from handle(event)
 
     def _follow(self) -> Steps:
         for look in self._looks:

@@ -51,7 +51,8 @@ class Membership(Part):
 
     def __init__(self, context: Context, custody: Custody, speeds: Speeds) -> None:
         super().__init__(context)
-        self.settings, self.custody, self.speeds = context.settings, custody, speeds
+        self.settings, self.leases = context.settings, context.settings.leases
+        self.custody, self.speeds = custody, speeds
         self.seen: dict[str, float] = {}  # nodes that said Hello to this process, the longest silent first
         self.awaited: dict[str, None] = {}  # nodes that were live before it started and have not said Hello yet
         self.awaited_until = math.inf
@@ -168,7 +169,7 @@ class Membership(Part):
     def await_back(self, grace: float) -> Steps:
         """After a restart: who was live has `grace` seconds beyond a lease to say Hello, who was not has nothing
         open."""
-        self.awaited_until = self.now + self.settings.leases.intervals(self.state.num_live)[1] + grace
+        self.awaited_until = self.now + self.leases.intervals(self.state.num_live)[1] + grace
         for node in self.state.nodes.values():
             if node.live:
                 self.awaited[node.id] = None
@@ -185,8 +186,8 @@ class Membership(Part):
         """A frame of the node renews its lease, and says how late its frames come."""
         seen = self.seen.pop(node, None)
         if seen is not None:
-            self.seen[node] = self.now
-            self._learn(node, self.now - seen)
+            self.seen[node] = now = self.context.now
+            self._learn(node, now - seen)
 
     def _heard(self, event: Heard | Arrived) -> Steps:
         self.heard(event.node)
@@ -207,9 +208,9 @@ class Membership(Part):
     def intervals(self, node: str | None = None) -> tuple[float, float]:
         """Heartbeat and lease of the fleet, or the lease of a node. When the fleet shrinks, the longer lease holds on
         for as long as it is: nodes that were told of it must not seem silent."""
-        heartbeat, lease = self.settings.leases.intervals(self.state.num_live)
-        if lease >= self.lease or self.now >= self.lease_told + self.lease:
-            self.lease, self.lease_told, self.heartbeat = lease, self.now, heartbeat
+        now, (heartbeat, lease) = self.context.now, self.leases.intervals(self.state.num_live)
+        if lease >= self.lease or now >= self.lease_told + self.lease:
+            self.lease, self.lease_told, self.heartbeat = lease, now, heartbeat
         return heartbeat, lease if node is None else self._lease(node, lease)
 
     def _lease(self, node: str, lease: float) -> float:
@@ -217,8 +218,7 @@ class Membership(Part):
         its link moves its own lease alone."""
         link = self.speeds.links.get(node)
         slow = ROUND_TRIPS * link.round_trip if link is not None else 0.0
-        longest = self.settings.leases.longest
-        return max(lease, min(lease + slow + CAUTION * self.lateness.get(node, 0.0), longest))
+        return max(lease, min(lease + slow + CAUTION * self.lateness.get(node, 0.0), self.leases.longest))
 
     def _look_at(self, node: str, time: float) -> None:
         """Look then, or a little later, whether the node's lease has ended, if that is not planned already."""
