@@ -111,7 +111,7 @@ _GONE = {
     Change.DISMISSED: "is dismissed",
     Change.ENDED: "ended, as it was told to",
     Change.BROKE: "broke down",
-    Change.KILLED: "was killed",
+    Change.KILLED: "is gone",
     Change.REVOKED: "may take part no more",
 }
 
