@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
     options = parser.parse_args()
     if options.quick:
-        costed(30, 3.0)
+        costed(8, 1.0)
         live(40_000, SIDES[-1:])
         losses(40_000, 1)
         return
