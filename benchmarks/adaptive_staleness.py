@@ -31,7 +31,7 @@ from barnraise.config import load
 from barnraise.emulation.fleet import Machine
 from barnraise.emulation.report import Report
 from barnraise.plan import Purpose, resolve
-from barnraise.transport.presets import parse
+from barnraise.transport.links.presets import parse
 
 SOURCES = str(Path(__file__).parents[1] / "src")
 MODEL = {"architecture": "gpt_neo", "config": {"hidden_size": 64, "num_layers": 2, "num_heads": 4}}

@@ -18,8 +18,8 @@ import torch
 
 from barnraise import compression, transport
 from barnraise.transport import Keys
-from barnraise.transport.presets import parse
-from barnraise.transport.shaped import ShapedConnection
+from barnraise.transport.links.presets import parse
+from barnraise.transport.links.shaped import ShapedConnection
 from barnraise.wire.blobs import parts
 from barnraise.wire.frames import num_bytes
 

@@ -53,7 +53,7 @@ from barnraise.config import load
 from barnraise.emulation.fleet import Machine
 from barnraise.emulation.simulator import Point
 from barnraise.plan import Purpose, resolve
-from barnraise.transport.presets import parse
+from barnraise.transport.links.presets import parse
 
 SHAPE = {"n_embd": 64, "n_layer": 2, "n_head": 4, "activation_function": "gelu_pytorch_tanh"}
 MODEL = {"architecture": "gpt2", "config": SHAPE}

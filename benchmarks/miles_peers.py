@@ -46,9 +46,9 @@ from barnraise.emulation import namespaces
 from barnraise.models import build, config
 from barnraise.models.flat import FlatParameters
 from barnraise.training.local import held_out_loss
-from barnraise.transport.link import Link, Way
-from barnraise.transport.presets import described
-from barnraise.transport.presets import parse as parse_link
+from barnraise.transport.links.link import Link, Way
+from barnraise.transport.links.presets import described
+from barnraise.transport.links.presets import parse as parse_link
 
 ROOT = Path(__file__).parents[1]
 MODELS = {

@@ -38,7 +38,7 @@ from barnraise.core.types import Blob, Contribution, NodeProfile, Task
 from barnraise.ledger import Checkpoints, Decision, Judged, Ledger, Noted, RunDirectory, notes
 from barnraise.plan import Plan, Purpose, resolve
 from barnraise.transport import Keys
-from barnraise.transport.simple import SimpleClient
+from barnraise.transport.zmq.simple import SimpleClient
 from barnraise.wire.messages import PROTOCOL_VERSION, Assign, Hello, Next, Offer
 
 BARNRAISE = [sys.executable, "-m", "barnraise.cli.main"]

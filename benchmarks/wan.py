@@ -21,7 +21,7 @@ import msgspec
 from barnraise.assembly.lab_workers import BACKENDS
 from barnraise.emulation import namespaces
 from barnraise.emulation.tun_hub import Order, Port, Report
-from barnraise.transport.presets import MBIT, described, parse
+from barnraise.transport.links.presets import MBIT, described, parse
 
 LINKS = ["10mbit/50ms", "2mbit/10mbit/25ms", "100mbit/10ms", "10mbit/50ms/0ms/0.1%", "free"]
 

@@ -15,7 +15,7 @@ import msgspec
 
 from barnraise.emulation import namespaces
 from barnraise.emulation.tun_hub import Order, Port, Report
-from barnraise.transport.link import Link
+from barnraise.transport.links.link import Link
 
 PREFIX = "brp-"
 BRIDGE = f"{PREFIX}bridge"

@@ -32,7 +32,7 @@ from barnraise.ledger import Checkpoints, Ledger
 from barnraise.ledger.decisions import Judged, NodeChanged, Noted
 from barnraise.models.vectors import digest
 from barnraise.transport import Invite, Keys, TokenBook, proof
-from barnraise.transport.simple import SimpleClient
+from barnraise.transport.zmq.simple import SimpleClient
 from barnraise.wire.frames import decode_from_controller, encode
 from barnraise.wire.messages import (
     PROTOCOL_VERSION,

@@ -13,7 +13,7 @@ import pytest
 
 from barnraise.emulation import namespaces
 from barnraise.emulation.tun_hub import Order, Port, Report
-from barnraise.transport.presets import parse
+from barnraise.transport.links.presets import parse
 
 pytestmark = [
     pytest.mark.slow,

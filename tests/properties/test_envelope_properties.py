@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnraise.core.errors import WireError
-from barnraise.transport import Keys, marshalling
-from barnraise.transport.envelope import (
+from barnraise.transport import Keys
+from barnraise.transport.http import marshalling
+from barnraise.transport.http.envelope import (
     BATCH,
     CONTENT_LIMIT,
     ENVELOPE_LIMIT,
@@ -25,7 +26,7 @@ from barnraise.transport.envelope import (
     split,
     unpack,
 )
-from barnraise.transport.noise import Initiator, Responder
+from barnraise.transport.http.noise import Initiator, Responder
 
 SESSION = bytes(range(16))
 BATCHES = st.lists(st.lists(st.binary(max_size=300), min_size=1, max_size=3), max_size=8)

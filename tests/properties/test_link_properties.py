@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnraise.transport.link import BrownOuts, Link, Way
+from barnraise.transport.links.link import BrownOuts, Link, Way
 
 SHARES = st.sampled_from([0.0, 0.001, 0.05, 0.5])
 WAYS = st.builds(Way, st.floats(1e3, 1e9), st.floats(0.0, 2.0), st.sampled_from([0.0, 0.01, 1.0]), SHARES, SHARES)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnraise.emulation.lane import DROPPED, LOST, SHORTEST_QUEUE, Lane
-from barnraise.transport.link import BrownOuts, Outages, Way
+from barnraise.transport.links.link import BrownOuts, Outages, Way
 
 WAYS = st.builds(
     Way, st.floats(1e3, 1e9), st.floats(0.0, 1.0), st.sampled_from([0.0, 0.1]), st.sampled_from([0.0, 0.1])

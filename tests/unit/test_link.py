@@ -10,8 +10,8 @@ from barnraise.config import load
 from barnraise.core.errors import InputError, OptionError, RunFileError, UnknownNameError
 from barnraise.plan import resolve
 from barnraise.plan.links import link_of, live_link
-from barnraise.transport.link import BrownOuts, Link, Way
-from barnraise.transport.presets import LINKS, MBIT, REGIONS, SUMMARIES, described, link, parse
+from barnraise.transport.links.link import BrownOuts, Link, Way
+from barnraise.transport.links.presets import LINKS, MBIT, REGIONS, SUMMARIES, described, link, parse
 
 RUN = {"model": {"architecture": "gpt2"}, "data": {"kind": "text", "files": ["x"]}}
 

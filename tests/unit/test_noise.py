@@ -11,7 +11,7 @@ from zmq.utils import z85
 
 from barnraise.core.errors import WireError
 from barnraise.transport import Keys
-from barnraise.transport.noise import Initiator, Responder, nonce
+from barnraise.transport.http.noise import Initiator, Responder, nonce
 
 SERVER, CLIENT = Keys.generate(), Keys.generate()
 

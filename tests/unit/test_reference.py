@@ -21,7 +21,7 @@ from barnraise.plan.compatibility import ROWS
 from barnraise.plan.reference import configuration_page, schema_text
 from barnraise.staleness.base import WEIGHTINGS
 from barnraise.training.catalog import CATALOG as OUTER
-from barnraise.transport.presets import LINKS
+from barnraise.transport.links.presets import LINKS
 
 DOCS = Path(__file__).parents[2] / "docs"
 CATALOGS = [CODECS, RULES, SCHEDULERS, OUTER]

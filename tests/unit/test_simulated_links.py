@@ -14,7 +14,7 @@ from barnraise.config import load
 from barnraise.core.errors import RunFailedError
 from barnraise.emulation.report import Report
 from barnraise.plan import Purpose, resolve
-from barnraise.transport.presets import LINKS
+from barnraise.transport.links.presets import LINKS
 
 RUN = {
     "model": {"architecture": "gpt2", "config": {"hidden_size": 32, "num_layers": 1, "num_heads": 2}},

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from barnraise.transport.base import Peer
 from barnraise.transport.budget import Budget
 from barnraise.transport.door import Door, place_of
-from barnraise.transport.inbox import Inbox
+from barnraise.transport.http.inbox import Inbox
 
 
 class Entrance:

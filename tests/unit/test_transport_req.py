@@ -14,10 +14,11 @@ import zmq.asyncio
 
 from barnraise import transport
 from barnraise.core.errors import AddressError
-from barnraise.transport import Keys, Listener, Received, answering
+from barnraise.transport import Keys, Listener, Received
 from barnraise.transport.base import parse
-from barnraise.transport.simple import SimpleClient
-from barnraise.transport.zmq_listener import ZmqListener
+from barnraise.transport.zmq import answering
+from barnraise.transport.zmq.listener import ZmqListener
+from barnraise.transport.zmq.simple import SimpleClient
 from barnraise.wire.messages import Next
 
 SERVER = Keys.generate()

@@ -12,9 +12,9 @@ import pytest
 
 from barnraise import transport
 from barnraise.transport import Keys, Listener
-from barnraise.transport.link import BrownOuts, Link, Way
-from barnraise.transport.presets import parse
-from barnraise.transport.shaped import ShapedConnection
+from barnraise.transport.links.link import BrownOuts, Link, Way
+from barnraise.transport.links.presets import parse
+from barnraise.transport.links.shaped import ShapedConnection
 from barnraise.wire.frames import num_bytes
 
 SERVER = Keys.generate()

@@ -17,13 +17,15 @@ from hypothesis import strategies as st
 
 from barnraise import transport
 from barnraise.core.errors import AddressError
-from barnraise.transport import Connection, Keys, inbox, marshalling, xmlrpc_listener
-from barnraise.transport import http_server as http
+from barnraise.transport import Connection, Keys
 from barnraise.transport.base import Address, parse
-from barnraise.transport.envelope import CONTENT_LIMIT, PULL, PUSH, Asker, pack, unpack
-from barnraise.transport.http_client import HttpClient, HttpError, proxy_for
-from barnraise.transport.noise import Initiator
-from barnraise.transport.xmlrpc_listener import XmlRpcListener
+from barnraise.transport.http import inbox, marshalling
+from barnraise.transport.http import listener as xmlrpc_listener
+from barnraise.transport.http import server as http
+from barnraise.transport.http.client import HttpClient, HttpError, proxy_for
+from barnraise.transport.http.envelope import CONTENT_LIMIT, PULL, PUSH, Asker, pack, unpack
+from barnraise.transport.http.listener import XmlRpcListener
+from barnraise.transport.http.noise import Initiator
 from barnraise.wire.messages import CHUNK_BYTES
 
 SERVER = Keys.generate()

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from zmq.utils import z85
 
 from barnraise.transport import Keys
-from barnraise.transport.zap import DOMAIN, Doorkeeper
-from barnraise.transport.zmq_options import new_context, new_dealer, new_router
+from barnraise.transport.zmq.options import new_context, new_dealer, new_router
+from barnraise.transport.zmq.zap import DOMAIN, Doorkeeper
 from barnraise.wire.messages import FRAME_LIMIT
 
 SERVER = Keys.generate()

@@ -19,11 +19,14 @@ import zmq.asyncio
 
 from barnraise import transport
 from barnraise.core.errors import AddressError, WireError
-from barnraise.transport import Connection, Keys, Listener, Received, loop_socket, zmq_door, zmq_outgoing
+from barnraise.transport import Connection, Keys, Listener, Received
 from barnraise.transport.base import parse
-from barnraise.transport.loop_socket import LoopSocket
-from barnraise.transport.zmq_listener import ZmqListener
-from barnraise.transport.zmq_options import DEALER_QUEUE
+from barnraise.transport.zmq import door as zmq_door
+from barnraise.transport.zmq import loop_socket
+from barnraise.transport.zmq import outgoing as zmq_outgoing
+from barnraise.transport.zmq.listener import ZmqListener
+from barnraise.transport.zmq.loop_socket import LoopSocket
+from barnraise.transport.zmq.options import DEALER_QUEUE
 from barnraise.wire import decode_from_worker
 from barnraise.wire.messages import CHUNK_BYTES, FRAME_LIMIT
 

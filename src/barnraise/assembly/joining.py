@@ -31,7 +31,7 @@ async def join(
     """Be a worker: why it stopped, once nothing is left to do. Raises RunFailedError when it stopped before, InputError
     and InviteError."""
     from barnraise.transport import Invite, Keys, identity
-    from barnraise.transport.presets import index_of, parse
+    from barnraise.transport.links.presets import index_of, parse
     from barnraise.worker.options import WorkerOptions
 
     ticket = Invite.parse(invite, time.time())

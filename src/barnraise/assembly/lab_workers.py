@@ -25,8 +25,8 @@ from barnraise.emulation.tun_hub import Order, Port, Report
 from barnraise.ledger import RunDirectory
 from barnraise.plan.links import controller_link, live_link
 from barnraise.plan.resolve import Plan
-from barnraise.transport.link import Link
-from barnraise.transport.presets import described
+from barnraise.transport.links.link import Link
+from barnraise.transport.links.presets import described
 
 MOST_WORKERS = 64
 READY_SECONDS = 90.0

@@ -23,7 +23,7 @@ from barnraise.core.errors import DIVERGED, RunDirectoryError
 from barnraise.core.text import printable
 from barnraise.ledger import Change, RunDirectory
 from barnraise.transport import Keys
-from barnraise.transport.link import Link
+from barnraise.transport.links.link import Link
 from barnraise.worker.nursery import Order
 
 RESTARTS = (1.0, 4.0, 16.0)

@@ -25,7 +25,7 @@ from barnraise.emulation.work import Work
 from barnraise.plan.estimate import estimate
 from barnraise.plan.links import controller_link, link_of
 from barnraise.plan.resolve import Plan
-from barnraise.transport.presets import parse
+from barnraise.transport.links.presets import parse
 
 if TYPE_CHECKING:
     from barnraise.emulation.real_work import RealWork

@@ -11,7 +11,7 @@ from barnraise.account.links import LinkUse
 from barnraise.account.nodes import GONE, IDLE, KILLED, LEFT, REVOKED, STARTING, TRAINING, NodeRow, in_order_of_interest
 from barnraise.cli.columns import Cell, columns
 from barnraise.core.units import bytes_text
-from barnraise.transport.presets import MBIT
+from barnraise.transport.links.presets import MBIT
 
 STYLES = {TRAINING: "green", IDLE: "cyan", STARTING: "yellow", LEFT: "red", KILLED: "red", REVOKED: "red"}
 

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from barnraise.transport.link import Link
+from barnraise.transport.links.link import Link
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from barnraise.transport.link import Outages, Way
+from barnraise.transport.links.link import Outages, Way
 
 SHORTEST_QUEUE = 256 << 10
 """Bytes that a queue holds at least; more where the rate times the link's round trip is more."""

@@ -25,7 +25,7 @@ from barnraise.core.errors import InputError
 from barnraise.emulation import namespaces
 from barnraise.emulation.lane import SHORTEST_QUEUE
 from barnraise.emulation.tun_hub import REPORT_SECONDS, Counters, Order, Port, Report, serve
-from barnraise.transport.link import Link, Way
+from barnraise.transport.links.link import Link, Way
 
 LONGEST_SECONDS = 30 * 24 * 3600.0
 UNLIMITED = 1.25e9

@@ -26,7 +26,7 @@ import msgspec
 from barnraise.core.errors import BarnraiseError
 from barnraise.emulation import namespaces
 from barnraise.emulation.lane import Lane
-from barnraise.transport.link import Link, Outages
+from barnraise.transport.links.link import Link, Outages
 
 REPORT_SECONDS = 0.5
 BURST = 64

@@ -9,8 +9,8 @@ from barnraise.config.document import Document
 from barnraise.config.problems import Problem
 from barnraise.config.schema import Network, RunFile, Worker
 from barnraise.core.errors import InputError
-from barnraise.transport.link import BrownOuts, Link
-from barnraise.transport.presets import LINKS, MBIT, parse
+from barnraise.transport.links.link import BrownOuts, Link
+from barnraise.transport.links.presets import LINKS, MBIT, parse
 
 
 def link_of(run_file: RunFile, index: int, worker: Worker | None = None) -> Link:

@@ -16,7 +16,7 @@ from barnraise.matching.catalog import CATALOG as SCHEDULERS
 from barnraise.plan.compatibility import ROWS
 from barnraise.staleness.catalog import CATALOG as STALENESS
 from barnraise.training.catalog import CATALOG as OUTER
-from barnraise.transport.presets import LINKS, MBIT, REGIONS, SUMMARIES, TEN_REGIONS
+from barnraise.transport.links.presets import LINKS, MBIT, REGIONS, SUMMARIES, TEN_REGIONS
 
 HEAD = """\
 # Configuration
@@ -104,7 +104,7 @@ def _outer(entry: Entry) -> str:
 
 
 def _links() -> str:
-    """The presets; each also as its figures are under the model (see `transport/link.py`)."""
+    """The presets; each also as its figures are under the model (see `transport/links/link.py`)."""
     rows = []
     for name, link in LINKS.items():
         up, down = link.up, link.down

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import msgspec
 
 from barnraise.transport import Keys
-from barnraise.transport.link import Link
+from barnraise.transport.links.link import Link
 from barnraise.worker.imports import import_all
 from barnraise.worker.options import Outcome, WorkerOptions
 from barnraise.worker.runtime import WorkerRuntime

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from barnraise.transport import Invite, Keys
-from barnraise.transport.link import Link
+from barnraise.transport.links.link import Link
 
 REASON = 1000
 """Letters of a reason that are told."""

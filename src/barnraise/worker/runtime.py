@@ -21,7 +21,7 @@ from barnraise.core.text import printable
 from barnraise.core.types import Blob, Contribution
 from barnraise.data.meta import Meta
 from barnraise.transport.fallback import connection_for
-from barnraise.transport.shaped import ShapedConnection
+from barnraise.transport.links.shaped import ShapedConnection
 from barnraise.wire.blobs import inlined, parts
 from barnraise.wire.frames import Buffer, decode_from_controller, encode
 from barnraise.wire.manifest import Manifest

@@ -8,9 +8,10 @@ from collections import deque
 from collections.abc import Sequence
 
 from barnraise.core.errors import AddressError, WireError
-from barnraise.transport import marshalling
 from barnraise.transport.base import BATCH_BYTES, BATCH_MESSAGES, Connection, parse
-from barnraise.transport.envelope import (
+from barnraise.transport.http import marshalling
+from barnraise.transport.http.client import HttpClient, HttpError
+from barnraise.transport.http.envelope import (
     AGAIN,
     CONTENT_LIMIT,
     ENVELOPE_LIMIT,
@@ -24,9 +25,8 @@ from barnraise.transport.envelope import (
     packed_bytes,
     unpack,
 )
-from barnraise.transport.http_client import HttpClient, HttpError
+from barnraise.transport.http.noise import Ciphers, Initiator
 from barnraise.transport.identity import Keys
-from barnraise.transport.noise import Ciphers, Initiator
 from barnraise.transport.waking import Signal
 from barnraise.wire.frames import Buffer, num_bytes
 

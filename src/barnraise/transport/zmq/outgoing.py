@@ -15,7 +15,7 @@ import zmq
 
 from barnraise.transport.base import Peer
 from barnraise.transport.budget import Budget
-from barnraise.transport.loop_socket import LoopSocket
+from barnraise.transport.zmq.loop_socket import LoopSocket
 from barnraise.wire.frames import Buffer, num_bytes
 
 LATE_BYTES = 2 << 20

@@ -7,7 +7,7 @@ import zlib
 from dataclasses import replace
 
 from barnraise.core.errors import OptionError, UnknownNameError
-from barnraise.transport.link import BrownOuts, Link, Way
+from barnraise.transport.links.link import BrownOuts, Link, Way
 
 MBIT = 125_000.0
 """Bytes a second in a Mbit/s."""

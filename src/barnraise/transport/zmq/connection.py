@@ -16,8 +16,9 @@ from zmq.utils.monitor import parse_monitor_message
 from barnraise.core.errors import AddressError
 from barnraise.transport.base import BATCH_BYTES, BATCH_MESSAGES, Connection, parse
 from barnraise.transport.identity import Keys
-from barnraise.transport.loop_socket import LoopSocket, contents
-from barnraise.transport.zmq_options import endpoint, new_context, new_dealer, numeric
+from barnraise.transport.names import numeric
+from barnraise.transport.zmq.loop_socket import LoopSocket, contents
+from barnraise.transport.zmq.options import endpoint, new_context, new_dealer
 from barnraise.wire.frames import Buffer, num_bytes
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0

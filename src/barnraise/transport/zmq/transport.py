@@ -12,8 +12,8 @@ the controller's public key (from an invite) can so fill its memory there.
 from __future__ import annotations
 
 from barnraise.transport.base import Connection, Listener, Transport
-from barnraise.transport.zmq_connection import ZmqConnection
-from barnraise.transport.zmq_listener import ZmqListener
+from barnraise.transport.zmq.connection import ZmqConnection
+from barnraise.transport.zmq.listener import ZmqListener
 
 
 class ZmqTransport(Transport):

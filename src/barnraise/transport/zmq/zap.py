@@ -12,7 +12,7 @@ from collections.abc import Collection
 import zmq
 from zmq.utils import z85
 
-from barnraise.transport.loop_socket import LoopSocket
+from barnraise.transport.zmq.loop_socket import LoopSocket
 
 DOMAIN = b"barnraise"
 _ENDPOINT = "inproc://zeromq.zap.01"

@@ -8,7 +8,6 @@ import secrets
 from collections.abc import Callable, Sequence
 
 from barnraise.core.errors import AddressError, WireError
-from barnraise.transport import marshalling
 from barnraise.transport.base import (
     BATCH_MESSAGES,
     Address,
@@ -19,7 +18,8 @@ from barnraise.transport.base import (
     parse,
 )
 from barnraise.transport.budget import Budget
-from barnraise.transport.envelope import (
+from barnraise.transport.http import marshalling
+from barnraise.transport.http.envelope import (
     AGAIN,
     BATCH,
     CONTENT_LIMIT,
@@ -35,13 +35,13 @@ from barnraise.transport.envelope import (
     split,
     unpack,
 )
-from barnraise.transport.http_server import HttpServer
+from barnraise.transport.http.inbox import Inbox
+from barnraise.transport.http.noise import Ciphers, Responder
+from barnraise.transport.http.server import HttpServer
 from barnraise.transport.identity import Keys
-from barnraise.transport.inbox import Inbox
 from barnraise.transport.mailbox import Mailbox
-from barnraise.transport.noise import Ciphers, Responder
+from barnraise.transport.names import numeric
 from barnraise.transport.waking import Signal
-from barnraise.transport.zmq_options import numeric
 from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import ENROL_LIMIT
 

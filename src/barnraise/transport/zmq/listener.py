@@ -9,14 +9,15 @@ from collections.abc import Sequence
 import zmq
 
 from barnraise.core.errors import AddressError
-from barnraise.transport.answering import Answers
 from barnraise.transport.base import BATCH_BYTES, BATCH_MESSAGES, Address, Listener, Peer, Received, bind_error, parse
 from barnraise.transport.identity import Keys
-from barnraise.transport.loop_socket import LoopSocket, contents
-from barnraise.transport.zap import DOMAIN, Doorkeeper
-from barnraise.transport.zmq_door import ZmqDoor
-from barnraise.transport.zmq_options import Context, endpoint, new_context, new_router, numeric
-from barnraise.transport.zmq_outgoing import Outgoing
+from barnraise.transport.names import numeric
+from barnraise.transport.zmq.answering import Answers
+from barnraise.transport.zmq.door import ZmqDoor
+from barnraise.transport.zmq.loop_socket import LoopSocket, contents
+from barnraise.transport.zmq.options import Context, endpoint, new_context, new_router
+from barnraise.transport.zmq.outgoing import Outgoing
+from barnraise.transport.zmq.zap import DOMAIN, Doorkeeper
 from barnraise.wire.frames import Buffer, num_bytes
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from barnraise.transport.base import BATCH_BYTES, BATCH_MESSAGES, Connection
 from barnraise.transport.identity import Keys
-from barnraise.transport.link import Link, LinkState
+from barnraise.transport.links.link import Link, LinkState
 from barnraise.transport.waking import Signal
 from barnraise.wire.frames import Buffer, num_bytes
 

@@ -26,7 +26,7 @@ from barnraise.core.types import Blob, Contribution, NodeProfile, Task
 from barnraise.transport.base import parse
 from barnraise.transport.identity import Keys
 from barnraise.transport.invite import Invite, proof
-from barnraise.transport.zmq_options import endpoint, new_context, new_dealer
+from barnraise.transport.zmq.options import endpoint, new_context, new_dealer
 from barnraise.wire.blobs import Download, parts
 from barnraise.wire.frames import Buffer, decode_from_controller, encode
 from barnraise.wire.messages import (

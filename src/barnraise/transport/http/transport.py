@@ -13,8 +13,8 @@ Not covered: TLS to the controller; a proxy that wants a login other than Basic;
 from __future__ import annotations
 
 from barnraise.transport.base import Connection, Listener, Transport
-from barnraise.transport.xmlrpc_connection import XmlRpcConnection
-from barnraise.transport.xmlrpc_listener import XmlRpcListener
+from barnraise.transport.http.connection import XmlRpcConnection
+from barnraise.transport.http.listener import XmlRpcListener
 
 
 class XmlRpcTransport(Transport):

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from cryptography.exceptions import InvalidTag
 
 from barnraise.core.errors import WireError
-from barnraise.transport.noise import TAG_BYTES, Ciphers, nonce
+from barnraise.transport.http.noise import TAG_BYTES, Ciphers, nonce
 from barnraise.wire.frames import Buffer, num_bytes
 from barnraise.wire.messages import FRAME_LIMIT, HEADER_LIMIT
 

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket as sockets
-
 import zmq
 
-from barnraise.core.errors import AddressError
-from barnraise.transport.base import Address
 from barnraise.transport.identity import Keys
 from barnraise.wire.messages import FRAME_LIMIT, HEADER_LIMIT
 
@@ -88,15 +83,3 @@ def _new_socket(context: Context, kind: int, options: dict[zmq.SocketOption, int
 def endpoint(host: str, port: int) -> str:
     """What libzmq calls an address."""
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
-
-
-async def numeric(address: Address) -> str:
-    """The IP address of `address.host`, IPv4 where there is a choice; AddressError when the name has none."""
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=sockets.SOCK_STREAM)
-    except (sockets.gaierror, UnicodeError) as error:
-        raise AddressError(
-            f"host name '{address.host}' has no address ({error}): check its spelling and this machine's DNS"
-        ) from None
-    found.sort(key=lambda entry: entry[0] != sockets.AF_INET)
-    return str(found[0][4][0])

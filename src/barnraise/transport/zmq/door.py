@@ -25,8 +25,8 @@ from zmq.utils.monitor import parse_monitor_message
 
 from barnraise.transport.descriptors import for_connections
 from barnraise.transport.door import Door
-from barnraise.transport.loop_socket import LoopSocket
-from barnraise.transport.zmq_options import RECEIVE_QUEUE
+from barnraise.transport.zmq.loop_socket import LoopSocket
+from barnraise.transport.zmq.options import RECEIVE_QUEUE
 from barnraise.wire.messages import FRAME_LIMIT
 
 MAX_CONNECTIONS = 4096

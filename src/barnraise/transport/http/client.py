@@ -17,7 +17,7 @@ import h11
 
 from barnraise.core.errors import AddressError
 from barnraise.transport.base import Address
-from barnraise.transport.zmq_options import numeric
+from barnraise.transport.names import numeric
 
 CONNECT_SECONDS = 10.0
 READ_BYTES = 1 << 18

@@ -1,0 +1,1 @@
+"""ZMQ over TCP, encrypted and authenticated with CURVE."""
