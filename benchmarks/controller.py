@@ -39,7 +39,7 @@ from barnraise.data import shards
 from barnraise.data.meta import Format
 from barnraise.ledger import Checkpoints, Ledger
 from barnraise.models.vectors import digest
-from barnraise.transport import Keys
+from barnraise.transport import Connection, Keys
 from barnraise.wire.blobs import parts
 from barnraise.wire.frames import decode_from_controller, encode
 from barnraise.wire.messages import (
@@ -143,7 +143,15 @@ def controller_process(folder: str, num_parameters: int, codec: str, options: di
 async def client(uri: str, server_key: str, keys: Keys, payload: memoryview, count: list[int], limit: int) -> None:
     """One connection: task, offer, acknowledgement, and again until `limit` are acknowledged by all together."""
     connection = transport.create("zmq").connection()
-    await connection.open(uri, server_key, keys)
+    try:
+        await connection.open(uri, server_key, keys)
+        await ask(connection, payload, count, limit)
+    finally:
+        await connection.close()
+
+
+async def ask(connection: Connection, payload: memoryview, count: list[int], limit: int) -> None:
+    """`client`, over its connection."""
     blob = Blob(hashlib.sha256(payload).hexdigest(), len(payload))
     await connection.send(encode(Hello(PROTOCOL_VERSION, 1, 1, NodeProfile(1000.0), have=-1)))
     heard = time.monotonic()
@@ -169,7 +177,6 @@ async def client(uri: str, server_key: str, keys: Keys, payload: memoryview, cou
         if time.monotonic() - heard > 1.0:
             heard = time.monotonic()
             await connection.send(encode(Heartbeat(heard)))
-    await connection.close()
 
 
 async def load(

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 
-from barnraise.transport import marshalling
+from barnraise.transport.http import marshalling
 
 GREETING = b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x00CURVE" + bytes(15) + b"\x00" + bytes(31)
 """What ZMTP 3.0 begins with."""
