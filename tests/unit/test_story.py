@@ -84,7 +84,9 @@ def test_the_story_of_a_node_is_its_own(run: RunDirectory, capsys: pytest.Captur
     assert lines[1] == "7 joined; it says that it trains on 2,000 tokens/s"
     assert len(lines) == 5
     assert "\x1b" not in "".join(lines)
-    assert texts(told(run, capsys, "7", "--last", "1")) == lines[-1:]
+    for last in range(1, 6):
+        assert texts(told(run, capsys, "7", "--last", str(last))) == lines[-last:]
+    assert texts(told(run, capsys, "7", "--last", "0")) == lines
     assert texts(told(run, capsys, "b"))[-1] == "3: b's contribution is refused: stale: 3 versions behind"
 
 

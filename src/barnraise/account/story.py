@@ -50,10 +50,10 @@ def of_assignment(view: LedgerView, number: int) -> list[Line]:
 def of_node(view: LedgerView, node: str, last: int = 0) -> list[Line]:
     """What a node did and what happened to it; of its `last` decisions only, where that is more than 0."""
     found: list[tuple[int, Decision]] = [
-        *view.find(NodeChanged, "node = ?", node),
-        *view.find(Assigned, "node = ?", node),
-        *view.find(Judged, "node = ?", node),
-        *view.find(Noted, "node = ?", node),
+        *view.find(NodeChanged, "node = ?", node, last=last),
+        *view.find(Assigned, "node = ?", node, last=last),
+        *view.find(Judged, "node = ?", node, last=last),
+        *view.find(Noted, "node = ?", node, last=last),
     ]
     return _told(found)[-last:]
 

@@ -19,15 +19,19 @@ FILE = "address.json"
 """There once the run has ever listened."""
 
 
+Mode = Literal["train", "serve", "lab"]
+"""How a run was started."""
+
+
 class Whereabouts(msgspec.Struct, frozen=True):
     """`uri` is where the controller listens or did last, two addresses with a space between; `mode` how the run was
     started."""
 
     uri: str
-    mode: Literal["train", "serve", "lab"]
+    mode: Mode
 
 
-async def listen(server: Server, run: RunDirectory, plan: Plan, mode: str) -> str:
+async def listen(server: Server, run: RunDirectory, plan: Plan, mode: Mode) -> str:
     """Bind `server`, on the ports that the run had before, and remember them: the URI. Raises AddressError."""
     before = recorded_uri(run)
     try:
@@ -39,7 +43,7 @@ async def listen(server: Server, run: RunDirectory, plan: Plan, mode: str) -> st
             f"{error}; that is in {run.run_file}. A port other than 0 there counts instead of the one that the run "
             "had; machines that joined with the old address must then join anew"
         ) from None
-    run.write(run.path / FILE, msgspec.json.encode(Whereabouts(uri, mode)))  # type: ignore[arg-type]
+    run.write(run.path / FILE, msgspec.json.encode(Whereabouts(uri, mode)))
     return uri
 
 
@@ -68,7 +72,7 @@ def recorded_uri(run: RunDirectory) -> str:
     return found.uri if found else ""
 
 
-def recorded_mode(run: RunDirectory) -> str:
+def recorded_mode(run: RunDirectory) -> Mode:
     """`train`, `serve` or `lab`: how the run was started."""
     found = _recorded(run)
     if found is None:

@@ -279,12 +279,15 @@ class LedgerView:
         """The nodes' names, in the order in which they first appeared."""
         return [row["node"] for row in self._rows("SELECT node FROM nodes GROUP BY node ORDER BY min(id)")]
 
-    def find(self, decision: type[SomeDecision], where: str, *values: object) -> list[tuple[int, SomeDecision]]:
-        """The decisions of one sort, with their ids, whose rows fulfil an SQL condition, in order."""
+    def find(
+        self, decision: type[SomeDecision], where: str, *values: object, last: int = 0
+    ) -> list[tuple[int, SomeDecision]]:
+        """The decisions of one sort, with their ids, whose rows fulfil an SQL condition, in order; only so many of the
+        `last`, where that is more than 0."""
         form = FORMATS[decision]
-        query = form.read.replace("WHERE", f"WHERE ({where}) AND")
+        query = form.read.replace("WHERE", f"WHERE ({where}) AND") + (f" DESC LIMIT {last:d}" if last else "")
         with storage_errors(self.path, "read"):
-            rows = [tuple(row) for row in self._connection.execute(query, (*values, 0))]
+            rows = sorted(map(tuple, self._connection.execute(query, (*values, 0))))
         return [(row[0], found) for row in rows if isinstance(found := form.from_row(row), decision)]
 
     def _rows(self, query: str) -> list[dict[str, Any]]:

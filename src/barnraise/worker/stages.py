@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from barnraise.compression.base import Codec, Encoded
+from barnraise.compression.base import Array, Codec, Encoded
 from barnraise.compression.feedback import ErrorFeedback
 from barnraise.core.threads import Crew, spans
 
@@ -115,8 +115,13 @@ class Clip(Stage):
             norm = update.codec.open(encoded, encoded.size, update.version).norm()
             if norm <= self.limit:
                 return
-            share, vector = np.float32(MARGIN * self.limit / norm), update.vector.numpy()
-            self._crew.each(lambda piece: np.multiply(vector[piece], share, out=vector[piece]), spans(vector.size))  # noqa: B023
+            self._scale(update.vector.numpy(), np.float32(MARGIN * self.limit / norm))
             update.encode()
         update.vector.zero_()
         update.encode()
+
+    def _scale(self, vector: Array, share: np.float32) -> None:
+        def multiply(piece: slice) -> None:
+            vector[piece] *= share
+
+        self._crew.each(multiply, spans(vector.size))
