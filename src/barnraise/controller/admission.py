@@ -11,7 +11,7 @@ import math
 from barnraise.controller.settings import Payloads
 from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import Work
-from barnraise.core.types import Contribution
+from barnraise.core.types import AnyResult, Contribution
 
 LARGEST_LOSS = 1e6
 """Nats a token that no training reaches."""
@@ -29,26 +29,28 @@ ENOUGH_NODES = 3
 """Whose norms must be known for their median to be one that a single node cannot move."""
 
 
-def refuse_offer(offer: Contribution, work: Work, version: int, payloads: Payloads) -> str:
-    """Why `offer`, arriving when `version` was newest, cannot be an answer to `work`; empty when it can."""
-    if offer.base != work.base:
-        return f"base is version {offer.base}, but the task started from {work.base}: fetch the assigned version"
+def refuse_result(result: AnyResult, work: Work, version: int) -> str:
+    """Why `result`, arriving when `version` was newest, cannot be an answer to `work` of any kind; empty when it can."""
+    if result.base != work.base:
+        return f"base is version {result.base}, but the task started from {work.base}: fetch the assigned version"
+    if result.steps > work.local_steps:
+        return f"claims {result.steps} steps, but {work.local_steps} were assigned"
+    staleness = version - result.base
+    if staleness > work.max_staleness:
+        return f"stale: {staleness} versions behind, at most {work.max_staleness} are allowed for this node"
+    return ""
+
+
+def refuse_update(offer: Contribution, work: Work, most: int, payloads: Payloads) -> str:
+    """Why `offer` is no update that was assigned, whose codec needs at most `most` bytes; empty when it can be."""
     if offer.parameters != work.parameters:
         return f"updates parameters {offer.parameters}, but {work.parameters} were assigned"
     if not offer.payload.num_bytes:
         return "payload of 0 bytes: a contribution has one"
-    most = payloads.last if work.kind == "flush" else payloads.rungs[work.rung]
     if offer.payload.num_bytes > most and offer.payload.num_bytes != payloads.last:  # of a node that leaves
         return f"payload of {offer.payload.num_bytes} bytes, but the codec needs at most {most}"
-    if offer.steps > work.local_steps:
-        return f"claims {offer.steps} steps, but {work.local_steps} were assigned"
-    if work.kind == "train" and not offer.steps:
-        return "claims no step: nothing was done, so nothing is taken"
     if not 0.0 <= offer.loss <= LARGEST_LOSS:
         return f"training loss is {offer.loss}: training diverged on this worker; lower the learning rate"
-    staleness = version - offer.base
-    if staleness > work.max_staleness:
-        return f"stale: {staleness} versions behind, at most {work.max_staleness} are allowed for this node"
     return ""
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from barnraise.controller.state import NodeState, SlotState, Stage, State, Work
-from barnraise.core.types import FASTEST, SLOWEST, NodeProfile
+from barnraise.controller.state import Finding, NodeState, SlotState, Stage, State, Work
+from barnraise.core.types import FASTEST, SLOWEST, Flush, NodeProfile
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import (
     Assigned,
@@ -65,51 +65,66 @@ def _assigned(state: State, d: Assigned) -> None:
     root, done = (lost.root, lost.done) if lost is not None else (d.assignment, 0)
     state.works[d.assignment] = Work(**msgspec.structs.asdict(d), root=root, done=done)
     state.nodes[d.node].open.append(d.assignment)
-    state.nodes[d.node].turns += d.kind == "train"
-    state.current += d.base == state.version
+    work = state.works[d.assignment]
+    state.nodes[d.node].turns += work.task.trains
+    state.current += _is_current(state, work)
     if lost is not None and d.local_steps < lost.local_steps:
         state.redo[d.assignment] = _rest(lost, d.local_steps, d.tokens, d.assignment)
 
 
 def _judged(state: State, d: Judged) -> None:
     work = state.works.pop(d.assignment)
-    state.current -= work.base == state.version
+    state.current -= _is_current(state, work)
     node = state.nodes[d.node]
     node.open.remove(d.assignment)
-    if work.kind == "flush":
+    if work.task is Flush:
         state.flushed[d.node] = None
     node.verdicts[d.assignment] = (d.verdict == "accepted", d.reason)
     while len(node.verdicts) > MOST_OPEN:
         del node.verdicts[next(iter(node.verdicts))]
-    if work.kind == "train":
+    if work.task.trains:
         _observe_rate(node, work, d)
         node.last_staleness = d.staleness
     if d.verdict == "accepted":
-        slots = state.slots.setdefault(d.node, {})
-        slot = slots.get(d.parameters)
-        if slot is None:
-            slot = slots[d.parameters] = SlotState(d.node, d.parameters, [])
-        slot.contributions.append((d.assignment, d.weight))
-        slot.fresh_weight += d.tokens if work.kind == "train" else d.weight
-        state.merging[d.assignment] = work.at(Stage.ACCEPTED, tokens=d.tokens, local_steps=d.steps)
-        if d.tokens < work.tokens:
-            _redo(state, _rest(work, d.steps, d.tokens, d.assignment))
-        state.buffer_time = min(state.buffer_time, d.time)
-        if state.half_time == math.inf and 2 * len(state.slots) >= state.num_live:
-            state.half_time = d.time
-        _observe_norm(node, work, d)
         state.accepted += 1
         node.accepted += 1
-        node.tokens += d.tokens
-        state.tokens += d.tokens
-        state.buffer_tokens += d.tokens
-        state.staleness_sum += d.staleness
+        if work.task.contributes:
+            _contributed(state, node, work, d)
+        else:
+            found = work.at(Stage.FOUND)
+            state.findings[d.assignment] = Finding(found, d.loss, d.weight)
     elif d.verdict == "refused":
         state.refused += 1
         node.refused += 1
         _redo(state, work.at(Stage.REFUSED))
     else:
         state.discarded += 1
+
+
+def _contributed(state: State, node: NodeState, work: Work, d: Judged) -> None:
+    """An update enters the buffer."""
+    slots = state.slots.setdefault(d.node, {})
+    slot = slots.get(d.parameters)
+    if slot is None:
+        slot = slots[d.parameters] = SlotState(d.node, d.parameters, [])
+    slot.contributions.append((d.assignment, d.weight))
+    slot.fresh_weight += d.tokens if work.task.trains else d.weight
+    state.merging[d.assignment] = work.at(Stage.ACCEPTED, tokens=d.tokens, local_steps=d.steps)
+    if d.tokens < work.tokens:
+        _redo(state, _rest(work, d.steps, d.tokens, d.assignment))
+    state.buffer_time = min(state.buffer_time, d.time)
+    if state.half_time == math.inf and 2 * len(state.slots) >= state.num_live:
+        state.half_time = d.time
+    _observe_norm(node, work, d)
+    node.tokens += d.tokens
+    state.tokens += d.tokens
+    state.buffer_tokens += d.tokens
+    state.staleness_sum += d.staleness
+
+
+def _is_current(state: State, work: Work) -> bool:
+    """Whether it trains from the newest version."""
+    return work.task.trains and work.base == state.version
 
 
 def _observe_rate(node: NodeState, work: Work, d: Judged) -> None:
@@ -131,7 +146,7 @@ def _observe_rate(node: NodeState, work: Work, d: Judged) -> None:
 
 def _observe_norm(node: NodeState, work: Work, d: Judged) -> None:
     """A residual, which is dense and of many tasks, says nothing of what one task makes."""
-    if work.kind == "train" and d.norm > 0.0:
+    if work.task.trains and d.norm > 0.0:
         share = RATE_SMOOTHING if node.norm else 1.0
         node.norm += share * (d.norm - node.norm)
         node.travel += share * (work.learning_rate * d.steps - node.travel)
@@ -180,14 +195,14 @@ def _started(state: State, d: Noted, note: notes.Started) -> None:
 
 def _released(state: State, d: Noted, note: notes.Released) -> None:
     work = state.works.pop(note.assignment)
-    state.current -= work.base == state.version
+    state.current -= _is_current(state, work)
     state.nodes[work.node].open.remove(work.assignment)
     _redo(state, work.at(Stage.RELEASED))
 
 
 def _redo(state: State, work: Work) -> None:
-    """Rows can be trained on by somebody else; a residual is nobody else's."""
-    if work.kind != "train":
+    """Work on rows can be done by somebody else; a residual is nobody else's."""
+    if not work.task.redone:
         return
     rest = state.redo.get(work.assignment)
     if rest is not None:  # what comes after it: all of that is to be done, by anybody
@@ -205,7 +220,7 @@ def _rest(work: Work, steps: int, tokens: int, assignment: int) -> Work:
 def _reopened(state: State, d: Noted, note: notes.Reopened) -> None:
     work = state.redo.pop(note.assignment).at(Stage.OPEN)
     state.works[work.assignment] = work
-    state.current += work.base == state.version
+    state.current += _is_current(state, work)
     state.nodes[work.node].open.append(work.assignment)
 
 
@@ -220,7 +235,7 @@ def _voided(state: State, d: Noted, note: notes.Voided) -> None:
     for slot in state.closing_slots:
         for held in [held for held in slot.contributions if held[0] == work.assignment]:
             slot.contributions.remove(held)
-            slot.fresh_weight -= work.tokens if work.kind == "train" else held[1]
+            slot.fresh_weight -= work.tokens if work.task.trains else held[1]
     node.merged = max(node.merged, work.assignment)
     state.accepted -= 1
     node.accepted -= 1

@@ -5,23 +5,22 @@ Nothing replaces a payload that is here, so what was inspected is what is commit
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from barnraise.controller import admission
 from barnraise.controller.actions import Discard, Inspect, Send
 from barnraise.controller.custody import Custody
 from barnraise.controller.events import Arrived, Event, Inspected
+from barnraise.controller.kinds import TaskKind
 from barnraise.controller.membership import Membership
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import Work
 from barnraise.core.errors import DIVERGED
-from barnraise.core.types import Contribution
+from barnraise.core.types import AnyResult, Contribution
 from barnraise.ledger.decisions import Change, Judged
 from barnraise.wire.messages import Ack, Message, Offer, Stop
-
-TOO_LATE = "the run's token budget was met before"
 
 MOST_INSANE = 10
 """Updates in a row that cannot be taken, after which a node is not asked for more."""
@@ -30,15 +29,23 @@ MOST_INSANE = 10
 class Inspection(Part):
     """Keeps how many updates in a row of a node could not be taken."""
 
-    def __init__(self, context: Context, custody: Custody, speeds: Speeds, membership: Membership) -> None:
+    def __init__(
+        self,
+        context: Context,
+        custody: Custody,
+        speeds: Speeds,
+        membership: Membership,
+        kinds: Mapping[str, TaskKind],
+    ) -> None:
         super().__init__(context)
+        self.kinds = kinds
         self.settings = context.settings
         self.custody, self.speeds, self.membership = custody, speeds, membership
         self.insane: dict[str, int] = {}
 
     def offered(self, node: str, message: Offer) -> Steps:
         """Judge a header; what may come is asked for."""
-        offer = message.contribution
+        offer = message.result
         number = offer.assignment
         work = self.state.works.get(number)
         if work is None or work.node != node:
@@ -50,8 +57,11 @@ class Inspection(Part):
             yield from self.custody.drop(node, number)
             yield from self._judge(work, offer, self.context.arrival_version, 0.0, reason)
             yield from self.context.follow()
-        else:
+        elif isinstance(offer, Contribution):
             yield from self.custody.expect(node, offer)
+        else:
+            yield from self._judge(work, offer, self.context.arrival_version, 0.0, "")
+            yield from self.context.follow()
 
     def arrived(self, event: Arrived) -> Steps:
         """Bytes of a payload; all of it is looked at once more, since versions were made meanwhile, and inspected."""
@@ -74,35 +84,33 @@ class Inspection(Part):
         offer, version = self.custody.inspecting[event.assignment]
         self.custody.settled(offer)
         work = self.state.works[event.assignment]
-        dense = work.kind == "flush" or offer.payload.num_bytes == self.settings.payloads.last
+        dense = not work.task.trains or offer.payload.num_bytes == self.settings.payloads.last
         most = admission.most_norm(work, dense, self.speeds, self.settings.payloads)
         reason = admission.refuse_inspection(event.norm, event.reason, most, self.settings.payloads)
         yield from self._judge(work, offer, version, event.norm, reason)
         yield from self._dismiss(work.node, reason)
         yield from self.context.follow()
 
-    def _refuse(self, work: Work, offer: Contribution) -> str:
+    def _refuse(self, work: Work, offer: AnyResult) -> str:
         """What is wrong with an offer as things stand; empty when it may go on."""
-        if self._too_late(work):
-            return TOO_LATE
-        return admission.refuse_offer(offer, work, self.context.arrival_version, self.settings.payloads)
+        kind, version = self.kinds.get(work.kind), self.context.arrival_version
+        if kind is None or not isinstance(offer, kind.result):
+            return f"a {type(offer).__name__.lower()} is no answer to a task of the kind {work.kind}"
+        if reason := kind.too_late(work):
+            return reason
+        return admission.refuse_result(offer, work, version) or kind.refuse(offer, work, version)
 
-    def _too_late(self, work: Work) -> bool:
-        return self.state.final or (self.state.flushing is not None and work.kind == "train")
-
-    def _judge(self, work: Work, offer: Contribution, version: int, norm: float, reason: str) -> Steps:
+    def _judge(self, work: Work, offer: AnyResult, version: int, norm: float, reason: str) -> Steps:
         """Put the verdict on the ledger and answer the worker."""
         verdict: Literal["accepted", "refused", "discarded"]
-        if self._too_late(work):
-            verdict, reason = "discarded", TOO_LATE
+        kind = self.kinds.get(work.kind)
+        if kind is not None and (late := kind.too_late(work)):
+            verdict, reason = "discarded", late
         else:
             verdict = "refused" if reason else "accepted"
         staleness = max(0, version - offer.base)
         tokens = work.credit(offer.steps) if verdict == "accepted" else work.tokens
-        weight = tokens * self.settings.versions.staleness.weight(staleness)
-        if work.kind == "flush":
-            node = self.state.nodes[work.node]
-            weight = self.speeds.usable(node) or 1.0  # as all that it sent before weighed
+        payload = offer.payload if isinstance(offer, Contribution) else None
         yield Judged(
             time=self.now,
             assignment=work.assignment,
@@ -117,12 +125,12 @@ class Inspection(Part):
             loss=offer.loss,
             norm=norm,
             seconds=offer.seconds,
-            num_bytes=offer.payload.num_bytes,
-            digest=offer.payload.digest,
+            num_bytes=payload.num_bytes if payload is not None else 0,
+            digest=payload.digest if payload is not None else "",
             parameters=work.parameters,
-            weight=weight,
+            weight=kind.weight(offer, work, tokens, staleness) if kind is not None else 0.0,
         )
-        if verdict != "accepted":
+        if payload is not None and verdict != "accepted":
             yield Discard(work.node, work.assignment)
         yield Send(work.node, Ack(work.assignment, verdict == "accepted", reason))
 

@@ -16,8 +16,10 @@ from barnraise.controller.buffer import Buffer
 from barnraise.controller.custody import Custody
 from barnraise.controller.dispatch import Dispatch
 from barnraise.controller.events import Dropped, Event, Received, Stalled, Tick, Traffic
+from barnraise.controller.flushing import Flushing
 from barnraise.controller.folding import apply
 from barnraise.controller.inspection import Inspection
+from barnraise.controller.kinds import TaskKind
 from barnraise.controller.membership import Membership, turned_away
 from barnraise.controller.pacing import Pacing
 from barnraise.controller.part import Context, Part, Steps
@@ -25,6 +27,7 @@ from barnraise.controller.publishing import Publishing
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import State
+from barnraise.controller.training import Training
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Decision, Noted
 from barnraise.wire.messages import Hello, Message, Stop, Who
@@ -44,11 +47,16 @@ class Controller:
         self.custody = Custody(context)
         self.speeds = Speeds(context, self.custody)
         self.membership = Membership(context, self.custody, self.speeds)
-        self.inspection = Inspection(context, self.custody, self.speeds, self.membership)
         self.pacing = Pacing(context, self.speeds)
         self.publishing = Publishing(context, self.membership, self.pacing)
+        kinds: tuple[TaskKind, ...] = (
+            Flushing(context, self.membership, self.speeds),
+            Training(context, self.speeds, self.pacing, self.publishing),
+        )
+        self.kinds = {kind.name: kind for kind in kinds}
+        self.inspection = Inspection(context, self.custody, self.speeds, self.membership, self.kinds)
         self.buffer = Buffer(context, self.custody, self.speeds, self.publishing)
-        self.dispatch = Dispatch(context, self.membership, self.speeds, self.pacing, self.publishing)
+        self.dispatch = Dispatch(context, self.membership, self.speeds, self.publishing, self.kinds)
         self.parts: tuple[Part, ...] = (
             self.membership,
             self.custody,
@@ -57,6 +65,7 @@ class Controller:
             self.pacing,
             self.publishing,
             self.buffer,
+            *kinds,
             self.dispatch,
         )
         self._handlers: defaultdict[type[Event], list[Callable[[Any], Steps]]] = defaultdict(list)

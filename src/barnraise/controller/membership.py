@@ -58,6 +58,7 @@ class Membership(Part):
         self.awaited_until = math.inf
         self.lease = self.lease_told = 0.0  # seconds of silence allowed, and when the fleet was last told so much
         self.heartbeat = 0.0  # seconds between frames that the fleet was told of
+        self.kinds: dict[str, frozenset[str]] = {}  # of task, that a node says it can do
         self.silent: dict[str, float] = {}  # when nodes were last heard whose lease then ended
         self.lateness: dict[str, float] = {}  # seconds by which a node's frames were late, the worst slowly forgotten
         self.joins = Allowance(burst=20.0, rate=0.1)  # rows that a node's greetings may cost
@@ -96,7 +97,7 @@ class Membership(Part):
             if not restarted and node in self.silent:  # it was there all the time: its frames were late
                 self._learn(node, self.now - self.silent[node])
         self.context.forget(node)
-        self.seen[node] = self.now
+        self.seen[node], self.kinds[node] = self.now, frozenset(message.kinds)
         yield from self._agree(known, message)
 
     def _agree(self, known: NodeState, message: Hello) -> Steps:
@@ -156,6 +157,10 @@ class Membership(Part):
             yield turned_away(known)
         yield from self.context.follow()
 
+    def can(self, node: str, kind: str) -> bool:
+        """Whether the node takes tasks of that kind on."""
+        return kind in self.kinds.get(node, ())
+
     def _release_all(self, node: str, reason: str) -> Steps:
         """Let others do the node's open work, but for what has arrived and is being inspected."""
         for assignment in list(self.state.nodes[node].open):
@@ -178,6 +183,7 @@ class Membership(Part):
 
     def forget(self, node: str) -> None:
         self.seen.pop(node, None)
+        self.kinds.pop(node, None)
         self.awaited.pop(node, None)
 
     # Leases

@@ -15,7 +15,7 @@ from barnraise.controller.membership import Membership
 from barnraise.controller.pacing import Pacing
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.state import NodeState
-from barnraise.core.types import Blob, Update
+from barnraise.core.types import Blob, News, Update
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted, VersionMade
 from barnraise.wire.messages import Message, Newer, Stop, Watch
@@ -97,7 +97,11 @@ class Publishing(Part):
             return
         del self.watching[node.id]
         self.told[node.id] = self.state.version
-        yield Send(node.id, Newer(self.updates_from(have), node.merged, self.pacing.share(node)))
+        yield Send(node.id, Newer(self.news(node, have)))
+
+    def news(self, node: NodeState, have: int) -> News:
+        """The way to the newest version for a node that has version `have`."""
+        return News(self.updates_from(have), node.merged, self.pacing.share(node))
 
     def updates_from(self, have: int) -> tuple[Update, ...]:
         """How a replica at version `have` reaches the newest: a chain of deltas or a snapshot, whichever is fewer

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from barnraise.controller.state import NodeState, SlotState, State, Work
+from barnraise.controller.state import Finding, NodeState, SlotState, State, Work
 from barnraise.core.types import NodeProfile
 from barnraise.ledger.decisions import VersionClosed
 
@@ -27,7 +27,7 @@ class Saved(msgspec.Struct):
 
 def _form() -> str:
     """Tells this layout of the state from others."""
-    structs: list[type[Any]] = [Saved, State, NodeState, SlotState, Work, NodeProfile, VersionClosed]
+    structs: list[type[Any]] = [Saved, State, Finding, NodeState, SlotState, Work, NodeProfile, VersionClosed]
     told = [(field.name, str(field.type)) for struct in structs for field in msgspec.structs.fields(struct)]
     return hashlib.sha256(repr(told).encode()).hexdigest()
 

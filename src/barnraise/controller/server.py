@@ -151,7 +151,7 @@ class Server:
         for _ in range(min(len(self.inbox), MOST_AT_ONCE)):
             event = self.inbox.popleft()
             if isinstance(event, Brought):
-                brought[event.node, event.message.contribution.assignment] = event.payload
+                brought[event.node, event.message.result.assignment] = event.payload
                 self.listener.budget.give((event.node, "offer"), len(event.payload))
                 event = ev.Received(event.node, event.message)
             elif isinstance(event, Awaited):
@@ -176,7 +176,7 @@ class Server:
             payloads = {
                 d.assignment: self.uploads.take(d.node, d.assignment).payload
                 for d in decisions
-                if isinstance(d, Judged) and d.verdict == "accepted"
+                if isinstance(d, Judged) and d.brings
             }
             await self.commits.commit(decisions, payloads)
         for action in actions:
@@ -316,7 +316,7 @@ class Server:
 
     def _transmit_inlined(self, peer: Peer, message: Assign | Newer) -> bool:
         """Send the message with its updates; False when they are too large, or the peer's queue has no room."""
-        blobs = inlined(message.updates)
+        blobs = inlined(message.news.updates)
         pieces = [self.executor.blobs.read(blob.digest, 0, blob.num_bytes) for blob in blobs]
         whole = b"".join(piece for piece in pieces if piece is not None)
         return 0 < len(whole) == sum(blob.num_bytes for blob in blobs) and self._transmit(peer, message, whole)
@@ -331,7 +331,7 @@ class Server:
 
     def _send(self, action: act.Send) -> None:
         if isinstance(action.message, Assign | Newer):
-            self.executor.blobs.hold(action.node, [update.blob.digest for update in action.message.updates])
+            self.executor.blobs.hold(action.node, [update.blob.digest for update in action.message.news.updates])
         self._tell(action.node, action.message)
         if isinstance(action.message, Stop):
             self.stopped.add(action.node)

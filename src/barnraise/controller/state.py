@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from barnraise.controller.actions import SlotShare
-from barnraise.core.types import NodeProfile, ParameterRange
+from barnraise.core.types import NodeProfile, ParameterRange, Task, kind_of
 from barnraise.ledger.decisions import Assigned, VersionClosed
 
 
@@ -23,6 +23,7 @@ class Stage(Enum):
     OPEN = "open"  # its node's: it works on it, or sends it, or it is being inspected
     ACCEPTED = "accepted"  # in the buffer, or in the version that is being made
     MERGED = "merged"  # in a version
+    FOUND = "found"  # what it was to find is known
     RELEASED = "released"  # its node was lost, or gave it up: its own again should it come back, else anybody's
     REFUSED = "refused"  # to be done by somebody else, or again
     VOIDED = "voided"  # accepted, but of no use: likewise
@@ -32,13 +33,14 @@ class Stage(Enum):
 
 
 TRANSITIONS: dict[Stage, frozenset[Stage]] = {
-    Stage.OPEN: frozenset({Stage.ACCEPTED, Stage.REFUSED, Stage.DISCARDED, Stage.RELEASED, Stage.UNDONE}),
+    Stage.OPEN: frozenset({Stage.ACCEPTED, Stage.FOUND, Stage.REFUSED, Stage.DISCARDED, Stage.RELEASED, Stage.UNDONE}),
     Stage.ACCEPTED: frozenset({Stage.MERGED, Stage.VOIDED, Stage.DISCARDED}),
     Stage.RELEASED: frozenset({Stage.OPEN, Stage.UNDONE, Stage.REDONE}),
     Stage.REFUSED: frozenset({Stage.UNDONE, Stage.REDONE}),
     Stage.VOIDED: frozenset({Stage.UNDONE, Stage.REDONE}),
     Stage.UNDONE: frozenset({Stage.UNDONE, Stage.REDONE}),
     Stage.MERGED: frozenset(),
+    Stage.FOUND: frozenset(),
     Stage.DISCARDED: frozenset(),
     Stage.REDONE: frozenset(),
 }
@@ -60,9 +62,22 @@ class Work(Assigned, frozen=True):
         assert stage in TRANSITIONS[self.stage], f"assignment {self.assignment} cannot be {stage} after {self.stage}"
         return msgspec.structs.replace(self, stage=stage, **changes)
 
+    @property
+    def task(self) -> type[Task]:
+        """The kind of task that it is."""
+        return kind_of(self.kind)
+
     def credit(self, steps: int) -> int:
         """Tokens of so many of its steps."""
         return self.tokens * steps // self.local_steps if self.local_steps else self.tokens
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What came of work that ends in no update: a mean, and what that counts for among others of its kind."""
+
+    work: Work
+    loss: float
+    weight: float
 
 
 class NodeState(msgspec.Struct):
@@ -127,6 +142,7 @@ class State(msgspec.Struct):
     buffer_time: float = math.inf  # when the open buffer got its first contribution
     half_time: float = math.inf  # when half of the living had contributed to the open buffer
     digest: str = ""
+    findings: dict[int, Finding] = {}  # that nothing was made of yet
     merging: dict[int, Work] = {}  # accepted, and in no version yet; `tokens` are those credited
     closing: VersionClosed | None = None
     closing_slots: list[SlotState] = []

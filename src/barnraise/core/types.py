@@ -8,7 +8,8 @@ a lost connection.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import typing
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
@@ -18,9 +19,6 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e12)]
 Rate = Annotated[float, msgspec.Meta(ge=0.0, le=1e15)]
 Text = Annotated[str, msgspec.Meta(max_length=2000)]
-TaskKind = Literal["train", "flush"]
-"""`train` on rows, or `flush`: hand in the residual that error feedback holds, as the run ends."""
-
 
 SLOWEST, FASTEST, LONGEST = 1e-3, 1e12, 3600.0
 """Claimed rates are at least and at most so much, claimed delays at most so many seconds: arithmetic on them stays
@@ -100,34 +98,132 @@ class Update(msgspec.Struct, frozen=True, gc=False):
     parameters: ParameterRange | None = None  # what a delta changes; None: all
 
 
-class Task(msgspec.Struct, frozen=True, gc=False):
-    """A piece of work as it is assigned: everything a worker needs to know, decided by the controller."""
+class News(msgspec.Struct, frozen=True, gc=False):
+    """The way from the version that a worker has to the newest, and what of its own work that one holds."""
+
+    updates: Annotated[tuple[Update, ...], msgspec.Meta(max_length=4096)] = ()  # none: it has it
+    merged: Count = 0  # the newest of its own contributions that is included
+    share: float = 1.0  # of its later ones, how much to go on with: what they will weigh once they are merged
+
+
+class Batches(msgspec.Struct, frozen=True, gc=False):
+    """Rows in random batches: the order of all of them follows from `seed`."""
+
+    rows: Annotated[tuple[RowRange, ...], msgspec.Meta(max_length=MOST_ROW_RANGES)]
+    size: Count  # rows in a batch
+    seed: Count
+    skip: Count = 0  # batches before the task's own: they, and those behind, are somebody else's
+
+
+class Task(msgspec.Struct, frozen=True, gc=False, tag_field="kind", kw_only=True):
+    """A piece of work as it is assigned: everything a worker needs to know, decided by the controller.
+
+    Each kind of task is a struct of its own. What the engine does with all of them alike, it does by what the kind
+    declares: whether it `trains` (its tokens count, and its time tells how fast a node is), whether it `contributes`
+    (it ends in an update that enters a version, else in a finding, without a payload), and whether it can be `redone` by somebody else when it is lost.
+    """
+
+    trains: ClassVar[bool] = False
+    contributes: ClassVar[bool] = False
+    redone: ClassVar[bool] = False
 
     id: Count  # the assignment's id
-    kind: TaskKind
-    rows: Annotated[tuple[RowRange, ...], msgspec.Meta(max_length=MOST_ROW_RANGES)]
-    tokens: Count  # token positions in the task's batches: what is credited at most, whatever the worker claims
+    base: Count  # the version that it starts from: the newest at the time of assignment
+    news: News = News()
+
+    @property
+    def steps(self) -> int:
+        """Steps in which it is done, after each of which it can be cut short."""
+        return 0
+
+    @property
+    def effort(self) -> float:
+        """What it costs a machine, in tokens of training."""
+        return 0.0
+
+    @property
+    def rows(self) -> tuple[RowRange, ...]:
+        """Rows that it reads, of token shards or, after the last of them, of the held-out rows."""
+        return ()
+
+
+class Train(Task, frozen=True, gc=False, tag="train", kw_only=True):
+    """Take `local_steps` steps of the inner optimizer on batches of rows, and hand in what they changed."""
+
+    trains: ClassVar[bool] = True
+    contributes: ClassVar[bool] = True
+    redone: ClassVar[bool] = True
+
+    batches: Batches
+    tokens: Count  # token positions in its batches: what is credited at most, whatever the worker claims
     local_steps: Count
-    batch_size: Count
-    rung: Count  # which of `WorkerSettings.ratios` its contribution is compressed at
     learning_rate: float
-    seed: Count
+    rung: Count  # which of `WorkerSettings.ratios` its contribution is compressed at
     parameters: ParameterRange
-    base: Count  # newest version at the time of assignment
-    updates: Annotated[tuple[Update, ...], msgspec.Meta(max_length=4096)]  # from what the worker has to `base`
     max_staleness: Count
-    merged: Count  # `base` includes this worker's own contributions up to this one
-    share: float  # of its own later ones, how much to start with: what they will weigh once they are merged
-    skip: Count = 0  # batches of `rows` before the task's `local_steps`: they, and those behind, are somebody else's
+
+    @property
+    def steps(self) -> int:
+        return self.local_steps
+
+    @property
+    def effort(self) -> float:
+        return self.tokens
+
+    @property
+    def rows(self) -> tuple[RowRange, ...]:
+        return self.batches.rows
 
 
-class Contribution(msgspec.Struct, frozen=True, gc=False):
-    """What a worker made of a task: an update from base version, the work behind it, and its provenance."""
+class Flush(Task, frozen=True, gc=False, tag="flush", kw_only=True):
+    """Hand in the residual that error feedback holds, as the run ends."""
+
+    contributes: ClassVar[bool] = True
+
+    parameters: ParameterRange
+
+
+AnyTask = Train | Flush
+
+
+class Result(msgspec.Struct, frozen=True, gc=False, tag_field="kind", kw_only=True):
+    """What a worker made of a task, as it tells it: a claim until it is judged."""
 
     assignment: Count
     base: Count
+    steps: Count
+    loss: float  # mean over the task, nats a token
+    seconds: Seconds
+
+
+class Contribution(Result, frozen=True, gc=False, tag="update", kw_only=True):
+    """An update from base version, the work behind it, and its provenance."""
+
     parameters: ParameterRange
     payload: Blob
-    steps: Count
-    loss: float  # mean training loss over the task, nats a token
-    seconds: Seconds
+
+
+class Finding(Result, frozen=True, gc=False, tag="finding", kw_only=True):
+    """What was measured: no payload follows. `weight` is what the mean counts for among others of its kind."""
+
+    weight: Count
+
+
+AnyResult = Contribution | Finding
+
+
+def kind_of(name: str) -> type[Task]:
+    """The kind of task of that name; one that this version of barnraise does not know is none in particular.
+
+    >>> kind_of("train").trains, kind_of("flush").trains, kind_of("unheard-of").contributes
+    (True, False, False)
+    """
+    return _KINDS.get(name, Task)
+
+
+def name_of(kind: type[Task]) -> str:
+    """Its name, on the wire and in the ledger."""
+    return str(kind.__struct_config__.tag)
+
+
+_KINDS: dict[str, type[Task]] = {name_of(kind): kind for kind in typing.get_args(AnyTask)}

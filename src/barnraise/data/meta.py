@@ -128,6 +128,10 @@ class Meta(Format, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Every file but meta.json: the tokenizer's, the held-out rows, the shards."""
         return [*self.files, self.held_out, *self.shards]
 
+    def row_files(self) -> list[FileInfo]:
+        """Those that hold rows: the shards in order, and last the held-out rows."""
+        return [*self.shards, self.held_out]
+
     def encode(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
 

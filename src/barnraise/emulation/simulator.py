@@ -171,7 +171,7 @@ class Simulator(Agenda):
     def bring(self, event: ce.Received) -> None:
         """An offer arrives, and its payload with it."""
         assert isinstance(event.message, Offer)
-        self._brought = event.node, event.message.contribution.assignment
+        self._brought = event.node, event.message.result.assignment
         self.handle(event)
         self._brought = None
 
@@ -204,8 +204,9 @@ class Simulator(Agenda):
         decision, self._decided = action.decision, True
         self.ledger_hash.update(decision)
         if type(decision) is Judged:
-            if decision.verdict == "accepted":
+            if decision.brings:
                 self.work.accept(decision.node, decision.assignment)
+            if decision.verdict == "accepted":
                 self.nodes[decision.node].busy_seconds += decision.seconds
                 self.max_staleness = max(self.max_staleness, decision.staleness)
                 if self.faults and self._until == math.inf:
@@ -223,7 +224,7 @@ class Simulator(Agenda):
         message = action.message
         self.bytes_down += MESSAGE_BYTES
         if isinstance(message, Assign | Newer):
-            self.work.hold(action.node, message.updates)
+            self.work.hold(action.node, message.news.updates)
         self.nodes[action.node].receive(message)
 
     def _receive(self, action: ca.Receive) -> None:

@@ -98,6 +98,11 @@ class Judged(Decision, frozen=True, gc=False):
     parameters: ParameterRange
     weight: float  # its share of its node's slot is weight / sum of weights there
 
+    @property
+    def brings(self) -> bool:
+        """Whether a payload comes with it."""
+        return self.verdict == "accepted" and self.digest != ""
+
 
 class VersionClosed(Decision, frozen=True, gc=False):
     """The buffer closed: these contributions, in this order, make `version`."""

@@ -78,7 +78,7 @@ class Ledger:
         then, and the same batch, or another, may be committed once there is room.
         """
         payloads = payloads or {}
-        accepted = {item.assignment for item in decisions if isinstance(item, Judged) and item.verdict == "accepted"}
+        accepted = {item.assignment for item in decisions if isinstance(item, Judged) and item.brings}
         assert payloads.keys() == accepted, f"payloads of {sorted(payloads)} for contributions {sorted(accepted)}"
         if decisions:
             durable = self.segments.append(payloads)

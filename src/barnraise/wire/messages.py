@@ -10,7 +10,7 @@ anything else is believed.
     Heartbeat I am alive                     Pulse      so am I
     Next      I will soon need a task        Assign     here is one
     Watch     I train, what is new?          Newer      a version
-    Offer     I made a contribution          Go         send its payload, from this byte on
+    Offer     this came of my task           Go         send its payload, from this byte on
     Part      a piece of its payload         Ack        it is durable: accepted, or refused because ...
                                              Who        I do not know you (any more): say Hello
     Fetch     send me bytes of a blob        Chunk      here they are
@@ -25,20 +25,21 @@ from typing import Annotated
 import msgspec
 
 from barnraise.core.types import (
+    AnyResult,
+    AnyTask,
     Blob,
-    Contribution,
     Count,
     Digest,
     LinkReport,
+    News,
     NodeId,
     NodeProfile,
     Seconds,
-    Task,
     Text,
     Update,
 )
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 
 HEADER_LIMIT = 1 << 20
 """Largest header in bytes (an Assign with a long chain of deltas is the largest there is)."""
@@ -95,6 +96,7 @@ class Hello(Message, frozen=True, tag=True):
     greeting: Count  # counts this session's greetings: only the answer to the last one counts
     profile: NodeProfile
     have: HeldVersion  # version of the replica
+    kinds: Annotated[tuple[Name, ...], msgspec.Meta(max_length=64)]  # of task, that it can do
     pending: AssignmentIds = ()
     working: AssignmentIds = ()
 
@@ -166,12 +168,12 @@ class Assign(Message, frozen=True, tag=True):
     the round trip of asking for them.
     """
 
-    task: Task
+    task: AnyTask
 
     @property
-    def updates(self) -> tuple[Update, ...]:
+    def news(self) -> News:
         """What may come along."""
-        return self.task.updates
+        return self.task.news
 
 
 class Watch(Message, frozen=True, tag=True):
@@ -183,15 +185,13 @@ class Watch(Message, frozen=True, tag=True):
 class Newer(Message, frozen=True, tag=True):
     """The way from the version that was held to the newest, for the task that runs; its bytes as those of `Assign`."""
 
-    updates: Annotated[tuple[Update, ...], msgspec.Meta(max_length=4096)]
-    merged: Count  # as in Task
-    share: Finite
+    news: News
 
 
 class Offer(Message, frozen=True, tag=True):
-    """A contribution, to be judged before its payload travels. One of INLINE_BYTES at most may come along."""
+    """What came of a task, to be judged before its payload travels. One of INLINE_BYTES at most may come along."""
 
-    contribution: Contribution
+    result: AnyResult
 
 
 class Go(Message, frozen=True, tag=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from barnraise.core.types import Blob, Contribution, Task, Update
+from barnraise.core.types import AnyResult, AnyTask, Blob, Contribution, News
 from barnraise.wire.messages import Message, WorkerSettings
 
 
@@ -31,21 +31,16 @@ class Prepare(Action, frozen=True, gc=False):
 
 
 class ApplyUpdates(Action, frozen=True, gc=False):
-    """Bring the replica up to date, off the training thread, and the running task with it; answer with `Updated`.
+    """Bring the replica up to date, off the training thread, and the running task with it; answer with `Updated`."""
 
-    `merged` and `share` say what of this worker's own work that version holds, as in `Task`.
-    """
-
-    updates: tuple[Update, ...]
-    merged: int
-    share: float
+    news: News
 
 
 class StartTask(Action, frozen=True, gc=False):
-    """Train from the replica; say `Nearly` after `ask_at` steps (0: not at all), and answer with `TaskDone`
+    """Carry the task out; say `Nearly` after `ask_at` steps (0: not at all), and answer with `TaskDone`
     or `TaskFailed`."""
 
-    task: Task
+    task: AnyTask
     ask_at: int
 
 
@@ -54,9 +49,9 @@ class CutShort(Action, frozen=True, gc=False):
 
 
 class Offer(Action, frozen=True, gc=False):
-    """Send the contribution's header, and with it a payload of INLINE_BYTES at most; it stays kept until `Settle`."""
+    """Send the header of a result, and with it a payload of INLINE_BYTES at most; it stays kept until `Settle`."""
 
-    contribution: Contribution
+    result: AnyResult
 
 
 class Upload(Action, frozen=True, gc=False):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from barnraise.core.types import Blob, NodeProfile
+from barnraise.core.types import AnyResult, Blob, NodeProfile
 from barnraise.wire.messages import Message
 
 
@@ -32,9 +32,10 @@ class FetchFailed(Event, frozen=True, gc=False):
 
 
 class Prepared(Event, frozen=True, gc=False):
-    """Model and data are ready; `shards` are the blobs of the token shards, in order; the machine is measured."""
+    """Model and data are ready; `files` are the blobs of the token shards, in order, and last that of the held-out
+    rows; the machine is measured."""
 
-    shards: tuple[Blob, ...]
+    files: tuple[Blob, ...]
     profile: NodeProfile
 
 
@@ -51,13 +52,9 @@ class Nearly(Event, frozen=True, gc=False):
 
 
 class TaskDone(Event, frozen=True, gc=False):
-    """The task ended after `steps` local steps; its encoded update is `payload`."""
+    """The task ended; the payload of a contribution is kept until it is settled."""
 
-    assignment: int
-    payload: Blob
-    steps: int
-    loss: float
-    seconds: float
+    result: AnyResult
 
 
 class TaskFailed(Event, frozen=True, gc=False):

@@ -21,7 +21,7 @@ from torch import Tensor
 from barnraise import compression
 from barnraise.core.errors import PayloadError
 from barnraise.core.threads import SERIAL, SPAN, Crew, spans
-from barnraise.core.types import Blob, NodeProfile, ParameterRange, Task, Update
+from barnraise.core.types import Batches, Blob, Contribution, Flush, News, NodeProfile, ParameterRange, Train
 from barnraise.data.meta import Format
 from barnraise.data.shards import Dataset, labels, row_lengths
 from barnraise.models.vectors import Leaves, raw
@@ -75,15 +75,14 @@ class Executor:
         # Waiting for a crowded core is not work: counted as such it would slow a slow worker twice.
         self._busy = time.thread_time if trainer.device.type == "cpu" else time.monotonic
 
-    def update(self, updates: tuple[Update, ...], fetched: Fetched, merged: int, share: float) -> int:
-        """Apply `updates` in order to the replica: the version it is at, or -1 when it is void.
+    def update(self, news: News, fetched: Fetched) -> int:
+        """Apply the updates of `news` in order to the replica: the version it is at, or -1 when it is void.
 
-        That version holds this worker's contributions up to `merged`; later ones will weigh `share` in another. A task
-        that runs takes it in after its step.
+        A task that runs takes it in after its step.
         """
         with self._lock:
             self.moved = False
-            for update in updates:
+            for update in news.updates:
                 data = fetched(update.blob)
                 try:
                     if update.kind == "snapshot":
@@ -95,8 +94,8 @@ class Executor:
                 changed = _span(update.parameters) if update.parameters and update.kind == "delta" else None
                 if self._leaves.digest(self.replica, changed) != update.parameters_digest:
                     return -1
-            self.merged, self.share, self.moved = merged, share, True
-        return updates[-1].version
+            self.merged, self.share, self.moved = news.merged, news.share, True
+        return news.updates[-1].version
 
     def _load(self, snapshot: Buffer) -> None:
         """The replica is what the snapshot says."""
@@ -122,16 +121,19 @@ class Executor:
 
         self._taking.each(move, spans(part.size, -(-SPAN // self.codec.multiple) * self.codec.multiple))
 
-    def train(self, task: Task, on_step: Callable[[int], None]) -> tuple[Blob, int, float, float] | None:
-        """Take the task's local steps, or hand in the residual: (payload, steps, mean loss, seconds).
+    def flush(self, task: Flush) -> Contribution:
+        """Hand in the residual."""
+        began = time.monotonic()
+        payload = self.payloads[task.id] = self.path.flush(len(self.replica))
+        return _contribution(task, payload, 0, 0.0, time.monotonic() - began)
+
+    def train(self, task: Train, on_step: Callable[[int], None]) -> Contribution | None:
+        """Take the task's local steps, and encode what they changed.
 
         `on_step` hears of each step, with how many there are by now. None when no step could be taken, or they led to
         parameters that are not finite: nothing of them is kept, and the next task starts from the published version.
         """
         began, busy = time.monotonic(), self._busy()
-        if task.kind == "flush":
-            payload = self.payloads[task.id] = self.path.flush(len(self.replica))
-            return payload.blob, 0, 0.0, time.monotonic() - began
         with self._lock:
             self.start.copy_(self.reached if self.reached is not None else self.replica)
         self._take_in(self.start, task)
@@ -154,9 +156,9 @@ class Executor:
             return not self.cut.is_set()
 
         with torch.random.fork_rng(devices=[]):  # dropout is the task's own, not of a process that others share
-            torch.manual_seed(task.seed)
-            whole = batches(self._rows(task), task.batch_size, task.seed, self.dataset.meta)
-            piece = islice(whole, task.skip, task.skip + task.local_steps)
+            torch.manual_seed(task.batches.seed)
+            skip, whole = task.batches.skip, batches(self._rows(task), task.batches, self.dataset.meta)
+            piece = islice(whole, skip, skip + task.local_steps)
             steps, loss = self.trainer.run(piece, task.learning_rate, after_step)
         here = self.trainer.flat.vector.cpu()
         self.reached = here.clone() if self.reached is None else self.reached.copy_(here)
@@ -179,7 +181,7 @@ class Executor:
             self._fail(steps)
             return None
         self.payloads[task.id] = self.unmerged[task.id] = payload
-        return payload.blob, steps, loss, time.monotonic() - began
+        return _contribution(task, payload, steps, loss, time.monotonic() - began)
 
     def _fail(self, steps: int) -> None:
         """Moments that led astray are lost; those of steps that were not taken are as good as before."""
@@ -187,7 +189,7 @@ class Executor:
         if steps:
             self.trainer.forget()
 
-    def _take_in(self, parameters: Tensor, task: Task) -> None:
+    def _take_in(self, parameters: Tensor, task: Train) -> None:
         """Move `parameters`, which the task that began at `start` has led to, to the newest version, if there is one.
 
         A worker is at that version and what of its own work that lacks: the residual, as far as it keeps it, what it
@@ -224,7 +226,7 @@ class Executor:
 
         self._training.each(merge, spans(len(parameters)))
 
-    def _rows(self, task: Task) -> Rows:
+    def _rows(self, task: Train) -> Rows:
         return np.concatenate([self.dataset.rows(piece.shard, piece.start, piece.stop) for piece in task.rows])
 
     def settle(self, assignment: int, accepted: bool) -> None:
@@ -250,17 +252,29 @@ class Executor:
         return NodeProfile(rate, profile.memory_bytes, profile.cores, profile.device)
 
 
-def batches(rows: Rows, batch_size: int, seed: int, form: Format) -> Iterator[Batch]:
+def batches(rows: Rows, order: Batches, form: Format) -> Iterator[Batch]:
     """`rows` [n, context] in random batches, each row once. Padding costs time: batches are of rows of like length, and
     end with their longest."""
-    rng = np.random.default_rng(seed)
+    rng, size = np.random.default_rng(order.seed), order.size
     lengths = row_lengths(rows, form)
-    order = rng.permutation(len(rows))
-    order = order[np.argsort(lengths[order], kind="stable")]
-    for begin in batch_size * rng.permutation(math.ceil(len(rows) / batch_size)):
-        chosen = order[begin : begin + batch_size]
+    places = rng.permutation(len(rows))
+    places = places[np.argsort(lengths[places], kind="stable")]
+    for begin in size * rng.permutation(math.ceil(len(rows) / size)):
+        chosen = places[begin : begin + size]
         batch = rows[chosen, : lengths[chosen].max()]
         yield batch.astype(np.int64), labels(batch, form)
+
+
+def _contribution(task: Train | Flush, payload: Payload, steps: int, loss: float, seconds: float) -> Contribution:
+    return Contribution(
+        assignment=task.id,
+        base=task.base,
+        steps=steps,
+        loss=loss,
+        seconds=seconds,
+        parameters=task.parameters,
+        payload=payload.blob,
+    )
 
 
 def _finite(vector: Tensor) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 
 import msgspec
 
-from barnraise.core.types import Blob, Update
+from barnraise.core.types import Blob, News, Update
 from barnraise.worker.actions import Action, ApplyUpdates, Fetch
 
 
@@ -15,7 +16,7 @@ class Incoming:
 
     def __init__(self) -> None:
         self.have, self.updating = -1, False
-        self.queue: list[ApplyUpdates] = []  # the oldest first
+        self.queue: list[News] = []  # the oldest first
         self.needs: set[str] = set()  # digests that the queue, or a task that waits, lacks
 
     def get(self, blobs: Iterable[Blob], snapshots: Collection[str] = ()) -> list[Action]:
@@ -24,7 +25,7 @@ class Incoming:
         self.needs |= distinct.keys()
         return [Fetch(blob, blob.digest in snapshots) for blob in distinct.values()]
 
-    def hear(self, news: ApplyUpdates) -> list[Action]:
+    def hear(self, news: News) -> list[Action]:
         """Fetch what of `news` is not here yet."""
         updates = self._missing(news)
         if not updates:
@@ -32,12 +33,15 @@ class Incoming:
         self.queue.append(news)
         return self.get((update.blob for update in updates), _snapshots(updates))
 
-    def take(self) -> list[Action] | None:
-        """Take the oldest in, as soon as it can be; None when it does not follow on what the replica has."""
+    def take(self, latest: float = math.inf) -> list[Action] | None:
+        """Take the oldest in, as soon as it can be, unless it is younger than the `latest` version that may be; None
+        when it does not follow on what the replica has."""
         while self.queue and not self.updating:
             news = self.queue[0]
             updates = self._missing(news)
             if any(update.blob.digest in self.needs for update in updates):
+                break
+            if updates and updates[-1].version > latest:
                 break
             self.queue.pop(0)
             if updates and updates[0].kind == "delta" and updates[0].version != self.have + 1:
@@ -47,7 +51,7 @@ class Incoming:
                 taken = {update.blob.digest for update in updates}  # equal deltas are one blob, and gone once taken
                 later = [update for news in self.queue for update in news.updates]
                 again = self.get((u.blob for u in later if u.blob.digest in taken), _snapshots(later))
-                return [msgspec.structs.replace(news, updates=updates), *again]
+                return [ApplyUpdates(msgspec.structs.replace(news, updates=updates)), *again]
         return []
 
     def forget_task(self) -> None:
@@ -58,7 +62,7 @@ class Incoming:
         """Nothing waits any more."""
         self.queue, self.needs = [], set()
 
-    def _missing(self, news: ApplyUpdates) -> tuple[Update, ...]:
+    def _missing(self, news: News) -> tuple[Update, ...]:
         """What of `news` the replica lacks. A snapshot may lead back, to a controller that has lost versions."""
         if not news.updates or news.updates[-1].version == self.have:
             return ()

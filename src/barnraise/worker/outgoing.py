@@ -1,8 +1,8 @@
-"""Contributions on their way to the controller: offered, uploaded one at a time, and kept until they are answered."""
+"""Results on their way to the controller: offered, payloads uploaded one at a time, and kept until they are answered."""
 
 from __future__ import annotations
 
-from barnraise.core.types import Contribution, LinkReport
+from barnraise.core.types import AnyResult, Contribution, LinkReport
 from barnraise.wire.messages import INLINE_BYTES, Go
 from barnraise.wire.messages import Offer as OfferMessage
 from barnraise.worker import measure
@@ -13,32 +13,33 @@ OFFER_PATIENCE = 15.0
 
 
 class Outgoing:
-    """`pending` have no answer yet, the oldest first; `newest` is the last that was handed in, answered or not."""
+    """`pending` have no answer yet, the oldest first; `newest` is the last update that was handed in, answered or not."""
 
     def __init__(self) -> None:
-        self.pending: dict[int, Contribution] = {}
+        self.pending: dict[int, AnyResult] = {}
         self.newest = 0
         self._uploading: int | None = None  # the contribution whose payload is on its way
         self._sent: dict[int, tuple[float, int]] = {}  # of payloads on their way: since when, how many bytes
         self._offered_at = 0.0
 
-    def add(self, contribution: Contribution, now: float) -> list[Action]:
+    def add(self, result: AnyResult, now: float) -> list[Action]:
         """A task is done: offer what came of it. A small payload goes along."""
-        number, size = contribution.assignment, contribution.payload.num_bytes
-        self.keep(contribution)
+        self.keep(result)
         self._offered_at = now
-        if size <= INLINE_BYTES:
-            self._sent[number] = now, size
-        return [Offer(contribution)]
+        if isinstance(result, Contribution) and result.payload.num_bytes <= INLINE_BYTES:
+            self._sent[result.assignment] = now, result.payload.num_bytes
+        return [Offer(result)]
 
-    def keep(self, contribution: Contribution) -> None:
-        """The same while nobody listens: the next `greet` offers it."""
-        self.pending[contribution.assignment], self.newest = contribution, contribution.assignment
+    def keep(self, result: AnyResult) -> None:
+        """The same while nobody listens: the next `greeted` offers it."""
+        self.pending[result.assignment] = result
+        if isinstance(result, Contribution):
+            self.newest = result.assignment
 
     def again(self, now: float) -> list[Action]:
         """Offer all that has no answer; how much of it is there already, the controller knows."""
         self._offered_at = now
-        return [Send(OfferMessage(contribution)) for contribution in self.pending.values()]
+        return [Send(OfferMessage(result)) for result in self.pending.values()]
 
     def overdue(self, now: float) -> list[Action]:
         """The same, when neither an answer nor a `Go` has come for long."""
@@ -53,7 +54,7 @@ class Outgoing:
     def go(self, message: Go, now: float) -> list[Action]:
         """The controller wants a payload from some byte on. One at a time: its newest word counts."""
         contribution = self.pending.get(message.assignment)
-        if contribution is None or message.offset >= contribution.payload.num_bytes:
+        if not isinstance(contribution, Contribution) or message.offset >= contribution.payload.num_bytes:
             return []
         self._sent[message.assignment] = now, contribution.payload.num_bytes - message.offset
         self._uploading = message.assignment

@@ -18,7 +18,7 @@ from typing import Any
 
 from barnraise.core.errors import BarnraiseError, WireError
 from barnraise.core.text import printable
-from barnraise.core.types import Blob, Contribution
+from barnraise.core.types import AnyResult, Blob, Contribution
 from barnraise.data.meta import Meta
 from barnraise.transport.fallback import connection_for
 from barnraise.transport.links.shaped import ShapedConnection
@@ -44,6 +44,7 @@ from barnraise.worker.building import build_executor, restore_moments
 from barnraise.worker.enrolling import enrol
 from barnraise.worker.fetching import Fetcher
 from barnraise.worker.imports import import_all
+from barnraise.worker.kinds import KINDS
 from barnraise.worker.machine import Worker
 from barnraise.worker.options import REASON, Outcome, WorkerOptions
 from barnraise.worker.profile import machine_profile
@@ -213,7 +214,7 @@ class WorkerRuntime:
             if isinstance(message, Welcome | Pulse):
                 require_intervals(message.heartbeat, message.lease)
             if isinstance(message, Assign | Newer) and raw is not None:
-                self.fetcher.inline(inlined(message.updates), raw)
+                self.fetcher.inline(inlined(message.news.updates), raw)
             self.inbox.put_nowait(ev.Received(message))
 
     async def _write(self) -> None:
@@ -221,8 +222,8 @@ class WorkerRuntime:
             await self.connection.send(encode(await self.outbox.get()))
             self.outbox.task_done()
 
-    async def _send_whole(self, contribution: Contribution, data: memoryview) -> None:
-        await self.connection.send(encode(Offer(contribution), data))
+    async def _send_whole(self, result: AnyResult, data: memoryview) -> None:
+        await self.connection.send(encode(Offer(result), data))
 
     async def _send_parts(self, contribution: Contribution, data: memoryview, offset: int) -> None:
         for start, piece in parts(data, start=offset):
@@ -238,11 +239,12 @@ class WorkerRuntime:
         self.outbox.put_nowait(action.message)
 
     def _offer(self, action: act.Offer) -> None:
-        data = self.executor.payloads[action.contribution.assignment].data
-        if data.nbytes <= INLINE_BYTES:
-            self._spawn(self._send_whole(action.contribution, data))  # bulk: nothing small may wait behind it
+        result = action.result
+        if isinstance(result, Contribution) and result.payload.num_bytes <= INLINE_BYTES:
+            data = self.executor.payloads[result.assignment].data
+            self._spawn(self._send_whole(result, data))  # bulk: nothing small may wait behind it
         else:
-            self.outbox.put_nowait(Offer(action.contribution))
+            self.outbox.put_nowait(Offer(result))
 
     def _upload(self, action: act.Upload) -> None:
         """There is one uploader: what it did before is worth nothing any more."""
@@ -269,9 +271,9 @@ class WorkerRuntime:
         self.fetcher.files[manifest.dataset.digest] = folder / "meta.json"
         await self._get(manifest.dataset)
         meta = Meta.read(folder / "meta.json")
-        for info in meta.shards:
+        for info in meta.row_files():
             self.fetcher.files[info.sha256] = folder / info.name
-        options, welcome = self.options, self.machine.welcome
+        options, welcome = self.options, self.machine.contact.welcome
         assert welcome is not None
         build = partial(build_executor, manifest, meta, action.settings, folder, options.device, options.threads)
         self.executor = await self._loop.run_in_executor(self._training, build, options.slowdown)
@@ -281,8 +283,8 @@ class WorkerRuntime:
         if options.moments is not None:
             restore = partial(restore_moments, self.executor, options.moments, welcome, options.server_key, self.say)
             self.moments = await self._loop.run_in_executor(self._training, restore)
-        shards = tuple(Blob(info.sha256, info.bytes) for info in meta.shards)
-        self.inbox.put_nowait(ev.Prepared(shards, profile))
+        files = tuple(Blob(info.sha256, info.bytes) for info in meta.row_files())
+        self.inbox.put_nowait(ev.Prepared(files, profile))
 
     async def _get(self, blob: Blob) -> None:
         """Fetch outside a task, before the machine knows what to fetch."""
@@ -291,35 +293,34 @@ class WorkerRuntime:
             await asyncio.sleep(0.02)
 
     def _apply_updates(self, action: act.ApplyUpdates) -> None:
-        blobs = {update.blob.digest: update.blob for update in action.updates}  # equal deltas are one blob
+        blobs = {update.blob.digest: update.blob for update in action.news.updates}  # equal deltas are one blob
         if not all(map(self.fetcher.holds, blobs.values())):
             self.inbox.put_nowait(ev.Updated(-1))  # a snapshot will do
             return
         data = {digest: self.fetcher.take(blob) for digest, blob in blobs.items()}
 
         def apply() -> ev.Event:
-            version = self.executor.update(action.updates, lambda blob: data[blob.digest], action.merged, action.share)
-            return ev.Updated(version)
+            return ev.Updated(self.executor.update(action.news, lambda blob: data[blob.digest]))
 
         self._run(self._updating, apply)
 
     def _start_task(self, action: act.StartTask) -> None:
-        task = action.task
+        task, kind = action.task, KINDS[type(action.task)]
         self.executor.cut.clear()
 
         def on_step(step: int) -> None:
             if step == action.ask_at:
                 self._loop.call_soon_threadsafe(self.inbox.put_nowait, ev.Nearly(task.id))
 
-        def train() -> ev.Event:
+        def carry_out() -> ev.Event:
             before = self.executor.trainer.skipped
-            done = self.executor.train(task, on_step)
+            result = kind.run(self.executor, task, on_step)
             if skipped := self.executor.trainer.skipped - before:
-                text = f"task {task.id}: {skipped} of {task.local_steps} steps skipped, their gradients are not finite"
+                text = f"task {task.id}: {skipped} of {task.steps} steps skipped, their gradients are not finite"
                 self._loop.call_soon_threadsafe(self.say, text)
-            return ev.TaskFailed(task.id) if done is None else ev.TaskDone(task.id, *done)
+            return ev.TaskFailed(task.id) if result is None else ev.TaskDone(result)
 
-        self._run(self._training, train)
+        self._run(self._training, carry_out)
         if self.moments is not None:
             self._in_training(self.moments.keep_if_due, self.executor.trainer)
 

@@ -22,7 +22,7 @@ from typing import TypeVar
 import zmq
 
 from barnraise.core.errors import AddressError, InviteError, RunFailedError, WireError
-from barnraise.core.types import Blob, Contribution, NodeProfile, Task
+from barnraise.core.types import AnyTask, Blob, Contribution, NodeProfile, Train, name_of
 from barnraise.transport.base import parse
 from barnraise.transport.identity import Keys
 from barnraise.transport.invite import Invite, proof
@@ -150,13 +150,13 @@ class SimpleClient:
     def hello(self, profile: NodeProfile, *, have: int = -1, pending: tuple[int, ...] = ()) -> Welcome:
         """Say who is here, holding version `have` and contributions without an answer (`pending`)."""
         self._profile, self._greeting = profile, self._greeting + 1
-        self._tell(Hello(PROTOCOL_VERSION, self._session, self._greeting, profile, have, pending))
+        self._tell(Hello(PROTOCOL_VERSION, self._session, self._greeting, profile, have, (name_of(Train),), pending))
         answer, _ = self.expect(Welcome)
         assert isinstance(answer, Welcome)
         self.welcome = answer
         return answer
 
-    def next(self, have: int = -1) -> Task:
+    def next(self, have: int = -1) -> AnyTask:
         """A task, waited for as long as `seconds`."""
         self._tell(Next(have))
         answer, _ = self.expect(Assign)
@@ -178,10 +178,18 @@ class SimpleClient:
                 download.add(answer.offset, raw, time.monotonic())
         return bytes(download.payload)
 
-    def offer(self, task: Task, payload: Buffer, *, steps: int, loss: float, seconds: float) -> Ack:
+    def offer(self, task: Train, payload: Buffer, *, steps: int, loss: float, seconds: float) -> Ack:
         """Hand in the work on `task`; its verdict, which is durable. Made again after a lost connection."""
         blob = Blob(hashlib.sha256(payload).hexdigest(), len(payload))
-        offered = Contribution(task.id, task.base, task.parameters, blob, steps, loss, seconds)
+        offered = Contribution(
+            assignment=task.id,
+            base=task.base,
+            steps=steps,
+            loss=loss,
+            seconds=seconds,
+            parameters=task.parameters,
+            payload=blob,
+        )
         for attempt in range(3):
             try:
                 if attempt:

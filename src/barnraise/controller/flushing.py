@@ -1,0 +1,63 @@
+"""Residuals: once the budget is met, everybody is asked for what error feedback still holds."""
+
+from __future__ import annotations
+
+from barnraise.controller.admission import refuse_update
+from barnraise.controller.kinds import ANY_STALENESS, TaskKind
+from barnraise.controller.membership import Membership
+from barnraise.controller.part import Context, Steps
+from barnraise.controller.speeds import Speeds
+from barnraise.controller.state import Work
+from barnraise.controller.training import TOO_LATE
+from barnraise.core.types import AnyResult, Contribution, Flush, ParameterRange
+from barnraise.ledger.decisions import Assigned
+
+
+class Flushing(TaskKind):
+    """A residual, which is nobody else's."""
+
+    task = Flush
+
+    def __init__(self, context: Context, membership: Membership, speeds: Speeds) -> None:
+        super().__init__(context)
+        self.membership, self.speeds, self.payloads = membership, speeds, context.settings.payloads
+
+    def look(self) -> Steps:
+        state = self.state
+        if state.flushing is None or state.final:
+            return
+        for node in [state.nodes[name] for name in self.membership.seen if name not in state.flushed]:
+            if any(state.works[number].task is Flush for number in node.open):
+                continue
+            if self.membership.can(node.id, self.name):
+                yield from self._ask(node.id)
+
+    def _ask(self, node: str) -> Steps:
+        number, base = self.state.last_assignment + 1, self.state.version
+        whole = ParameterRange(0, self.payloads.num_parameters)
+        decision = Assigned(
+            time=self.now,
+            assignment=number,
+            node=node,
+            kind=self.name,
+            base=base,
+            max_staleness=ANY_STALENESS,
+            tokens=0,
+            local_steps=0,
+            learning_rate=0.0,
+            rows=(),
+            parameters=whole,
+            cursor=self.state.cursor,
+        )
+        yield from self.assigned(decision, Flush(id=number, base=base, parameters=whole))
+
+    def too_late(self, work: Work) -> str:
+        return TOO_LATE if self.state.final else ""
+
+    def refuse(self, result: AnyResult, work: Work, version: int) -> str:
+        assert isinstance(result, Contribution)
+        return refuse_update(result, work, self.payloads.last, self.payloads)
+
+    def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
+        """As all that the node sent before weighed."""
+        return self.speeds.usable(self.state.nodes[work.node]) or 1.0

@@ -1,0 +1,158 @@
+"""Training tasks: the rows of all shards form one endless stream, of which each takes the next, unless work was lost.
+
+The scheduler decides who gets what; here is added what must be alike on both sides: base version, the way there, rate,
+seed, and the staleness bound that is fixed as the task is assigned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from barnraise.controller.admission import refuse_update
+from barnraise.controller.kinds import TaskKind
+from barnraise.controller.pacing import Pacing
+from barnraise.controller.part import Context, Steps
+from barnraise.controller.publishing import Publishing
+from barnraise.controller.speeds import Speeds
+from barnraise.controller.state import NodeState, Work
+from barnraise.core.types import (
+    MOST_ROW_RANGES,
+    AnyResult,
+    Batches,
+    Contribution,
+    ParameterRange,
+    RowRange,
+    Train,
+)
+from barnraise.ledger.decisions import Assigned
+from barnraise.matching.base import TaskView
+
+IN_FLIGHT = 4.0
+"""By how many times more versions than what is in flight makes a contribution may be behind: as a fleet starts, or a
+line fills, more is on its way when it arrives than when its task was assigned."""
+
+TOO_LATE = "the run's token budget was met before"
+
+
+class Training(TaskKind):
+    """Steps on rows."""
+
+    task = Train
+
+    def __init__(self, context: Context, speeds: Speeds, pacing: Pacing, publishing: Publishing) -> None:
+        super().__init__(context)
+        self.settings, self.tasks, self.payloads = context.settings, context.settings.tasks, context.settings.payloads
+        self.speeds, self.pacing, self.publishing = speeds, pacing, publishing
+        self._views: list[TaskView] = []  # as many as were ever offered at once: they are all alike
+
+    @property
+    def open(self) -> bool:
+        state = self.state
+        if state.paused or state.stopping or state.flushing is not None or state.final:
+            return False
+        return state.closing is None or self.settings.asynchronous
+
+    def fresh(self, nodes: Sequence[NodeState]) -> Sequence[TaskView]:
+        if not self.open:
+            return ()
+        while len(self._views) < len(nodes):
+            down, up = self.payloads.snapshot, self.payloads.most
+            self._views.append(TaskView(-len(self._views), self.tasks.tokens, self.name, down, up))
+        return self._views[: len(nodes)]
+
+    def give(self, node: NodeState, have: int, lost: Work | None) -> Steps:
+        state, tasks = self.state, self.tasks
+        cursor = state.cursor
+        yield from self.pacing.tuned(node)
+        steps = max(self.pacing.local_steps(node), node.least_steps)
+        number = state.last_assignment + 1
+        root, skip = number, 0
+        if lost is not None:
+            root, skip = lost.root, lost.done
+            steps = _piece(lost.local_steps, steps)
+            rows, tokens = lost.rows, lost.credit(steps)
+        else:
+            rows, steps = self._rows(cursor, steps)
+            num_rows = sum(piece.stop - piece.start for piece in rows)
+            tokens, cursor = tasks.context * num_rows, cursor + num_rows
+        schedule = tasks.rate_multiplier(state.tokens, self.settings.tokens)
+        factor = self.pacing.rate_factor(node, steps, tokens / tasks.context)
+        decision = Assigned(
+            time=self.now,
+            assignment=number,
+            node=node.id,
+            kind=self.name,
+            base=state.version,
+            max_staleness=self._bound(node) if self.settings.asynchronous else 0,
+            tokens=tokens,
+            local_steps=steps,
+            learning_rate=tasks.learning_rate * schedule * factor,
+            rows=rows,
+            parameters=self._fragment(node),
+            cursor=cursor,
+            rung=node.rung,
+            redo=lost.assignment if lost is not None else 0,
+        )
+        news = self.publishing.news(node, have)
+        task = Train(
+            id=number,
+            base=decision.base,
+            news=news,
+            batches=Batches(rows, tasks.batch_size, tasks.seed + root, skip),
+            tokens=tokens,
+            local_steps=steps,
+            learning_rate=decision.learning_rate,
+            rung=decision.rung,
+            parameters=decision.parameters,
+            max_staleness=decision.max_staleness,
+        )
+        yield from self.assigned(decision, task)
+
+    def _bound(self, node: NodeState) -> int:
+        """How stale the node's contribution may be: as its speed says, but never less than the versions that are made
+        of what is in flight already, several times over, within what a node of median speed may be. A link or a
+        controller that holds all up makes fast nodes no fresher."""
+        bound = self.settings.versions.staleness.bound
+        in_flight = math.ceil(IN_FLIGHT * len(self.state.works) / max(1, self.state.buffer_size))
+        return max(bound(self.speeds.relative(node)), min(bound(1.0), in_flight))
+
+    def _rows(self, cursor: int, steps: int) -> tuple[tuple[RowRange, ...], int]:
+        """The rows of a task of `steps` steps from `cursor` on, and its steps: fewer, in whole batches if possible,
+        where the data has so few rows that a task would have to go around them too often."""
+        rows, batch_size = self.tasks.rows, self.tasks.batch_size
+        wanted = steps * batch_size
+        pieces = rows.ranges(cursor, wanted, MOST_ROW_RANGES)
+        found = sum(stop - start for _, start, stop in pieces)
+        if found < wanted:
+            found -= found % batch_size if found > batch_size else 0
+            pieces, steps = rows.ranges(cursor, found), -(-found // batch_size)
+        return tuple(RowRange(*piece) for piece in pieces), steps
+
+    def _fragment(self, node: NodeState) -> ParameterRange:
+        """The parameters of the node's next contribution: its own turns in asynchronous mode, the round's for all
+        else."""
+        turn = node.turns if self.settings.asynchronous else self.state.version
+        ranges = self.payloads.partitions[node.partition]
+        return ranges[turn % len(ranges)]
+
+    def too_late(self, work: Work) -> str:
+        return TOO_LATE if self.state.final or self.state.flushing is not None else ""
+
+    def refuse(self, result: AnyResult, work: Work, version: int) -> str:
+        assert isinstance(result, Contribution)
+        if not result.steps:
+            return "claims no step: nothing was done, so nothing is taken"
+        return refuse_update(result, work, self.payloads.rungs[work.rung], self.payloads)
+
+    def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
+        return tokens * self.settings.versions.staleness.weight(staleness)
+
+
+def _piece(lost: int, most: int) -> int:
+    """How many of so many lost steps somebody does who takes `most`: what was much for one node is more for another.
+
+    >>> _piece(100, 1000), _piece(100, 10), _piece(11, 10)
+    (100, 10, 6)
+    """
+    return -(-lost // -(-lost // most))

@@ -1,0 +1,262 @@
+"""The tasks of a worker: at most one running and one waiting, asked for, made ready, started, and what came of them.
+
+With overlap the next task is asked for when the running one is nearly done, early enough that rows and updates are at
+hand when it ends; and versions are watched for, which the running task takes in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from barnraise.core.types import AnyTask, Blob, News, Task
+from barnraise.wire.messages import Assign, Newer, Next, Watch
+from barnraise.worker import measure
+from barnraise.worker.actions import Action, CutShort, Quit, Settle, StartTask
+from barnraise.worker.ahead import Lead
+from barnraise.worker.contact import Contact
+from barnraise.worker.events import Fetched, Nearly, TaskDone, Updated
+from barnraise.worker.incoming import Incoming
+from barnraise.worker.kinds import KINDS
+from barnraise.worker.outgoing import Outgoing
+
+Greet = Callable[[float], Action]
+
+
+@dataclass
+class Running:
+    """A task under way. `near`: it is time to ask for the next. `dropped`: it is somebody else's by now."""
+
+    task: AnyTask
+    near: bool
+    dropped: bool = False
+
+
+class Tasks:
+    """`greet` tells the controller what is held, when that is not what it must think. `failures` are the tasks that
+    failed since one did not."""
+
+    def __init__(self, contact: Contact, incoming: Incoming, outgoing: Outgoing, greet: Greet) -> None:
+        self.contact, self.incoming, self.outgoing, self._greet = contact, incoming, outgoing, greet
+        self.files: tuple[Blob, ...] | None = None  # that hold rows, once they are known: token shards, held-out rows
+        self.running: Running | None = None
+        self.waiting: AnyTask | None = None
+        self.leaving = False
+        self.failures = 0
+        self.lead = Lead()
+        self._watching = False
+        self._asked_at = math.inf
+        self._fetched_at, self._fetched_bytes = 0.0, 0  # since when blobs are on their way, and what has come of them
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """The assignments that it works on, or will."""
+        running = self.running.task.id if self.running is not None and not self.running.dropped else None
+        waiting = self.waiting.id if self.waiting is not None else None
+        return tuple(number for number in (running, waiting) if number is not None)
+
+    @property
+    def _open(self) -> bool:
+        """Whether tasks and versions are taken."""
+        return self.files is not None and self.contact.greeted and not self.leaving
+
+    def greeting(self) -> None:
+        """What was asked for on the connection before will not come."""
+        self._asked_at = math.inf
+
+    def welcomed(self, forget: tuple[int, ...], now: float) -> list[Action]:
+        """A connection stands anew. What it says of assignments that are somebody else's by now is done."""
+        self._watching = False
+        actions: list[Action] = []
+        for assignment in forget:
+            if assignment in self.outgoing.pending:
+                actions += self.outgoing.forget(assignment)
+            elif self.waiting is not None and self.waiting.id == assignment:
+                self.waiting = None
+                self.incoming.forget_task()
+            elif self.running is not None and self.running.task.id == assignment:
+                actions.append(self._drop(self.running))
+        return actions + self.outgoing.greeted(now) + self.go_on(now)
+
+    # What comes
+
+    def assign(self, message: Assign, now: float) -> list[Action]:
+        task = message.task
+        if KINDS[type(task)].preempts:
+            return self._preempt(task, now)
+        if self.contact.greeted and self.waiting is not None and self.waiting.id != task.id:
+            return [self._greet(now)]  # one too many (a Next came twice): the controller learns what is held
+        if self._known(task) or self.waiting is not None or self.files is None or not self._open:
+            return []
+        self.waiting = task
+        if (last := max((rows.shard for rows in task.rows), default=0)) >= len(self.files):
+            return [Quit(f"a task names the rows of file {last}, but there are {len(self.files)}", True)]
+        return self._hear(task.news, now) + self.incoming.get(self.files[rows.shard] for rows in task.rows)
+
+    def _preempt(self, task: AnyTask, now: float) -> list[Action]:
+        """A task for which all else is left: as the run ends, what runs goes into the residual that is handed in."""
+        if self._known(task) or not self._open:
+            return []
+        self.waiting = task
+        self.incoming.forget()
+        settled: list[Action] = []
+        for number, result in list(self.outgoing.pending.items()):
+            if not result.steps:  # a residual, asked for once more: the controller does not wait for it any more
+                settled += self.outgoing.forget(number)
+        if self.running is None:
+            return settled + self.go_on(now)
+        return [*settled, self._drop(self.running)]
+
+    def _known(self, task: AnyTask) -> bool:
+        """Whether it runs, or is done."""
+        return task.id in self.outgoing.pending or (self.running is not None and self.running.task.id == task.id)
+
+    def _drop(self, running: Running) -> Action:
+        running.dropped = True
+        return CutShort()
+
+    def newer(self, message: Newer, now: float) -> list[Action]:
+        """Take a version in, also into the task that runs."""
+        if not self._open:
+            return []
+        self._watching = False
+        again = self._watch(now) if message.news.merged < self.outgoing.newest else []
+        return again + self._hear(message.news, now)
+
+    def _hear(self, news: News, now: float) -> list[Action]:
+        if not self.incoming.needs:
+            self._fetched_at, self._fetched_bytes = now, 0
+        return self.incoming.hear(news)
+
+    def fetched(self, event: Fetched, now: float) -> list[Action]:
+        needs = self.incoming.needs
+        needs.discard(event.digest)
+        self._fetched_bytes += event.num_bytes
+        if not needs:
+            self.contact.link = measure.downloaded(self.contact.link, self._fetched_bytes, now - self._fetched_at)
+            self._fetched_at, self._fetched_bytes = now, 0
+        return self._bring_up_to_date(now)
+
+    def updated(self, event: Updated, now: float) -> list[Action]:
+        self.incoming.updating, self.incoming.have = False, event.version
+        if event.version < 0:
+            self.give_up()
+            return []
+        return self._bring_up_to_date(now)
+
+    def _bring_up_to_date(self, now: float) -> list[Action]:
+        actions = self.incoming.take(self._latest)
+        if actions is None:
+            self.give_up()
+            return []
+        return actions + self.go_on(now)
+
+    @property
+    def _latest(self) -> float:
+        """The newest version that may be taken in: what a task is about stays until it is done."""
+        tasks = [self.waiting, self.running.task if self.running is not None else None]
+        return min((task.base for task in tasks if task is not None and KINDS[type(task)].exact), default=math.inf)
+
+    def give_up(self) -> None:
+        """Begin anew, without the task that waits: it is for others, or comes again with a way that works.
+
+        The next Tick greets, so that whatever keeps failing is tried once a second at most.
+        """
+        self.waiting = None
+        self.incoming.forget()
+        self._asked_at = math.inf
+        self.contact.begin_anew()
+
+    # What is done
+
+    def go_on(self, now: float) -> list[Action]:
+        """Start what waits, ask when there is nothing."""
+        if self._asked_at < math.inf and self._at_hand():
+            self.lead.waited(now - self._asked_at)
+            self._asked_at = math.inf
+        if self.files is None or not self.contact.greeted:
+            return []
+        if self.running is not None:
+            return self._ask(now) if self.running.near else []
+        task = self.waiting
+        if task is None:
+            return self._ask(now)
+        kind = KINDS[type(task)]
+        if not self._at_hand() or (len(self.outgoing.pending) > 1 and not kind.preempts):
+            return []
+        if kind.exact and self.incoming.have > task.base:
+            self.give_up()
+            return []
+        ask_at = self._ask_at(task)
+        self.running, self.waiting = Running(task, near=ask_at == 0), None
+        return [StartTask(task, ask_at), *self._watch(now), *(self._ask(now) if self.running.near else [])]
+
+    def _ask_at(self, task: Task) -> int:
+        """The step after which to ask for the next task."""
+        welcome, kind = self.contact.welcome, KINDS[type(task)]
+        if kind.preempts or welcome is None or not welcome.settings.overlap:
+            return task.steps + 1
+        return self.lead.ask_at(task.steps) if task.trains else 0
+
+    def _at_hand(self) -> bool:
+        """Whether the waiting task could start: its rows are here, and the replica is at its base."""
+        task = self.waiting
+        if task is None or self.files is None or self.incoming.updating:
+            return False
+        if KINDS[type(task)].preempts:
+            return True
+        rows = {self.files[rows.shard].digest for rows in task.rows}
+        return self.incoming.have >= task.base and not rows & self.incoming.needs
+
+    def _ask(self, now: float) -> list[Action]:
+        if self._asked_at < math.inf or self.waiting is not None or self.incoming.updating or self.leaving:
+            return []
+        self._asked_at = now
+        return [self.contact.send(Next(self.incoming.have, self.contact.link), now)]
+
+    def _watch(self, now: float) -> list[Action]:
+        """Ask to be told of the next version: once a task, and on until its own work is in one. No more than that, as a
+        slow node's link is not for every version."""
+        welcome = self.contact.welcome
+        overlap = welcome is not None and welcome.settings.overlap
+        training = self.running is not None and self.running.task.trains and not self.leaving
+        if not overlap or not training or self._watching or not self.contact.greeted:
+            return []
+        self._watching = True
+        return [self.contact.send(Watch(self.incoming.have), now)]
+
+    def nearly(self, event: Nearly, now: float) -> list[Action]:
+        if self.running is not None:
+            self.running.near = self.running.task.id == event.assignment
+        return self.go_on(now)
+
+    def done(self, event: TaskDone, now: float) -> list[Action]:
+        running, self.running = self.running, None
+        result = event.result
+        assert running is not None
+        task = running.task
+        assert task.id == result.assignment
+        if task.trains:
+            self.lead.trained(result.steps, result.seconds)
+        self.failures = 0 if result.steps else self.failures
+        if running.dropped:
+            return [Settle(task.id, False), *self.go_on(now)]
+        if task.steps and not result.steps:  # the controller must know that it is not coming
+            return [Settle(task.id, False), *([] if self.leaving else [self._greet(now)])]
+        if self.contact.greeted:
+            return self.outgoing.add(result, now) + self.go_on(now)
+        self.outgoing.keep(result)  # the Welcome will bring it about
+        return self.go_on(now)
+
+    def failed(self) -> None:
+        """Nothing can be made of the task that runs."""
+        assert self.running is not None
+        self.running = None
+        self.failures += 1
+
+    def leave(self) -> list[Action]:
+        """Take no more; what runs ends with the step in hand."""
+        self.leaving, self.waiting = True, None
+        self.incoming.forget()
+        return [CutShort()] if self.running is not None else []
