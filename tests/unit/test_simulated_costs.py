@@ -13,7 +13,7 @@ from barnraise.config import load
 from barnraise.controller.actions import Aggregate, SlotShare
 from barnraise.core.types import Blob, Contribution, ParameterRange, Update
 from barnraise.emulation.access import Access
-from barnraise.emulation.costs import Costs
+from barnraise.emulation.costs import ControllerCosts, NodeCosts
 from barnraise.emulation.report import Report
 from barnraise.plan import Purpose, resolve
 from barnraise.worker.actions import ApplyUpdates
@@ -36,8 +36,8 @@ def play(*, network: dict[str, Any] | None = None, controller: dict[str, Any] | 
     return simulate(resolve(load(content), purpose=Purpose.SIMULATE, nodes=8), Trial(8, tokens_per_second=1e5))
 
 
-def costs(codec: str = "int4", **changes: Any) -> Costs:
-    return Costs(SIZE, codec, codec, **({"robust": False, "evaluation_tokens": 1000, "threads": 1} | changes))
+def costs(codec: str = "int4", *, robust: bool = False) -> ControllerCosts:
+    return ControllerCosts(SIZE, codec, codec, robust=robust, evaluation_tokens=1000, threads=1)
 
 
 def payload(codec: str) -> Blob:
@@ -66,7 +66,8 @@ def test_decoding_takes_the_controllers_time() -> None:
 def test_a_replica_is_hashed_after_each_version() -> None:
     delta = Update("delta", 1, payload("int4"), "0" * 64)
     part = Update("delta", 2, Blob("0" * 64, 100), "0" * 64, ParameterRange(0, 100))
-    one, both = costs().apply(ApplyUpdates((delta,), 0, 1.0)), costs().apply(ApplyUpdates((delta, part), 0, 1.0))
+    node = NodeCosts(SIZE, "int4", "int4")
+    one, both = node.apply(ApplyUpdates((delta,), 0, 1.0)), node.apply(ApplyUpdates((delta, part), 0, 1.0))
     assert one > both - one > 4 * SIZE / 2e9
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnraise.assembly.engine_settings import engine_settings
 from barnraise.controller.settings import EngineSettings
 from barnraise.core.types import Blob
 from barnraise.data.ranges import RowIndex
-from barnraise.emulation.costs import Costs
-from barnraise.emulation.work import CostModel, Work
+from barnraise.emulation.costs import ControllerCosts, NodeCosts
+from barnraise.emulation.work import ControllerWork, CostedControllerWork, CostedNodeWork, MakeNodeWork, NodeWork
 from barnraise.plan.dataset import vocabulary
 from barnraise.plan.estimate import Estimate
 from barnraise.plan.resolve import Plan
 from barnraise.plan.surroundings import training_rows
+
+if TYPE_CHECKING:
+    from barnraise.worker.task_executor import MakeExecutor
 
 NOMINAL_TOKENS = 1_000_000_000
 """Size of a dataset whose files are not there."""
@@ -25,8 +29,17 @@ SHARD_BYTES = 32 << 20
 MANIFEST_BYTES = 4096
 
 
-def costed(plan: Plan, cost: Estimate) -> tuple[EngineSettings, Work, str]:
-    """What the engine is told, sizes alone, and the digest of version 0: no data is made, no torch imported."""
+class SimulatedWork(NamedTuple):
+    """What the engine is told, the controller's work and each node's, and the digest of version 0."""
+
+    settings: EngineSettings
+    controller: ControllerWork
+    node: MakeNodeWork
+    digest: str
+
+
+def costed(plan: Plan, cost: Estimate) -> SimulatedWork:
+    """Sizes alone: no data is made, no torch imported."""
     rows = training_rows(plan.run_file) or max(1, NOMINAL_TOKENS // plan.run_file.data.context)
     row_bytes = plan.run_file.data.context * (2 if vocabulary(plan.run_file).size <= 1 << 16 else 4)
     a_shard = max(1, SHARD_BYTES // row_bytes)
@@ -38,19 +51,20 @@ def costed(plan: Plan, cost: Estimate) -> tuple[EngineSettings, Work, str]:
         num_parameters=cost.parameters,
         rows=RowIndex(shards),
     )
-    work: Work = CostModel(
-        payload_bytes=settings.payloads.rungs,
-        span=max(part.stop - part.start for part in settings.payloads.partitions[0]),
-        delta_bytes=settings.payloads.delta,
-        shard_bytes=[count * row_bytes for count in shards],
-        costs=_costs(plan, cost.parameters),
-    )
-    return settings, work, "e" * 64
+    shard_bytes = [count * row_bytes for count in shards]
+    controller = CostedControllerWork(settings.payloads.delta, shard_bytes, _controller_costs(plan, cost.parameters))
+    span = max(part.stop - part.start for part in settings.payloads.partitions[0])
+    node = CostedNodeWork(settings.payloads.rungs, span, _node_costs(plan, cost.parameters))
+    return SimulatedWork(settings, controller, lambda name: node, "e" * 64)
 
 
-def _costs(plan: Plan, num_parameters: int) -> Costs:
+def _node_costs(plan: Plan, num_parameters: int) -> NodeCosts:
+    return NodeCosts(num_parameters, plan.compression.name, plan.downlink.name)
+
+
+def _controller_costs(plan: Plan, num_parameters: int) -> ControllerCosts:
     controller = plan.run_file.controller
-    return Costs(
+    return ControllerCosts(
         num_parameters,
         plan.compression.name,
         plan.downlink.name,
@@ -61,15 +75,15 @@ def _costs(plan: Plan, num_parameters: int) -> Costs:
 
 
 @contextmanager
-def real(plan: Plan, skipped: float) -> Iterator[tuple[EngineSettings, Work, str]]:
-    """The same with dataset, model and parameter server."""
+def real(plan: Plan, skipped: float, executors: Mapping[str, MakeExecutor]) -> Iterator[SimulatedWork]:
+    """Dataset, model and parameter server; nodes that are named in `executors` have theirs made by that."""
     import torch
 
     from barnraise.assembly import parts
     from barnraise.assembly.preparing import make_dataset
     from barnraise.data.shards import Dataset
-    from barnraise.emulation.real_work import RealWork
-    from barnraise.worker.building import make_trainer
+    from barnraise.emulation.real_work import RealControllerWork, RealNodeWork
+    from barnraise.worker.building import make_executor, make_trainer
 
     torch.set_num_threads(plan.run_file.controller.threads)
     with tempfile.TemporaryDirectory(prefix="barnraise-") as folder, _without_subnormals():
@@ -90,8 +104,13 @@ def real(plan: Plan, skipped: float) -> Iterator[tuple[EngineSettings, Work, str
         server = parts.parameter_server(plan, trainer.flat.vector.clone())
         blobs = parts.blob_store(dataset, manifest, server)
         evaluator = parts.evaluator_of(plan, model, dataset)
-        costs = _costs(plan, num_parameters)
-        yield settings, RealWork(settings.worker, server, blobs, evaluator, dataset, trainer, costs), server.digest
+        node_costs = _node_costs(plan, num_parameters)
+
+        def node(name: str) -> NodeWork:
+            return RealNodeWork(trainer, dataset, settings.worker, node_costs, executors.get(name, make_executor))
+
+        controller = RealControllerWork(server, blobs, evaluator, dataset, _controller_costs(plan, num_parameters))
+        yield SimulatedWork(settings, controller, node, server.digest)
 
 
 @contextmanager

@@ -5,30 +5,29 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, cast
 
 from barnraise.assembly import solving
-from barnraise.assembly.simulated_work import costed, real
+from barnraise.assembly.simulated_work import SimulatedWork, costed, real
 from barnraise.assembly.trial import Trial
 from barnraise.config.schema import MAX_COUNT, Worker
 from barnraise.controller.machine import Controller
-from barnraise.controller.settings import EngineSettings
 from barnraise.core.errors import RunFailedError
 from barnraise.emulation.fleet import Fault, Machine, lognormal_fleet
 from barnraise.emulation.report import Report, report
 from barnraise.emulation.simulator import Simulator
-from barnraise.emulation.work import Work
 from barnraise.plan.estimate import estimate
 from barnraise.plan.links import controller_link, link_of
 from barnraise.plan.resolve import Plan
 from barnraise.transport.links.presets import parse
 
 if TYPE_CHECKING:
-    from barnraise.emulation.real_work import RealWork
+    from barnraise.emulation.real_work import RealControllerWork
+    from barnraise.worker.task_executor import MakeExecutor
 
 NOMINAL_FLOPS = 2e12
 """Floating-point operations a second that a machine of speed 1.0 sustains: a good laptop's GPU."""
@@ -46,24 +45,34 @@ def _nobody(simulator: Simulator) -> AbstractContextManager[object]:
     return nullcontext()
 
 
-def simulate(plan: Plan, trial: Trial, watch: Watch = _nobody) -> Report:
+def simulate(plan: Plan, trial: Trial, watch: Watch = _nobody, executors: Mapping[str, MakeExecutor] = {}) -> Report:
     """Play the run of `plan`, `watch` around it; RunFailedError when its training comes to nothing.
 
-    Imports torch, and makes the dataset in a temporary folder, for real tensors alone.
+    Imports torch, and makes the dataset in a temporary folder, for real tensors alone. With these, `executors` make
+    what carries out the tasks of the nodes that they name.
     """
     cost = estimate(plan)
     rate = trial.tokens_per_second or nominal_rate(cost.parameters)
     fleet = trial.fleet if trial.fleet is not None else make_fleet(plan, trial.nodes, rate, trial.seed)
-    workshop: AbstractContextManager[tuple[EngineSettings, Work, str]]
-    workshop = real(plan, trial.skipped) if trial.real else nullcontext(costed(plan, cost))
-    with workshop as (settings, work, digest):
+    workshop: AbstractContextManager[SimulatedWork]
+    workshop = real(plan, trial.skipped, executors) if trial.real else nullcontext(costed(plan, cost))
+    with workshop as (settings, work, node_work, digest):
         if trial.hours is not None:
             settings = replace(settings, tokens=MAX_COUNT)
         faults = [_fault(plan, fault.at, fault.kill, fault.join, rate) for fault in plan.run_file.faults]
         controller = Controller(settings)
         line = controller_link(plan.run_file) or parse(CONTROLLER_LINK)
         access = line.throughput(line.up), line.throughput(line.down)
-        simulator = Simulator(controller, fleet, work, seed=trial.seed, access=access, churn=trial.churn, faults=faults)
+        simulator = Simulator(
+            controller,
+            fleet,
+            work,
+            node_work,
+            seed=trial.seed,
+            access=access,
+            churn=trial.churn,
+            faults=faults,
+        )
         began = time.monotonic()
         with watch(simulator):
             simulator.run(digest, math.inf if trial.hours is None else trial.hours * 3600)
@@ -72,7 +81,7 @@ def simulate(plan: Plan, trial: Trial, watch: Watch = _nobody) -> Report:
             raise RunFailedError(simulator.end)
         if not trial.real:
             return report(simulator, seconds)
-        done = cast("RealWork", work)
+        done = cast("RealControllerWork", work)
         losses = controller.state.evaluations[0][1], done.evaluate()
         model = done.evaluator.model_of(done.server.average)
         sat = solving.solve(model, done.dataset) if plan.run_file.data.kind == "sat" else None

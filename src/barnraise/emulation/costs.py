@@ -22,8 +22,34 @@ OUTER = 2.0 * NANO  # of an outer optimizer, between SGD's 0.5 and Adam's 7
 FLOPS = 2e10  # floating-point operations a second of one core that evaluates
 
 
-class Costs:
-    """Seconds, for a model of `num_parameters`: `codec` is that of contributions, `downlink` that of versions.
+class NodeCosts:
+    """Seconds of a node, for a model of `num_parameters`, with the codecs of contributions and of versions."""
+
+    def __init__(self, num_parameters: int, codec: str, downlink: str) -> None:
+        self.num_parameters = num_parameters
+        self.codec: Traits = CATALOG.entry(codec).declares
+        self.downlink: Traits = CATALOG.entry(downlink).declares
+
+    def hand_in(self, task: Task, payload: Blob) -> float:
+        """The way from parameters to a payload: delta, residual, encoding, what that left out, its digest."""
+        size = task.parameters.stop - task.parameters.start
+        coded = self.codec.encode.seconds(size, payload.num_bytes) + self.codec.decode.seconds(size, payload.num_bytes)
+        return 4 * PASS * self.num_parameters + coded + HASH * payload.num_bytes
+
+    def apply(self, news: ApplyUpdates) -> float:
+        """The replica at another version: each update decoded and added, and the replica hashed after it."""
+        total = 0.0
+        for update in news.updates:
+            changed = update.parameters
+            size = changed.stop - changed.start if changed else self.num_parameters
+            total += (PASS + 4 * HASH) * self.num_parameters + HASH * update.blob.num_bytes
+            if update.kind == "delta":
+                total += self.downlink.decode.seconds(size, update.blob.num_bytes)
+        return total
+
+
+class ControllerCosts:
+    """Seconds of the controller, for the same.
 
     `robust` aggregation reads the updates more often than a mean. An evaluation is of so many tokens, with `threads`.
     """
@@ -37,25 +63,8 @@ class Costs:
         self.row = ROBUST if robust else MEAN
         self.evaluate = 2.0 * num_parameters * evaluation_tokens / (FLOPS * threads)
 
-    def hand_in(self, task: Task, payload: Blob) -> float:
-        """A worker's way from parameters to a payload: delta, residual, encoding, what that left out, its digest."""
-        size = task.parameters.stop - task.parameters.start
-        coded = self.codec.encode.seconds(size, payload.num_bytes) + self.codec.decode.seconds(size, payload.num_bytes)
-        return 4 * PASS * self.num_parameters + coded + HASH * payload.num_bytes
-
-    def apply(self, news: ApplyUpdates) -> float:
-        """A worker's replica at another version: each update decoded and added, and the replica hashed after it."""
-        total = 0.0
-        for update in news.updates:
-            changed = update.parameters
-            size = changed.stop - changed.start if changed else self.num_parameters
-            total += (PASS + 4 * HASH) * self.num_parameters + HASH * update.blob.num_bytes
-            if update.kind == "delta":
-                total += self.downlink.decode.seconds(size, update.blob.num_bytes)
-        return total
-
     def inspect(self, contribution: Contribution) -> float:
-        """The controller's look at a payload: its digest, its elements, their norm."""
+        """A look at a payload: its digest, its elements, their norm."""
         size, num_bytes = contribution.parameters.stop - contribution.parameters.start, contribution.payload.num_bytes
         return HASH * num_bytes + self.codec.decode.seconds(size, num_bytes) + NORM * size
 

@@ -7,17 +7,16 @@ Token shards stay on the node's disk.
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from barnraise.controller import events as ce
 from barnraise.core.types import Blob, NodeProfile, Task
-from barnraise.emulation.access import Access
-from barnraise.emulation.agenda import Call
 from barnraise.emulation.fleet import Machine
-from barnraise.emulation.work import Work
+from barnraise.emulation.work import NO_CONTENT, NodeWork
+from barnraise.emulation.world import World
 from barnraise.wire.blobs import inlined
+from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import INLINE_BYTES, Assign, Message, Newer, Offer
 from barnraise.worker import actions as wa
 from barnraise.worker import events as we
@@ -36,41 +35,8 @@ JITTER = 0.1
 """Sigma of the lognormal factor by which a task takes longer or shorter than the machine's rate says."""
 
 
-class World(Protocol):
-    """The simulator, as a node sees it."""
-
-    rng: random.Random
-    work: Work
-    inbound: Access
-    outbound: Access
-    shard_bits: dict[str, int]
-    events: int
-    bytes_up: int
-    bytes_down: int
-    first_task: tuple[float, int]  # virtual seconds, bytes down by then
-
-    @property
-    def now(self) -> float:
-        """Virtual seconds."""
-
-    def at(self, time: float, call: Call, target: Any, incarnation: int, argument: Any) -> None:
-        """Plan a call for a time."""
-
-    def soon(self, call: Call, target: Any, incarnation: int, argument: Any) -> None:
-        """Plan a call for now, after what is planned for now already."""
-
-    def handle(self, event: ce.Event) -> None:
-        """Something happens to the controller."""
-
-    def bring(self, event: ce.Received) -> None:
-        """An offer reaches the controller, and its payload with it."""
-
-    def give_up(self, reason: str) -> None:
-        """A node has stopped for good, though the run goes on."""
-
-
 class Node:
-    """Carries out what its worker's machine wants, in the simulator's time.
+    """Carries out what its worker's machine wants, in the simulator's time; `work` is what comes of it.
 
     `incarnation` is odd while the process lives; what was planned for another incarnation is void.
     """
@@ -93,10 +59,11 @@ class Node:
         "sim",
         "spec",
         "up_seconds",
+        "work",
     )
 
-    def __init__(self, spec: Machine, sim: World) -> None:
-        self.spec, self.sim, self.machine = spec, sim, Worker(0)
+    def __init__(self, spec: Machine, sim: World, work: NodeWork) -> None:
+        self.spec, self.sim, self.work, self.machine = spec, sim, work, Worker(0)
         self.incarnation = 0
         self._up, self._down = spec.link.states(sim.rng)
         # A steady link treats all small messages alike, and those of one node are far apart.
@@ -265,9 +232,11 @@ class Node:
     def _fetch(self, action: wa.Fetch) -> None:
         sim, blob = self.sim, action.blob
         bit = sim.shard_bits.get(blob.digest, 0)
-        came_along = blob.digest in self._inlined and sim.work.fetch(self.spec.name, blob)
+        content = sim.work.serve(blob) if blob.digest in self._inlined else None
         self._inlined.discard(blob.digest)
-        if bit & self._cached or came_along:
+        if content is not None:
+            self.work.fetched(blob, content)
+        if bit & self._cached or content is not None:
             sim.soon(Node.handle, self, self.incarnation, we.Fetched(blob.digest, 0))
             return
         sim.bytes_up += MESSAGE_BYTES
@@ -279,34 +248,38 @@ class Node:
         """The controller is asked for a blob."""
         if incarnation != self.incarnation:
             return
-        sim, (_, blob) = self.sim, fetched
-        if not sim.work.fetch(self.spec.name, blob):
+        sim, (bit, blob) = self.sim, fetched
+        content = NO_CONTENT if bit else sim.work.serve(blob)
+        if content is None:
             failed = sim.now + self.spec.link.down.delay
             sim.at(failed, Node.handle, self, incarnation, we.FetchFailed(blob.digest))
             return
         sim.bytes_down += blob.num_bytes
-        sim.at(self._download(blob.num_bytes), Node._fetched, self, incarnation, fetched)
+        sim.at(self._download(blob.num_bytes), Node._fetched, self, incarnation, (bit, blob, content))
 
-    def _fetched(self, incarnation: int, fetched: tuple[int, Blob]) -> None:
+    def _fetched(self, incarnation: int, fetched: tuple[int, Blob, Buffer]) -> None:
         if incarnation == self.incarnation:
-            bit, blob = fetched
-            self._cached |= bit
+            bit, blob, content = fetched
+            if bit:
+                self._cached |= bit
+            else:
+                self.work.fetched(blob, content)
             self.handle(incarnation, we.Fetched(blob.digest, blob.num_bytes))
 
     # Work
 
     def _prepare(self, action: wa.Prepare) -> None:
         sim, spec, link = self.sim, self.spec, self.spec.link
-        sim.work.start(spec.name)
+        self.work.start()
         rates = link.throughput(link.up), link.throughput(link.down)
         profile = NodeProfile(spec.rate, spec.memory_bytes, 1, "simulated", *rates, link.up.delay)
-        event = we.Prepared(sim.work.shards(), profile)
+        event = we.Prepared(sim.shards, profile)
         sim.at(sim.now + PREPARE_SECONDS, Node.handle, self, self.incarnation, event)
 
     def _apply_updates(self, action: wa.ApplyUpdates) -> None:
-        sim = self.sim
-        sim.work.take(self.spec.name, action)
-        sim.at(sim.now + sim.work.costs.apply(action), Node._applied, self, self.incarnation, action)
+        sim, work = self.sim, self.work
+        work.take(action)
+        sim.at(sim.now + work.costs.apply(action), Node._applied, self, self.incarnation, action)
 
     def _applied(self, incarnation: int, action: wa.ApplyUpdates) -> None:
         """The replica is there; the task that runs takes it in after the step in hand."""
@@ -314,7 +287,7 @@ class Node:
             return
         run = self._running
         if run is None:
-            self.sim.work.update(self.spec.name, action)
+            self.work.update(action)
         else:
             run.news.append((run.steps_by(self.sim.now), action))
         self.handle(incarnation, we.Updated(action.updates[-1].version))
@@ -343,16 +316,16 @@ class Node:
         if incarnation == self.incarnation and run is self._running:
             self._running = None
             sim, failed = self.sim, we.TaskFailed(run.task.id)
-            done = sim.work.train(self.spec.name, run.task, run.steps, run.news)
+            done = self.work.train(run.task, run.steps, run.news)
             if done is None:
                 self.handle(incarnation, failed)
                 return
-            encoding = sim.work.costs.hand_in(run.task, done[0])
+            encoding = self.work.costs.hand_in(run.task, done[0])
             event = we.TaskDone(run.task.id, *done, run.step * run.steps + encoding)
             sim.at(sim.now + encoding, Node.handle, self, incarnation, event)
 
     def _settle(self, action: wa.Settle) -> None:
-        self.sim.work.settle(self.spec.name, action.assignment, action.accepted)
+        self.work.settle(action.assignment, action.accepted)
 
     def _quit(self, action: wa.Quit) -> None:
         self.stop()

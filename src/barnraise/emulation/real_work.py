@@ -18,90 +18,107 @@ from barnraise.controller.evaluator import Evaluator
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.core.types import Blob, Contribution, ParameterRange, Task, Update
 from barnraise.data.shards import Dataset
-from barnraise.emulation.costs import Costs
+from barnraise.emulation.costs import ControllerCosts, NodeCosts
 from barnraise.emulation.work import Trained
 from barnraise.training.local import LocalTrainer, inner_optimizer
+from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.actions import ApplyUpdates
-from barnraise.worker.building import make_executor
-from barnraise.worker.executor import Executor
+from barnraise.worker.task_executor import MakeExecutor, TaskExecutor
 
 
-class RealWork:
-    """Does the work of a simulated run. `trainer` lends every node its module; `blobs` holds version 0 already."""
+class RealNodeWork:
+    """Does the work of one node, with an executor that `make` makes for each process. `trainer` lends its module."""
+
+    def __init__(
+        self, trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, costs: NodeCosts, make: MakeExecutor
+    ) -> None:
+        self.trainer, self.dataset, self.settings, self.costs = trainer, dataset, settings, costs
+        self._make = make
+        self._built: TaskExecutor | None = None
+        self._fetched: dict[str, Buffer] = {}
+        self._taken: deque[dict[str, Buffer]] = deque()
+
+    @property
+    def executor(self) -> TaskExecutor:
+        """That of the process that lives, or lived last."""
+        assert self._built is not None, "nothing is done before the start"
+        return self._built
+
+    def start(self) -> None:
+        trainer = copy.copy(self.trainer)
+        trainer.optimizer = (  # a worker keeps it on its disk
+            self._built.trainer.optimizer
+            if self._built
+            else inner_optimizer(self.settings.inner_optimizer, trainer.flat, self.settings.inner_options)
+        )
+        self._built = self._make(trainer, self.dataset, self.settings, 0.0)
+        self._fetched, self._taken = {}, deque()
+
+    def fetched(self, blob: Blob, content: Buffer) -> None:
+        self._fetched[blob.digest] = content
+
+    def take(self, news: ApplyUpdates) -> None:
+        digests = {update.blob.digest for update in news.updates}  # equal deltas are one blob
+        self._taken.append({digest: self._fetched.pop(digest) for digest in digests})
+
+    def update(self, news: ApplyUpdates) -> None:
+        taken = self._taken.popleft()
+        version = self.executor.update(news.updates, lambda blob: taken[blob.digest], news.merged, news.share)
+        assert version == news.updates[-1].version, "nothing is lost in here"
+
+    def train(self, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> Trained | None:
+        executor, waiting = self.executor, deque(news)
+        executor.cut.clear()
+
+        def on_step(step: int) -> None:
+            while waiting and waiting[0][0] <= step:
+                self.update(waiting.popleft()[1])
+            if step == steps:
+                executor.cut.set()
+
+        done = executor.train(task, on_step)
+        for _, late in waiting:
+            self.update(late)
+        return done and done[:3]
+
+    def payload(self, assignment: int) -> Buffer:
+        return self.executor.payloads[assignment].data
+
+    def settle(self, assignment: int, accepted: bool) -> None:
+        self.executor.settle(assignment, accepted)
+
+
+class RealControllerWork:
+    """Does the controller's work. `blobs` holds version 0 already."""
 
     def __init__(
         self,
-        settings: WorkerSettings,
         server: ParameterServer,
         blobs: BlobStore,
         evaluator: Evaluator,
         dataset: Dataset,
-        trainer: LocalTrainer,
-        costs: Costs,
+        costs: ControllerCosts,
     ) -> None:
-        self.settings, self.server, self.blobs, self.evaluator = settings, server, blobs, evaluator
+        self.server, self.blobs, self.evaluator, self.dataset = server, blobs, evaluator, dataset
         self.costs = costs
-        self.dataset, self.trainer = dataset, trainer
         self._shards = tuple(Blob(info.sha256, info.bytes) for info in dataset.meta.shards)
-        self._shard_digests = {blob.digest for blob in self._shards}
-        self._executors: dict[str, Executor] = {}
-        self._fetched: dict[str, dict[str, memoryview]] = {}
-        self._taken: dict[str, deque[dict[str, memoryview]]] = {}
         self._offered: dict[tuple[str, int], Any] = {}
         self._accepted: dict[int, Any] = {}
 
     def shards(self) -> tuple[Blob, ...]:
         return self._shards
 
-    def start(self, node: str) -> None:
-        trainer = copy.copy(self.trainer)
-        before = self._executors.get(node)
-        trainer.optimizer = (  # a worker keeps it on its disk
-            before.trainer.optimizer
-            if before
-            else inner_optimizer(self.settings.inner_optimizer, trainer.flat, self.settings.inner_options)
-        )
-        self._executors[node] = make_executor(trainer, self.dataset, self.settings)
-        self._fetched[node], self._taken[node] = {}, deque()
+    def serve(self, blob: Blob) -> Buffer | None:
+        return self.blobs.read(blob.digest, 0, blob.num_bytes)
 
-    def fetch(self, node: str, blob: Blob) -> bool:
-        if blob.digest in self._shard_digests:
-            return True
-        content = self.blobs.read(blob.digest, 0, blob.num_bytes)
-        if content is not None and node in self._fetched:
-            self._fetched[node][blob.digest] = content
-        return content is not None
+    def hold(self, node: str, updates: tuple[Update, ...]) -> None:
+        self.blobs.hold(node, [update.blob.digest for update in updates])
 
-    def take(self, node: str, news: ApplyUpdates) -> None:
-        digests = {update.blob.digest for update in news.updates}  # equal deltas are one blob
-        self._taken[node].append({digest: self._fetched[node].pop(digest) for digest in digests})
+    def release(self, digests: tuple[str, ...]) -> None:
+        self.blobs.release(digests)
 
-    def update(self, node: str, news: ApplyUpdates) -> None:
-        taken = self._taken[node].popleft()
-        version = self._executors[node].update(news.updates, lambda blob: taken[blob.digest], news.merged, news.share)
-        assert version == news.updates[-1].version, "nothing is lost in here"
-
-    def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> Trained | None:
-        executor, waiting = self._executors[node], deque(news)
-        executor.cut.clear()
-
-        def on_step(step: int) -> None:
-            while waiting and waiting[0][0] <= step:
-                self.update(node, waiting.popleft()[1])
-            if step == steps:
-                executor.cut.set()
-
-        done = executor.train(task, on_step)
-        for _, late in waiting:
-            self.update(node, late)
-        return done and done[:3]
-
-    def settle(self, node: str, assignment: int, accepted: bool) -> None:
-        self._executors[node].settle(assignment, accepted)
-
-    def inspect(self, node: str, contribution: Contribution) -> tuple[float, str]:
-        payload = self._executors[node].payloads[contribution.assignment].data
+    def inspect(self, node: str, contribution: Contribution, payload: Buffer) -> tuple[float, str]:
         self._offered[node, contribution.assignment] = payload
         span = contribution.parameters
         return self.server.inspect(payload, span.start, span.stop, contribution.base)
@@ -125,12 +142,6 @@ class RealWork:
                 del self._accepted[assignment]
         self.blobs.add_delta(made.delta.digest, made.delta_bytes)
         return made.digest, made.delta, made.parameters
-
-    def hold(self, node: str, updates: tuple[Update, ...]) -> None:
-        self.blobs.hold(node, [update.blob.digest for update in updates])
-
-    def release(self, digests: tuple[str, ...]) -> None:
-        self.blobs.release(digests)
 
     def evaluate(self) -> float:
         return self.evaluator.loss(self.evaluator.model_of(self.server.average))

@@ -1,8 +1,8 @@
 """A whole cluster under virtual time: the same state machines, another shell.
 
-Every message takes its link's latency and its bytes' time; every piece of work takes what the machine's rate or `Work`
-says, and yields what `Work` makes of it: nothing but sizes (cost-only) or real tensors. One seed, one history: the
-ledger's hash over all decisions is the proof.
+Every message takes its link's latency and its bytes' time; every piece of work takes what the machine's rate or the
+work itself says (`work.NodeWork`, `work.ControllerWork`), and yields what that makes of it: nothing but sizes
+(cost-only) or real tensors. One seed, one history: the ledger's hash over all decisions is the proof.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from barnraise.emulation.access import Access
 from barnraise.emulation.agenda import Agenda
 from barnraise.emulation.fleet import Churn, Fault, Machine
 from barnraise.emulation.node import MESSAGE_BYTES, Node
-from barnraise.emulation.work import Work
+from barnraise.emulation.work import ControllerWork, MakeNodeWork
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Judged, Noted
 from barnraise.ledger.rows import LedgerHash
@@ -42,7 +42,7 @@ class Point(NamedTuple):
 
 
 class Simulator(Agenda):
-    """Drives `controller` and a fleet until the run finishes.
+    """Drives `controller` and a fleet until the run finishes. `node_work` makes what a node does, by its name.
 
     `faults` are played at their share of the token budget, or of the time when a time is given. With `churn` nodes
     leave without notice and come back. `access` is what the controller's own line carries up and down, in bytes a
@@ -53,7 +53,8 @@ class Simulator(Agenda):
         self,
         controller: Controller,
         fleet: Sequence[Machine],
-        work: Work,
+        work: ControllerWork,
+        node_work: MakeNodeWork,
         *,
         seed: int,
         access: tuple[float, float] = (math.inf, math.inf),
@@ -61,13 +62,14 @@ class Simulator(Agenda):
         faults: Sequence[Fault] = (),
     ) -> None:
         super().__init__()
-        self.controller, self.work = controller, work
+        self.controller, self.work, self.node_work = controller, work, node_work
         self.outbound, self.inbound = map(Access, access)
         self.rng = random.Random(seed)
-        self.nodes = {spec.name: Node(spec, self) for spec in fleet}
+        self.nodes = {spec.name: Node(spec, self, node_work(spec.name)) for spec in fleet}
         self.churn = Churn(self.rng) if churn else None
         self.faults = sorted(faults, key=lambda fault: fault.at)
-        self.shard_bits = {blob.digest: 1 << index for index, blob in enumerate(work.shards())}
+        self.shards = work.shards()
+        self.shard_bits = {blob.digest: 1 << index for index, blob in enumerate(self.shards)}
         self.ledger_hash = LedgerHash()
         self.events, self.end, self.failed = 0, "", False
         self.bytes_up = self.bytes_down = self.max_staleness = 0
@@ -146,7 +148,7 @@ class Simulator(Agenda):
     def join(self, spec: Machine) -> None:
         """A node that was not there before."""
         assert spec.name not in self.nodes
-        self.nodes[spec.name] = node = Node(spec, self)
+        self.nodes[spec.name] = node = Node(spec, self, self.node_work(spec.name))
         self._expect(node)
 
     def _play(self, _: int, fault: Fault) -> None:
@@ -237,7 +239,8 @@ class Simulator(Agenda):
 
     def _inspect(self, action: ca.Inspect) -> None:
         contribution = action.contribution
-        norm, reason = self.work.inspect(action.node, contribution)
+        payload = self.nodes[action.node].work.payload(contribution.assignment)
+        norm, reason = self.work.inspect(action.node, contribution, payload)
         free = max(self.now, self._inspector_free) + self.work.costs.inspect(contribution)
         self._inspector_free = free
         self._payload_bytes[contribution.assignment] = contribution.payload.num_bytes

@@ -17,34 +17,42 @@ if TYPE_CHECKING:
 
     from barnraise.data.shards import Dataset
     from barnraise.training.local import LocalTrainer
-    from barnraise.worker.executor import Executor  # these import torch
-    from barnraise.worker.moments import Moments
+    from barnraise.worker.moments import Moments  # these import torch
+    from barnraise.worker.options import WorkerOptions
+    from barnraise.worker.task_executor import MakeExecutor, TaskExecutor
+
+
+def make_executor(
+    trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, slowdown: float = 0.0
+) -> TaskExecutor:
+    """What usually carries out a worker's tasks with `trainer`."""
+    from barnraise.worker.executor import Executor
+
+    return Executor(trainer, dataset, settings, slowdown)
 
 
 def build_executor(
     manifest: Manifest,
     meta: Meta,
     settings: WorkerSettings,
-    folder: Path,
-    device: str,
-    threads: int,
-    slowdown: float,
-) -> Executor:
+    options: WorkerOptions,
+    make: MakeExecutor = make_executor,
+) -> TaskExecutor:
     """The executor of this run on this machine; RunFailedError or ModelError when it cannot work here.
 
-    `folder` holds the dataset's meta.json, and token shards as they are fetched.
+    The folder `options.cache` holds the dataset's meta.json, and token shards as they are fetched.
     """
     require_settings(settings)
-    require_model(manifest, meta, settings, available_bytes(), device)
+    require_model(manifest, meta, settings, available_bytes(), options.device)
     import torch
 
     from barnraise.data.shards import Dataset
     from barnraise.models.build import build
 
-    torch.set_num_threads(threads)
+    torch.set_num_threads(options.threads)
     torch.set_flush_denormal(True)  # fading Adam moments become subnormal, and arithmetic on those 20% slower
-    trainer = make_trainer(build(manifest.model), settings, device)
-    return make_executor(trainer, Dataset.open(folder, partial=True), settings, slowdown)
+    trainer = make_trainer(build(manifest.model), settings, options.device)
+    return make(trainer, Dataset.open(options.cache, partial=True), settings, options.slowdown)
 
 
 def make_trainer(module: nn.Module, settings: WorkerSettings, device: str = "cpu") -> LocalTrainer:
@@ -62,15 +70,8 @@ def make_trainer(module: nn.Module, settings: WorkerSettings, device: str = "cpu
     )
 
 
-def make_executor(trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, slowdown: float = 0.0) -> Executor:
-    """What carries out a worker's tasks with `trainer`; `slowdown` s makes every second of work take s + 1."""
-    from barnraise.worker.executor import Executor
-
-    return Executor(trainer, dataset, settings, slowdown)
-
-
 def restore_moments(
-    executor: Executor, path: Path, welcome: Welcome, server_key: str, say: Callable[[str], None]
+    executor: TaskExecutor, path: Path, welcome: Welcome, server_key: str, say: Callable[[str], None]
 ) -> Moments:
     """The moments' file at `path`; the executor goes on with what an earlier process of this node left in it."""
     from barnraise.worker.moments import Moments

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from barnraise.core.errors import BarnraiseError, WireError
 from barnraise.core.text import printable
@@ -48,27 +48,35 @@ from barnraise.worker.kinds import KINDS
 from barnraise.worker.machine import Worker
 from barnraise.worker.options import REASON, Outcome, WorkerOptions
 from barnraise.worker.profile import machine_profile
+from barnraise.worker.task_executor import BuildExecutor, TaskExecutor
 from barnraise.worker.terms import require_intervals
+
+if TYPE_CHECKING:
+    from barnraise.worker.moments import Moments  # it imports torch
 
 LINGER = 1.0
 """Seconds for what is still to be sent when the worker stops."""
 
 
 class WorkerRuntime:
-    """Runs one worker until the run is over, it is asked to leave, or it is told to go."""
+    """Runs one worker until the run is over, it is asked to leave, or it is told to go.
+
+    `build` makes what carries out its tasks, once the model is known.
+    """
 
     def __init__(
         self,
         options: WorkerOptions,
         *,
+        build: BuildExecutor = build_executor,
         on_connected: Callable[[str], None] = lambda node: None,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self.options, self.on_connected, self.say = options, on_connected, say
+        self.options, self.build, self.on_connected, self.say = options, build, on_connected, say
         self.machine = Worker(secrets.randbits(53), machine_profile(options.device))
         self.fetcher = Fetcher()
-        self.executor: Any = None  # worker.executor.Executor, once the model is known: it imports torch
-        self.moments: Any = None  # worker.moments.Moments, likewise
+        self.moments: Moments | None = None
+        self._built: TaskExecutor | None = None
         self.inbox: asyncio.Queue[ev.Event] = asyncio.Queue()
         self.outbox: asyncio.Queue[Message] = asyncio.Queue()
         self.outcome: Outcome | None = None
@@ -80,14 +88,20 @@ class WorkerRuntime:
         self._background: set[asyncio.Task[None]] = set()
         self._uploader: asyncio.Task[None] | None = None
 
+    @property
+    def executor(self) -> TaskExecutor:
+        """What carries out the tasks, once it is built: what the machine wants of it comes after that."""
+        assert self._built is not None
+        return self._built
+
     def leave(self, reason: str) -> None:
         """Ask the worker to hand in what it has and go. For the event loop's thread (a signal handler)."""
         if not self._working:  # there is nothing to hand in yet
             self.outcome = Outcome(reason, final=True)
         if self._enrolling is not None:
             self._enrolling.cancel()
-        if self.executor is not None:
-            self.executor.leaving.set()
+        if self._built is not None:
+            self._built.leaving.set()
         self.inbox.put_nowait(ev.LeaveRequested(reason))
 
     async def run(self) -> Outcome:
@@ -117,8 +131,8 @@ class WorkerRuntime:
             for task in self._background:
                 task.cancel()
             await self.connection.close(linger=LINGER)
-            if self.executor is not None:
-                self.executor.cut.set()
+            if self._built is not None:
+                self._built.cut.set()
             self._training.shutdown(wait=False, cancel_futures=True)
             self._updating.shutdown(wait=False, cancel_futures=True)
         assert self.outcome is not None
@@ -275,8 +289,8 @@ class WorkerRuntime:
             self.fetcher.files[info.sha256] = folder / info.name
         options, welcome = self.options, self.machine.contact.welcome
         assert welcome is not None
-        build = partial(build_executor, manifest, meta, action.settings, folder, options.device, options.threads)
-        self.executor = await self._loop.run_in_executor(self._training, build, options.slowdown)
+        build = partial(self.build, manifest, meta, action.settings, options)
+        self._built = await self._loop.run_in_executor(self._training, build)
         self.fetcher.limit = max(self.fetcher.limit, 8 * manifest.num_parameters + 4096)
         measure = partial(self.executor.measure, self.machine.profile, action.settings.batch_size)
         profile = await self._loop.run_in_executor(self._training, measure)

@@ -1,0 +1,46 @@
+"""The simulator, as its nodes see it."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Protocol
+
+from barnraise.controller import events as ce
+from barnraise.core.types import Blob
+from barnraise.emulation.access import Access
+from barnraise.emulation.agenda import Call
+from barnraise.emulation.work import ControllerWork
+
+
+class World(Protocol):
+    """Time, the controller at the other end of all links, and what is counted."""
+
+    rng: random.Random
+    work: ControllerWork
+    inbound: Access
+    outbound: Access
+    shards: tuple[Blob, ...]
+    shard_bits: dict[str, int]
+    events: int
+    bytes_up: int
+    bytes_down: int
+    first_task: tuple[float, int]  # virtual seconds, bytes down by then
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds."""
+
+    def at(self, time: float, call: Call, target: Any, incarnation: int, argument: Any) -> None:
+        """Plan a call for a time."""
+
+    def soon(self, call: Call, target: Any, incarnation: int, argument: Any) -> None:
+        """Plan a call for now, after what is planned for now already."""
+
+    def handle(self, event: ce.Event) -> None:
+        """Something happens to the controller."""
+
+    def bring(self, event: ce.Received) -> None:
+        """An offer reaches the controller, and its payload with it."""
+
+    def give_up(self, reason: str) -> None:
+        """A node has stopped for good, though the run goes on."""

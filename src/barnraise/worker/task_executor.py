@@ -1,0 +1,66 @@
+"""What the shell around a worker's machine needs from whoever carries out its tasks, and how one comes to be.
+
+`worker.executor.Executor` is the usual one. Another one (of a node that lies, of a stage of a pipeline) is given to the
+runtime, or to a node of the simulation, by the factory that makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from threading import Event
+from typing import TYPE_CHECKING, Protocol
+
+from barnraise.core.types import Blob, NodeProfile, Task, Update
+from barnraise.data.meta import Meta
+from barnraise.wire.frames import Buffer
+from barnraise.wire.manifest import Manifest
+from barnraise.wire.messages import WorkerSettings
+from barnraise.worker.options import WorkerOptions
+
+if TYPE_CHECKING:  # these import torch
+    from barnraise.data.shards import Dataset
+    from barnraise.training.local import LocalTrainer
+    from barnraise.worker.update_path import Payload
+
+
+class TaskExecutor(Protocol):
+    """Carries out tasks. `train`, `settle` and `measure` are called on one thread, `update` on another.
+
+    `cut` ends the running task after the step in hand; once `leaving` is set, the next contribution is the last one.
+    """
+
+    trainer: LocalTrainer  # whose moments are kept on disk, and whose skipped steps are told
+    cut: Event
+    leaving: Event
+
+    @property
+    def payloads(self) -> Mapping[int, Payload]:
+        """What is sent, by assignment, until it is settled."""
+
+    def measure(self, profile: NodeProfile, batch_size: int) -> NodeProfile:
+        """`profile` with the machine's training speed in it."""
+
+    def update(self, updates: tuple[Update, ...], fetched: Callable[[Blob], Buffer], merged: int, share: float) -> int:
+        """Apply `updates` in order to the replica: the version it is at, or -1 when it is void."""
+
+    def train(self, task: Task, on_step: Callable[[int], None]) -> tuple[Blob, int, float, float] | None:
+        """Carry out the task: (payload, steps, mean loss, seconds), None when that failed. `on_step` hears of steps."""
+
+    def settle(self, assignment: int, accepted: bool) -> None:
+        """The controller has answered: forget the payload."""
+
+
+class MakeExecutor(Protocol):
+    """Makes the executor of a process, real or simulated. `slowdown` s makes every second of work take s + 1."""
+
+    def __call__(
+        self, trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, slowdown: float, /
+    ) -> TaskExecutor: ...
+
+
+class BuildExecutor(Protocol):
+    """Makes the executor of a real process from what it has fetched. Called on the training thread; it takes long."""
+
+    def __call__(
+        self, manifest: Manifest, meta: Meta, settings: WorkerSettings, options: WorkerOptions, /
+    ) -> TaskExecutor: ...
