@@ -34,7 +34,7 @@ from barnraise.controller.machine import Controller
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.controller.server import Server
 from barnraise.controller.settings import EngineSettings, Leases, Payloads, Tasks, Versions
-from barnraise.core.types import Blob, Contribution, NodeProfile, ParameterRange
+from barnraise.core.types import KINDS, Blob, Contribution, NodeProfile, ParameterRange
 from barnraise.data import shards
 from barnraise.data.meta import Format
 from barnraise.ledger import Checkpoints, Ledger
@@ -153,7 +153,7 @@ async def client(uri: str, server_key: str, keys: Keys, payload: memoryview, cou
 async def ask(connection: Connection, payload: memoryview, count: list[int], limit: int) -> None:
     """`client`, over its connection."""
     blob = Blob(hashlib.sha256(payload).hexdigest(), len(payload))
-    await connection.send(encode(Hello(PROTOCOL_VERSION, 1, 1, NodeProfile(1000.0), have=-1)))
+    await connection.send(encode(Hello(PROTOCOL_VERSION, 1, 1, NodeProfile(1000.0), have=-1, kinds=tuple(KINDS))))
     heard = time.monotonic()
     while count[0] < limit:
         for frames in await connection.receive_many():
@@ -162,7 +162,15 @@ async def ask(connection: Connection, payload: memoryview, count: list[int], lim
                 await connection.send(encode(Next(0)))
             elif isinstance(message, Assign):
                 task = message.task
-                offer = Contribution(task.id, task.base, task.parameters, blob, task.local_steps, 1.0, 0.1)
+                offer = Contribution(
+                    assignment=task.id,
+                    base=task.base,
+                    parameters=task.parameters,
+                    payload=blob,
+                    steps=task.local_steps,
+                    loss=1.0,
+                    seconds=0.1,
+                )
                 inline = payload if len(payload) <= INLINE_BYTES else None
                 await connection.send(encode(Offer(offer), inline))
             elif isinstance(message, Go):

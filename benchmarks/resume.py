@@ -34,7 +34,7 @@ from barnraise.controller import events as ev
 from barnraise.controller import saved
 from barnraise.controller.recovery import replay
 from barnraise.core.errors import BarnraiseError
-from barnraise.core.types import Blob, Contribution, NodeProfile, Task
+from barnraise.core.types import KINDS, Blob, Contribution, NodeProfile, Train
 from barnraise.ledger import Checkpoints, Decision, Judged, Ledger, Noted, RunDirectory, notes
 from barnraise.plan import Plan, Purpose, resolve
 from barnraise.transport import Keys
@@ -79,18 +79,26 @@ class History:
         self.blob = Blob(hashlib.sha256(self.payload).hexdigest(), encoded.num_bytes)
         self.decisions: list[Decision] = []
         self.events: deque[ev.Event] = deque()
-        self.tasks: deque[tuple[str, Task]] = deque()
+        self.tasks: deque[tuple[str, Train]] = deque()
 
     def write(self) -> None:
         self.take(self.host.first)
         for index, keys in enumerate(self.keys):
             name = f"n{index:02}"
             self.do(ev.Admitted(name, keys.public))
-            self.do(ev.Received(name, Hello(PROTOCOL_VERSION, 1, 1, NodeProfile(1000.0), -1)))
+            self.do(ev.Received(name, Hello(PROTOCOL_VERSION, 1, 1, NodeProfile(1000.0), -1, kinds=tuple(KINDS))))
             self.do(ev.Received(name, Next(-1)))
         while self.host.machine.state.accepted < self.wanted:
             node, task = self.tasks.popleft()
-            offer = Contribution(task.id, task.base, task.parameters, self.blob, task.local_steps, 2.0, 0.5)
+            offer = Contribution(
+                assignment=task.id,
+                base=task.base,
+                parameters=task.parameters,
+                payload=self.blob,
+                steps=task.local_steps,
+                loss=2.0,
+                seconds=0.5,
+            )
             self.do(ev.Received(node, Offer(offer)))
             self.do(ev.Received(node, Next(self.host.machine.state.version)))
         self.commit()

@@ -27,7 +27,7 @@ import zmq
 from controller import controller_process
 
 from barnraise import compression, transport
-from barnraise.core.types import Blob, Contribution, NodeProfile
+from barnraise.core.types import KINDS, Blob, Contribution, NodeProfile
 from barnraise.transport import Connection, Keys
 from barnraise.transport.base import parse
 from barnraise.wire.blobs import parts
@@ -68,7 +68,9 @@ class Node:
         self.blob = Blob(hashlib.sha256(payload).hexdigest(), len(payload))
         self.connection = transport.create(parse(uri).scheme).connection()
         await self.connection.open(uri, server_key, keys)
-        await self.connection.send(encode(Hello(PROTOCOL_VERSION, 1, 1, NodeProfile(1000.0), have=-1)))
+        await self.connection.send(
+            encode(Hello(PROTOCOL_VERSION, 1, 1, NodeProfile(1000.0), have=-1, kinds=tuple(KINDS)))
+        )
         await expect(self.connection, Welcome)
 
     async def contribute(self) -> float:
@@ -76,7 +78,15 @@ class Node:
         await self.connection.send(encode(Next(0)))
         task = (await expect(self.connection, Assign)).task
         began = time.perf_counter()
-        offer = Contribution(task.id, task.base, task.parameters, self.blob, task.local_steps, 1.0, 0.1)
+        offer = Contribution(
+            assignment=task.id,
+            base=task.base,
+            parameters=task.parameters,
+            payload=self.blob,
+            steps=task.local_steps,
+            loss=1.0,
+            seconds=0.1,
+        )
         inline = self.payload if len(self.payload) <= INLINE_BYTES else None
         await self.connection.send(encode(Offer(offer), inline))
         if inline is None:

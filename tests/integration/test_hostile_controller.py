@@ -16,7 +16,7 @@ import pytest
 
 from barnraise import transport
 from barnraise.core.digests import TreeHash
-from barnraise.core.types import Blob, ParameterRange, RowRange, Task, Update
+from barnraise.core.types import Blob, ParameterRange, RowRange, Update
 from barnraise.data import shards
 from barnraise.data.meta import Format
 from barnraise.models import config, memory
@@ -43,6 +43,8 @@ from barnraise.wire.messages import (
 from barnraise.worker import fetching
 from barnraise.worker.options import Outcome, WorkerOptions
 from barnraise.worker.runtime import WorkerRuntime
+
+from ..tasks import train
 
 ESCAPES = "\x1b[2J\x1b]0;pwned\x07\x1b]52;c;Y3VybA==\x07\u202eover"
 CONTEXT, VOCABULARY = 16, 300
@@ -78,10 +80,14 @@ class Scripted:
         self.version = self.add(self.start, TreeHash(self.start).hexdigest())
         self.settings = msgspec.structs.replace(SETTINGS, **settings)
         self.intervals = 1.0, 10.0
-        self.task = Task(
-            1, "train", (RowRange(0, 0, 8),), 8 * CONTEXT, 2, 4, 0, 0.1, 1, ParameterRange(0, size), 0,
-            (Update("snapshot", 0, self.version, self.version.digest),), 9, 0, 1.0,
-        )  # fmt: skip
+        self.task = train(
+            tokens=8 * CONTEXT,
+            steps=2,
+            batch_size=4,
+            parameters=ParameterRange(0, size),
+            updates=(Update("snapshot", 0, self.version, self.version.digest),),
+            max_staleness=9,
+        )
         self.heard: Counter[str] = Counter()
         self.left = ""
         self.folder, self.keys, self.tasks = folder, Keys.generate(), 0
@@ -258,7 +264,7 @@ def test_a_worker_that_comes_back_has_its_moments(tmp_path: Path) -> None:
     class Leading(Scripted):
         def answer(self, message: Message) -> tuple[Message, bytes | None] | None:
             if isinstance(message, Offer):
-                return Ack(message.contribution.assignment, True), None
+                return Ack(message.result.assignment, True), None
             if isinstance(message, Next) and self.heard["Next"] > self.tasks:
                 self.runtime.leave("enough")
                 return None

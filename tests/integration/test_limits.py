@@ -17,7 +17,7 @@ from barnraise.controller import server
 from barnraise.controller.enrolment import Enrolment
 from barnraise.controller.inbox import Brought
 from barnraise.core.errors import StorageError
-from barnraise.core.types import Blob, Contribution, NodeProfile, ParameterRange
+from barnraise.core.types import KINDS, Blob, Contribution, NodeProfile, ParameterRange
 from barnraise.ledger.decisions import Noted
 from barnraise.transport import Invite, TokenBook, proof
 from barnraise.transport.base import BATCH_BYTES, BATCH_MESSAGES
@@ -39,7 +39,7 @@ async def full_disk(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncI
     client = await cluster.client()
     monkeypatch.setattr(cluster.ledger, "commit", wait)
     try:
-        await client.send(Hello(PROTOCOL_VERSION, 1, 1, NodeProfile(), have=-1))
+        await client.send(Hello(PROTOCOL_VERSION, 1, 1, NodeProfile(), have=-1, kinds=tuple(KINDS)))
         await asyncio.to_thread(waits.wait)
         yield client
     finally:
@@ -59,7 +59,14 @@ def test_payloads_that_come_along_are_bounded_while_the_disk_is_full(
 
         async def flood(client: Client) -> None:
             for number in range(count):
-                await client.send(Offer(Contribution(number, 0, whole, blob, 1, 1.0, 1.0)), payload)
+                await client.send(
+                    Offer(
+                        Contribution(
+                            assignment=number, base=0, parameters=whole, payload=blob, steps=1, loss=1.0, seconds=1.0
+                        )
+                    ),
+                    payload,
+                )
 
         async with full_disk(cluster, monkeypatch) as client:
             flooding = asyncio.create_task(flood(client))

@@ -25,7 +25,7 @@ from barnraise.controller.parameter_server import ParameterServer
 from barnraise.controller.server import Server
 from barnraise.controller.settings import EngineSettings
 from barnraise.core.errors import InviteError
-from barnraise.core.types import Blob, Contribution, NodeProfile, ParameterRange
+from barnraise.core.types import KINDS, Blob, Contribution, NodeProfile, ParameterRange
 from barnraise.data import shards
 from barnraise.data.meta import Format
 from barnraise.ledger import Checkpoints, Ledger
@@ -163,7 +163,7 @@ class Client:
                 self.unread += [decode_from_controller(frames) for frames in await self.connection.receive_many()]
 
     async def hello(self, pending: tuple[int, ...] = ()) -> Welcome:
-        await self.send(Hello(PROTOCOL_VERSION, 1, 1, NodeProfile(100.0), have=-1, pending=pending))
+        await self.send(Hello(PROTOCOL_VERSION, 1, 1, NodeProfile(100.0), have=-1, kinds=tuple(KINDS), pending=pending))
         return await self.expect(Welcome)
 
     async def task(self, have: int = -1) -> Any:
@@ -385,7 +385,7 @@ def test_a_revoked_member_is_told_so_and_gets_in_under_no_name(tmp_path: Path) -
         assert [d.reason for d in cluster.decisions(NodeChanged) if d.change == "revoked"] == ["it lies"]  # durable
         assert not (await client.expect(Stop)).final
         await client.offer(task, update(-0.25))
-        await client.send(Hello(PROTOCOL_VERSION, 1, 2, NodeProfile(100.0), have=-1))
+        await client.send(Hello(PROTOCOL_VERSION, 1, 2, NodeProfile(100.0), have=-1, kinds=tuple(KINDS)))
         assert "it lies" in (await client.expect(Stop)).reason
         mark = proof(invite.secret, invite.server_key, client.keys.public, "other", "0" * 64)
         await client.send(Enrol(PROTOCOL_VERSION, invite.token, "other", "0" * 64, mark))
@@ -469,7 +469,7 @@ def test_a_script_with_a_request_socket_contributes(tmp_path: Path) -> None:
                     merged = cluster.reach(version)  # durable comes before merged
                     asyncio.run_coroutine_threadsafe(merged, loop).result(20)
                 task = client.next()
-                model = client.fetch(task.updates[-1].blob, limit=1 << 20, snapshot=True)
+                model = client.fetch(task.news.updates[-1].blob, limit=1 << 20, snapshot=True)
                 assert not client.offer(task, b"poison", steps=2, loss=1.0, seconds=0.1).accepted
                 client.leave("done")
                 return np.frombuffer(model, np.float32).tolist()

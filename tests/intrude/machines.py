@@ -13,7 +13,7 @@ from typing import NamedTuple
 from barnraise.controller import actions as act
 from barnraise.controller import events as ev
 from barnraise.core.errors import RunFailedError, WireError
-from barnraise.core.types import Blob
+from barnraise.core.types import Blob, Flush
 from barnraise.wire.frames import decode_from_controller, encode
 from barnraise.wire.messages import (
     PROTOCOL_VERSION,
@@ -62,9 +62,9 @@ class HostileRun(RunChance):
         if tasks:
             task = self.rng.choice(tasks)
             self.hostile.remember("assignment", task.id)
-            for name in ("base", "parameters"):
-                self.hostile.remember(name, plain(getattr(task, name)))
-            self.hostile.remember("steps", task.local_steps)
+            self.hostile.remember("base", task.base)
+            self.hostile.remember("parameters", plain(task.parameters))
+            self.hostile.remember("steps", task.steps)
             self.hostile.remember("pending", [other.id for other in tasks[:20]])
             self.hostile.remember("working", [task.id])
         kind = self.rng.choice(FROM_WORKER)
@@ -81,7 +81,7 @@ class HostileRun(RunChance):
         elif isinstance(message, Watch) and known:
             engine.watch(node, message.have)
         elif isinstance(message, Offer) and known:
-            engine.offer(node, message.contribution)
+            engine.offer(node, message.result)
         else:
             engine.handle(ev.Received(node, message))
 
@@ -181,13 +181,13 @@ class HostileController(WorkerChance):
     def task_done(self) -> None:
         """As the executor ends a task: a flush takes no step, and one of another kind that takes none has failed."""
         task = self.bench.training
-        if task is not None and task.kind == "flush":
+        if task is not None and isinstance(task, Flush):
             self.bench.finish_task(0)
-        elif task is not None and not task.local_steps:
+        elif task is not None and not task.steps:
             self.bench.fail_task()
         elif task is not None:
             short = self.bench.cut or self.rng.random() < 0.05
-            self.bench.finish_task(self.rng.randrange(1 + min(4, task.local_steps)) if short else task.local_steps)
+            self.bench.finish_task(self.rng.randrange(1 + min(4, task.steps)) if short else task.steps)
 
     def next_step(self) -> None:
         """As `due` has it, but for a task that the controller made up."""

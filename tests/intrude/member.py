@@ -16,7 +16,7 @@ import torch
 
 from barnraise import compression
 from barnraise.core.errors import AddressError, WireError
-from barnraise.core.types import Blob, Contribution, LinkReport, NodeProfile, Task
+from barnraise.core.types import KINDS, Blob, Contribution, LinkReport, NodeProfile, Task
 from barnraise.transport import Invite, Keys, proof
 from barnraise.transport.fallback import connection_for
 from barnraise.wire.frames import Buffer, decode_from_controller, encode
@@ -136,7 +136,7 @@ class Member:
         """Say hello, holding nothing, as before or as another; the answer, None when it is not wanted."""
         self.greeting += 1
         session, profile = identity or self.identity
-        message = Hello(PROTOCOL_VERSION, session, self.greeting, profile, -1)
+        message = Hello(PROTOCOL_VERSION, session, self.greeting, profile, -1, kinds=tuple(KINDS))
         self.hostile.learn(plain(message))
         await self.send(message)
         answer = await self.expect(Welcome, Stop, seconds=seconds)
@@ -196,7 +196,9 @@ class Member:
                 await stranger()
             if count % GREET_EVERY == 0:
                 self.greeting += 1
-                await self.send(Hello(PROTOCOL_VERSION, self.identity[0], self.greeting, self.identity[1], -1))
+                await self.send(
+                    Hello(PROTOCOL_VERSION, self.identity[0], self.greeting, self.identity[1], -1, kinds=tuple(KINDS))
+                )
                 await self.send(Next(-1))
             await asyncio.sleep(0)
         self.num_sent += 0 if dry else count
@@ -238,7 +240,15 @@ class Member:
         blob = Blob(hashlib.sha256(data).hexdigest(), len(data))
         steps = self.rng.choice((*[task.local_steps] * 6, 1, 1, 0, 2**53))
         loss, took = self.rng.choice((*[1.0] * 6, 0.0, 1e308, math.nan)), self.rng.choice((0.0, 5e-324, 1.0, 1e12))
-        offer = Contribution(task.id, task.base, task.parameters, blob, steps, loss, took)
+        offer = Contribution(
+            assignment=task.id,
+            base=task.base,
+            parameters=task.parameters,
+            payload=blob,
+            steps=steps,
+            loss=loss,
+            seconds=took,
+        )
         self.old = [*self.old, offer][-20:]
         match self.rng.randrange(20):
             case 0:  # in pieces, of which the last never comes

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from barnraise.controller import events as ev
 from barnraise.controller.recovery import replay
-from barnraise.core.types import Blob, NodeProfile
+from barnraise.core.types import KINDS, Blob, NodeProfile
 from barnraise.wire.messages import PROTOCOL_VERSION, Hello, Leave, Next, Offer
 
 from ..state_machine.engine import contribution, digest
@@ -53,7 +53,7 @@ class Hostile(Run):
         self.greeted.add(node)
         self.handle(ev.Admitted(node, f"key of {node}"))
         held = tuple(task.id for task in self.workers.tasks[node])
-        self.handle(ev.Received(node, Hello(PROTOCOL_VERSION, session, 1, profile, 0, (), held)))
+        self.handle(ev.Received(node, Hello(PROTOCOL_VERSION, session, 1, profile, 0, (), held, tuple(KINDS))))
 
     def hand_in(self, node: str, payload: bytes, durable: bytes, claim: dict[str, Any]) -> None:
         if node not in self.greeted:

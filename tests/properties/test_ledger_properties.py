@@ -139,9 +139,7 @@ def admissible(decisions: list[Decision], seen: set[tuple[str, int]]) -> list[De
 
 def payloads_of(decisions: list[Decision]) -> dict[int, bytes]:
     return {
-        item.assignment: msgspec.msgpack.encode(item)
-        for item in decisions
-        if isinstance(item, Judged) and item.verdict == "accepted"
+        item.assignment: msgspec.msgpack.encode(item) for item in decisions if isinstance(item, Judged) and item.brings
     }
 
 

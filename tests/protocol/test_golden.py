@@ -12,7 +12,18 @@ from typing import get_args
 
 import pytest
 
-from barnraise.core.types import Blob, Contribution, LinkReport, NodeProfile, ParameterRange, RowRange, Task, Update
+from barnraise.core.types import (
+    Batches,
+    Blob,
+    Contribution,
+    LinkReport,
+    News,
+    NodeProfile,
+    ParameterRange,
+    RowRange,
+    Train,
+    Update,
+)
 from barnraise.wire import decode_from_controller, decode_from_worker, encode
 from barnraise.wire import messages as m
 
@@ -22,13 +33,35 @@ A, B = "ab" * 32, "0123456789abcdef" * 4
 MESSAGES: list[tuple[m.Message, bytes | None]] = [
     (m.Enrol(m.PROTOCOL_VERSION, "00ff", "node-1.lab_2", A, B), None),
     (
-        m.Hello(m.PROTOCOL_VERSION, 2**53, 3, NodeProfile(1.5, 2**34, 8, "cuda:0", 1e6, 2e7, 0.02), -1, (1, 2), (3,)),
+        m.Hello(
+            m.PROTOCOL_VERSION,
+            2**53,
+            3,
+            NodeProfile(1.5, 2**34, 8, "cuda:0", 1e6, 2e7, 0.02),
+            -1,
+            (1, 2),
+            (3,),
+            ("train",),
+        ),
         None,
     ),
     (m.Heartbeat(12.25), None),
     (m.Next(41, LinkReport(0.05, 125000.0, 1.25e6)), None),
     (m.Watch(42), None),
-    (m.Offer(Contribution(7, 41, ParameterRange(0, 1000), Blob(A, 4020), 20, 2.5, 3.75)), None),
+    (
+        m.Offer(
+            Contribution(
+                assignment=7,
+                base=41,
+                parameters=ParameterRange(0, 1000),
+                payload=Blob(A, 4020),
+                steps=20,
+                loss=2.5,
+                seconds=3.75,
+            )
+        ),
+        None,
+    ),
     (m.Part(7, 262144), b"\x00\x01payload"),
     (m.Fetch(B, 524288, 262144), None),
     (m.Leave("SIGTERM"), None),
@@ -71,27 +104,24 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
     (m.Go(7, 524288), None),
     (
         m.Assign(
-            Task(
+            Train(
                 id=8,
-                kind="train",
-                rows=(RowRange(0, 16, 32), RowRange(1, 0, 4)),
+                base=42,
+                news=News(
+                    (Update("snapshot", 40, Blob(A, 4020), B), Update("delta", 41, Blob(B, 50), A)), merged=6, share=0.5
+                ),
+                batches=Batches((RowRange(0, 16, 32), RowRange(1, 0, 4)), 8, seed=17),
                 tokens=2560,
                 local_steps=20,
-                batch_size=8,
-                rung=1,
                 learning_rate=0.001,
-                seed=17,
+                rung=1,
                 parameters=ParameterRange(0, 1000),
-                base=42,
-                updates=(Update("snapshot", 40, Blob(A, 4020), B), Update("delta", 41, Blob(B, 50), A)),
                 max_staleness=166,
-                merged=6,
-                share=0.5,
             )
         ),
         None,
     ),
-    (m.Newer((Update("delta", 43, Blob(A, 5), B),), 8, 0.25), b"bytes"),
+    (m.Newer(News((Update("delta", 43, Blob(A, 5), B),), 8, 0.25)), b"bytes"),
     (m.Ack(7, False, "stale"), None),
     (m.Chunk(B, 524288), bytes(range(16))),
     (m.Gone(A), None),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from barnraise.core.types import Blob, Contribution, NodeProfile, ParameterRange, RowRange, Task, Update
+from barnraise.core.types import AnyTask, Blob, Contribution, Flush, News, NodeProfile, RowRange, Train, Update
 from barnraise.wire.messages import (
     Ack,
     Assign,
@@ -27,7 +27,8 @@ from barnraise.worker import actions as act
 from barnraise.worker import events as ev
 from barnraise.worker.machine import Worker
 
-from .engine import MANIFEST, WORKER_SETTINGS, digest
+from ..tasks import train
+from .engine import MANIFEST, WORKER_SETTINGS, contribution, digest
 
 SHARDS = (Blob(digest(10**9), 1000), Blob(digest(10**9 + 1), 500))
 SNAPSHOT = 400
@@ -41,9 +42,8 @@ def snapshot(version: int) -> Update:
     return Update("snapshot", version, Blob(digest(10**6 + version), SNAPSHOT), digest(10**6 + version))
 
 
-def make_task(number: int, base: int, updates: tuple[Update, ...], shard: int = 0, steps: int = 4) -> Task:
-    rows = (RowRange(shard, 0, 8),)
-    return Task(number, "train", rows, 24, steps, 2, 0, 0.1, number, ParameterRange(0, 100), base, updates, 5, 0, 1.0)
+def make_task(number: int, base: int, updates: tuple[Update, ...], shard: int = 0, steps: int = 4) -> Train:
+    return train(number, base=base, updates=updates, rows=(RowRange(shard, 0, 8),), steps=steps, seed=number)
 
 
 class Bench:
@@ -61,7 +61,7 @@ class Bench:
         self.at_hand: set[str] = set()
         self.preparing = self.prepared = False
         self.applying: tuple[Update, ...] = ()
-        self.training: Task | None = None
+        self.training: AnyTask | None = None
         self.cut = False
         self.payloads: dict[int, Contribution] = {}
         self.uploading: int | None = None  # whose payload is on its way
@@ -96,14 +96,15 @@ class Bench:
         assert worker.quit == (self.quit is not None)
         assert worker.outgoing.pending == self.payloads
         assert len(self.payloads) <= 2 + (not self.sound)  # and a residual, however often that is asked for
-        assert worker.running == self.training
+        running = worker.tasks.running
+        assert (running.task if running else None) == self.training
         assert worker.incoming.have == self.replica
         assert worker.incoming.updating == bool(self.applying)
         assert worker.incoming.needs <= self.fetching.keys()
-        assert worker.watching or self.watched is None or not worker.greeted
-        assert worker.waiting is None or worker.waiting.id not in self.payloads
-        assert worker.waiting is None or worker.waiting.id not in self.done or not self.sound
-        assert worker.dropped <= ({self.training.id} if self.training else set())
+        assert worker.tasks.watching or self.watched is None or not worker.contact.greeted
+        waiting = worker.tasks.waiting
+        assert waiting is None or waiting.id not in self.payloads
+        assert waiting is None or waiting.id not in self.done or not self.sound
         assert worker.quit or worker.deadline < math.inf
 
     def _take(self, actions: list[act.Action]) -> None:
@@ -117,11 +118,13 @@ class Bench:
         if isinstance(message, Hello):
             assert self.hello is None or message.greeting - self.hello.greeting in (0, 1) or not self.sound
             assert message.pending == tuple(self.payloads)
-            expected = {task.id for task in (self.training, self.worker.waiting) if task} - self.worker.dropped
+            running = self.worker.tasks.running
+            trains = self.training if running and not running.dropped else None
+            expected = {task.id for task in (trains, self.worker.tasks.waiting) if task}
             assert set(message.working) == expected
             self.hello = message
         elif isinstance(message, Next):
-            assert self.worker.greeted
+            assert self.worker.contact.greeted
             assert self.prepared
             assert not self.applying
             assert not self.worker.leaving
@@ -129,7 +132,7 @@ class Bench:
             assert message.have == self.replica
             self.asked = message
         elif isinstance(message, Watch):
-            assert self.worker.greeted
+            assert self.worker.contact.greeted
             assert self.settings.overlap
             assert self.watched is None or not self.sound
             self.watched = message
@@ -148,24 +151,24 @@ class Bench:
 
     def _applyupdates(self, action: act.ApplyUpdates) -> None:
         assert not self.applying
-        here = {update.blob.digest for update in action.updates} <= self.at_hand
+        here = {update.blob.digest for update in action.news.updates} <= self.at_hand
         assert here or not self.sound  # where a version leads back: the shell voids a replica that lacks something
-        first = action.updates[0]
+        first = action.news.updates[0]
         assert first.kind == "snapshot" or first.version == self.replica + 1
-        self.applying = action.updates
+        self.applying = action.news.updates
 
     def _starttask(self, action: act.StartTask) -> None:
         task = action.task
         assert self.training is None
         assert not self.applying
-        assert self.worker.greeted
+        assert self.worker.contact.greeted
         assert task.id not in self.payloads
         assert task.id not in self.done or not self.sound
-        if task.kind == "train":
+        if isinstance(task, Train):
             assert self.replica >= task.base
             assert {SHARDS[piece.shard].digest for piece in task.rows} <= self.at_hand
-        never = task.kind == "flush" or not self.settings.overlap
-        assert 0 <= action.ask_at <= task.local_steps + never
+        never = isinstance(task, Flush) or not self.settings.overlap
+        assert 0 <= action.ask_at <= task.steps + never
         self.training, self.cut = task, False
 
     def _cutshort(self, action: act.CutShort) -> None:
@@ -173,11 +176,11 @@ class Bench:
         self.cut = True
 
     def _offer(self, action: act.Offer) -> None:
-        assert self.worker.greeted
-        assert self.payloads[action.contribution.assignment] == action.contribution
+        assert self.worker.contact.greeted
+        assert self.payloads[action.result.assignment] == action.result
 
     def _upload(self, action: act.Upload) -> None:
-        assert self.worker.greeted
+        assert self.worker.contact.greeted
         assert self.payloads[action.contribution.assignment] == action.contribution
         assert 0 <= action.offset < action.contribution.payload.num_bytes
         self.uploading = action.contribution.assignment
@@ -202,7 +205,7 @@ class Bench:
         """The answer to a greeting, by default the last one."""
         assert self.hello is not None
         greeting = self.hello.greeting if greeting is None else greeting
-        counts = greeting == self.worker.greeting and not self.worker.greeted and self.quit is None
+        counts = greeting == self.worker.contact.greeting and not self.worker.contact.greeted and self.quit is None
         message = Welcome(
             "trial",
             "a",
@@ -218,12 +221,12 @@ class Bench:
             self.told = -1
         actions = self.hear(message)
         sent = [action.message for action in actions if isinstance(action, act.Send)]
-        offers = {message.contribution.assignment for message in sent if isinstance(message, Offer)}
+        offers = {message.result.assignment for message in sent if isinstance(message, Offer)}
         if counts:
             assert offers == self.payloads.keys()
             assert self.uploading is None, "what was under way on the old connection is lost"
             assert not self.payloads.keys() & set(forget)
-            assert self.worker.waiting is None or self.worker.waiting.id not in forget
+            assert self.worker.tasks.waiting is None or self.worker.tasks.waiting.id not in forget
             assert self.training is None or self.training.id not in forget or self.cut
         else:
             assert not offers
@@ -240,7 +243,7 @@ class Bench:
             updates = (snapshot(self.newest),)
         else:
             updates = tuple(delta(version) for version in range(have + 1, self.newest + 1))
-        greeted = self.worker.greeted
+        greeted = self.worker.contact.greeted
         actions = self.hear(Assign(make_task(self.last_task, self.newest, updates, shard)))
         assert greeted or not actions, "what was assigned before the last Hello is not the worker's any more"
 
@@ -250,7 +253,7 @@ class Bench:
             return
         have, self.watched = max(self.watched.have, self.told), None
         self.newest = self.told = max(self.newest, have) + behind
-        self.hear(Newer(tuple(delta(version) for version in range(have + 1, self.newest + 1)), merged, 1.0))
+        self.hear(Newer(News(tuple(delta(version) for version in range(have + 1, self.newest + 1)), merged, 1.0)))
 
     def ack(self, assignment: int, accepted: bool) -> None:
         if accepted:
@@ -299,8 +302,9 @@ class Bench:
         if task is None:
             return
         payload = Blob(digest(task.id), 420)
-        self.payloads[task.id] = Contribution(task.id, task.base, task.parameters, payload, steps, 1.0, 0.5)
-        self.handle(ev.TaskDone(task.id, payload, steps, 1.0, 0.5))
+        assert isinstance(task, Train | Flush)
+        self.payloads[task.id] = contribution(task, payload=payload, steps=steps, loss=1.0)
+        self.handle(ev.TaskDone(self.payloads[task.id]))
 
     def fail_task(self) -> None:
         """The running task ends in numbers that are not finite."""
@@ -343,7 +347,7 @@ class Bench:
     def due(self) -> list[Callable[[], None]]:
         """What would happen next if all went well."""
         steps: list[tuple[Any, Callable[[], None]]] = [
-            (not self.worker.greeted, self.welcome),
+            (not self.worker.contact.greeted, self.welcome),
             (self.fetching, lambda: self.fetched(next(iter(self.fetching)))),
             (self.preparing and not self.prepared, self.finish_preparing),
             (self.applying, self.finish_update),

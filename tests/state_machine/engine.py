@@ -21,14 +21,18 @@ from barnraise.controller.settings import EngineSettings, Leases, Payloads, Task
 from barnraise.controller.speeds import FEW
 from barnraise.controller.state import State
 from barnraise.core.types import (
+    KINDS,
     MOST_ROW_RANGES,
+    AnyTask,
     Blob,
     Contribution,
+    Flush,
     LinkReport,
     NodeProfile,
     ParameterRange,
     RowRange,
     Task,
+    Train,
     Update,
 )
 from barnraise.data.ranges import RowIndex
@@ -157,14 +161,15 @@ def stored(decision: Decision) -> Decision:
     return form.from_row((row_id, *values))
 
 
-def contribution(task: Task, **changes: Any) -> Contribution:
+def contribution(task: AnyTask, **changes: Any) -> Contribution:
     """An honest answer to `task`, with `changes`."""
+    assert isinstance(task, Train | Flush)
     values: dict[str, Any] = {
         "assignment": task.id,
         "base": task.base,
         "parameters": task.parameters,
         "payload": Blob(digest(task.id), 420),
-        "steps": task.local_steps,
+        "steps": task.steps,
         "loss": 1.5,
         "seconds": 0.5,
     }
@@ -354,7 +359,8 @@ class Account:
             self.accepted[i].tokens for v, c in self.versions.items() if v <= state.version for i in c
         )
         assert state.num_live == len(self.live) == sum(node.live for node in state.nodes.values())
-        assert state.current == sum(work.base == state.version for work in state.works.values())
+        trained = [work for work in state.works.values() if work.kind == "train"]
+        assert state.current == sum(work.base == state.version for work in trained)
         assert state.final == self.final
         for node in state.nodes.values():
             assert sorted(node.open) == sorted(i for i, work in state.works.items() if work.node == node.id)
@@ -437,16 +443,16 @@ class Engine:
         if isinstance(message, Assign):
             task = message.task
             assert self.account.tasks[task.id].node == node
-            assert len(self.state.nodes[node].open) <= MOST_OPEN + (task.kind == "flush")
+            assert len(self.state.nodes[node].open) <= MOST_OPEN + isinstance(task, Flush)
             assert task.base == self.state.version
-            self._check_way(task.updates)
+            self._check_way(task.news.updates)
             self.held[node][task.id] = task
             self.asked.discard(node)
         elif isinstance(message, Newer):
             assert node in self.watching
-            assert message.updates
+            assert message.news.updates
             self.watching.discard(node)
-            self._check_way(message.updates)
+            self._check_way(message.news.updates)
         elif isinstance(message, Ack):
             verdict = self.account.verdicts.get(message.assignment)
             mine = verdict is not None and verdict.node == node
@@ -553,6 +559,7 @@ class Engine:
             "have": self.state.version,
             "pending": held[: len(held) // 2],
             "working": held[len(held) // 2 :],
+            "kinds": tuple(KINDS),
         }
         message = Hello(**(values | changes))
         kept = {*message.pending, *message.working}

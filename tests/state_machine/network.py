@@ -20,7 +20,7 @@ from barnraise.controller.folding import apply
 from barnraise.controller.machine import Controller
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import State
-from barnraise.core.types import Blob, Contribution, NodeProfile, Task, Update
+from barnraise.core.types import AnyTask, Blob, Contribution, NodeProfile, Train, Update
 from barnraise.ledger.decisions import Decision, Judged, VersionMade
 from barnraise.wire.messages import Go, Hello, Message, Offer, Who
 from barnraise.worker import actions as wa
@@ -28,7 +28,7 @@ from barnraise.worker import events as we
 from barnraise.worker.machine import Worker
 
 from .bench import SHARDS
-from .engine import MANIFEST, Account, digest, stored
+from .engine import MANIFEST, Account, contribution, digest, stored
 
 FIXED = {MANIFEST.digest, *(shard.digest for shard in SHARDS)}
 
@@ -256,7 +256,7 @@ class Process:
                 case wa.Send():
                     self.network.up(self, action.message)
                 case wa.Offer():
-                    self.network.up(self, Offer(action.contribution))
+                    self.network.up(self, Offer(action.result))
                 case wa.Upload():
                     self.uploading = action.contribution.assignment
                     delay = self.network.rng.choice([0.01, 0.5, 0.5, 4.0, 20.0])
@@ -269,12 +269,13 @@ class Process:
                 case wa.Prepare():
                     self.clock.at(self.clock.now + 1.0, self.handle, we.Prepared(SHARDS, NodeProfile(self.speed)))
                 case wa.ApplyUpdates():
-                    self.clock.at(self.clock.now + 0.05, self._apply, action.updates)
+                    self.clock.at(self.clock.now + 0.05, self._apply, action.news.updates)
                 case wa.StartTask():
                     self._train(action)
                 case wa.CutShort():
-                    assert self.machine.running is not None
-                    self.cut.add(self.machine.running.id)
+                    running = self.machine.tasks.running
+                    assert running is not None
+                    self.cut.add(running.task.id)
                 case wa.Settle():
                     self.payloads.remove(action.assignment)
                     if action.accepted:
@@ -309,7 +310,7 @@ class Process:
 
     def _train(self, action: wa.StartTask) -> None:
         task = action.task
-        if task.kind == "flush":
+        if not isinstance(task, Train):
             self.clock.at(self.clock.now + 0.01, self._trained, task, 0.0)
             return
         version, digest = self.replica
@@ -320,17 +321,17 @@ class Process:
             self.clock.at(self.clock.now + step * action.ask_at, self.handle, we.Nearly(task.id))
         self.clock.at(self.clock.now + step * task.local_steps, self._trained, task, step)
 
-    def _trained(self, task: Task, step: float) -> None:
+    def _trained(self, task: AnyTask, step: float) -> None:
         if not self.alive:
             return
         if self.clock.now < self.frozen_until:
             self.clock.at(self.frozen_until, self._trained, task, step)
             return
-        steps = 1 if task.id in self.cut else task.local_steps
+        steps = 1 if task.id in self.cut else task.steps
         self.payloads.add(task.id)
-        story = f"{self.name} {self.machine.session} {task.id}"
+        story = f"{self.name} {self.machine.contact.session} {task.id}"
         payload = Blob(hashlib.sha256(story.encode()).hexdigest(), 420)
-        self.handle(we.TaskDone(task.id, payload, steps, 1.0, step * steps))
+        self.handle(we.TaskDone(contribution(task, payload=payload, steps=steps, seconds=step * steps)))
 
 
 class Network:

@@ -48,7 +48,8 @@ def offer(**changes: Any) -> Contribution:
     ],
 )
 def test_an_offer_must_be_the_answer_to_its_task(changes: dict[str, Any], version: int, reason: str) -> None:
-    found = admission.refuse_offer(offer(**changes), WORK, version, engine_settings().payloads)
+    found = admission.refuse_result(offer(**changes), WORK, version)
+    found = found or admission.refuse_update(offer(**changes), WORK, 500, engine_settings().payloads)
     assert found.startswith(reason) or reason in found
     assert bool(found) == bool(reason)
 

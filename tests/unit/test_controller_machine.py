@@ -192,8 +192,8 @@ def test_what_a_leaver_left_undone_is_done_by_another_from_where_it_stopped() ->
     engine.hello("b")
     engine.next("b")
     (rest,) = engine.held["b"].values()
-    assert (rest.rows, rest.local_steps, rest.skip, rest.tokens) == (engine.account.tasks[1].rows, 1, 1, 6)
-    assert rest.seed == engine.settings.tasks.seed + 1, "its batches are those of the task that it goes on with"
+    assert (rest.rows, rest.local_steps, rest.batches.skip, rest.tokens) == (engine.account.tasks[1].rows, 1, 1, 6)
+    assert rest.batches.seed == engine.settings.tasks.seed + 1, "its batches are those of the task that it goes on with"
     engine.offer("b", contribution(rest))
     engine.answer(next(job for job in engine.jobs if isinstance(job, act.Inspect)))
     assert engine.state.tokens == 12

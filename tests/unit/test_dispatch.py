@@ -104,7 +104,7 @@ def test_lost_work_is_done_in_pieces_of_what_each_node_takes() -> None:
         engine.next("slow")
         piece = assigned(engine)[-1]
         (task,) = engine.held["slow"].values()
-        assert (piece.rows, task.skip, task.seed) == (lost.rows, done, engine.settings.tasks.seed + 1)
+        assert (piece.rows, task.batches.skip, task.batches.seed) == (lost.rows, done, engine.settings.tasks.seed + 1)
         assert 1 <= piece.local_steps <= engine.settings.tasks.local_steps
         engine.offer("slow", contribution(task))
         while engine.jobs:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from barnraise import compression
-from barnraise.core.types import Blob, ParameterRange, RowRange, Task, Update
+from barnraise.core.types import Blob, News, ParameterRange, RowRange, Train, Update
 from barnraise.data.meta import Format
 from barnraise.models.build import build
 from barnraise.models.config import describe
@@ -24,6 +24,7 @@ from barnraise.training.local import LocalTrainer
 from barnraise.worker.executor import Executor
 
 from ..state_machine.engine import WORKER_SETTINGS
+from ..tasks import train
 
 SIZE, STEPS = 50, 4
 SHAPE = {"hidden_size": 8, "num_layers": 1, "num_heads": 2}
@@ -81,10 +82,9 @@ def make(lerp: float = 0.0, **changes: Any) -> tuple[Executor, list[Tensor]]:
     return Executor(trainer, rows, settings), steps
 
 
-def task(number: int, share: float = 0.25, merged: int = 0) -> Task:
-    rows = (RowRange(0, 0, 2),)
-    whole = ParameterRange(0, SIZE)
-    return Task(number, "train", rows, 8, STEPS, 2, 0, 0.1, 0, whole, 0, (), 9, merged, share)
+def task(number: int, share: float = 0.25, merged: int = 0) -> Train:
+    rows, whole = (RowRange(0, 0, 2),), ParameterRange(0, SIZE)
+    return train(number, rows=rows, tokens=8, steps=STEPS, parameters=whole, merged=merged, share=share)
 
 
 def publish(executor: Executor, version: int, delta: Tensor, merged: int, share: float) -> None:
@@ -92,7 +92,7 @@ def publish(executor: Executor, version: int, delta: Tensor, merged: int, share:
     encoded = CODEC.encode(delta)
     blob = Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes)
     update = Update("delta", version, blob, digest(executor.replica + CODEC.decode(encoded)))
-    assert executor.update((update,), lambda _: bytes(encoded.payload), merged, share) == version
+    assert executor.update(News((update,), merged, share), lambda _: bytes(encoded.payload)) == version
 
 
 def sent(executor: Executor, number: int) -> Tensor:
@@ -183,7 +183,7 @@ def test_a_version_that_does_not_hash_to_its_name_is_not_taken_in() -> None:
     executor.train(task(1), lambda step: None)
     encoded = CODEC.encode(torch.ones(SIZE))
     update = Update("delta", 1, Blob("0" * 64, encoded.num_bytes), "0" * 64)
-    assert executor.update((update,), lambda _: bytes(encoded.payload), 1, 0.25) == -1
+    assert executor.update(News((update,), 1, 0.25), lambda _: bytes(encoded.payload)) == -1
     executor.train(task(2), lambda step: None)
     torch.testing.assert_close(executor.reached, sum(steps[: 2 * STEPS]))
 
@@ -197,9 +197,7 @@ def drop_out(seed: int) -> Tensor:
     executor = Executor(trainer, rows, WORKER_SETTINGS)
     executor.replica.copy_(trainer.flat.vector)
     whole = ParameterRange(0, trainer.flat.num_parameters)
-    executor.train(
-        Task(1, "train", (RowRange(0, 0, 2),), 32, 1, 2, 0, 0.1, seed, whole, 0, (), 9, 0, 1.0), lambda step: None
-    )
+    executor.train(train(rows=(RowRange(0, 0, 2),), tokens=32, steps=1, seed=seed, parameters=whole), lambda step: None)
     assert executor.reached is not None
     return executor.reached
 
@@ -230,7 +228,7 @@ def test_a_piece_of_a_task_is_its_steps_batches_alone() -> None:
     executor = Executor(Reader(iter(())), rows, WORKER_SETTINGS)  # type: ignore[arg-type]
     for skip, steps in ((0, 6), (0, 1), (1, 3), (4, 2)):
         whole = ParameterRange(0, SIZE)
-        piece = Task(1, "train", (RowRange(0, 0, 12),), 8, steps, 2, 0, 0.1, 7, whole, 0, (), 9, 0, 1.0, skip)
+        piece = train(rows=(RowRange(0, 0, 12),), steps=steps, seed=7, parameters=whole, skip=skip)
         executor.train(piece, lambda step: None)
     whole_read, *pieces = read
     assert len(whole_read) == 6

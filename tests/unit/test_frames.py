@@ -8,9 +8,11 @@ import msgspec
 import pytest
 
 from barnraise.core.errors import WireError
-from barnraise.core.types import Blob, Contribution, NodeProfile, ParameterRange, RowRange, Task, Update
+from barnraise.core.types import Blob, Contribution, NodeProfile, ParameterRange, RowRange, Update
 from barnraise.wire import decode_from_controller, decode_from_worker, encode
 from barnraise.wire import messages as m
+
+from ..tasks import train
 
 DIGEST = "ab" * 32
 ENROL = m.Enrol(m.PROTOCOL_VERSION, "00ff", "node", DIGEST, DIGEST)
@@ -23,13 +25,6 @@ def header(**fields: Any) -> bytes:
 def offer(**fields: Any) -> m.Offer:
     values = {"assignment": 1, "base": 0, "parameters": ParameterRange(0, 9), "payload": Blob(DIGEST, 9), "steps": 1}
     return m.Offer(Contribution(**values | {"loss": 1.0, "seconds": 1.0} | fields))
-
-
-def task(**fields: Any) -> Task:
-    values = {"id": 1, "kind": "train", "rows": (), "tokens": 1, "local_steps": 1, "batch_size": 1, "rung": 0}
-    values |= {"learning_rate": 0.1, "parameters": ParameterRange(0, 9), "base": 0, "updates": (), "max_staleness": 5}
-    values |= {"merged": 0, "share": 0.0, "seed": 0}
-    return Task(**values | fields)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +91,7 @@ def test_the_largest_messages_fit() -> None:
     big = 2**53
     updates = (Update("snapshot", big, Blob(DIGEST, big), DIGEST),) * 4096
     rows = (RowRange(big, big, big),) * 256
-    assert len(encode(m.Assign(task(updates=updates, rows=rows)))[0]) <= m.HEADER_LIMIT
+    assert len(encode(m.Assign(train(updates=updates, rows=rows)))[0]) <= m.HEADER_LIMIT
     ids = (big,) * 64
     hello = m.Hello(big, big, big, NodeProfile(device="\U0001f600" * 120), -1, ids, ids)
     for message in (hello, m.Leave("\U0001f600" * 2000)):
@@ -121,14 +116,14 @@ class TestNotEnrolled:
 def test_a_diverged_loss_reaches_admission(loss: float) -> None:
     message, _ = decode_from_worker(encode(offer(loss=loss)))
     assert isinstance(message, m.Offer)
-    assert repr(message.contribution.loss) == repr(loss)
+    assert repr(message.result.loss) == repr(loss)
 
 
 @pytest.mark.parametrize("field", ["learning_rate", "share"])
 @pytest.mark.parametrize("value", [float("nan"), float("-inf")])
 def test_a_task_is_finite(field: str, value: float) -> None:
-    with pytest.raises(WireError, match=f"{field} of the task is {value}"):
-        decode_from_controller(encode(m.Assign(task(**{field: value}))))
+    with pytest.raises(WireError, match=field):
+        decode_from_controller(encode(m.Assign(train(**{field: value}))))
 
 
 @pytest.mark.parametrize("decode", [decode_from_worker, lambda frames: decode_from_worker(frames, enrolled=False)])

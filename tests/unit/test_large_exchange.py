@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from barnraise import compression
-from barnraise.core.types import Blob, ParameterRange, Update
+from barnraise.core.types import Blob, News, ParameterRange, Update
 from barnraise.models.vectors import digest
 from barnraise.worker.executor import Executor
 
@@ -59,7 +59,7 @@ def exchanged(compressed: str, downlink: str) -> list[Tensor]:
     replica[span] += down.decode(encoded)
     blob = Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes)
     update = Update("delta", 1, blob, digest(replica), ParameterRange(span.start, span.stop))
-    assert executor.update((update,), lambda _: encoded.payload, 1, SHARE) == 1
+    assert executor.update(News((update,), 1, SHARE), lambda _: encoded.payload) == 1
     reached: Tensor = vector(5)
     task: Any = SimpleNamespace(local_steps=10**6, learning_rate=0.1)
     payload, residual = executor.unmerged[2], executor.path.feedback and executor.path.feedback.residual

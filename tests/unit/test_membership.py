@@ -8,7 +8,7 @@ from barnraise.controller import actions as act
 from barnraise.controller import events as ev
 from barnraise.controller import membership
 from barnraise.controller.settings import FLEET_HEARTBEATS
-from barnraise.core.types import LinkReport
+from barnraise.core.types import KINDS, LinkReport
 from barnraise.wire.messages import (
     PROTOCOL_VERSION,
     Ack,
@@ -33,7 +33,7 @@ def sent(actions: list[act.Action]) -> list[object]:
 def hello(
     engine: Engine, node: str, session: int, pending: tuple[int, ...] = (), protocol: int = PROTOCOL_VERSION
 ) -> list[object]:
-    message = Hello(protocol, session, 1, engine.state.nodes[node].profile, 0, pending)
+    message = Hello(protocol, session, 1, engine.state.nodes[node].profile, 0, pending, kinds=tuple(KINDS))
     return sent(engine.handle(ev.Received(node, message)))
 
 

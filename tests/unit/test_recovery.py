@@ -23,7 +23,7 @@ from barnraise.controller.parameter_server import ParameterServer
 from barnraise.controller.recovery import Replayed, replay, restore
 from barnraise.controller.state import State
 from barnraise.core.errors import CorruptionError, VersionRefusedError
-from barnraise.core.types import Blob, NodeProfile, ParameterRange, Task
+from barnraise.core.types import KINDS, Blob, NodeProfile, ParameterRange, Task
 from barnraise.ledger import Checkpoints, Ledger
 from barnraise.ledger.decisions import Assigned, Judged, Noted, VersionClosed
 from barnraise.ledger.records import HEADER_BYTES
@@ -168,7 +168,7 @@ class Run:
             self.greeted.add(node)
             self.handle(ev.Admitted(node, f"key of {node}"))
             held = tuple(task.id for task in tasks)
-            self.handle(ev.Received(node, Hello(PROTOCOL_VERSION, 5, 1, NodeProfile(10.0), 0, (), held)))
+            self.handle(ev.Received(node, Hello(PROTOCOL_VERSION, 5, 1, NodeProfile(10.0), 0, (), held, tuple(KINDS))))
         self.handle(ev.Received(node, Next(0)))
         if not tasks:
             return

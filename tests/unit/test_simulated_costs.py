@@ -11,12 +11,11 @@ from barnraise.assembly.simulation import simulate
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.controller.actions import Aggregate, SlotShare
-from barnraise.core.types import Blob, Contribution, ParameterRange, Update
+from barnraise.core.types import Blob, Contribution, News, ParameterRange, Update
 from barnraise.emulation.access import Access
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
 from barnraise.emulation.report import Report
 from barnraise.plan import Purpose, resolve
-from barnraise.worker.actions import ApplyUpdates
 
 SIZE = 1_000_000
 WHOLE = ParameterRange(0, SIZE)
@@ -50,7 +49,9 @@ def test_encoding_takes_workers_time() -> None:
 
 
 def test_decoding_takes_the_controllers_time() -> None:
-    contribution = Contribution(1, 0, WHOLE, payload("int4"), 10, 1.0, 1.0)
+    contribution = Contribution(
+        assignment=1, base=0, parameters=WHOLE, payload=payload("int4"), steps=10, loss=1.0, seconds=1.0
+    )
     assert costs("entropy_coded").inspect(contribution) > 1.5 * costs("int4").inspect(contribution)
 
     def version(nodes: int, **changes: Any) -> float:
@@ -67,7 +68,7 @@ def test_a_replica_is_hashed_after_each_version() -> None:
     delta = Update("delta", 1, payload("int4"), "0" * 64)
     part = Update("delta", 2, Blob("0" * 64, 100), "0" * 64, ParameterRange(0, 100))
     node = NodeCosts(SIZE, "int4", "int4")
-    one, both = node.apply(ApplyUpdates((delta,), 0, 1.0)), node.apply(ApplyUpdates((delta, part), 0, 1.0))
+    one, both = node.apply(News((delta,), 0, 1.0)), node.apply(News((delta, part), 0, 1.0))
     assert one > both - one > 4 * SIZE / 2e9
 
 

@@ -37,7 +37,7 @@ def test_who_watches_is_told_of_the_next_version_once(engine: Engine) -> None:
     engine.watch("b", 0)
     (news,) = make_version(engine, "a")
     assert isinstance(news, Newer)
-    assert [update.version for update in news.updates] == [1]
+    assert [update.version for update in news.news.updates] == [1]
     assert make_version(engine, "a") == []
 
 
@@ -60,7 +60,7 @@ def test_news_say_what_of_ones_own_they_hold(engine: Engine) -> None:
         engine.jobs.remove(job)
         said += [a.message for a in engine.handle(engine.result(job)) if isinstance(a, Send)]
     (news,) = [message for message in said if isinstance(message, Newer)]
-    assert (news.merged, news.share) == (own, 0.5)
+    assert (news.news.merged, news.news.share) == (own, 0.5)
 
 
 def test_a_task_does_not_bring_what_news_have_brought(engine: Engine) -> None:
@@ -69,7 +69,7 @@ def test_a_task_does_not_bring_what_news_have_brought(engine: Engine) -> None:
     make_version(engine, "a")
     engine.next("b", have=0)
     task = list(engine.held["b"].values())[-1]
-    assert (task.base, task.updates) == (1, ())
+    assert (task.base, task.news.updates) == (1, ())
 
 
 def test_news_do_not_bring_what_a_task_has_brought(engine: Engine) -> None:
@@ -77,11 +77,11 @@ def test_news_do_not_bring_what_a_task_has_brought(engine: Engine) -> None:
     engine.machine.publishing.watching["b"] = 0  # as if its Watch had come before the version
     engine.next("b", have=0)
     task = list(engine.held["b"].values())[-1]
-    assert [update.version for update in task.updates] == [1]
+    assert [update.version for update in task.news.updates] == [1]
     engine.watching.add("b")
     (news,) = make_version(engine, "a")
     assert isinstance(news, Newer)
-    assert [update.version for update in news.updates] == [2]
+    assert [update.version for update in news.news.updates] == [2]
 
 
 def test_a_greeting_forgets_what_was_told(engine: Engine) -> None:
@@ -90,4 +90,4 @@ def test_a_greeting_forgets_what_was_told(engine: Engine) -> None:
     engine.hello("b", have=0)
     engine.next("b", have=0)
     task = list(engine.held["b"].values())[-1]
-    assert [update.version for update in task.updates] == [1]
+    assert [update.version for update in task.news.updates] == [1]

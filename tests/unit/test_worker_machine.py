@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
-from barnraise.core.types import Blob, RowRange, Update
+from barnraise.core.types import Blob, News, Update
 from barnraise.wire.messages import Ack, Assign, Heartbeat, Hello, Leave, Newer, Next, Pulse, Who
 from barnraise.worker import actions as act
 from barnraise.worker import events as ev
 from barnraise.worker.ahead import Lead
+from barnraise.worker.contact import HELLO_INTERVAL
 from barnraise.worker.incoming import Incoming
 from barnraise.worker.leaving import PATIENCE, PROBE
-from barnraise.worker.machine import HELLO_INTERVAL, MOST_FAILURES, NOT_FINITE
+from barnraise.worker.machine import MOST_FAILURES, NOT_FINITE
 
 from ..state_machine.bench import SHARDS, Bench, delta, make_task, snapshot
 from ..state_machine.engine import MANIFEST, digest, overlap
@@ -38,8 +38,8 @@ def with_waiting(bench: Bench) -> int:
     bench.assign()
     fetch_all(bench)
     bench.finish_update()
-    assert bench.worker.waiting is not None
-    return bench.worker.waiting.id
+    assert bench.worker.tasks.waiting is not None
+    return bench.worker.tasks.waiting.id
 
 
 def hellos(bench: Bench) -> list[Hello]:
@@ -66,7 +66,7 @@ def test_a_slow_answer_to_a_repeated_greeting_counts() -> None:
         bench.tick(HELLO_INTERVAL)
     assert [hello.greeting for hello in hellos(bench)] == [1, 1, 1, 1]
     bench.welcome()
-    assert bench.worker.greeted
+    assert bench.worker.contact.greeted
 
 
 def test_an_answer_to_an_older_greeting_does_not_count() -> None:
@@ -75,11 +75,11 @@ def test_an_answer_to_an_older_greeting_does_not_count() -> None:
     assert first is not None
     bench.hear(Who())
     bench.welcome(greeting=first.greeting)
-    assert not bench.worker.greeted
+    assert not bench.worker.contact.greeted
     bench.hear(Who())  # in answer to something sent before the last Hello
     assert len(hellos(bench)) == first.greeting + 1
     bench.welcome()
-    assert bench.worker.greeted
+    assert bench.worker.contact.greeted
 
 
 def test_a_manifest_that_is_gone_is_asked_for_anew() -> None:
@@ -136,7 +136,7 @@ def test_no_more_than_two_contributions_wait_for_an_answer() -> None:
     bench.finish_task()
     assert list(bench.payloads) == [1, 2]
     assert bench.training is None
-    assert bench.worker.waiting is not None
+    assert bench.worker.tasks.waiting is not None
     bench.ack(1, True)
     assert bench.training is not None
 
@@ -161,7 +161,7 @@ def test_the_lead_is_how_long_getting_a_task_takes_not_how_long_it_waits() -> No
         bench.tick(0.7)  # at hand, but the other one still runs
         bench.finish_task()
         bench.ack(next(iter(bench.payloads)), True)
-    assert bench.worker.lead.seconds == pytest.approx(0.2, abs=0.05)
+    assert bench.worker.tasks.lead.seconds == pytest.approx(0.2, abs=0.05)
 
 
 def test_early_enough_means_in_steps() -> None:
@@ -175,7 +175,7 @@ def test_early_enough_means_in_steps() -> None:
 def test_a_task_shorter_than_the_lead_is_followed_up_as_it_starts() -> None:
     bench = ready()
     with_waiting(bench)
-    bench.worker.lead.seconds, bench.worker.lead.step_seconds = 1.0, 0.1
+    bench.worker.tasks.lead.seconds, bench.worker.tasks.lead.step_seconds = 1.0, 0.1
     asked = sum(isinstance(message, Next) for message in bench.sent)
     bench.finish_task()
     bench.tick(0.0)
@@ -214,7 +214,7 @@ def test_work_that_runs_elsewhere_is_dropped_wherever_it_is() -> None:
     bench.welcome(forget=(1, 2, 3))
     assert bench.done == {1: False}
     assert bench.cut
-    assert bench.worker.waiting is None
+    assert bench.worker.tasks.waiting is None
     bench.finish_task(steps=2)
     assert bench.done == {1: False, 2: False}
     bench.conclude(tasks=2)
@@ -296,31 +296,22 @@ def test_the_downlinks_rate_counts_all_that_came_at_a_time(on_disk: bool) -> Non
     bench.fetched(shard.digest, on_disk=on_disk)
     bench.now = before + 2.0
     bench.fetched(update.digest)
-    assert bench.worker.link.down == pytest.approx((update.num_bytes + (0 if on_disk else shard.num_bytes)) / 2.0)
+    link = bench.worker.contact.link
+    assert link.down == pytest.approx((update.num_bytes + (0 if on_disk else shard.num_bytes)) / 2.0)
 
 
 def test_a_task_that_names_an_unknown_shard_ends_the_worker() -> None:
     bench = ready()
     bench.nearly()
-    task = make_task(7, 0, ())
-    values = {name: getattr(task, name) for name in task.__struct_fields__} | {"rows": (RowRange(9, 0, 8),)}
-    bench.hear(Assign(type(task)(**values)))
-    assert bench.quit == act.Quit("a task names token shard 9, but there are 2", True)
-
-
-def test_a_flush_takes_no_rows_whatever_it_names() -> None:
-    bench = ready()
-    flush = msgspec.structs.replace(make_task(50, 0, ()), kind="flush", rows=(RowRange(len(SHARDS), 0, 8),))
-    bench.hear(Assign(flush))
-    bench.finish_task()
-    assert bench.training == flush
+    bench.hear(Assign(make_task(7, 0, (), shard=9)))
+    assert bench.quit == act.Quit("a task names the rows of file 9, but there are 2", True)
 
 
 def test_an_update_that_is_the_manifests_blob_is_waited_for_as_any_other() -> None:
     bench = ready()
     bench.watched = None  # what it hears is the answer
     news = (Update("snapshot", 7, MANIFEST, digest(1)),)
-    bench.hear(Newer(news, 0, 1.0))
+    bench.hear(Newer(News(news, 0, 1.0)))
     bench.fetched(MANIFEST.digest)
     assert bench.applying == news
 
@@ -361,7 +352,7 @@ def test_a_worker_whose_tasks_all_fail_hands_in_what_it_has_and_goes() -> None:
     bench.finish_task()
     for failures in range(1, MOST_FAILURES + 1):
         assert bench.quit is None
-        assert bench.worker.failures == failures - 1
+        assert bench.worker.tasks.failures == failures - 1
         bench.set_up(answering=False)
         bench.fail_task()
     assert bench.quit is None
@@ -462,8 +453,8 @@ def test_a_blob_that_is_on_its_way_is_not_asked_for_again() -> None:
     incoming = Incoming()
     incoming.have = 0
     first, second = Update("delta", 1, Blob("d" * 64, 90), "1" * 64), Update("delta", 2, Blob("d" * 64, 90), "2" * 64)
-    assert len(incoming.hear(act.ApplyUpdates((first,), 0, 1.0))) == 1
-    assert incoming.hear(act.ApplyUpdates((second,), 0, 1.0)) == []
+    assert len(incoming.hear(News((first,), 0, 1.0))) == 1
+    assert incoming.hear(News((second,), 0, 1.0)) == []
     incoming.needs.clear()
     taken = incoming.take()
     assert taken is not None

@@ -51,8 +51,8 @@ def costed(plan: Plan, cost: Estimate) -> SimulatedWork:
         num_parameters=cost.parameters,
         rows=RowIndex(shards),
     )
-    shard_bytes = [count * row_bytes for count in shards]
-    controller = CostedControllerWork(settings.payloads.delta, shard_bytes, _controller_costs(plan, cost.parameters))
+    file_bytes = [count * row_bytes for count in (*shards, plan.run_file.controller.evaluation_rows)]
+    controller = CostedControllerWork(settings.payloads.delta, file_bytes, _controller_costs(plan, cost.parameters))
     span = max(part.stop - part.start for part in settings.payloads.partitions[0])
     node = CostedNodeWork(settings.payloads.rungs, span, _node_costs(plan, cost.parameters))
     return SimulatedWork(settings, controller, lambda name: node, "e" * 64)

@@ -30,11 +30,13 @@ ENOUGH_NODES = 3
 
 
 def refuse_result(result: AnyResult, work: Work, version: int) -> str:
-    """Why `result`, arriving when `version` was newest, cannot be an answer to `work` of any kind; empty when it can."""
+    """Why `result`, arriving when `version` was newest, is no answer to `work`; empty when it can be."""
     if result.base != work.base:
         return f"base is version {result.base}, but the task started from {work.base}: fetch the assigned version"
     if result.steps > work.local_steps:
         return f"claims {result.steps} steps, but {work.local_steps} were assigned"
+    if work.local_steps and not result.steps:
+        return "claims no step: nothing was done, so nothing is taken"
     staleness = version - result.base
     if staleness > work.max_staleness:
         return f"stale: {staleness} versions behind, at most {work.max_staleness} are allowed for this node"

@@ -48,9 +48,9 @@ def _validate_works(state: State) -> None:
             assert min(work.tokens, work.local_steps, work.done) >= 0, f"{place}: {number} is less than none"
             assert place != "redo" or (work.task.redone and work.local_steps), f"{number} is nothing to do again"
     assert not state.works.keys() & state.merging.keys(), "open, and accepted"
-    assert state.current == sum(
-        work.task.trains and work.base == state.version for work in state.works.values()
-    ), "works from the newest"
+    assert state.current == sum(work.task.trains and work.base == state.version for work in state.works.values()), (
+        "works from the newest"
+    )
 
 
 def _validate_buffer(state: State) -> None:

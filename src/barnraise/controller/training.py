@@ -141,8 +141,6 @@ class Training(TaskKind):
 
     def refuse(self, result: AnyResult, work: Work, version: int) -> str:
         assert isinstance(result, Contribution)
-        if not result.steps:
-            return "claims no step: nothing was done, so nothing is taken"
         return refuse_update(result, work, self.payloads.rungs[work.rung], self.payloads)
 
     def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:

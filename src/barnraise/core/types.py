@@ -18,6 +18,7 @@ Digest = Annotated[str, msgspec.Meta(min_length=64, max_length=64, pattern=r"^[0
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e12)]
 Rate = Annotated[float, msgspec.Meta(ge=0.0, le=1e15)]
+Finite = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]  # refuses NaN too
 Text = Annotated[str, msgspec.Meta(max_length=2000)]
 
 SLOWEST, FASTEST, LONGEST = 1e-3, 1e12, 3600.0
@@ -103,7 +104,7 @@ class News(msgspec.Struct, frozen=True, gc=False):
 
     updates: Annotated[tuple[Update, ...], msgspec.Meta(max_length=4096)] = ()  # none: it has it
     merged: Count = 0  # the newest of its own contributions that is included
-    share: float = 1.0  # of its later ones, how much to go on with: what they will weigh once they are merged
+    share: Finite = 1.0  # of its later ones, how much to go on with: what they will weigh once they are merged
 
 
 class Batches(msgspec.Struct, frozen=True, gc=False):
@@ -120,12 +121,16 @@ class Task(msgspec.Struct, frozen=True, gc=False, tag_field="kind", kw_only=True
 
     Each kind of task is a struct of its own. What the engine does with all of them alike, it does by what the kind
     declares: whether it `trains` (its tokens count, and its time tells how fast a node is), whether it `contributes`
-    (it ends in an update that enters a version, else in a finding, without a payload), and whether it can be `redone` by somebody else when it is lost.
+    (it ends in an update that enters a version, else in a finding, without a payload), whether it can be `redone` by
+    somebody else when it is lost, whether it `preempts` (a worker ends what runs for it, and forgets what waits), and
+    whether it is `exact` (about its base version: a worker takes no later one in before it is done).
     """
 
     trains: ClassVar[bool] = False
     contributes: ClassVar[bool] = False
     redone: ClassVar[bool] = False
+    preempts: ClassVar[bool] = False
+    exact: ClassVar[bool] = False
 
     id: Count  # the assignment's id
     base: Count  # the version that it starts from: the newest at the time of assignment
@@ -157,7 +162,7 @@ class Train(Task, frozen=True, gc=False, tag="train", kw_only=True):
     batches: Batches
     tokens: Count  # token positions in its batches: what is credited at most, whatever the worker claims
     local_steps: Count
-    learning_rate: float
+    learning_rate: Finite
     rung: Count  # which of `WorkerSettings.ratios` its contribution is compressed at
     parameters: ParameterRange
     max_staleness: Count
@@ -179,6 +184,7 @@ class Flush(Task, frozen=True, gc=False, tag="flush", kw_only=True):
     """Hand in the residual that error feedback holds, as the run ends."""
 
     contributes: ClassVar[bool] = True
+    preempts: ClassVar[bool] = True
 
     parameters: ParameterRange
 
@@ -218,7 +224,7 @@ def kind_of(name: str) -> type[Task]:
     >>> kind_of("train").trains, kind_of("flush").trains, kind_of("unheard-of").contributes
     (True, False, False)
     """
-    return _KINDS.get(name, Task)
+    return KINDS.get(name, Task)
 
 
 def name_of(kind: type[Task]) -> str:
@@ -226,4 +232,5 @@ def name_of(kind: type[Task]) -> str:
     return str(kind.__struct_config__.tag)
 
 
-_KINDS: dict[str, type[Task]] = {name_of(kind): kind for kind in typing.get_args(AnyTask)}
+KINDS: dict[str, type[Task]] = {name_of(kind): kind for kind in typing.get_args(AnyTask)}
+"""All kinds of tasks, by their names."""

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 from barnraise.compression.catalog import CATALOG, Traits
 from barnraise.controller.actions import Aggregate
-from barnraise.core.types import Blob, Contribution, Task
-from barnraise.worker.actions import ApplyUpdates
+from barnraise.core.types import AnyResult, Blob, Contribution, News
 
 NANO = 1e-9
 HASH = 0.63 * NANO  # SHA-256, a byte
@@ -30,13 +29,15 @@ class NodeCosts:
         self.codec: Traits = CATALOG.entry(codec).declares
         self.downlink: Traits = CATALOG.entry(downlink).declares
 
-    def hand_in(self, task: Task, payload: Blob) -> float:
+    def hand_in(self, result: AnyResult) -> float:
         """The way from parameters to a payload: delta, residual, encoding, what that left out, its digest."""
-        size = task.parameters.stop - task.parameters.start
+        if not isinstance(result, Contribution):
+            return 0.0
+        payload, size = result.payload, result.parameters.stop - result.parameters.start
         coded = self.codec.encode.seconds(size, payload.num_bytes) + self.codec.decode.seconds(size, payload.num_bytes)
         return 4 * PASS * self.num_parameters + coded + HASH * payload.num_bytes
 
-    def apply(self, news: ApplyUpdates) -> float:
+    def apply(self, news: News) -> float:
         """The replica at another version: each update decoded and added, and the replica hashed after it."""
         total = 0.0
         for update in news.updates:

@@ -1,7 +1,7 @@
 """One simulated worker: its process, which may die and start again, and its machine and link.
 
 Its link is that of `transport.link`: payloads and what is fetched are bulk, each way for itself, all else is small.
-Token shards stay on the node's disk.
+Files of rows stay on the node's disk.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from barnraise.controller import events as ce
-from barnraise.core.types import Blob, NodeProfile, Task
+from barnraise.core.types import AnyTask, Blob, Contribution, News, NodeProfile
 from barnraise.emulation.fleet import Machine
 from barnraise.emulation.work import NO_CONTENT, NodeWork
 from barnraise.emulation.world import World
@@ -71,7 +73,7 @@ class Node:
         self._down_seconds = self._down.lone(MESSAGE_BYTES) if self._down.steady else None
         self.busy_seconds = self.up_seconds = self._up_since = 0.0
         self._tick_at = math.inf
-        self._cached = 0  # bit i: shard i is on the disk
+        self._cached = 0  # bit i: file i is on the disk
         self._upload_number, self._upload_end = 0, 0.0  # what was planned for another number is void
         self._inlined: set[str] = set()
         self._running: _Run | None = None
@@ -134,7 +136,7 @@ class Node:
         if not self.up:
             return
         event = we.Received(message)
-        if isinstance(message, Assign | Newer) and (blobs := inlined(message.updates)):
+        if isinstance(message, Assign | Newer) and (blobs := inlined(message.news.updates)):
             self._receive_inlined(blobs, event)
             return
         if (seconds := self._down_seconds) is not None:
@@ -177,13 +179,13 @@ class Node:
 
     def _offer(self, action: wa.Offer) -> None:
         """The header; a small payload comes along."""
-        sim, name, contribution = self.sim, self.spec.name, action.contribution
-        if contribution.payload.num_bytes > INLINE_BYTES:
-            self._send(wa.Send(Offer(contribution)))
+        sim, name, result = self.sim, self.spec.name, action.result
+        if not isinstance(result, Contribution) or result.payload.num_bytes > INLINE_BYTES:
+            self._send(wa.Send(Offer(result)))
             return
-        size = MESSAGE_BYTES + contribution.payload.num_bytes
+        size = MESSAGE_BYTES + result.payload.num_bytes
         sim.bytes_up += size
-        event = (size, ce.Received(name, Offer(contribution)))
+        event = (size, ce.Received(name, Offer(result)))
         sim.at(self._up.bulk(sim.now, size), Node._bring, self, self.incarnation, event)
 
     def _bring(self, incarnation: int, offer: tuple[int, ce.Received]) -> None:
@@ -231,7 +233,7 @@ class Node:
 
     def _fetch(self, action: wa.Fetch) -> None:
         sim, blob = self.sim, action.blob
-        bit = sim.shard_bits.get(blob.digest, 0)
+        bit = sim.file_bits.get(blob.digest, 0)
         content = sim.work.serve(blob) if blob.digest in self._inlined else None
         self._inlined.discard(blob.digest)
         if content is not None:
@@ -273,33 +275,32 @@ class Node:
         self.work.start()
         rates = link.throughput(link.up), link.throughput(link.down)
         profile = NodeProfile(spec.rate, spec.memory_bytes, 1, "simulated", *rates, link.up.delay)
-        event = we.Prepared(sim.shards, profile)
+        event = we.Prepared(sim.files, profile)
         sim.at(sim.now + PREPARE_SECONDS, Node.handle, self, self.incarnation, event)
 
     def _apply_updates(self, action: wa.ApplyUpdates) -> None:
         sim, work = self.sim, self.work
-        work.take(action)
-        sim.at(sim.now + work.costs.apply(action), Node._applied, self, self.incarnation, action)
+        work.take(action.news)
+        sim.at(sim.now + work.costs.apply(action.news), Node._applied, self, self.incarnation, action.news)
 
-    def _applied(self, incarnation: int, action: wa.ApplyUpdates) -> None:
+    def _applied(self, incarnation: int, news: News) -> None:
         """The replica is there; the task that runs takes it in after the step in hand."""
         if incarnation != self.incarnation:
             return
         run = self._running
         if run is None:
-            self.work.update(action)
+            self.work.update(news)
         else:
-            run.news.append((run.steps_by(self.sim.now), action))
-        self.handle(incarnation, we.Updated(action.updates[-1].version))
+            run.news.append((run.steps_by(self.sim.now), news))
+        self.handle(incarnation, we.Updated(news.updates[-1].version))
 
     def _start_task(self, action: wa.StartTask) -> None:
         sim, task = self.sim, action.task
         sim.first_task = min(sim.first_task, (sim.now, sim.bytes_down))
-        tokens_a_step = task.tokens / max(1, task.local_steps)
-        step = tokens_a_step / self.spec.rate * math.exp(sim.rng.gauss(0.0, JITTER))
-        if 0 < action.ask_at <= task.local_steps:
+        step = task.effort / max(1, task.steps) / self.spec.rate * math.exp(sim.rng.gauss(0.0, JITTER))
+        if 0 < action.ask_at <= task.steps:
             sim.at(sim.now + step * action.ask_at, Node.handle, self, self.incarnation, we.Nearly(task.id))
-        self._run(_Run(task, sim.now, step, task.local_steps, []))
+        self._run(_Run(task, sim.now, step, task.steps, []))
 
     def _cut_short(self, action: wa.CutShort) -> None:
         """The running task ends with the step in hand."""
@@ -316,12 +317,12 @@ class Node:
         if incarnation == self.incarnation and run is self._running:
             self._running = None
             sim, failed = self.sim, we.TaskFailed(run.task.id)
-            done = self.work.train(run.task, run.steps, run.news)
-            if done is None:
+            result = self.work.run(run.task, run.steps, run.news)
+            if result is None:
                 self.handle(incarnation, failed)
                 return
-            encoding = self.work.costs.hand_in(run.task, done[0])
-            event = we.TaskDone(run.task.id, *done, run.step * run.steps + encoding)
+            encoding = self.work.costs.hand_in(result)
+            event = we.TaskDone(msgspec.structs.replace(result, seconds=run.step * run.steps + encoding))
             sim.at(sim.now + encoding, Node.handle, self, incarnation, event)
 
     def _settle(self, action: wa.Settle) -> None:
@@ -339,9 +340,7 @@ class _Run:
 
     __slots__ = ("began", "news", "step", "steps", "task")
 
-    def __init__(
-        self, task: Task, began: float, step: float, steps: int, news: list[tuple[int, wa.ApplyUpdates]]
-    ) -> None:
+    def __init__(self, task: AnyTask, began: float, step: float, steps: int, news: list[tuple[int, News]]) -> None:
         self.task, self.began, self.step, self.steps, self.news = task, began, step, steps, news
 
     def steps_by(self, now: float) -> int:

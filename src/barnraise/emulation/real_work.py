@@ -16,14 +16,13 @@ from barnraise.controller.actions import Aggregate
 from barnraise.controller.blobs import BlobStore
 from barnraise.controller.evaluator import Evaluator
 from barnraise.controller.parameter_server import ParameterServer
-from barnraise.core.types import Blob, Contribution, ParameterRange, Task, Update
+from barnraise.core.types import AnyResult, AnyTask, Blob, Contribution, News, ParameterRange, Update
 from barnraise.data.shards import Dataset
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
-from barnraise.emulation.work import Trained
 from barnraise.training.local import LocalTrainer, inner_optimizer
 from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import WorkerSettings
-from barnraise.worker.actions import ApplyUpdates
+from barnraise.worker.kinds import RUN
 from barnraise.worker.task_executor import MakeExecutor, TaskExecutor
 
 
@@ -58,16 +57,16 @@ class RealNodeWork:
     def fetched(self, blob: Blob, content: Buffer) -> None:
         self._fetched[blob.digest] = content
 
-    def take(self, news: ApplyUpdates) -> None:
+    def take(self, news: News) -> None:
         digests = {update.blob.digest for update in news.updates}  # equal deltas are one blob
         self._taken.append({digest: self._fetched.pop(digest) for digest in digests})
 
-    def update(self, news: ApplyUpdates) -> None:
+    def update(self, news: News) -> None:
         taken = self._taken.popleft()
-        version = self.executor.update(news.updates, lambda blob: taken[blob.digest], news.merged, news.share)
+        version = self.executor.update(news, lambda blob: taken[blob.digest])
         assert version == news.updates[-1].version, "nothing is lost in here"
 
-    def train(self, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> Trained | None:
+    def run(self, task: AnyTask, steps: int, news: Sequence[tuple[int, News]]) -> AnyResult | None:
         executor, waiting = self.executor, deque(news)
         executor.cut.clear()
 
@@ -77,10 +76,10 @@ class RealNodeWork:
             if step == steps:
                 executor.cut.set()
 
-        done = executor.train(task, on_step)
+        result = RUN[type(task)](executor, task, on_step)
         for _, late in waiting:
             self.update(late)
-        return done and done[:3]
+        return result
 
     def payload(self, assignment: int) -> Buffer:
         return self.executor.payloads[assignment].data
@@ -102,12 +101,12 @@ class RealControllerWork:
     ) -> None:
         self.server, self.blobs, self.evaluator, self.dataset = server, blobs, evaluator, dataset
         self.costs = costs
-        self._shards = tuple(Blob(info.sha256, info.bytes) for info in dataset.meta.shards)
+        self._files = tuple(Blob(info.sha256, info.bytes) for info in dataset.meta.row_files())
         self._offered: dict[tuple[str, int], Any] = {}
         self._accepted: dict[int, Any] = {}
 
-    def shards(self) -> tuple[Blob, ...]:
-        return self._shards
+    def files(self) -> tuple[Blob, ...]:
+        return self._files
 
     def serve(self, blob: Blob) -> Buffer | None:
         return self.blobs.read(blob.digest, 0, blob.num_bytes)

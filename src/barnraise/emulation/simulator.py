@@ -68,8 +68,8 @@ class Simulator(Agenda):
         self.nodes = {spec.name: Node(spec, self, node_work(spec.name)) for spec in fleet}
         self.churn = Churn(self.rng) if churn else None
         self.faults = sorted(faults, key=lambda fault: fault.at)
-        self.shards = work.shards()
-        self.shard_bits = {blob.digest: 1 << index for index, blob in enumerate(self.shards)}
+        self.files = work.files()
+        self.file_bits = {blob.digest: 1 << index for index, blob in enumerate(self.files)}
         self.ledger_hash = LedgerHash()
         self.events, self.end, self.failed = 0, "", False
         self.bytes_up = self.bytes_down = self.max_staleness = 0

@@ -9,16 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from barnraise.controller.actions import Aggregate
-from barnraise.core.types import Blob, Contribution, ParameterRange, Task, Update
+from barnraise.core.types import (
+    AnyResult,
+    AnyTask,
+    Blob,
+    Contribution,
+    Flush,
+    News,
+    ParameterRange,
+    Task,
+    Train,
+    Update,
+)
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
 from barnraise.wire.frames import Buffer
-from barnraise.worker.actions import ApplyUpdates
-
-Trained = tuple[Blob, int, float]
-"""A contribution's payload, the steps behind it, and their mean loss."""
 
 NO_CONTENT = b""
 """The content of whatever has a size alone."""
@@ -33,16 +40,19 @@ class NodeWork(Protocol):
         """A new worker process has its model and data; an earlier one is dead."""
 
     def fetched(self, blob: Blob, content: Buffer) -> None:
-        """A blob has come that is no token shard."""
+        """A blob has come that holds no rows."""
 
-    def take(self, news: ApplyUpdates) -> None:
+    def take(self, news: News) -> None:
         """What was fetched for `news` is used up, and would have to be fetched again for other news."""
 
-    def update(self, news: ApplyUpdates) -> None:
+    def update(self, news: News) -> None:
         """Bring the replica up to date with what was taken, the oldest first, between two tasks."""
 
-    def train(self, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> Trained | None:
-        """So many of the task's steps; each of `news` comes while a step is taken, counted from 1. None: it failed."""
+    def run(self, task: AnyTask, steps: int, news: Sequence[tuple[int, News]]) -> AnyResult | None:
+        """So many of the task's steps; each of `news` comes while a step is taken, counted from 1. None: it failed.
+
+        The seconds of the result are those of the machine that simulates.
+        """
 
     def payload(self, assignment: int) -> Buffer:
         """What is sent for an assignment, while the controller has not answered."""
@@ -60,11 +70,11 @@ class ControllerWork(Protocol):
 
     costs: ControllerCosts
 
-    def shards(self) -> tuple[Blob, ...]:
-        """The token shards, in order."""
+    def files(self) -> tuple[Blob, ...]:
+        """The token shards, in order, and last the held-out rows."""
 
     def serve(self, blob: Blob) -> Buffer | None:
-        """The content of a blob that is no token shard; None when it is not kept (any more)."""
+        """The content of a blob that is none of them; None when it is not kept (any more)."""
 
     def hold(self, node: str, updates: tuple[Update, ...]) -> None:
         """The node's newest task names these."""
@@ -103,15 +113,27 @@ class CostedNodeWork:
     def fetched(self, blob: Blob, content: Buffer) -> None:
         """Nothing is kept."""
 
-    def take(self, news: ApplyUpdates) -> None:
+    def take(self, news: News) -> None:
         """Nothing is kept."""
 
-    def update(self, news: ApplyUpdates) -> None:
+    def update(self, news: News) -> None:
         """Nothing is kept."""
 
-    def train(self, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> Trained | None:
+    def run(self, task: AnyTask, steps: int, news: Sequence[tuple[int, News]]) -> AnyResult | None:
+        return _COSTED[type(task)](self, task, steps)
+
+    def _contribution(self, task: Train | Flush, steps: int) -> Contribution:
         share = (task.parameters.stop - task.parameters.start) / self.span
-        return Blob(f"b{task.id:063x}", math.ceil(self.payload_bytes[task.rung] * min(1.0, share))), steps, 0.0
+        size = self.payload_bytes[task.rung if isinstance(task, Train) else 0] * min(1.0, share)
+        return Contribution(
+            assignment=task.id,
+            base=task.base,
+            steps=steps,
+            loss=0.0,
+            seconds=0.0,
+            parameters=task.parameters,
+            payload=Blob(f"b{task.id:063x}", math.ceil(size)),
+        )
 
     def payload(self, assignment: int) -> Buffer:
         return NO_CONTENT
@@ -120,15 +142,22 @@ class CostedNodeWork:
         """Nothing is kept."""
 
 
+_COSTED: dict[type[Task], Callable[[CostedNodeWork, Any, int], AnyResult]] = {
+    Train: CostedNodeWork._contribution,
+    Flush: CostedNodeWork._contribution,
+}
+"""What comes of each kind of task."""
+
+
 class CostedControllerWork:
-    """Deltas and shards of the right size; whatever comes is sound."""
+    """Deltas and files of the right size; whatever comes is sound."""
 
-    def __init__(self, delta_bytes: int, shard_bytes: Sequence[int], costs: ControllerCosts) -> None:
+    def __init__(self, delta_bytes: int, file_bytes: Sequence[int], costs: ControllerCosts) -> None:
         self.delta_bytes, self.costs = delta_bytes, costs
-        self._shards = tuple(Blob(f"a{index:063x}", size) for index, size in enumerate(shard_bytes))
+        self._files = tuple(Blob(f"a{index:063x}", size) for index, size in enumerate(file_bytes))
 
-    def shards(self) -> tuple[Blob, ...]:
-        return self._shards
+    def files(self) -> tuple[Blob, ...]:
+        return self._files
 
     def serve(self, blob: Blob) -> Buffer | None:
         return NO_CONTENT

@@ -19,8 +19,8 @@ class World(Protocol):
     work: ControllerWork
     inbound: Access
     outbound: Access
-    shards: tuple[Blob, ...]
-    shard_bits: dict[str, int]
+    files: tuple[Blob, ...]  # that hold rows
+    file_bits: dict[str, int]
     events: int
     bytes_up: int
     bytes_down: int

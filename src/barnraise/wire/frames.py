@@ -6,7 +6,7 @@ the schema of `messages` bounds every list, map, text and number while it is dec
 without building them, so that a header costs a small multiple of its size at the most. Whatever is wrong raises
 WireError, with what it is and the limit; no other exception leaves this module.
 
-Numbers are finite, with one exception: `Contribution.loss` is NaN or infinite when a worker's training diverges, and
+Numbers are finite, with one exception: `Result.loss` is NaN or infinite when a worker's training diverges, and
 is let through, so that admission can refuse the contribution with a reason and the worker gets its answer.
 
 Not covered: what a well-formed message means, and whether its sender may send it.
@@ -14,7 +14,6 @@ Not covered: what a well-formed message means, and whether its sender may send i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -81,12 +80,7 @@ def decode_from_worker(frames: Sequence[Buffer], *, enrolled: bool = True) -> tu
 
 def decode_from_controller(frames: Sequence[Buffer]) -> tuple[FromController, memoryview | None]:
     """The message in `frames`, and the raw bytes behind a `Chunk`, `Assign` or `Newer` (a view: nothing is copied)."""
-    message, raw = _decode(frames, _from_controller, HEADER_LIMIT)
-    if isinstance(message, Assign):
-        for name, value in msgspec.structs.asdict(message.task).items():
-            if isinstance(value, float) and not math.isfinite(value):
-                raise WireError(f"{name} of the task is {value}, but must be finite")
-    return message, raw
+    return _decode(frames, _from_controller, HEADER_LIMIT)
 
 
 def num_bytes(frame: Buffer) -> int:

@@ -30,13 +30,13 @@ from barnraise.core.types import (
     Blob,
     Count,
     Digest,
+    Finite,
     LinkReport,
     News,
     NodeId,
     NodeProfile,
     Seconds,
     Text,
-    Update,
 )
 
 PROTOCOL_VERSION = 5
@@ -63,7 +63,6 @@ Hex32 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$", min_length=64, ma
 AssignmentIds = Annotated[tuple[Count, ...], msgspec.Meta(max_length=64)]
 HeldVersion = Annotated[int, msgspec.Meta(ge=-1, le=2**53)]  # -1: none
 Name = Annotated[str, msgspec.Meta(max_length=64)]
-Finite = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]  # refuses NaN too
 Option = bool | Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)] | Finite | Text | None
 Options = Annotated[dict[Name, Option], msgspec.Meta(max_length=64)]
 
@@ -96,9 +95,9 @@ class Hello(Message, frozen=True, tag=True):
     greeting: Count  # counts this session's greetings: only the answer to the last one counts
     profile: NodeProfile
     have: HeldVersion  # version of the replica
-    kinds: Annotated[tuple[Name, ...], msgspec.Meta(max_length=64)]  # of task, that it can do
     pending: AssignmentIds = ()
     working: AssignmentIds = ()
+    kinds: Annotated[tuple[Name, ...], msgspec.Meta(max_length=64)] = ()  # of task, that it can do
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from barnraise.core.errors import DIVERGED
-from barnraise.core.types import NodeProfile
+from barnraise.core.types import KINDS, NodeProfile
 from barnraise.wire.messages import (
     PROTOCOL_VERSION,
     Ack,
@@ -44,7 +44,6 @@ from barnraise.worker.events import (
     Updated,
 )
 from barnraise.worker.incoming import Incoming
-from barnraise.worker.kinds import NAMES
 from barnraise.worker.leaving import PROBE, farewell, gives_up_at
 from barnraise.worker.outgoing import Outgoing
 from barnraise.worker.tasks import Tasks
@@ -107,7 +106,7 @@ class Worker:
         """Greet: say what is held, and what can be done."""
         self.tasks.greeting()
         number, pending = self.contact.greet(), tuple(self.outgoing.pending)
-        about = self.profile, self.incoming.have, NAMES, pending, self.tasks.held
+        about = self.profile, self.incoming.have, pending, self.tasks.held, tuple(KINDS)
         return self.contact.send(Hello(PROTOCOL_VERSION, self.contact.session, number, *about), now)
 
     def _tick(self, event: Tick, now: float) -> list[Action]:

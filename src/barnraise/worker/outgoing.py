@@ -1,4 +1,4 @@
-"""Results on their way to the controller: offered, payloads uploaded one at a time, and kept until they are answered."""
+"""Results on their way to the controller: offered, payloads uploaded one at a time, kept until they are answered."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OFFER_PATIENCE = 15.0
 
 
 class Outgoing:
-    """`pending` have no answer yet, the oldest first; `newest` is the last update that was handed in, answered or not."""
+    """`pending` have no answer yet, the oldest first; `newest` is the last update handed in, answered or not."""
 
     def __init__(self) -> None:
         self.pending: dict[int, AnyResult] = {}

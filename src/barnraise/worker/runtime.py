@@ -44,7 +44,7 @@ from barnraise.worker.building import build_executor, restore_moments
 from barnraise.worker.enrolling import enrol
 from barnraise.worker.fetching import Fetcher
 from barnraise.worker.imports import import_all
-from barnraise.worker.kinds import KINDS
+from barnraise.worker.kinds import RUN
 from barnraise.worker.machine import Worker
 from barnraise.worker.options import REASON, Outcome, WorkerOptions
 from barnraise.worker.profile import machine_profile
@@ -319,7 +319,7 @@ class WorkerRuntime:
         self._run(self._updating, apply)
 
     def _start_task(self, action: act.StartTask) -> None:
-        task, kind = action.task, KINDS[type(action.task)]
+        task, run = action.task, RUN[type(action.task)]
         self.executor.cut.clear()
 
         def on_step(step: int) -> None:
@@ -328,7 +328,7 @@ class WorkerRuntime:
 
         def carry_out() -> ev.Event:
             before = self.executor.trainer.skipped
-            result = kind.run(self.executor, task, on_step)
+            result = run(self.executor, task, on_step)
             if skipped := self.executor.trainer.skipped - before:
                 text = f"task {task.id}: {skipped} of {task.steps} steps skipped, their gradients are not finite"
                 self._loop.call_soon_threadsafe(self.say, text)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from threading import Event
 from typing import TYPE_CHECKING, Protocol
 
-from barnraise.core.types import Blob, NodeProfile, Task, Update
+from barnraise.core.types import Blob, Contribution, Flush, News, NodeProfile, Train
 from barnraise.data.meta import Meta
 from barnraise.wire.frames import Buffer
 from barnraise.wire.manifest import Manifest
@@ -18,18 +18,22 @@ from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.options import WorkerOptions
 
 if TYPE_CHECKING:  # these import torch
+    from torch import Tensor
+
     from barnraise.data.shards import Dataset
     from barnraise.training.local import LocalTrainer
     from barnraise.worker.update_path import Payload
 
 
 class TaskExecutor(Protocol):
-    """Carries out tasks. `train`, `settle` and `measure` are called on one thread, `update` on another.
+    """Carries out tasks. `train`, `flush`, `settle` and `measure` are called on one thread, `update` on another.
 
     `cut` ends the running task after the step in hand; once `leaving` is set, the next contribution is the last one.
     """
 
     trainer: LocalTrainer  # whose moments are kept on disk, and whose skipped steps are told
+    dataset: Dataset
+    replica: Tensor  # the version that it is at, float32 [d]; on the training thread when no update is on its way
     cut: Event
     leaving: Event
 
@@ -40,11 +44,14 @@ class TaskExecutor(Protocol):
     def measure(self, profile: NodeProfile, batch_size: int) -> NodeProfile:
         """`profile` with the machine's training speed in it."""
 
-    def update(self, updates: tuple[Update, ...], fetched: Callable[[Blob], Buffer], merged: int, share: float) -> int:
-        """Apply `updates` in order to the replica: the version it is at, or -1 when it is void."""
+    def update(self, news: News, fetched: Callable[[Blob], Buffer]) -> int:
+        """Apply the updates of `news` in order to the replica: the version it is at, or -1 when it is void."""
 
-    def train(self, task: Task, on_step: Callable[[int], None]) -> tuple[Blob, int, float, float] | None:
-        """Carry out the task: (payload, steps, mean loss, seconds), None when that failed. `on_step` hears of steps."""
+    def train(self, task: Train, on_step: Callable[[int], None]) -> Contribution | None:
+        """Take the steps and encode what they changed; None when that failed. `on_step` hears of steps."""
+
+    def flush(self, task: Flush) -> Contribution:
+        """Encode the residual."""
 
     def settle(self, assignment: int, accepted: bool) -> None:
         """The controller has answered: forget the payload."""

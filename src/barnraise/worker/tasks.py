@@ -18,7 +18,6 @@ from barnraise.worker.ahead import Lead
 from barnraise.worker.contact import Contact
 from barnraise.worker.events import Fetched, Nearly, TaskDone, Updated
 from barnraise.worker.incoming import Incoming
-from barnraise.worker.kinds import KINDS
 from barnraise.worker.outgoing import Outgoing
 
 Greet = Callable[[float], Action]
@@ -45,7 +44,7 @@ class Tasks:
         self.leaving = False
         self.failures = 0
         self.lead = Lead()
-        self._watching = False
+        self.watching = False
         self._asked_at = math.inf
         self._fetched_at, self._fetched_bytes = 0.0, 0  # since when blobs are on their way, and what has come of them
 
@@ -67,7 +66,7 @@ class Tasks:
 
     def welcomed(self, forget: tuple[int, ...], now: float) -> list[Action]:
         """A connection stands anew. What it says of assignments that are somebody else's by now is done."""
-        self._watching = False
+        self.watching = False
         actions: list[Action] = []
         for assignment in forget:
             if assignment in self.outgoing.pending:
@@ -83,7 +82,7 @@ class Tasks:
 
     def assign(self, message: Assign, now: float) -> list[Action]:
         task = message.task
-        if KINDS[type(task)].preempts:
+        if task.preempts:
             return self._preempt(task, now)
         if self.contact.greeted and self.waiting is not None and self.waiting.id != task.id:
             return [self._greet(now)]  # one too many (a Next came twice): the controller learns what is held
@@ -120,7 +119,7 @@ class Tasks:
         """Take a version in, also into the task that runs."""
         if not self._open:
             return []
-        self._watching = False
+        self.watching = False
         again = self._watch(now) if message.news.merged < self.outgoing.newest else []
         return again + self._hear(message.news, now)
 
@@ -156,7 +155,7 @@ class Tasks:
     def _latest(self) -> float:
         """The newest version that may be taken in: what a task is about stays until it is done."""
         tasks = [self.waiting, self.running.task if self.running is not None else None]
-        return min((task.base for task in tasks if task is not None and KINDS[type(task)].exact), default=math.inf)
+        return min((task.base for task in tasks if task is not None and task.exact), default=math.inf)
 
     def give_up(self) -> None:
         """Begin anew, without the task that waits: it is for others, or comes again with a way that works.
@@ -182,10 +181,9 @@ class Tasks:
         task = self.waiting
         if task is None:
             return self._ask(now)
-        kind = KINDS[type(task)]
-        if not self._at_hand() or (len(self.outgoing.pending) > 1 and not kind.preempts):
+        if not self._at_hand() or (len(self.outgoing.pending) > 1 and not task.preempts):
             return []
-        if kind.exact and self.incoming.have > task.base:
+        if task.exact and self.incoming.have > task.base:
             self.give_up()
             return []
         ask_at = self._ask_at(task)
@@ -194,8 +192,8 @@ class Tasks:
 
     def _ask_at(self, task: Task) -> int:
         """The step after which to ask for the next task."""
-        welcome, kind = self.contact.welcome, KINDS[type(task)]
-        if kind.preempts or welcome is None or not welcome.settings.overlap:
+        welcome = self.contact.welcome
+        if task.preempts or welcome is None or not welcome.settings.overlap:
             return task.steps + 1
         return self.lead.ask_at(task.steps) if task.trains else 0
 
@@ -204,7 +202,7 @@ class Tasks:
         task = self.waiting
         if task is None or self.files is None or self.incoming.updating:
             return False
-        if KINDS[type(task)].preempts:
+        if task.preempts:
             return True
         rows = {self.files[rows.shard].digest for rows in task.rows}
         return self.incoming.have >= task.base and not rows & self.incoming.needs
@@ -221,9 +219,9 @@ class Tasks:
         welcome = self.contact.welcome
         overlap = welcome is not None and welcome.settings.overlap
         training = self.running is not None and self.running.task.trains and not self.leaving
-        if not overlap or not training or self._watching or not self.contact.greeted:
+        if not overlap or not training or self.watching or not self.contact.greeted:
             return []
-        self._watching = True
+        self.watching = True
         return [self.contact.send(Watch(self.incoming.have), now)]
 
     def nearly(self, event: Nearly, now: float) -> list[Action]:

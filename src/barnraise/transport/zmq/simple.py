@@ -150,7 +150,8 @@ class SimpleClient:
     def hello(self, profile: NodeProfile, *, have: int = -1, pending: tuple[int, ...] = ()) -> Welcome:
         """Say who is here, holding version `have` and contributions without an answer (`pending`)."""
         self._profile, self._greeting = profile, self._greeting + 1
-        self._tell(Hello(PROTOCOL_VERSION, self._session, self._greeting, profile, have, (name_of(Train),), pending))
+        who = self._session, self._greeting, profile
+        self._tell(Hello(PROTOCOL_VERSION, *who, have, pending, kinds=(name_of(Train),)))
         answer, _ = self.expect(Welcome)
         assert isinstance(answer, Welcome)
         self.welcome = answer
