@@ -8,8 +8,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import pytest
-
 from barnraise.assembly.addresses import listen
 from barnraise.assembly.hosting import open_host
 from barnraise.assembly.preparing import prepare
