@@ -1,0 +1,99 @@
+"""A worker with another executor: a member that lies, beside honest ones, at a real controller over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from barnraise.assembly.addresses import listen
+from barnraise.assembly.hosting import open_host
+from barnraise.assembly.preparing import prepare
+from barnraise.config.load import load
+from barnraise.controller.events import Admitted
+from barnraise.ledger import Judged, Ledger, RunDirectory, notes
+from barnraise.plan.purpose import SERVE
+from barnraise.plan.resolve import Plan, resolve
+from barnraise.transport import Keys
+from barnraise.worker.building import build_executor
+from barnraise.worker.options import WorkerOptions
+from barnraise.worker.runtime import WorkerRuntime
+
+from ..liar import Liar
+from .test_report import MODEL
+
+HONEST = ("ann", "bob", "cat")
+LIAR = "liar"
+
+
+def planned(folder: Path, **changes: dict[str, Any]) -> Plan:
+    """Rounds of all four."""
+    (folder / "text.txt").write_text("a barn is raised by many hands.\n" * 200)
+    content: dict[str, Any] = {
+        "run": {"name": "barn"},
+        "model": MODEL,
+        "data": {"kind": "text", "files": [str(folder / "text.txt")], "context": 32},
+        "controller": {"use_async_training": False, "sync_window": 20.0, "evaluation_rows": 8},
+        "training": {"tokens": 20_000, "batch_size": 4, "local_steps": 4, "auto_tune": False},
+    }
+    return resolve(
+        load({key: section | changes.get(key, {}) for key, section in content.items()}), purpose=SERVE, nodes=4
+    )
+
+
+async def play(run: RunDirectory, plan: Plan) -> None:
+    """The run to its end, with controller and workers in one process."""
+    host = open_host(run, plan, lambda text: None)
+    uri = await listen(host.server, run, plan, "serve")
+
+    async def work(name: str) -> None:
+        keys = Keys.generate()
+        host.server.post(Admitted(name, keys.public))
+        while keys.public not in host.machine.state.keys:
+            await asyncio.sleep(0.01)
+        options = WorkerOptions(uri, host.server.enrolment.keys.public, name, keys, run.path / name)
+        build = partial(build_executor, make=Liar) if name == LIAR else build_executor
+        await WorkerRuntime(options, build=build).run()
+
+    workers = [asyncio.ensure_future(work(name)) for name in (*HONEST, LIAR)]
+    try:
+        async with asyncio.timeout(120):
+            await host.server.run(host.first)
+            await asyncio.gather(*workers)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await host.close()
+
+
+def outcome(folder: Path, **changes: dict[str, Any]) -> tuple[list[Judged], list[float]]:
+    """What was judged, and the losses that were measured."""
+    plan = planned(folder, **changes)
+    run = RunDirectory.create("barn", folder)
+    prepare(plan, run, lambda text: None)
+    asyncio.run(play(run, plan))
+    with Ledger(run.ledger, run.segments, run=run.path.name) as ledger:
+        decisions = [decision for _, decision in ledger.replay()]
+    judged = [decision for decision in decisions if isinstance(decision, Judged)]
+    told = [decision.note for decision in decisions if hasattr(decision, "note")]
+    return judged, [note.loss for note in told if isinstance(note, notes.Evaluated) and note.loss is not None]
+
+
+def test_a_liar_is_outvoted_by_a_robust_rule(tmp_path: Path) -> None:
+    judged, losses = outcome(tmp_path, training={"aggregation_rule": "trimmed_mean", "aggregation_f": 1})
+    lies = [one for one in judged if one.node == LIAR and one.verdict == "accepted"]
+    assert lies
+    honest = median(one.norm for one in judged if one.node in HONEST)
+    assert median(one.norm for one in lies) > 5.0 * honest
+    assert losses[-1] < losses[0] - 0.2
+
+
+def test_a_liar_is_refused_where_updates_have_a_limit(tmp_path: Path) -> None:
+    judged, losses = outcome(tmp_path, controller={"max_update_norm": 1.5})
+    lies = [one for one in judged if one.node == LIAR]
+    assert {one.verdict for one in lies} == {"refused"}
+    assert all("max_update_norm" in one.reason for one in lies)
+    assert not [one for one in judged if one.node in HONEST and one.verdict == "refused"]
+    assert losses[-1] < losses[0] - 0.2

@@ -1,0 +1,126 @@
+"""Nodes of a simulation that are other than the rest: one that lies, one that takes long to hand in."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnraise.assembly.simulated_work import costed
+from barnraise.assembly.simulation import make_fleet, simulate
+from barnraise.assembly.trial import Trial
+from barnraise.config import load
+from barnraise.controller.machine import Controller
+from barnraise.core.types import Blob, Task
+from barnraise.emulation.costs import NodeCosts
+from barnraise.emulation.report import Report
+from barnraise.emulation.simulator import Simulator
+from barnraise.emulation.work import CostedNodeWork
+from barnraise.ledger.decisions import Decision, Judged
+from barnraise.plan import Purpose, resolve
+from barnraise.plan.estimate import estimate
+from barnraise.plan.resolve import Plan
+from barnraise.worker.task_executor import MakeExecutor
+
+from ..liar import Liar
+
+TRIAL = Trial(4, real=True, tokens_per_second=1000.0)
+WORKERS = [{"name": name} for name in ("ann", "bob", "cat", "liar")]
+DELAY = 4.0
+STORY = "once upon a time there was a barn that nobody could raise alone\n"
+
+
+@pytest.fixture(autouse=True)
+def story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "story.txt").write_text(STORY * 100)
+
+
+def planned(**training: Any) -> Plan:
+    """Rounds of four nodes."""
+    content = {
+        "model": {"architecture": "gpt2", "config": {"hidden_size": 16, "num_layers": 1, "num_heads": 2}},
+        "data": {"kind": "text", "files": ["story.txt"], "context": 16},
+        "controller": {"use_async_training": False},
+        "workers": WORKERS,
+        "training": {"tokens": 10_000, "batch_size": 4, "local_steps": 4, "auto_tune": False} | training,
+    }
+    return resolve(load(content), purpose=Purpose.SIMULATE, nodes=4)
+
+
+def robust() -> Plan:
+    return planned(aggregation_rule="trimmed_mean", aggregation_f=1)
+
+
+def gain(found: Report) -> float:
+    assert found.first_loss is not None
+    assert found.final_loss is not None
+    return found.first_loss - found.final_loss
+
+
+@contextmanager
+def judged(simulator: Simulator, seen: list[Judged]) -> Iterator[None]:
+    update = simulator.ledger_hash.update
+
+    def see(decision: Decision) -> None:
+        update(decision)
+        if isinstance(decision, Judged):
+            seen.append(decision)
+
+    simulator.ledger_hash.update = see  # type: ignore[method-assign]
+    yield
+
+
+def play(plan: Plan, **others: MakeExecutor) -> Report:
+    return simulate(plan, TRIAL, executors=others)
+
+
+def test_a_liar_leads_a_mean_astray_and_a_robust_rule_does_not_follow() -> None:
+    assert gain(play(planned(), liar=Liar)) < -0.2
+    assert gain(play(robust(), liar=Liar)) > 0.2
+
+
+def test_a_simulation_with_a_liar_repeats() -> None:
+    found, repeated = play(robust(), liar=Liar), play(robust(), liar=Liar)
+    assert repeated.ledger_hash == found.ledger_hash
+    assert repeated.final_loss == found.final_loss
+    assert play(robust()).ledger_hash != found.ledger_hash
+
+
+def test_only_the_named_node_lies() -> None:
+    seen: list[Judged] = []
+    simulate(robust(), TRIAL, lambda simulator: judged(simulator, seen), {"liar": Liar})
+    lies = [one.norm for one in seen if one.node == "liar"]
+    assert lies
+    assert min(lies) > 5.0 * max(one.norm for one in seen if one.node != "liar")
+
+
+class SlowToHandIn(NodeCosts):
+    def hand_in(self, task: Task, payload: Blob) -> float:
+        return super().hand_in(task, payload) + DELAY
+
+
+def test_one_node_takes_longer_to_hand_in_where_work_is_costed() -> None:
+    plan, seen = planned(tokens=100_000), list[Judged]()
+    work = costed(plan, estimate(plan))
+    size, payloads = work.settings.payloads.num_parameters, work.settings.payloads.rungs
+    slow = CostedNodeWork(payloads, size, SlowToHandIn(size, plan.compression.name, plan.downlink.name))
+    simulator = Simulator(
+        Controller(work.settings),
+        make_fleet(plan, 4, 1000.0, 0),
+        work.controller,
+        lambda name: slow if name == "cat" else work.node(name),
+        seed=0,
+    )
+    with judged(simulator, seen):
+        simulator.run(work.digest)
+    seconds = defaultdict(list)
+    for one in seen:
+        seconds[one.node].append(one.seconds)
+    others = [max(spent) for node, spent in seconds.items() if node != "cat"]
+    assert len(others) == 3
+    assert min(seconds["cat"]) > DELAY > max(others)
