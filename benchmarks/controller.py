@@ -162,7 +162,7 @@ async def ask(connection: Connection, payload: memoryview, count: list[int], lim
                 await connection.send(encode(Next(0)))
             elif isinstance(message, Assign):
                 task = message.task
-                offer = Contribution(task.id, task.base, task.parameters, blob, task.local_steps, 1.0, 0.1)
+                offer = Contribution(task.id, task.base, task.parameters, blob, task.local_steps, 1.0, 0.1, task.rung)
                 inline = payload if len(payload) <= INLINE_BYTES else None
                 await connection.send(encode(Offer(offer), inline))
             elif isinstance(message, Go):

@@ -90,7 +90,7 @@ class History:
             self.do(ev.Received(name, Next(-1)))
         while self.host.machine.state.accepted < self.wanted:
             node, task = self.tasks.popleft()
-            offer = Contribution(task.id, task.base, task.parameters, self.blob, task.local_steps, 2.0, 0.5)
+            offer = Contribution(task.id, task.base, task.parameters, self.blob, task.local_steps, 2.0, 0.5, task.rung)
             self.do(ev.Received(node, Offer(offer)))
             self.do(ev.Received(node, Next(self.host.machine.state.version)))
         self.commit()

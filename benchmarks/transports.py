@@ -76,7 +76,7 @@ class Node:
         await self.connection.send(encode(Next(0)))
         task = (await expect(self.connection, Assign)).task
         began = time.perf_counter()
-        offer = Contribution(task.id, task.base, task.parameters, self.blob, task.local_steps, 1.0, 0.1)
+        offer = Contribution(task.id, task.base, task.parameters, self.blob, task.local_steps, 1.0, 0.1, task.rung)
         inline = self.payload if len(self.payload) <= INLINE_BYTES else None
         await self.connection.send(encode(Offer(offer), inline))
         if inline is None:

@@ -59,7 +59,7 @@ def test_payloads_that_come_along_are_bounded_while_the_disk_is_full(
 
         async def flood(client: Client) -> None:
             for number in range(count):
-                await client.send(Offer(Contribution(number, 0, whole, blob, 1, 1.0, 1.0)), payload)
+                await client.send(Offer(Contribution(number, 0, whole, blob, 1, 1.0, 1.0, 0)), payload)
 
         async with full_disk(cluster, monkeypatch) as client:
             flooding = asyncio.create_task(flood(client))

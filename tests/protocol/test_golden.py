@@ -28,7 +28,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
     (m.Heartbeat(12.25), None),
     (m.Next(41, LinkReport(0.05, 125000.0, 1.25e6)), None),
     (m.Watch(42), None),
-    (m.Offer(Contribution(7, 41, ParameterRange(0, 1000), Blob(A, 4020), 20, 2.5, 3.75)), None),
+    (m.Offer(Contribution(7, 41, ParameterRange(0, 1000), Blob(A, 4020), 20, 2.5, 3.75, 1)), None),
     (m.Part(7, 262144), b"\x00\x01payload"),
     (m.Fetch(B, 524288, 262144), None),
     (m.Leave("SIGTERM"), None),

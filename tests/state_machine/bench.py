@@ -299,8 +299,8 @@ class Bench:
         if task is None:
             return
         payload = Blob(digest(task.id), 420)
-        self.payloads[task.id] = Contribution(task.id, task.base, task.parameters, payload, steps, 1.0, 0.5)
-        self.handle(ev.TaskDone(task.id, payload, steps, 1.0, 0.5))
+        self.payloads[task.id] = Contribution(task.id, task.base, task.parameters, payload, steps, 1.0, 0.5, task.rung)
+        self.handle(ev.TaskDone(task.id, payload, steps, 1.0, 0.5, task.rung))
 
     def fail_task(self) -> None:
         """The running task ends in numbers that are not finite."""

@@ -186,7 +186,7 @@ class Host:
                 self.uploads.pop((action.node, action.assignment), None)
                 self.payloads.pop((action.node, action.assignment), None)
             case ca.Aggregate():
-                numbers = [number for slot in action.slots for number, _ in slot.contributions]
+                numbers = [number for slot in action.slots for number, *_ in slot.contributions]
                 assert set(numbers) <= self.disk.payloads
                 story = repr((self.disk.digests[action.version - 1], action.slots, action.rate))
                 made = hashlib.sha256(story.encode()).hexdigest()
@@ -329,8 +329,8 @@ class Process:
         steps = 1 if task.id in self.cut else task.local_steps
         self.payloads.add(task.id)
         story = f"{self.name} {self.machine.session} {task.id}"
-        payload = Blob(hashlib.sha256(story.encode()).hexdigest(), 420)
-        self.handle(we.TaskDone(task.id, payload, steps, 1.0, step * steps))
+        payload, codec = Blob(hashlib.sha256(story.encode()).hexdigest(), 420), 1 if task.kind == "flush" else task.rung
+        self.handle(we.TaskDone(task.id, payload, steps, 1.0, step * steps, codec))
 
 
 class Network:

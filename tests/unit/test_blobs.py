@@ -21,7 +21,7 @@ def blob_of(data: bytes) -> Blob:
 def contribution(data: bytes, assignment: int = 1, **fields: object) -> Contribution:
     payload = fields.get("payload", blob_of(data))
     assert isinstance(payload, Blob)
-    return Contribution(assignment, 0, ParameterRange(0, 9), payload, 1, 1.0, 1.0)
+    return Contribution(assignment, 0, ParameterRange(0, 9), payload, 1, 1.0, 1.0, 0)
 
 
 @given(st.binary(max_size=100), st.integers(1, 40))

@@ -20,7 +20,7 @@ SETTINGS = engine_settings(memory=SIZE)  # room for one
 
 def offer(number: int, size: int = SIZE) -> Contribution:
     blob = Blob(hashlib.sha256(b"payload").hexdigest(), size)
-    return Contribution(number, 0, ParameterRange(0, 5), blob, 1, 1.0, 1.0)
+    return Contribution(number, 0, ParameterRange(0, 5), blob, 1, 1.0, 1.0, 0)
 
 
 def asked(actions: list[Action]) -> list[str]:

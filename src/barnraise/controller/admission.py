@@ -37,8 +37,12 @@ def refuse_offer(offer: Contribution, work: Work, version: int, payloads: Payloa
         return f"updates parameters {offer.parameters}, but {work.parameters} were assigned"
     if not offer.payload.num_bytes:
         return "payload of 0 bytes: a contribution has one"
-    most = payloads.last if work.kind == "flush" else payloads.rungs[work.rung]
-    if offer.payload.num_bytes > most and offer.payload.num_bytes != payloads.last:  # of a node that leaves
+    last = offer.codec == payloads.last_codec and payloads.last > 0  # also of a node that leaves
+    if not last and (offer.codec != work.rung or work.kind == "flush"):
+        assigned = payloads.last_codec if work.kind == "flush" else work.rung
+        return f"is written in codec {offer.codec}, but codec {assigned} was assigned"
+    most = payloads.last if last else payloads.rungs[work.rung]
+    if offer.payload.num_bytes > most:
         return f"payload of {offer.payload.num_bytes} bytes, but the codec needs at most {most}"
     if offer.steps > work.local_steps:
         return f"claims {offer.steps} steps, but {work.local_steps} were assigned"

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from barnraise.controller.actions import Held
 from barnraise.controller.state import NodeState, SlotState, Stage, State, Work
 from barnraise.core.types import FASTEST, SLOWEST, NodeProfile
 from barnraise.ledger import notes
@@ -89,7 +90,7 @@ def _judged(state: State, d: Judged) -> None:
         slot = slots.get(d.parameters)
         if slot is None:
             slot = slots[d.parameters] = SlotState(d.node, d.parameters, [])
-        slot.contributions.append((d.assignment, d.weight))
+        slot.contributions.append(Held(d.assignment, d.weight, d.codec))
         slot.fresh_weight += d.tokens if work.kind == "train" else d.weight
         state.merging[d.assignment] = work.at(Stage.ACCEPTED, tokens=d.tokens, local_steps=d.steps)
         if d.tokens < work.tokens:
@@ -161,9 +162,9 @@ def _version_made(state: State, d: VersionMade) -> None:
     state.version_tokens += state.closing.tokens
     for slot in state.closing_slots:
         node = state.nodes[slot.node]
-        for assignment, _ in slot.contributions:
-            node.merged = max(node.merged, assignment)
-            del state.merging[assignment]
+        for held in slot.contributions:
+            node.merged = max(node.merged, held.assignment)
+            del state.merging[held.assignment]
     state.closing, state.closing_slots = None, []
 
 
@@ -218,9 +219,9 @@ def _voided(state: State, d: Noted, note: notes.Voided) -> None:
     assert state.closing is not None
     state.closing = msgspec.structs.replace(state.closing, tokens=state.closing.tokens - work.tokens)
     for slot in state.closing_slots:
-        for held in [held for held in slot.contributions if held[0] == work.assignment]:
+        for held in [held for held in slot.contributions if held.assignment == work.assignment]:
             slot.contributions.remove(held)
-            slot.fresh_weight -= work.tokens if work.kind == "train" else held[1]
+            slot.fresh_weight -= work.tokens if work.kind == "train" else held.weight
     node.merged = max(node.merged, work.assignment)
     state.accepted -= 1
     node.accepted -= 1

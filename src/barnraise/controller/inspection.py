@@ -74,7 +74,7 @@ class Inspection(Part):
         offer, version = self.custody.inspecting[event.assignment]
         self.custody.settled(offer)
         work = self.state.works[event.assignment]
-        dense = work.kind == "flush" or offer.payload.num_bytes == self.settings.payloads.last
+        dense = offer.codec == self.settings.payloads.last_codec
         most = admission.most_norm(work, dense, self.speeds, self.settings.payloads)
         reason = admission.refuse_inspection(event.norm, event.reason, most, self.settings.payloads)
         yield from self._judge(work, offer, version, event.norm, reason)
@@ -121,6 +121,7 @@ class Inspection(Part):
             digest=offer.payload.digest,
             parameters=work.parameters,
             weight=weight,
+            codec=offer.codec,
         )
         if verdict != "accepted":
             yield Discard(work.node, work.assignment)

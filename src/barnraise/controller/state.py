@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from barnraise.controller.actions import SlotShare
+from barnraise.controller.actions import Held, SlotShare
 from barnraise.core.types import NodeProfile, ParameterRange
 from barnraise.ledger.decisions import Assigned, VersionClosed
 
@@ -103,12 +103,12 @@ class SlotState(msgspec.Struct):
 
     node: str
     parameters: ParameterRange
-    contributions: list[tuple[int, float]] = []
+    contributions: list[Held] = []
     fresh_weight: float = 0.0  # theirs, were none of them stale
 
     def share(self) -> SlotShare:
         """The slot as part of a version."""
-        weight = sum(weight for _, weight in self.contributions)
+        weight = sum(held.weight for held in self.contributions)
         freshness = weight / self.fresh_weight if self.fresh_weight else 1.0
         return SlotShare(self.node, self.parameters, tuple(self.contributions), freshness)
 

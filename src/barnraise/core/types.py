@@ -131,3 +131,4 @@ class Contribution(msgspec.Struct, frozen=True, gc=False):
     steps: Count
     loss: float  # mean training loss over the task, nats a token
     seconds: Seconds
+    codec: Count  # that of the payload: the task's rung, or as many as there are rungs for that of residuals

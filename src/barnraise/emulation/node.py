@@ -347,8 +347,9 @@ class Node:
             if done is None:
                 self.handle(incarnation, failed)
                 return
-            encoding = sim.work.costs.hand_in(run.task, done[0])
-            event = we.TaskDone(run.task.id, *done, run.step * run.steps + encoding)
+            payload, steps, loss, codec = done
+            encoding = sim.work.costs.hand_in(run.task, payload)
+            event = we.TaskDone(run.task.id, payload, steps, loss, run.step * run.steps + encoding, codec)
             sim.at(sim.now + encoding, Node.handle, self, incarnation, event)
 
     def _settle(self, action: wa.Settle) -> None:

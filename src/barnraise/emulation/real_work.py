@@ -95,7 +95,7 @@ class RealWork:
         done = executor.train(task, on_step)
         for _, late in waiting:
             self.update(node, late)
-        return done and done[:3]
+        return done and (*done[:3], done[4])
 
     def settle(self, node: str, assignment: int, accepted: bool) -> None:
         self._executors[node].settle(assignment, accepted)
@@ -103,8 +103,7 @@ class RealWork:
     def inspect(self, node: str, contribution: Contribution) -> tuple[float, str]:
         payload = self._executors[node].payloads[contribution.assignment].data
         self._offered[node, contribution.assignment] = payload
-        span = contribution.parameters
-        return self.server.inspect(payload, span.start, span.stop, contribution.base)
+        return self.server.inspect(payload, contribution)
 
     def accept(self, node: str, assignment: int) -> None:
         self._accepted[assignment] = self._offered.pop((node, assignment))
@@ -121,8 +120,8 @@ class RealWork:
         finally:
             self.blobs.publish(self.server.parameters, self.server.digest)
         for slot in action.slots:
-            for assignment, _ in slot.contributions:
-                del self._accepted[assignment]
+            for held in slot.contributions:
+                del self._accepted[held.assignment]
         self.blobs.add_delta(made.delta.digest, made.delta_bytes)
         return made.digest, made.delta, made.parameters
 

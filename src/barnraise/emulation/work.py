@@ -11,8 +11,8 @@ from barnraise.core.types import Blob, Contribution, ParameterRange, Task, Updat
 from barnraise.emulation.costs import Costs
 from barnraise.worker.actions import ApplyUpdates
 
-Trained = tuple[Blob, int, float]
-"""A contribution's payload, the steps behind it, and their mean loss."""
+Trained = tuple[Blob, int, float, int]
+"""A contribution's payload, the steps behind it, their mean loss, and the payload's codec."""
 
 
 class Work(Protocol):
@@ -100,7 +100,8 @@ class CostModel:
 
     def train(self, node: str, task: Task, steps: int, news: Sequence[tuple[int, ApplyUpdates]]) -> Trained | None:
         share = (task.parameters.stop - task.parameters.start) / self.span
-        return Blob(f"b{task.id:063x}", math.ceil(self.payload_bytes[task.rung] * min(1.0, share))), steps, 0.0
+        payload = Blob(f"b{task.id:063x}", math.ceil(self.payload_bytes[task.rung] * min(1.0, share)))
+        return payload, steps, 0.0, len(self.payload_bytes) if task.kind == "flush" else task.rung
 
     def settle(self, node: str, assignment: int, accepted: bool) -> None:
         """Nothing is kept."""

@@ -38,7 +38,7 @@ from barnraise.core.types import (
     Update,
 )
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 
 HEADER_LIMIT = 1 << 20
 """Largest header in bytes (an Assign with a long chain of deltas is the largest there is)."""

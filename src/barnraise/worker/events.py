@@ -51,13 +51,14 @@ class Nearly(Event, frozen=True, gc=False):
 
 
 class TaskDone(Event, frozen=True, gc=False):
-    """The task ended after `steps` local steps; its encoded update is `payload`."""
+    """The task ended after `steps` local steps; its update is `payload`, written in `codec`."""
 
     assignment: int
     payload: Blob
     steps: int
     loss: float
     seconds: float
+    codec: int
 
 
 class TaskFailed(Event, frozen=True, gc=False):

@@ -32,6 +32,8 @@ from barnraise.worker.update_path import Opened, Payload, UpdatePath
 
 Fetched = Callable[[Blob], Buffer]
 Rows = np.ndarray[Any, Any]
+Done = tuple[Blob, int, float, float, int]
+"""What became of a task: the payload, steps, their mean loss, seconds, and the number of the payload's codec."""
 
 
 class Executor:
@@ -52,7 +54,8 @@ class Executor:
         threads = torch.get_num_threads()
         self._taking, self._training = Crew(threads), Crew(threads)  # of `update` and of `train`
         last = compression.create(settings.last_compression) if settings.last_compression else None
-        for codec in [*self.codecs, *([last] if last else [])]:
+        self.sent_in = [*self.codecs, *([last] if last else [])]  # by the number that a contribution names
+        for codec in self.sent_in:
             codec.crew = self._training
         self.path = UpdatePath(
             self.codecs[0],
@@ -122,8 +125,8 @@ class Executor:
 
         self._taking.each(move, spans(part.size, -(-SPAN // self.codec.multiple) * self.codec.multiple))
 
-    def train(self, task: Task, on_step: Callable[[int], None]) -> tuple[Blob, int, float, float] | None:
-        """Take the task's local steps, or hand in the residual: (payload, steps, mean loss, seconds).
+    def train(self, task: Task, on_step: Callable[[int], None]) -> Done | None:
+        """Take the task's local steps, or hand in the residual.
 
         `on_step` hears of each step, with how many there are by now. None when no step could be taken, or they led to
         parameters that are not finite: nothing of them is kept, and the next task starts from the published version.
@@ -131,7 +134,7 @@ class Executor:
         began, busy = time.monotonic(), self._busy()
         if task.kind == "flush":
             payload = self.payloads[task.id] = self.path.flush(len(self.replica))
-            return payload.blob, 0, 0.0, time.monotonic() - began
+            return payload.blob, 0, 0.0, time.monotonic() - began, self.sent_in.index(payload.codec)
         with self._lock:
             self.start.copy_(self.reached if self.reached is not None else self.replica)
         self._take_in(self.start, task)
@@ -179,7 +182,7 @@ class Executor:
             self._fail(steps)
             return None
         self.payloads[task.id] = self.unmerged[task.id] = payload
-        return payload.blob, steps, loss, time.monotonic() - began
+        return payload.blob, steps, loss, time.monotonic() - began, self.sent_in.index(payload.codec)
 
     def _fail(self, steps: int) -> None:
         """Moments that led astray are lost; those of steps that were not taken are as good as before."""

@@ -338,7 +338,7 @@ class Worker:
         if not event.steps and task.kind == "train":  # the controller must know that it is not coming
             return [Settle(task.id, False), *(self._go_on(now) if self.leaving else [self._hello(now)])]
         contribution = Contribution(
-            task.id, task.base, task.parameters, event.payload, event.steps, event.loss, event.seconds
+            task.id, task.base, task.parameters, event.payload, event.steps, event.loss, event.seconds, event.codec
         )
         if self.greeted:
             return self.outgoing.add(contribution, now) + self._go_on(now)

@@ -179,9 +179,12 @@ class SimpleClient:
         return bytes(download.payload)
 
     def offer(self, task: Task, payload: Buffer, *, steps: int, loss: float, seconds: float) -> Ack:
-        """Hand in the work on `task`; its verdict, which is durable. Made again after a lost connection."""
+        """Hand in the work on `task`, in the codec of its rung; its verdict, which is durable.
+
+        Made again after a lost connection.
+        """
         blob = Blob(hashlib.sha256(payload).hexdigest(), len(payload))
-        offered = Contribution(task.id, task.base, task.parameters, blob, steps, loss, seconds)
+        offered = Contribution(task.id, task.base, task.parameters, blob, steps, loss, seconds, task.rung)
         for attempt in range(3):
             try:
                 if attempt:
