@@ -28,11 +28,11 @@ import numpy as np
 import torch
 
 from barnraise import aggregation, compression, training
-from barnraise.controller.actions import SlotShare
+from barnraise.controller.actions import Held, SlotShare
 from barnraise.controller.parameter_server import Made, ParameterServer
 from barnraise.core.digests import LEAF_BYTES
 from barnraise.core.threads import Crew, spans
-from barnraise.core.types import ParameterRange, Update
+from barnraise.core.types import Blob, Contribution, ParameterRange, Update
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.executor import Executor
 
@@ -91,7 +91,7 @@ def make_server(size: int, threads: int) -> ParameterServer:
 
 def make_version(server: ParameterServer, payloads: Sequence[bytes]) -> Made:
     whole = ParameterRange(0, len(server.parameters))
-    slots = [SlotShare(str(node), whole, ((node, 1.0),)) for node in range(len(payloads))]
+    slots = [SlotShare(str(node), whole, (Held(node, 1.0, 0),)) for node in range(len(payloads))]
     return server.aggregate(server.version + 1, slots, payloads.__getitem__)
 
 
@@ -162,7 +162,8 @@ def versions(size: int, machine: Machine, payloads: Sequence[bytes], count: int,
 
 def inspection(size: int, payload: bytes, repeats: int) -> None:
     server = make_server(1, 1)
-    seconds = statistics.median(timed(lambda: server.inspect(payload, 0, size, 0)) for _ in range(repeats))
+    offer = Contribution(1, 0, ParameterRange(0, size), Blob("0" * 64, len(payload)), 1, 1.0, 1.0, 0)
+    seconds = statistics.median(timed(lambda: server.inspect(payload, offer)) for _ in range(repeats))
     print(f"inspection of {len(payload) / 1e6:.1f} MB: {seconds:.3f} s", flush=True)
 
 

@@ -175,7 +175,7 @@ class Client:
     async def offer(self, task: Any, content: bytes, *, inline: bool = True, **changes: Any) -> None:
         blob = Blob(hashlib.sha256(content).hexdigest(), len(content))
         fields = {"assignment": task.id, "base": task.base, "parameters": task.parameters, "payload": blob,
-                  "steps": 2, "loss": 1.0, "seconds": 0.1} | changes  # fmt: skip
+                  "steps": 2, "loss": 1.0, "seconds": 0.1, "codec": 0} | changes  # fmt: skip
         await self.send(Offer(Contribution(**fields)), content if inline else None)
 
 

@@ -38,6 +38,7 @@ claims = st.fixed_dictionaries(
         "loss": st.floats() | st.sampled_from([1e308, -1e308, 5e-324]),
         "seconds": seconds,
         "steps": st.integers(0, 3),
+        "codec": st.sampled_from([0, 0, 0, 1, 2, 2**53]),
     }
 )
 waits = st.sampled_from([0.0, 5e-324, 1e-9, 0.5, 100.0, 1e9])

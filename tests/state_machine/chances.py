@@ -23,18 +23,20 @@ WHOLE = (ParameterRange(0, 100),)
 HALVES = (ParameterRange(0, 40), ParameterRange(40, 100))
 QUARTERS = (ParameterRange(0, 20), ParameterRange(20, 40), ParameterRange(40, 70), ParameterRange(70, 100))
 
+FLUSH: dict[str, Any] = {"flush": True, "last": 500}
+
 MODES: dict[str, dict[str, Any]] = {
     "asynchronous": {"staleness": staleness("adaptive", max_staleness=4, min_staleness=2)},
     "fixed-bound": {"staleness": staleness("fixed", max_staleness=1), "buffer_size": 2},
     "robust": {"minimum_nodes": 3, "buffer_size": 4, "participation": False},
     "matched": {"pace": "matched", "max_local_steps": 7},
     "literal": {"pace": "literal", "max_local_steps": 7},
-    "flush": {"flush": True},
-    "fragments": {"partitions": (HALVES,), "flush": True, "buffer_size": 3},
+    "flush": FLUSH,
+    "fragments": {"partitions": (HALVES,), "buffer_size": 3} | FLUSH,
     "tuned": {"tune": True, "rungs": (420, 500), "max_local_steps": 9},
-    "tuned_fragments": {"tune": True, "partitions": (WHOLE, HALVES, QUARTERS), "flush": True, "buffer_size": 3},
-    "synchronous-flush": {"asynchronous": False, "flush": True, "minimum_nodes": 2},
-    "little-memory": {"memory": 900, "flush": True},
+    "tuned_fragments": {"tune": True, "partitions": (WHOLE, HALVES, QUARTERS), "buffer_size": 3} | FLUSH,
+    "synchronous-flush": {"asynchronous": False, "minimum_nodes": 2} | FLUSH,
+    "little-memory": {"memory": 900} | FLUSH,
     "synchronous": {"asynchronous": False},
     "synchronous-matched": {"asynchronous": False, "pace": "matched", "max_local_steps": 7},
     "synchronous-robust": {"asynchronous": False, "minimum_nodes": 3},
@@ -46,6 +48,7 @@ BAD_OFFERS: list[dict[str, Any]] = [
     {"steps": 99},
     {"payload": Blob(digest(1), 10**6)},
     {"assignment": 10**6},
+    {"codec": 9},
 ]
 
 

@@ -172,6 +172,7 @@ def contribution(task: AnyTask, **changes: Any) -> Contribution:
         "steps": task.steps,
         "loss": 1.5,
         "seconds": 0.5,
+        "codec": 1 if task.kind == "flush" else task.rung,
     }
     return Contribution(**(values | changes))
 
@@ -346,9 +347,9 @@ class Account:
         whole = {(i, n) for i in set(self.piece.values()) - self.gone for n in range(*self.span[i])}
         assert whole <= places, "a piece of work is lost"
         assert len(self.covered) + sum(last - first for first, last in waiting) == len(places), "or in two places"
-        buffer = [i for slots in state.slots.values() for slot in slots.values() for i, _ in slot.contributions]
+        buffer = [i for slots in state.slots.values() for slot in slots.values() for i, *_ in slot.contributions]
         assert sorted(buffer) == sorted(self.buffer)
-        closing = [i for slot in state.closing_slots for i, _ in slot.contributions]
+        closing = [i for slot in state.closing_slots for i, *_ in slot.contributions]
         assert sorted(closing) == sorted(self.versions[len(self.made) + 1] if self.closed else [])
         merged = [i for version in self.versions.values() for i in version]
         assert Counter([*merged, *self.buffer]) == Counter(list(self.accepted))
@@ -609,7 +610,7 @@ class Engine:
             case act.Aggregate():
                 delta = Blob(digest(10**6 + job.version // 2), 90)  # every other one is like the one before
                 self.deltas.add(delta.digest)
-                held = [assignment for slot in job.slots for assignment, _ in slot.contributions]
+                held = [assignment for slot in job.slots for assignment, *_ in slot.contributions]
                 if good or not held:
                     return ev.Aggregated(job.epoch, job.version, digest(job.version), delta)
                 if job.version % 3 == 0:

@@ -186,7 +186,7 @@ class Host:
                 self.uploads.pop((action.node, action.assignment), None)
                 self.payloads.pop((action.node, action.assignment), None)
             case ca.Aggregate():
-                numbers = [number for slot in action.slots for number, _ in slot.contributions]
+                numbers = [number for slot in action.slots for number, *_ in slot.contributions]
                 assert set(numbers) <= self.disk.payloads
                 story = repr((self.disk.digests[action.version - 1], action.slots, action.rate))
                 made = hashlib.sha256(story.encode()).hexdigest()

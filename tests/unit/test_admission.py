@@ -23,7 +23,7 @@ WORK = Work(
 
 def offer(**changes: Any) -> Contribution:
     values: dict[str, Any] = {"base": 7, "parameters": WORK.parameters, "payload": Blob(digest(1), 500), "steps": 4}
-    values = {"assignment": 3, "loss": 1.0, "seconds": 1.0} | values | changes
+    values = {"assignment": 3, "loss": 1.0, "seconds": 1.0, "codec": 0} | values | changes
     return Contribution(**values)
 
 
@@ -45,6 +45,8 @@ def offer(**changes: Any) -> Contribution:
         ({"loss": -1.0}, 7, "training loss is -1"),
         ({"steps": 0}, 7, "claims no step"),
         ({"payload": Blob(digest(1), 0)}, 7, "payload of 0 bytes"),
+        ({"codec": 1}, 7, "is written in codec 1, but codec 0 was assigned"),  # nobody has a residual here
+        ({"codec": 2**53}, 7, "is written in codec 9007199254740992, but codec 0 was assigned"),
     ],
 )
 def test_an_offer_must_be_the_answer_to_its_task(changes: dict[str, Any], version: int, reason: str) -> None:
@@ -52,6 +54,29 @@ def test_an_offer_must_be_the_answer_to_its_task(changes: dict[str, Any], versio
     found = found or admission.refuse_update(offer(**changes), WORK, 500, engine_settings().payloads)
     assert found.startswith(reason) or reason in found
     assert bool(found) == bool(reason)
+
+
+@pytest.mark.parametrize(
+    ("kind", "codec", "num_bytes", "reason"),
+    [
+        ("train", 1, 300, ""),
+        ("train", 1, 301, "payload of 301 bytes, but the codec needs at most 300"),
+        ("train", 0, 200, "is written in codec 0, but codec 1 was assigned"),
+        ("train", 2, 200, "is written in codec 2, but codec 1 was assigned"),
+        ("train", 3, 900, ""),  # its node leaves
+        ("train", 3, 901, "payload of 901 bytes, but the codec needs at most 900"),
+        ("train", 4, 200, "is written in codec 4, but codec 1 was assigned"),
+        ("flush", 3, 900, ""),
+        ("flush", 1, 300, "is written in codec 1, but codec 3 was assigned"),
+    ],
+)
+def test_an_offer_is_in_the_codec_of_its_rung_or_in_that_of_residuals(
+    kind: str, codec: int, num_bytes: int, reason: str
+) -> None:
+    payloads = engine_settings(rungs=(200, 300, 400), last=900).payloads
+    work = msgspec.structs.replace(WORK, kind=kind, rung=1)
+    offered = offer(codec=codec, payload=Blob(digest(1), num_bytes))
+    assert admission.refuse_offer(offered, work, 7, payloads) == reason
 
 
 @pytest.mark.parametrize(

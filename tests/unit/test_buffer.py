@@ -150,7 +150,7 @@ def test_staleness_leaves_what_fedbuff_says() -> None:
     hand_in(engine, "b")
     hand_in(engine, "c")
     (closing,) = [job for job in engine.jobs if isinstance(job, act.Aggregate)]
-    weights = [sum(weight for _, weight in slot.contributions) for slot in closing.slots]
+    weights = [sum(held.weight for held in slot.contributions) for slot in closing.slots]
     assert weights == [6.0, 12.0]
     assert [slot.freshness for slot in closing.slots] == [0.5, 1.0]
     assert closing.rate == pytest.approx(2 / 3 * 18 / 24)  # two of three nodes, and what is left of their 24 tokens

@@ -170,7 +170,7 @@ def test_slots_hold_a_nodes_contributions_in_order() -> None:
         engine.offer(node, contribution(next(iter(engine.held[node].values()))))
         engine.answer(engine.jobs[-1])
     (aggregate,) = (job for job in engine.jobs if isinstance(job, act.Aggregate))
-    assert [(slot.node, [i for i, _ in slot.contributions]) for slot in aggregate.slots] == [("a", [1, 2]), ("b", [3])]
+    assert [(slot.node, [i for i, *_ in slot.contributions]) for slot in aggregate.slots] == [("a", [1, 2]), ("b", [3])]
     closed = engine.journal[-1]
     assert isinstance(closed, VersionClosed)
     assert closed.contributions == (1, 2, 3)

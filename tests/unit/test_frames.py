@@ -24,7 +24,7 @@ def header(**fields: Any) -> bytes:
 
 def offer(**fields: Any) -> m.Offer:
     values = {"assignment": 1, "base": 0, "parameters": ParameterRange(0, 9), "payload": Blob(DIGEST, 9), "steps": 1}
-    return m.Offer(Contribution(**values | {"loss": 1.0, "seconds": 1.0} | fields))
+    return m.Offer(Contribution(**values | {"loss": 1.0, "seconds": 1.0, "codec": 0} | fields))
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from barnraise import aggregation, compression, training
-from barnraise.controller.actions import SlotShare
+from barnraise.controller.actions import Held, SlotShare
 from barnraise.controller.parameter_server import Made, ParameterServer
-from barnraise.core.types import ParameterRange
+from barnraise.core.errors import VersionRefusedError
+from barnraise.core.types import Blob, Contribution, ParameterRange
 from barnraise.models.vectors import digest
 
 SIZE = 1000
@@ -67,8 +68,14 @@ class Uploads:
         return self.payloads[number]
 
 
-def slot(node: str, *contributions: tuple[int, float], span: tuple[int, int] = (0, SIZE)) -> SlotShare:
-    return SlotShare(node, ParameterRange(*span), contributions)
+def slot(node: str, *contributions: tuple[Any, ...], span: tuple[int, int] = (0, SIZE)) -> SlotShare:
+    """Contributions are (number, weight), or (number, weight, codec)."""
+    held = tuple(Held(number, weight, *codec or (0,)) for number, weight, *codec in contributions)
+    return SlotShare(node, ParameterRange(*span), held)
+
+
+def offer(codec: int = 0, size: int = SIZE) -> Contribution:
+    return Contribution(1, 0, ParameterRange(0, size), Blob("0" * 64, 1), 1, 1.0, 1.0, codec)
 
 
 def advance(server: ParameterServer, versions: range, size: int = SIZE) -> list[Made]:
@@ -157,7 +164,7 @@ def test_nodes_that_weigh_alike_pull_no_harder_for_more_steps() -> None:
         uploads.add(number, update)
     server.aggregate(1, [slot("a", (1, 5120.0), (2, 5120.0)), slot("b", (3, 512.0))], uploads.read)
     torch.testing.assert_close(server.parameters, start)
-    stale = SlotShare("b", ParameterRange(0, SIZE), ((3, 256.0),), freshness=0.5)
+    stale = SlotShare("b", ParameterRange(0, SIZE), (Held(3, 256.0, 0),), freshness=0.5)
     server.aggregate(2, [slot("a", (1, 5120.0)), stale], uploads.read)
     torch.testing.assert_close(server.parameters, start - vector(1) / 3)
 
@@ -232,27 +239,42 @@ def test_inspection_measures_and_refuses() -> None:
     update = torch.zeros(SIZE)
     update[[3, 70]] = torch.tensor([3.0, -4.0])
     payload = bytes(server.codecs[0].encode(update).payload)
-    assert server.inspect(payload, 0, SIZE, 0) == (5.0, "")
+    assert server.inspect(payload, offer()) == (5.0, "")
     for bad in (payload[:-1], b"", b"tk32", compression.create("none").encode(update).payload):
-        norm, reason = server.inspect(bad, 0, SIZE, 0)
+        norm, reason = server.inspect(bad, offer())
         assert norm == 0.0
         assert reason
-    assert server.inspect(payload, 0, SIZE - 1, 0)[1]
+    assert server.inspect(payload, offer(size=SIZE - 1))[1]
     spoiled = bytearray(payload)
     spoiled[-4:] = b"\x00\x00\xc0\x7f"  # NaN
-    assert server.inspect(bytes(spoiled), 0, SIZE, 0)[1]
+    assert server.inspect(bytes(spoiled), offer())[1]
 
 
-def test_a_leaving_workers_last_contribution_may_be_denser() -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_a_payload_is_opened_by_the_codec_that_its_contribution_names(known: bool) -> None:
+    """Or, where a ledger does not say, by the one that wrote it."""
     server = make_server(codec=("topk", {"ratio": 0.1}))
     usual, last = server.codecs[0], compression.create("fp16")
     server.codecs = (usual, last)
-    start = server.parameters.clone()
+    start, codecs = server.parameters.clone(), (1, 0) if known else (-1, -1)
     payloads = {1: bytes(last.encode(vector(1)).payload), 2: bytes(usual.encode(vector(2)).payload)}
-    assert [server.inspect(payload, 0, SIZE, 0)[1] for payload in payloads.values()] == ["", ""]
+    assert [server.inspect(payloads[number + 1], offer(codecs[number]))[1] for number in (0, 1)] == ["", ""]
     decoded = last.decode(payloads[1], SIZE), usual.decode(payloads[2], SIZE)
-    server.aggregate(1, [slot("a", (1, 1.0), (2, 1.0))], payloads.__getitem__)
+    server.aggregate(1, [slot("a", (1, 1.0, codecs[0]), (2, 1.0, codecs[1]))], payloads.__getitem__)
     torch.testing.assert_close(server.parameters, start - (decoded[0] + decoded[1]) / 2)
+
+
+def test_a_payload_in_another_codec_than_its_contribution_names_is_none() -> None:
+    server = make_server(codec=("topk", {"ratio": 0.1}))
+    server.codecs = (server.codecs[0], compression.create("fp16"))
+    payload, before = bytes(server.codecs[1].encode(vector(1)).payload), server.parameters.clone()
+    assert "codec 'topk': a payload of" in server.inspect(payload, offer(0))[1]
+    for codec in (0, 2, 2**53, -2):
+        with pytest.raises(VersionRefusedError) as refused:
+            server.aggregate(1, [slot("a", (1, 1.0, codec))], lambda number: payload)
+        assert refused.value.void.keys() == {1}
+        assert torch.equal(server.parameters, before)
+    assert "codec 2, but this run has 2" in server.inspect(payload, offer(2))[1]
 
 
 @pytest.mark.parametrize("downlink", [("none", {}), ("int8", {}), ("topk", {"ratio": 0.1})], ids=str)

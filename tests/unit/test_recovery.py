@@ -44,7 +44,7 @@ def make_server(robust: bool = True) -> ParameterServer:
         vector(0),
         0,
         rule=aggregation.create("trimmed_mean", trim_ratio=0.4) if robust else aggregation.create("mean"),
-        codecs=[compression.create("topk", ratio=0.1)],
+        codecs=[compression.create("topk", ratio=0.1), compression.create("fp16")],
         downlink=compression.create("int8"),
         outer=training.create("delayed_nesterov", learning_rate=0.7 if robust else 100.0),
         average=0.5,
@@ -80,7 +80,7 @@ class Run:
             partitions=((ParameterRange(0, SIZE),),),
             tune=False,
             rungs=(10**4,),
-            last=0,
+            last=10**4,
             delta=10**4,
             minimum_nodes=3,
             buffer_size=self.buffer_size,
@@ -129,6 +129,10 @@ class Run:
             elif isinstance(action, act.Inspect | act.Aggregate | act.Evaluate | act.Checkpoint):
                 self.queue.append(action)
 
+    def codec_of(self, task: Task) -> int:
+        """In which its contribution is written."""
+        return 0
+
     def durable(self, number: int, node: str) -> bytes:
         """What is put on disk of the node's contribution."""
         return self.payloads[number]
@@ -146,7 +150,8 @@ class Run:
         match job := self.queue.pop(0):
             case act.Inspect():
                 number = job.contribution.assignment
-                self.handle(ev.Inspected(job.epoch, number, *self.server.inspect(self.payloads[number], 0, SIZE, 0)))
+                found = self.server.inspect(self.payloads[number], job.contribution)
+                self.handle(ev.Inspected(job.epoch, number, *found))
             case act.Aggregate():
                 try:
                     made = self.server.aggregate(job.version, job.slots, self.ledger.read, job.rate)
@@ -173,9 +178,11 @@ class Run:
         if not tasks:
             return
         task = tasks.pop(0)
-        payload = self.server.codecs[0].encode(0.1 * vector(task.id)).payload
+        codec = self.codec_of(task)
+        payload = self.server.codecs[codec].encode(0.1 * vector(task.id)).payload
         self.payloads[task.id] = bytes(payload)
-        self.handle(ev.Received(node, Offer(contribution(task, payload=Blob(digest(task.id), len(payload))))))
+        offered = contribution(task, payload=Blob(digest(task.id), len(payload)), codec=codec)
+        self.handle(ev.Received(node, Offer(offered)))
         self.handle(ev.Arrived(node, task.id, len(payload)))
 
     def go_on(self, contributions: int) -> None:
@@ -239,7 +246,7 @@ def test_what_a_checkpoint_has_need_not_be_folded(tmp_path: Path) -> None:
     assert 0 < len(folded.digests) < len(whole.digests)
     assert run.machine.state.slots, "places in the open buffer are worth comparing"
     assert run.ledger.merged(0) == {
-        version: tuple(number for slot in slots for number, _ in slot.contributions)
+        version: tuple(held.assignment for slot in slots for held in slot.contributions)
         for version, slots in whole.slots.items()
     }
     run.kill()
@@ -405,6 +412,10 @@ class Liar(Run):
 
     robust = False
     wild = b"\0"
+
+    def codec_of(self, task: Task) -> int:
+        """In which its contribution is written."""
+        return 0
 
     def durable(self, number: int, node: str) -> bytes:
         return self.wild if number % 3 == 0 and number < 40 else super().durable(number, node)

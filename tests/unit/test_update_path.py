@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from barnraise import aggregation, compression, training
-from barnraise.controller.actions import SlotShare
+from barnraise.controller.actions import Held, SlotShare
 from barnraise.controller.parameter_server import ParameterServer
-from barnraise.core.types import ParameterRange
+from barnraise.core.types import Contribution, ParameterRange
 from barnraise.worker.update_path import UpdatePath
 
 SIZE = 256
@@ -101,11 +101,13 @@ def test_a_leaving_worker_flushes_its_residual_and_the_controller_reads_it() -> 
     )  # fmt: skip
     payloads = {1: usual.data, 2: final.data}
     span = ParameterRange(0, SIZE)
-    for version in (1, 2):
-        norm, reason = server.inspect(payloads[version], 0, SIZE, 0)
+    for version, payload in ((1, usual), (2, final)):
+        codec = server.codecs.index(payload.codec)
+        assert codec == version - 1
+        norm, reason = server.inspect(payload.data, Contribution(version, 0, span, payload.blob, 1, 1.0, 1.0, codec))
         assert not reason
         assert norm > 0
-        server.aggregate(version, [SlotShare("n", span, ((version, 1.0),))], payloads.__getitem__)
+        server.aggregate(version, [SlotShare("n", span, (Held(version, 1.0, codec),))], payloads.__getitem__)
     error = float((server.parameters + first + second).norm() / (first + second).norm())
     assert error < 0.02  # 8 bits, where top-k alone would have left out most of it
 

@@ -3,6 +3,8 @@ decisions journaled ahead of it are durable."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from barnraise.core.types import Contribution, ParameterRange
@@ -47,12 +49,20 @@ class Discard(Action, frozen=True, gc=False):
     assignment: int
 
 
+class Held(NamedTuple):
+    """A contribution in a slot: what it weighs there, and which codec its payload is written in."""
+
+    assignment: int
+    weight: float
+    codec: int
+
+
 class SlotShare(msgspec.Struct, frozen=True, gc=False):
     """One node's part of a version: its contributions with their weights, for one range of the parameters."""
 
     node: str
     parameters: ParameterRange
-    contributions: tuple[tuple[int, float], ...]
+    contributions: tuple[Held, ...]
     freshness: float = 1.0  # what staleness has left of those weights
 
 

@@ -121,7 +121,7 @@ class Buffer(Part):
         if reason == "flush":
             yield Noted(self.now, notes.Flushing(state.num_live))
         held = shares(slot for slots in state.slots.values() for slot in slots.values())
-        numbers = tuple(assignment for share in held for assignment, _ in share.contributions)
+        numbers = tuple(one.assignment for share in held for one in share.contributions)
         rate, scales = self._rates(held)
         yield VersionClosed(
             self.now, state.version + 1, numbers, nodes, state.buffer_tokens, reason, rate=rate, scales=scales
@@ -152,15 +152,15 @@ class Buffer(Part):
         lost.
         """
         faults, slots, least = event.void | event.lost, self.state.closing_slots, self.versions.minimum_nodes
-        used = {slot.node for slot in slots if any(number not in faults for number, _ in slot.contributions)}
+        used = {slot.node for slot in slots if any(held.assignment not in faults for held in slot.contributions)}
         reason = event.reason
         if not reason and len(used) < max(1, least):
             reason = f"{len(used)} nodes' contributions can be used, but the aggregation rule needs {least}"
         if reason:
-            numbers = tuple(number for slot in slots for number, _ in slot.contributions)
+            numbers = tuple(held.assignment for slot in slots for held in slot.contributions)
             yield Noted(self.now, notes.VersionRefused(event.version, reason, numbers))
         for slot in list(slots):
-            for number, _ in list(slot.contributions):
+            for number in [held.assignment for held in slot.contributions]:
                 why = faults.get(number, reason and f"version {event.version} was refused: {reason}")
                 if why:
                     judged = number in event.void or bool(event.reason)
@@ -245,6 +245,6 @@ def _freshness(slots: list[SlotShare], alike: bool) -> float:
     """What staleness has left of the slots' weights in all, or of one each."""
     if alike:
         return sum(slot.freshness for slot in slots) / len(slots)
-    weights = [sum(weight for _, weight in slot.contributions) for slot in slots]
+    weights = [sum(held.weight for held in slot.contributions) for slot in slots]
     fresh = sum(weight / slot.freshness for weight, slot in zip(weights, slots, strict=True))
     return sum(weights) / fresh if fresh else 1.0

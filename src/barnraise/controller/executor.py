@@ -41,16 +41,14 @@ class Executor:
     def inspect(self, action: Inspect, upload: Upload) -> None:
         """Check the payload's digest, decode it and measure it."""
         contribution = action.contribution
-        span, base, assignment = contribution.parameters, contribution.base, contribution.assignment
+        assignment = contribution.assignment
 
         def work() -> Event:
             try:
                 upload.verify()
             except WireError as error:
                 return Inspected(action.epoch, assignment, 0.0, str(error))
-            return Inspected(
-                action.epoch, assignment, *self.server.inspect(upload.payload, span.start, span.stop, base)
-            )
+            return Inspected(action.epoch, assignment, *self.server.inspect(upload.payload, contribution))
 
         self._run("inspect", work)
 

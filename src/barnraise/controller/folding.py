@@ -176,9 +176,9 @@ def _version_made(state: State, d: VersionMade) -> None:
     state.version_tokens += state.closing.tokens
     for slot in state.closing_slots:
         node = state.nodes[slot.node]
-        for assignment, _ in slot.contributions:
-            node.merged = max(node.merged, assignment)
-            del state.merging[assignment]
+        for held in slot.contributions:
+            node.merged = max(node.merged, held.assignment)
+            del state.merging[held.assignment]
     state.closing, state.closing_slots = None, []
 
 
@@ -233,7 +233,7 @@ def _voided(state: State, d: Noted, note: notes.Voided) -> None:
     assert state.closing is not None
     state.closing = msgspec.structs.replace(state.closing, tokens=state.closing.tokens - work.tokens)
     for slot in state.closing_slots:
-        for held in [held for held in slot.contributions if held[0] == work.assignment]:
+        for held in [held for held in slot.contributions if held.assignment == work.assignment]:
             slot.contributions.remove(held)
             slot.fresh_weight -= work.tokens if work.task.trains else held[1]
     node.merged = max(node.merged, work.assignment)

@@ -14,7 +14,7 @@ import numpy as np
 
 from barnraise.aggregation.base import Array, Combination, Rule
 from barnraise.compression.base import Codec, Reader
-from barnraise.controller.actions import SlotShare
+from barnraise.controller.actions import Held, SlotShare
 from barnraise.core.errors import CorruptionError, PayloadError, VersionRefusedError
 from barnraise.core.ranges import covers, pieces
 from barnraise.core.threads import Crew
@@ -23,8 +23,8 @@ from barnraise.core.types import ParameterRange
 ReadPayload = Callable[[int], Any]
 """Assignment id -> the payload's bytes."""
 
-CodecOf = Callable[[Any, int], Codec]
-"""(payload, elements) -> the codec that is to open it."""
+CodecOf = Callable[[int, Any, int], Codec]
+"""(number, payload, elements) -> the codec that is to open it; PayloadError when there is none."""
 
 
 @dataclass(frozen=True)
@@ -63,20 +63,20 @@ def opened(
     """
     void: dict[int, str] = {}
     lost: dict[int, str] = {}
-    payloads: list[tuple[int, Any, int]] = []
+    payloads: list[tuple[Held, Any, int]] = []
     for slot in slots:
-        for assignment, _ in slot.contributions:
+        for held in slot.contributions:
             try:
-                payloads.append((assignment, read(assignment), slot.parameters.stop - slot.parameters.start))
+                payloads.append((held, read(held.assignment), slot.parameters.stop - slot.parameters.start))
             except CorruptionError as error:
-                lost[assignment] = str(error)
+                lost[held.assignment] = str(error)
 
-    def open_one(given: tuple[int, Any, int]) -> Reader | None:
-        assignment, payload, size = given
+    def open_one(given: tuple[Held, Any, int]) -> Reader | None:
+        held, payload, size = given
         try:
-            return codec_of(payload, size).open(payload, size)
+            return codec_of(held.codec, payload, size).open(payload, size)
         except PayloadError as error:
-            void[assignment] = str(error)
+            void[held.assignment] = str(error)
         return None
 
     readers = crew.each(open_one, payloads)
@@ -85,7 +85,7 @@ def opened(
     following, updates = iter(reader for reader in readers if reader is not None), []
     for slot in slots:
         if slot.contributions:
-            weights = [weight for _, weight in slot.contributions]
+            weights = [held.weight for held in slot.contributions]
             total = sum(weights)
             shares = [weight / total if total else 0.0 for weight in weights]
             weight = slot.freshness if alike else total

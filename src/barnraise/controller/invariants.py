@@ -56,17 +56,18 @@ def _validate_works(state: State) -> None:
 def _validate_buffer(state: State) -> None:
     open_slots = [slot for slots in state.slots.values() for slot in slots.values()]
     slots = [*open_slots, *state.closing_slots]
-    numbers = [number for slot in slots for number, _ in slot.contributions]
+    numbers = [held.assignment for slot in slots for held in slot.contributions]
     assert len(set(numbers)) == len(numbers), "a contribution is in two places"
     assert set(numbers) == state.merging.keys(), f"slots hold {sorted(numbers)}, accepted are {sorted(state.merging)}"
     assert state.buffer_tokens == sum(
-        state.merging[number].tokens for slot in open_slots for number, _ in slot.contributions
+        state.merging[held.assignment].tokens for slot in open_slots for held in slot.contributions
     ), "tokens in the buffer"
     assert all(slot.contributions for slot in open_slots), "a slot without contributions"
     assert (state.closing is None) <= (not state.closing_slots), "slots of no version"
     if state.closing is not None:
         assert state.closing.version == state.version + 1, "the version that is being made"
-        held = sum(state.merging[number].tokens for slot in state.closing_slots for number, _ in slot.contributions)
+        closing = [held.assignment for slot in state.closing_slots for held in slot.contributions]
+        held = sum(state.merging[number].tokens for number in closing)
         assert state.closing.tokens == held, "tokens in the version that is being made"
 
 

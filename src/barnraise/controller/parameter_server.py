@@ -33,7 +33,8 @@ from barnraise.controller.actions import SlotShare
 from barnraise.controller.gradient import PseudoGradient, ReadPayload, opened
 from barnraise.core.errors import InputError, PayloadError, VersionRefusedError
 from barnraise.core.threads import SERIAL, SPAN, Crew, spans
-from barnraise.core.types import Blob, ParameterRange
+from barnraise.core.types import Blob, Contribution, ParameterRange
+from barnraise.ledger.decisions import UNKNOWN_CODEC
 from barnraise.models.vectors import Leaves, largest
 from barnraise.training.base import OuterOptimizer
 
@@ -58,10 +59,10 @@ class ParameterServer:
     """Holds one float32 vector of d parameters, which is its own from then on, and moves it from version to version.
 
     `rule`, `downlink` and `outer` are policies of their families; `codecs` are those that contributions may be written
-    in, the usual one first. `alike`: nodes weigh alike instead of by their tokens, as their updates are scaled to equal
-    steps (FedNova). `parameters`, `residual` and `average` are changed in place: who wants to keep a version copies it
-    before the next is made. Not thread-safe: one thread makes versions and reads the state. `threads` share the work in
-    pieces of `chunk` elements or a few more, a multiple of what the codecs decode and encode together.
+    in, by the number that they name. `alike`: nodes weigh alike instead of by their tokens, as their updates are scaled
+    to equal steps (FedNova). `parameters`, `residual` and `average` are changed in place: who wants to keep a version
+    copies it before the next is made. Not thread-safe: one thread makes versions and reads the state. `threads` share
+    the work in pieces of `chunk` elements or a few more, a multiple of what the codecs decode and encode together.
 
     `average` is what evaluation and export take: a_v = a_{v-1} + (theta_v - a_{v-1}) / (1 + s v), which weights the
     versions by a power of their number (Shamir and Zhang, 2013) and so looks back over about the share s of all of
@@ -97,11 +98,11 @@ class ParameterServer:
         self._bounds: dict[str, float] = {}  # no element of the state's vectors is larger
         self.digest = self._leaves.digest(parameters)
 
-    def inspect(self, payload: Any, start: int, stop: int, base: int) -> tuple[float, str]:
-        """L2 norm of the payload's update of parameters [start, stop) of version `base`, and what is wrong with it
-        (empty: nothing)."""
+    def inspect(self, payload: Any, offer: Contribution) -> tuple[float, str]:
+        """L2 norm of the update that `payload` holds as `offer` says, and what is wrong with it (empty: nothing)."""
+        size = offer.parameters.stop - offer.parameters.start
         try:
-            return self._codec_of(payload, stop - start).open(payload, stop - start, base).norm(), ""
+            return self._codec_of(offer.codec, payload, size).open(payload, size, offer.base).norm(), ""
         except PayloadError as error:
             return 0.0, str(error)
 
@@ -197,9 +198,13 @@ class ParameterServer:
             after[_RESIDUAL] = sent + _CODED * sent
         return after | {f"the outer optimizer's {name}": moment for name, moment in moments.items()}
 
-    def _codec_of(self, payload: Any, size: int) -> Codec:
-        """Which of the allowed codecs wrote `payload`; the usual one when none did, which will refuse it."""
-        return next((codec for codec in self.codecs if codec.wrote(payload, size)), self.codecs[0])
+    def _codec_of(self, number: int, payload: Any, size: int) -> Codec:
+        """The codec that a contribution names. Raises PayloadError when there is none of that number."""
+        if number == UNKNOWN_CODEC:  # on a ledger from before they named theirs: length and tag tell it
+            return next((codec for codec in self.codecs if codec.wrote(payload, size)), self.codecs[0])
+        if not 0 <= number < len(self.codecs):
+            raise PayloadError(f"is written in codec {number}, but this run has {len(self.codecs)}")
+        return self.codecs[number]
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint must hold besides the version number: live tensors, not copies."""

@@ -41,7 +41,7 @@ class Replayed:
     def open_contributions(self) -> list[int]:
         """Accepted contributions that are in no version yet."""
         slots = (slot for slots in self.state.slots.values() for slot in slots.values())
-        return [assignment for slot in slots for assignment, _ in slot.contributions]
+        return [held.assignment for slot in slots for held in slot.contributions]
 
 
 def replay(ledger: Ledger, checkpoints: Checkpoints | None = None) -> Replayed:

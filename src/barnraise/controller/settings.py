@@ -47,6 +47,11 @@ class Payloads:
     max_norm: float | None  # of an update (L2); None: as the others' are
 
     @property
+    def last_codec(self) -> int:
+        """The number of the codec of residuals: it comes behind those of the rungs."""
+        return len(self.rungs)
+
+    @property
     def snapshot(self) -> int:
         return 4 * self.num_parameters
 

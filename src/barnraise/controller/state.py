@@ -118,12 +118,12 @@ class SlotState(msgspec.Struct):
 
     node: str
     parameters: ParameterRange
-    contributions: list[tuple[int, float]] = []
+    contributions: list[Held] = []
     fresh_weight: float = 0.0  # theirs, were none of them stale
 
     def share(self) -> SlotShare:
         """The slot as part of a version."""
-        weight = sum(weight for _, weight in self.contributions)
+        weight = sum(held.weight for held in self.contributions)
         freshness = weight / self.fresh_weight if self.fresh_weight else 1.0
         return SlotShare(self.node, self.parameters, tuple(self.contributions), freshness)
 

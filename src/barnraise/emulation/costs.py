@@ -78,8 +78,8 @@ class ControllerCosts:
         for slot in action.slots:
             size = slot.parameters.stop - slot.parameters.start
             total += self.row * size
-            for assignment, _ in slot.contributions:
-                total += self.codec.decode.seconds(size, payload_bytes[assignment])
+            for held in slot.contributions:
+                total += self.codec.decode.seconds(size, payload_bytes[held.assignment])
         moved = max(slot.parameters.stop for slot in action.slots) - min(slot.parameters.start for slot in action.slots)
         there, back = self.downlink.encode, self.downlink.decode
         total += there.seconds(moved, delta.num_bytes) + back.seconds(moved, delta.num_bytes)

@@ -119,8 +119,7 @@ class RealControllerWork:
 
     def inspect(self, node: str, contribution: Contribution, payload: Buffer) -> tuple[float, str]:
         self._offered[node, contribution.assignment] = payload
-        span = contribution.parameters
-        return self.server.inspect(payload, span.start, span.stop, contribution.base)
+        return self.server.inspect(payload, contribution)
 
     def accept(self, node: str, assignment: int) -> None:
         self._accepted[assignment] = self._offered.pop((node, assignment))
@@ -137,8 +136,8 @@ class RealControllerWork:
         finally:
             self.blobs.publish(self.server.parameters, self.server.digest)
         for slot in action.slots:
-            for assignment, _ in slot.contributions:
-                del self._accepted[assignment]
+            for held in slot.contributions:
+                del self._accepted[held.assignment]
         self.blobs.add_delta(made.delta.digest, made.delta_bytes)
         return made.digest, made.delta, made.parameters
 

@@ -256,7 +256,7 @@ class Simulator(Agenda):
             self.soon(Simulator._deliver, self, 0, event)
             return
         seconds = self.work.costs.aggregate(action, delta, self._payload_bytes)
-        for assignment in [assignment for slot in action.slots for assignment, _ in slot.contributions]:
+        for assignment in [held.assignment for slot in action.slots for held in slot.contributions]:
             del self._payload_bytes[assignment]
         event = ce.Aggregated(action.epoch, action.version, digest, delta, parameters)
         self.at(self.now + seconds, Simulator._deliver, self, 0, event)

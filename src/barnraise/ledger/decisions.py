@@ -14,6 +14,9 @@ import msgspec
 from barnraise.core.types import NodeProfile, ParameterRange, RowRange
 from barnraise.ledger.notes import Note
 
+UNKNOWN_CODEC = -1
+"""Of a contribution that was judged before contributions named theirs."""
+
 
 class Change(StrEnum):
     """What can happen to a node's membership; all but the first two mean that it is gone, and how."""
@@ -97,6 +100,7 @@ class Judged(Decision, frozen=True, gc=False):
     digest: str
     parameters: ParameterRange
     weight: float  # its share of its node's slot is weight / sum of weights there
+    codec: int = UNKNOWN_CODEC  # that its payload is written in
 
     @property
     def brings(self) -> bool:

@@ -6,7 +6,6 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import msgspec
 
 from barnraise.core.files import fsync_directory
+from barnraise.ledger import schema
 from barnraise.ledger.decisions import AnyDecision, Decision, Judged, Noted
 from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.notes import SomeNote, Voided, kind_of
@@ -65,6 +65,7 @@ class Ledger:
             self.epoch: int = meta.get("epoch", 0) + 1
             self.last_id: int = max(self._newest(form.id_column, form.table) for form in FORMATS.values())
             with _transaction(self._connection, path):
+                schema.complete(self._connection)
                 self._set_meta(epoch=self.epoch)
         except BaseException:
             self._connection.close()
@@ -141,11 +142,9 @@ class Ledger:
         return found is not None
 
     def _create(self, run: str) -> None:
-        schema = files("barnraise.ledger").joinpath("schema.sql").read_text("utf-8")
         meta = {"schema": SCHEMA_VERSION, "run": run, "epoch": 0, "segment_number": 0, "segment_bytes": 0}
         with _transaction(self._connection, self.path):
-            for statement in _statements(schema):
-                self._connection.execute(statement)
+            schema.create(self._connection)
             self._connection.executemany("INSERT INTO meta (key, value) VALUES (?, ?)", meta.items())
         fsync_directory(self.path.parent)
 
@@ -184,12 +183,3 @@ def _transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
             if connection.in_transaction:  # SQLite may have rolled back by itself
                 connection.execute("ROLLBACK")
             raise
-
-
-def _statements(script: str) -> Iterator[str]:
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""

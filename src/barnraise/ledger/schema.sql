@@ -2,6 +2,8 @@
 -- A column holds the field of the same name of a decision (barnraise/ledger/decisions.py); structured fields are JSON.
 -- `epoch` counts the controller processes of this run, `time` is the controller's clock in seconds.
 -- A float that is not a number is NULL.
+-- A ledger from before a column was thought of is read as if it held the column's default, and gets it when a controller
+-- goes on with it (barnraise/ledger/schema.py): a column that is added here has a default, and is its table's last.
 
 CREATE TABLE meta (                  -- schema, run, epoch, segment_number, segment_bytes
     key   TEXT PRIMARY KEY,
@@ -58,7 +60,8 @@ CREATE TABLE contributions (         -- a contribution was accepted, refused or 
     num_bytes  INTEGER NOT NULL,
     digest     TEXT NOT NULL,        -- SHA-256 of the payload
     parameters TEXT NOT NULL,
-    weight     REAL
+    weight     REAL,
+    codec      INTEGER NOT NULL DEFAULT -1 -- that of the payload: a rung, or one more than all; -1: not known
 ) STRICT;
 
 -- A contribution counts once, whatever happens to connections and processes.

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from barnraise.core.errors import CorruptionError, RunDirectoryError
+from barnraise.ledger import schema
 from barnraise.ledger.decisions import AnyDecision, Change, Decision, NodeChanged, Noted
 from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.notes import Evaluated, Released, SomeNote, kind_of
@@ -336,6 +337,7 @@ def _connect(uri: str) -> sqlite3.Connection:
     try:
         connection.row_factory = sqlite3.Row
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # the file is opened only now
+        schema.imagine(connection)
     except BaseException:
         connection.close()
         raise

@@ -32,6 +32,8 @@ from barnraise.worker.update_path import Opened, Payload, UpdatePath
 
 Fetched = Callable[[Blob], Buffer]
 Rows = np.ndarray[Any, Any]
+Done = tuple[Blob, int, float, float, int]
+"""What became of a task: the payload, steps, their mean loss, seconds, and the number of the payload's codec."""
 
 
 class Executor:
@@ -52,7 +54,8 @@ class Executor:
         threads = torch.get_num_threads()
         self._taking, self._training = Crew(threads), Crew(threads)  # of `update` and of `train`
         last = compression.create(settings.last_compression) if settings.last_compression else None
-        for codec in [*self.codecs, *([last] if last else [])]:
+        self.sent_in = [*self.codecs, *([last] if last else [])]  # by the number that a contribution names
+        for codec in self.sent_in:
             codec.crew = self._training
         self.path = UpdatePath(
             self.codecs[0],
