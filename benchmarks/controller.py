@@ -170,6 +170,7 @@ async def ask(connection: Connection, payload: memoryview, count: list[int], lim
                     steps=task.local_steps,
                     loss=1.0,
                     seconds=0.1,
+                    codec=task.rung,
                 )
                 inline = payload if len(payload) <= INLINE_BYTES else None
                 await connection.send(encode(Offer(offer), inline))

@@ -98,6 +98,7 @@ class History:
                 steps=task.local_steps,
                 loss=2.0,
                 seconds=0.5,
+                codec=task.rung,
             )
             self.do(ev.Received(node, Offer(offer)))
             self.do(ev.Received(node, Next(self.host.machine.state.version)))

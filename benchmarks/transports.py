@@ -86,6 +86,7 @@ class Node:
             steps=task.local_steps,
             loss=1.0,
             seconds=0.1,
+            codec=task.rung,
         )
         inline = self.payload if len(self.payload) <= INLINE_BYTES else None
         await self.connection.send(encode(Offer(offer), inline))

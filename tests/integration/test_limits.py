@@ -62,7 +62,14 @@ def test_payloads_that_come_along_are_bounded_while_the_disk_is_full(
                 await client.send(
                     Offer(
                         Contribution(
-                            assignment=number, base=0, parameters=whole, payload=blob, steps=1, loss=1.0, seconds=1.0
+                            assignment=number,
+                            base=0,
+                            parameters=whole,
+                            payload=blob,
+                            steps=1,
+                            loss=1.0,
+                            seconds=1.0,
+                            codec=0,
                         )
                     ),
                     payload,

@@ -248,6 +248,7 @@ class Member:
             steps=steps,
             loss=loss,
             seconds=took,
+            codec=task.rung,
         )
         self.old = [*self.old, offer][-20:]
         match self.rng.randrange(20):

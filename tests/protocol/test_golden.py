@@ -58,6 +58,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
                 steps=20,
                 loss=2.5,
                 seconds=3.75,
+                codec=1,
             )
         ),
         None,

@@ -172,7 +172,7 @@ def contribution(task: AnyTask, **changes: Any) -> Contribution:
         "steps": task.steps,
         "loss": 1.5,
         "seconds": 0.5,
-        "codec": 1 if task.kind == "flush" else task.rung,
+        "codec": task.rung if isinstance(task, Train) else 1,
     }
     return Contribution(**(values | changes))
 

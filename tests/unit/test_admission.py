@@ -51,7 +51,7 @@ def offer(**changes: Any) -> Contribution:
 )
 def test_an_offer_must_be_the_answer_to_its_task(changes: dict[str, Any], version: int, reason: str) -> None:
     found = admission.refuse_result(offer(**changes), WORK, version)
-    found = found or admission.refuse_update(offer(**changes), WORK, 500, engine_settings().payloads)
+    found = found or admission.refuse_update(offer(**changes), WORK, 0, engine_settings().payloads)
     assert found.startswith(reason) or reason in found
     assert bool(found) == bool(reason)
 
@@ -76,7 +76,8 @@ def test_an_offer_is_in_the_codec_of_its_rung_or_in_that_of_residuals(
     payloads = engine_settings(rungs=(200, 300, 400), last=900).payloads
     work = msgspec.structs.replace(WORK, kind=kind, rung=1)
     offered = offer(codec=codec, payload=Blob(digest(1), num_bytes))
-    assert admission.refuse_offer(offered, work, 7, payloads) == reason
+    assigned = 1 if kind == "train" else payloads.last_codec
+    assert admission.refuse_update(offered, work, assigned, payloads) == reason
 
 
 @pytest.mark.parametrize(

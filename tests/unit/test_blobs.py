@@ -22,7 +22,14 @@ def contribution(data: bytes, assignment: int = 1, **fields: object) -> Contribu
     payload = fields.get("payload", blob_of(data))
     assert isinstance(payload, Blob)
     return Contribution(
-        assignment=assignment, base=0, parameters=ParameterRange(0, 9), payload=payload, steps=1, loss=1.0, seconds=1.0
+        assignment=assignment,
+        base=0,
+        parameters=ParameterRange(0, 9),
+        payload=payload,
+        steps=1,
+        loss=1.0,
+        seconds=1.0,
+        codec=0,
     )
 
 

@@ -21,7 +21,14 @@ SETTINGS = engine_settings(memory=SIZE)  # room for one
 def offer(number: int, size: int = SIZE) -> Contribution:
     blob = Blob(hashlib.sha256(b"payload").hexdigest(), size)
     return Contribution(
-        assignment=number, base=0, parameters=ParameterRange(0, 5), payload=blob, steps=1, loss=1.0, seconds=1.0
+        assignment=number,
+        base=0,
+        parameters=ParameterRange(0, 5),
+        payload=blob,
+        steps=1,
+        loss=1.0,
+        seconds=1.0,
+        codec=0,
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from barnraise.account import story
 from barnraise.controller import saved
 from barnraise.controller.recovery import replay
-from barnraise.core.types import Task
+from barnraise.core.types import AnyTask
 from barnraise.ledger import Judged, Ledger, LedgerView, schema
 from barnraise.ledger.rows import FORMATS
 
@@ -88,7 +88,7 @@ def test_a_controller_adds_the_column_while_others_read(old: Path) -> None:
 class Leaving(Run):
     """Every third contribution is in the codec of residuals, as of a worker that leaves."""
 
-    def codec_of(self, task: Task) -> int:
+    def codec_of(self, task: AnyTask) -> int:
         return int(task.id % 3 == 0)
 
 

@@ -23,7 +23,7 @@ from barnraise.controller.parameter_server import ParameterServer
 from barnraise.controller.recovery import Replayed, replay, restore
 from barnraise.controller.state import State
 from barnraise.core.errors import CorruptionError, VersionRefusedError
-from barnraise.core.types import KINDS, Blob, NodeProfile, ParameterRange, Task
+from barnraise.core.types import KINDS, AnyTask, Blob, NodeProfile, ParameterRange
 from barnraise.ledger import Checkpoints, Ledger
 from barnraise.ledger.decisions import Assigned, Judged, Noted, VersionClosed
 from barnraise.ledger.records import HEADER_BYTES
@@ -55,7 +55,7 @@ class Workers:
     """The other machines, which live on when the controller dies: what each has been given and not handed in."""
 
     def __init__(self) -> None:
-        self.tasks: dict[str, list[Task]] = {node: [] for node in "abcd"}
+        self.tasks: dict[str, list[AnyTask]] = {node: [] for node in "abcd"}
         self._turns = itertools.cycle("abcd")
 
     def turn(self) -> str:
@@ -129,7 +129,7 @@ class Run:
             elif isinstance(action, act.Inspect | act.Aggregate | act.Evaluate | act.Checkpoint):
                 self.queue.append(action)
 
-    def codec_of(self, task: Task) -> int:
+    def codec_of(self, task: AnyTask) -> int:
         """In which its contribution is written."""
         return 0
 
@@ -413,7 +413,7 @@ class Liar(Run):
     robust = False
     wild = b"\0"
 
-    def codec_of(self, task: Task) -> int:
+    def codec_of(self, task: AnyTask) -> int:
         """In which its contribution is written."""
         return 0
 

@@ -10,7 +10,7 @@ from barnraise import compression
 from barnraise.assembly.simulation import simulate
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
-from barnraise.controller.actions import Aggregate, SlotShare
+from barnraise.controller.actions import Aggregate, Held, SlotShare
 from barnraise.core.types import Blob, Contribution, News, ParameterRange, Update
 from barnraise.emulation.access import Access
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
@@ -50,7 +50,7 @@ def test_encoding_takes_workers_time() -> None:
 
 def test_decoding_takes_the_controllers_time() -> None:
     contribution = Contribution(
-        assignment=1, base=0, parameters=WHOLE, payload=payload("int4"), steps=10, loss=1.0, seconds=1.0
+        assignment=1, base=0, parameters=WHOLE, payload=payload("int4"), steps=10, loss=1.0, seconds=1.0, codec=0
     )
     assert costs("entropy_coded").inspect(contribution) > 1.5 * costs("int4").inspect(contribution)
 

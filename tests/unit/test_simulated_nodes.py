@@ -15,7 +15,7 @@ from barnraise.assembly.simulation import make_fleet, simulate
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.controller.machine import Controller
-from barnraise.core.types import Blob, Task
+from barnraise.core.types import AnyResult
 from barnraise.emulation.costs import NodeCosts
 from barnraise.emulation.report import Report
 from barnraise.emulation.simulator import Simulator
@@ -100,8 +100,8 @@ def test_only_the_named_node_lies() -> None:
 
 
 class SlowToHandIn(NodeCosts):
-    def hand_in(self, task: Task, payload: Blob) -> float:
-        return super().hand_in(task, payload) + DELAY
+    def hand_in(self, result: AnyResult) -> float:
+        return super().hand_in(result) + DELAY
 
 
 def test_one_node_takes_longer_to_hand_in_where_work_is_costed() -> None:

@@ -43,13 +43,17 @@ def refuse_result(result: AnyResult, work: Work, version: int) -> str:
     return ""
 
 
-def refuse_update(offer: Contribution, work: Work, most: int, payloads: Payloads) -> str:
-    """Why `offer` is no update that was assigned, whose codec needs at most `most` bytes; empty when it can be."""
+def refuse_update(offer: Contribution, work: Work, codec: int, payloads: Payloads) -> str:
+    """Why `offer` is no update that was assigned, in `codec`; empty when it can be."""
     if offer.parameters != work.parameters:
         return f"updates parameters {offer.parameters}, but {work.parameters} were assigned"
     if not offer.payload.num_bytes:
         return "payload of 0 bytes: a contribution has one"
-    if offer.payload.num_bytes > most and offer.payload.num_bytes != payloads.last:  # of a node that leaves
+    last = offer.codec == payloads.last_codec and payloads.last > 0  # of a residual, or of a node that leaves
+    if not last and offer.codec != codec:
+        return f"is written in codec {offer.codec}, but codec {codec} was assigned"
+    most = payloads.last if last else payloads.rungs[codec]
+    if offer.payload.num_bytes > most:
         return f"payload of {offer.payload.num_bytes} bytes, but the codec needs at most {most}"
     if not 0.0 <= offer.loss <= LARGEST_LOSS:
         return f"training loss is {offer.loss}: training diverged on this worker; lower the learning rate"

@@ -56,7 +56,7 @@ class Flushing(TaskKind):
 
     def refuse(self, result: AnyResult, work: Work, version: int) -> str:
         assert isinstance(result, Contribution)
-        return refuse_update(result, work, self.payloads.last, self.payloads)
+        return refuse_update(result, work, self.payloads.last_codec, self.payloads)
 
     def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
         """As all that the node sent before weighed."""

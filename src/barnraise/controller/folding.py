@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from barnraise.controller.actions import Held
 from barnraise.controller.state import Finding, NodeState, SlotState, Stage, State, Work
 from barnraise.core.types import FASTEST, SLOWEST, Flush, NodeProfile
 from barnraise.ledger import notes
@@ -107,7 +108,7 @@ def _contributed(state: State, node: NodeState, work: Work, d: Judged) -> None:
     slot = slots.get(d.parameters)
     if slot is None:
         slot = slots[d.parameters] = SlotState(d.node, d.parameters, [])
-    slot.contributions.append((d.assignment, d.weight))
+    slot.contributions.append(Held(d.assignment, d.weight, d.codec))
     slot.fresh_weight += d.tokens if work.task.trains else d.weight
     state.merging[d.assignment] = work.at(Stage.ACCEPTED, tokens=d.tokens, local_steps=d.steps)
     if d.tokens < work.tokens:
@@ -235,7 +236,7 @@ def _voided(state: State, d: Noted, note: notes.Voided) -> None:
     for slot in state.closing_slots:
         for held in [held for held in slot.contributions if held.assignment == work.assignment]:
             slot.contributions.remove(held)
-            slot.fresh_weight -= work.tokens if work.task.trains else held[1]
+            slot.fresh_weight -= work.tokens if work.task.trains else held.weight
     node.merged = max(node.merged, work.assignment)
     state.accepted -= 1
     node.accepted -= 1

@@ -84,7 +84,7 @@ class Inspection(Part):
         offer, version = self.custody.inspecting[event.assignment]
         self.custody.settled(offer)
         work = self.state.works[event.assignment]
-        dense = not work.task.trains or offer.payload.num_bytes == self.settings.payloads.last
+        dense = offer.codec == self.settings.payloads.last_codec
         most = admission.most_norm(work, dense, self.speeds, self.settings.payloads)
         reason = admission.refuse_inspection(event.norm, event.reason, most, self.settings.payloads)
         yield from self._judge(work, offer, version, event.norm, reason)
@@ -129,6 +129,7 @@ class Inspection(Part):
             digest=payload.digest if payload is not None else "",
             parameters=work.parameters,
             weight=kind.weight(offer, work, tokens, staleness) if kind is not None else 0.0,
+            codec=offer.codec if isinstance(offer, Contribution) else -1,
         )
         if payload is not None and verdict != "accepted":
             yield Discard(work.node, work.assignment)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from barnraise.controller.actions import SlotShare
+from barnraise.controller.actions import Held, SlotShare
 from barnraise.core.types import NodeProfile, ParameterRange, Task, kind_of
 from barnraise.ledger.decisions import Assigned, VersionClosed
 

@@ -141,7 +141,7 @@ class Training(TaskKind):
 
     def refuse(self, result: AnyResult, work: Work, version: int) -> str:
         assert isinstance(result, Contribution)
-        return refuse_update(result, work, self.payloads.rungs[work.rung], self.payloads)
+        return refuse_update(result, work, work.rung, self.payloads)
 
     def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
         return tokens * self.settings.versions.staleness.weight(staleness)

@@ -207,6 +207,7 @@ class Contribution(Result, frozen=True, gc=False, tag="update", kw_only=True):
 
     parameters: ParameterRange
     payload: Blob
+    codec: Count  # that of the payload: the task's rung, or as many as there are rungs for that of residuals
 
 
 class Finding(Result, frozen=True, gc=False, tag="finding", kw_only=True):

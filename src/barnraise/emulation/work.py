@@ -133,6 +133,7 @@ class CostedNodeWork:
             seconds=0.0,
             parameters=task.parameters,
             payload=Blob(f"b{task.id:063x}", math.ceil(size)),
+            codec=task.rung if isinstance(task, Train) else len(self.payload_bytes),
         )
 
     def payload(self, assignment: int) -> Buffer:

@@ -32,8 +32,6 @@ from barnraise.worker.update_path import Opened, Payload, UpdatePath
 
 Fetched = Callable[[Blob], Buffer]
 Rows = np.ndarray[Any, Any]
-Done = tuple[Blob, int, float, float, int]
-"""What became of a task: the payload, steps, their mean loss, seconds, and the number of the payload's codec."""
 
 
 class Executor:
@@ -128,7 +126,7 @@ class Executor:
         """Hand in the residual."""
         began = time.monotonic()
         payload = self.payloads[task.id] = self.path.flush(len(self.replica))
-        return _contribution(task, payload, 0, 0.0, time.monotonic() - began)
+        return self._contribution(task, payload, 0, 0.0, time.monotonic() - began)
 
     def train(self, task: Train, on_step: Callable[[int], None]) -> Contribution | None:
         """Take the task's local steps, and encode what they changed.
@@ -184,7 +182,21 @@ class Executor:
             self._fail(steps)
             return None
         self.payloads[task.id] = self.unmerged[task.id] = payload
-        return _contribution(task, payload, steps, loss, time.monotonic() - began)
+        return self._contribution(task, payload, steps, loss, time.monotonic() - began)
+
+    def _contribution(
+        self, task: Train | Flush, payload: Payload, steps: int, loss: float, seconds: float
+    ) -> Contribution:
+        return Contribution(
+            assignment=task.id,
+            base=task.base,
+            steps=steps,
+            loss=loss,
+            seconds=seconds,
+            parameters=task.parameters,
+            payload=payload.blob,
+            codec=self.sent_in.index(payload.codec),
+        )
 
     def _fail(self, steps: int) -> None:
         """Moments that led astray are lost; those of steps that were not taken are as good as before."""
@@ -266,18 +278,6 @@ def batches(rows: Rows, order: Batches, form: Format) -> Iterator[Batch]:
         chosen = places[begin : begin + size]
         batch = rows[chosen, : lengths[chosen].max()]
         yield batch.astype(np.int64), labels(batch, form)
-
-
-def _contribution(task: Train | Flush, payload: Payload, steps: int, loss: float, seconds: float) -> Contribution:
-    return Contribution(
-        assignment=task.id,
-        base=task.base,
-        steps=steps,
-        loss=loss,
-        seconds=seconds,
-        parameters=task.parameters,
-        payload=payload.blob,
-    )
 
 
 def _finite(vector: Tensor) -> bool:

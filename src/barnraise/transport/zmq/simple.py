@@ -180,7 +180,10 @@ class SimpleClient:
         return bytes(download.payload)
 
     def offer(self, task: Train, payload: Buffer, *, steps: int, loss: float, seconds: float) -> Ack:
-        """Hand in the work on `task`; its verdict, which is durable. Made again after a lost connection."""
+        """Hand in the work on `task`, in the codec of its rung; its verdict, which is durable.
+
+        Made again after a lost connection.
+        """
         blob = Blob(hashlib.sha256(payload).hexdigest(), len(payload))
         offered = Contribution(
             assignment=task.id,
@@ -190,6 +193,7 @@ class SimpleClient:
             seconds=seconds,
             parameters=task.parameters,
             payload=blob,
+            codec=task.rung,
         )
         for attempt in range(3):
             try:
