@@ -54,7 +54,7 @@ def _costs(plan: Plan, num_parameters: int) -> Costs:
         num_parameters,
         plan.compression.name,
         plan.downlink.name,
-        robust=list(plan.aggregation.names) != ["mean"],
+        robust=plan.aggregation.individual,
         evaluation_tokens=controller.evaluation_rows * plan.run_file.data.context,
         threads=controller.threads,
     )

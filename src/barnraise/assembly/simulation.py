@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, cast
 from barnraise.assembly import solving
 from barnraise.assembly.simulated_work import costed, real
 from barnraise.assembly.trial import Trial
-from barnraise.config.schema import MAX_COUNT, Worker
+from barnraise.config.schema import Worker
+from barnraise.config.values import MAX_COUNT
 from barnraise.controller.machine import Controller
 from barnraise.controller.settings import EngineSettings
 from barnraise.core.errors import RunFailedError

@@ -31,7 +31,7 @@ def join(
         str | None,
         typer.Option(
             metavar="LINK",
-            help="For trials: emulate such a link, a preset (cellular, satellite ...) or 10mbit/50ms.",
+            help="For trials: emulate such a link, a preset, or figures as in 10mbit/50ms.",
             show_default=False,
         ),
     ] = None,

@@ -20,7 +20,8 @@ from barnraise.core.types import Blob, Contribution, ParameterRange, Task, Updat
 from barnraise.data.shards import Dataset
 from barnraise.emulation.costs import Costs
 from barnraise.emulation.work import Trained
-from barnraise.training.local import LocalTrainer, inner_optimizer
+from barnraise.training.inner import inner_optimizer
+from barnraise.training.local import LocalTrainer
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.actions import ApplyUpdates
 from barnraise.worker.building import make_executor
@@ -60,7 +61,9 @@ class RealWork:
         trainer.optimizer = (  # a worker keeps it on its disk
             before.trainer.optimizer
             if before
-            else inner_optimizer(self.settings.inner_optimizer, trainer.flat, self.settings.inner_options)
+            else inner_optimizer(
+                self.settings.inner_optimizer, trainer.flat.as_parameter(), self.settings.inner_options
+            )
         )
         self._executors[node] = make_executor(trainer, self.dataset, self.settings)
         self._fetched[node], self._taken[node] = {}, deque()
