@@ -10,6 +10,7 @@ from barnraise.data.meta import Meta
 from barnraise.models.memory import available_bytes
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import Welcome, WorkerSettings
+from barnraise.worker.options import Means
 from barnraise.worker.terms import require_model, require_settings
 
 if TYPE_CHECKING:
@@ -26,28 +27,26 @@ def build_executor(
     meta: Meta,
     settings: WorkerSettings,
     folder: Path,
-    device: str,
-    threads: int,
-    slowdown: float,
+    means: Means,
 ) -> Executor:
     """The executor of this run on this machine; RunFailedError or ModelError when it cannot work here.
 
     `folder` holds the dataset's meta.json, and token shards as they are fetched.
     """
     require_settings(settings)
-    require_model(manifest, meta, settings, available_bytes(), device)
+    require_model(manifest, meta, settings, available_bytes(), means.device)
     import torch
 
     from barnraise.data.shards import Dataset
     from barnraise.models.build import build
 
-    torch.set_num_threads(threads)
+    torch.set_num_threads(means.threads)
     torch.set_flush_denormal(True)  # fading Adam moments become subnormal, and arithmetic on those 20% slower
-    trainer = make_trainer(build(manifest.model), settings, device)
-    return make_executor(trainer, Dataset.open(folder, partial=True), settings, slowdown)
+    trainer = make_trainer(build(manifest.model), settings, means)
+    return make_executor(trainer, Dataset.open(folder, partial=True), settings, means.slowdown)
 
 
-def make_trainer(module: nn.Module, settings: WorkerSettings, device: str = "cpu") -> LocalTrainer:
+def make_trainer(module: nn.Module, settings: WorkerSettings, means: Means | None = None) -> LocalTrainer:
     """What takes the inner steps of a run on `module`, in a worker's process and in a simulation."""
     from barnraise.training.local import LocalTrainer
 
@@ -58,7 +57,7 @@ def make_trainer(module: nn.Module, settings: WorkerSettings, device: str = "cpu
         gradient_clip=settings.gradient_clip,
         proximal=settings.proximal,
         precision=settings.precision,
-        device=device,
+        device=means.device if means else "cpu",
     )
 
 

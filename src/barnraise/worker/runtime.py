@@ -64,7 +64,7 @@ class WorkerRuntime:
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.options, self.on_connected, self.say = options, on_connected, say
-        self.machine = Worker(secrets.randbits(53), machine_profile(options.device))
+        self.machine = Worker(secrets.randbits(53), machine_profile(options.means.device))
         self.fetcher = Fetcher()
         self.executor: Any = None  # worker.executor.Executor, once the model is known: it imports torch
         self.moments: Any = None  # worker.moments.Moments, likewise
@@ -93,8 +93,8 @@ class WorkerRuntime:
         """Work. Raises InviteError when the controller lets this machine in no more, AddressError, and bugs."""
         self._loop = asyncio.get_running_loop()
         self.connection = connection_for(self.options.uri, self.say)
-        if self.options.link is not None:
-            self.connection = ShapedConnection(self.connection, self.options.link, seed=self.options.name)
+        if self.options.means.link is not None:
+            self.connection = ShapedConnection(self.connection, self.options.means.link, seed=self.options.name)
         await self.connection.open(self.options.uri, self.options.server_key, self.options.keys)
         try:
             options = self.options
@@ -273,8 +273,8 @@ class WorkerRuntime:
             self.fetcher.files[info.sha256] = folder / info.name
         options, welcome = self.options, self.machine.welcome
         assert welcome is not None
-        build = partial(build_executor, manifest, meta, action.settings, folder, options.device, options.threads)
-        self.executor = await self._loop.run_in_executor(self._training, build, options.slowdown)
+        build = partial(build_executor, manifest, meta, action.settings, folder, options.means)
+        self.executor = await self._loop.run_in_executor(self._training, build)
         self.fetcher.limit = max(self.fetcher.limit, 8 * manifest.num_parameters + 4096)
         measure = partial(self.executor.measure, self.machine.profile, action.settings.batch_size)
         profile = await self._loop.run_in_executor(self._training, measure)
