@@ -185,6 +185,9 @@ class Worker(Section):
     )
     device: Device = Field(default="cpu", description="A torch device.")
     threads: int = Field(default=1, ge=1, le=1024, description="Compute threads of this worker.")
+    precision: Precision | None = Field(
+        default=None, description="Autocast type of this worker, where its device is slow with training.precision's."
+    )
     memory_bytes: Bytes | None = Field(default=None, description="Memory of the simulated machine, in bytes.")
     flops_per_second: Positive | None = Field(
         default=None, description="Floating-point operations a second that the simulated machine sustains."

@@ -56,7 +56,7 @@ def make_trainer(module: nn.Module, settings: WorkerSettings, means: Means | Non
         options=settings.inner_options,
         gradient_clip=settings.gradient_clip,
         proximal=settings.proximal,
-        precision=settings.precision,
+        precision=(means and means.precision) or settings.precision,
         device=means.device if means else "cpu",
     )
 

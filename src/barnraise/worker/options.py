@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
+from barnraise.core.errors import UnknownNameError
+from barnraise.training.catalog import PRECISIONS
 from barnraise.transport import Invite, Keys
 from barnraise.transport.links.link import Link
 
@@ -17,21 +19,30 @@ REASON = 1000
 class Means:
     """What a worker works with on its machine, by the names that `workers` entries and `join` have for it.
 
-    `threads` compute. `slowdown` s makes each second of training take s + 1, and `link` is emulated (trials).
+    `threads` compute. `precision` is of this worker alone, None for the run's. `slowdown` s makes each second of
+    training take s + 1, and `link` is emulated (trials).
     """
 
     device: str = "cpu"
     threads: int = 1
+    precision: str | None = None
     slowdown: float = 0.0
     link: Link | None = None
+
+    def __post_init__(self) -> None:
+        if self.precision is not None and self.precision not in PRECISIONS:
+            raise UnknownNameError("precision", self.precision, PRECISIONS)
 
 
 class Given(TypedDict, total=False):
     """What somebody who joins may say of it: `device` is a torch device, `threads` those that compute (all cores unless
-    given), and `slowdown`, for trials, seconds to idle after each second of training."""
+    given), `precision` the autocast type instead of the run's, and `slowdown`, for trials, seconds to idle after each
+    second of training.
+    """
 
     device: str
     threads: int
+    precision: str | None
     slowdown: float
 
 
