@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo install test check lint types layers format intrude bench bench-quick bench-miles docs clean
+.PHONY: help demo install test check lint types layers format intrude bench bench-quick bench-miles gpu docs clean
 
 VENV := .venv
 BENCH_VENV := .venv-bench
@@ -66,6 +66,9 @@ bench-miles: install $(BENCH_VENV)/.bench  ## as root: codecs, transports, time 
 	$(BIN)/python benchmarks/miles_peers.py
 	$(BIN)/python benchmarks/miles_race.py --results runs/race.jsonl --pictures runs/figures
 	$(BIN)/python benchmarks/miles_joiner.py
+
+gpu: install  ## what only a CUDA device can show, in eight minutes at most; skipped with the reason where there is none
+	$(BIN)/python benchmarks/gpu.py
 
 docs: install  ## write the generated pages under docs/ anew
 	$(BIN)/python -m barnraise.cli.reference

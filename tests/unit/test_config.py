@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from barnraise.config import RunFile, document, dump, load, parse_value, template
 from barnraise.config.keys import json_schema, sections
 from barnraise.core.errors import RunFileError, UnknownNameError
+from barnraise.plan.names import names
 
 MINIMAL: dict[str, Any] = {"model": {"architecture": "gpt2"}, "data": {"kind": "text", "files": ["a.txt"]}}
 
@@ -162,21 +163,22 @@ def test_dump_gives_the_same_run_file_back(tmp_path: Path, text: str) -> None:
         ),
         (
             "training",
-            {"schedule": "cosin"},
-            "schedule",
-            "is 'cosin' (text), but must be constant, linear or cosine; did you mean 'cosine'?",
+            {"pace": "matchd"},
+            "pace",
+            "is 'matchd' (text), but must be fixed, matched or literal; did you mean 'matched'?",
         ),
+        ("training", {"schedule": 5}, "schedule", "is 5, but must be the name of a schedule; write it in quotes"),
         (
             "training",
             {"aggregation_rule": ["krum", 5]},
             "aggregation_rule[1]",
-            "is 5, but must be text; write it in quotes",
+            "is 5, but must be the name of an aggregation rule; write it in quotes",
         ),
         (
             "training",
             {"aggregation_rule": {}},
             "aggregation_rule",
-            "is a section of 0 keys, but must be text or a list",
+            "is a section of 0 keys, but must be the name of an aggregation rule or a list",
         ),
         ("controller", {"use_zmq": "yes"}, "use_zmq", "is 'yes' (text), but must be true or false; write true"),
         ("controller", {"buffer_size": "many"}, "buffer_size", "must be a whole number from 1 to 1000000 or auto"),
@@ -327,12 +329,12 @@ def test_any_values_are_read_or_refused(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("name", template.presets())
 def test_a_template_is_its_preset(tmp_path: Path, name: str) -> None:
-    assert load(written(tmp_path, template.render(name))) == load(template.preset(name))
+    assert load(written(tmp_path, template.render(name, names()))) == load(template.preset(name))
 
 
 @pytest.mark.parametrize("name", template.presets())
 def test_every_commented_key_of_a_template_is_a_default(tmp_path: Path, name: str) -> None:
-    lines = template.render(name).splitlines()
+    lines = template.render(name, names()).splitlines()
     active = [
         line.replace("#", "", 1) if line.lstrip().startswith("#") and "# " not in line else line for line in lines
     ]
@@ -342,7 +344,7 @@ def test_every_commented_key_of_a_template_is_a_default(tmp_path: Path, name: st
 
 def test_an_unknown_preset() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'text'"):
-        template.render("texts")
+        template.render("texts", {})
 
 
 def test_every_key_has_a_meaning() -> None:

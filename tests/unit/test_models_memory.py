@@ -61,7 +61,7 @@ def test_more_of_anything_needs_more() -> None:
         return memory.worker(resolved, **({"batch_size": 2, "context": 32} | change)).total
 
     assert worker() < worker(batch_size=4) < worker(batch_size=4, context=64)
-    assert worker(inner_optimizer="sgd") < worker(inner_optimizer="adamw")
+    assert worker(inner_states=1) < worker(inner_states=2)
     few, many = (memory.controller(resolved, payload_bytes=k, batch_size=2, context=32).total for k in (2000, 8000))
     assert many - few == 6000
 

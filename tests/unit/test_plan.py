@@ -105,15 +105,19 @@ data: {kind: sat}
 
 def test_a_bad_policy_does_not_hide_other_problems() -> None:
     found = refused(
-        training={"compression": "topkk", "warmup_tokens": 9_000_000, "aggregation_options": {"F": 2}},
+        training={"compression": "topkk", "warmup_tokens": 9_000_000, "aggregation_options": {"F": 2}}
+        | {"schedule": "cosin", "precision": "bfloat61", "inner_optimizer": "adam"},
         controller={"scheduler": "fif", "staleness_weighting": "inverse_sqr"},
         network={"profile": "cellula"},
     )
     expected = [
+        r"controller\.staleness_weighting: unknown staleness weighting 'inverse_sqr'; did you mean 'inverse_sqrt'\?",
+        r"training\.schedule: unknown schedule 'cosin'; did you mean 'cosine'\?",
+        r"training\.precision: unknown precision 'bfloat61'; did you mean 'bfloat16'\?",
         r"network\.profile: unknown link preset 'cellula'; did you mean 'cellular'\?",
         r"training\.compression: unknown codec 'topkk'; did you mean 'topk'\?",
         r"training\.aggregation_rule: aggregation rule 'mean' has no option 'F'",
-        r"controller\.staleness_weighting: unknown staleness weighting 'inverse_sqr'; did you mean 'inverse_sqrt'\?",
+        r"training\.inner_optimizer: unknown inner optimizer 'adam'; did you mean 'adamw'\?",
         r"controller\.scheduler: unknown scheduler 'fif'; did you mean 'fifo'\?",
         r"training\.warmup_tokens: is 9000000, but the run has 2000000 tokens",
     ]
@@ -162,7 +166,7 @@ def test_a_bad_policy_does_not_hide_other_problems() -> None:
         ),
         (
             {"training": {"downlink_compression": "dct_topk"}},
-            "training.downlink_compression: is dct_topk; use downlink_compression: sparse_loco, int4 or int8",
+            "training.downlink_compression: is dct_topk; use downlink_compression: fp16, bf16, int8, int4",
         ),
         (
             {"training": {"error_feedback_keep": 1.0, "error_feedback_decay": 0.95}},

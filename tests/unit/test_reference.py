@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,19 +14,25 @@ from barnraise.aggregation.catalog import CATALOG as RULES
 from barnraise.cli.reference import write
 from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config import load, template
-from barnraise.config.keys import at, json_schema, sections
+from barnraise.config.keys import json_schema, sections
 from barnraise.config.schema import SatData
 from barnraise.core.registry import Catalog
 from barnraise.data.sat import SatOptions
 from barnraise.matching.catalog import CATALOG as SCHEDULERS
+from barnraise.models.architectures import ARCHITECTURES
+from barnraise.plan import suggest
 from barnraise.plan.compatibility import ROWS
+from barnraise.plan.names import names
 from barnraise.plan.reference import configuration_page, schema_text
 from barnraise.staleness.base import WEIGHTINGS
 from barnraise.training.catalog import CATALOG as OUTER
+from barnraise.training.catalog import INNER, PRECISIONS
+from barnraise.training.schedule import SHAPES
+from barnraise.transport.catalog import CATALOG as TRANSPORTS
 from barnraise.transport.links.presets import LINKS
 
 DOCS = Path(__file__).parents[2] / "docs"
-CATALOGS = [CODECS, RULES, SCHEDULERS, OUTER]
+CATALOGS = [CODECS, RULES, SCHEDULERS, OUTER, INNER, TRANSPORTS]
 
 
 @pytest.mark.parametrize("name", ["configuration.md", "run-file.schema.json"])
@@ -55,25 +63,40 @@ def test_every_conflict_is_documented() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "names"),
+    ("path", "listed"),
     [
         (("training", "compression"), CODECS.names()),
         (("training", "downlink_compression"), [n for n in CODECS.names() if CODECS.entry(n).declares.portable]),
         (("training", "aggregation_rule"), RULES.names()),
         (("training", "outer_optimizer"), OUTER.names()),
+        (("training", "inner_optimizer"), INNER.names()),
+        (("training", "precision"), list(PRECISIONS)),
+        (("training", "schedule"), list(SHAPES)),
         (("controller", "scheduler"), SCHEDULERS.names()),
         (("controller", "staleness_weighting"), list(WEIGHTINGS)),
         (("network", "profile"), list(LINKS)),
+        (("model", "architecture"), list(ARCHITECTURES)),
     ],
 )
-def test_a_keys_description_lists_all_names(path: tuple[str, str], names: list[str]) -> None:
-    described = set(re.findall(r"[\w-]+", at(path)["description"]))
-    assert set(names) <= described
+def test_a_key_lists_all_names(path: tuple[str, str], listed: list[str]) -> None:
+    section, name = path
+    keys = next(keys for _, found, _, keys in sections(names()) if found == section)
+    expected = next(key.expected for key in keys if key.name == name)
+    assert set(listed) <= set(re.findall(r"[\w-]+", expected))
+    told = str(json.loads(schema_text())["$defs"][section.capitalize()]["properties"][name])
+    assert all(f"'{listed_name}'" in told for listed_name in listed)
 
 
-def test_defaults_that_an_algorithm_sets_are_told_right() -> None:
-    ratio = next(option for option in CODECS.entry("topk").options if option.name == "ratio")
-    assert f"; {ratio.default} when not given" in at(("training", "compression_ratio"))["description"]
+def test_a_new_policy_is_listed_and_suggested_without_another_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalog's line is enough for the page, the schema, the template and the table's remedies."""
+    krum = RULES.entry("krum")
+    monkeypatch.setitem(RULES.entries, "brand_new", dataclasses.replace(krum, name="brand_new"))
+    assert "| `brand_new` | " in configuration_page()
+    assert "brand_new, bulyan, krum" in configuration_page()
+    assert '"brand_new"' in schema_text()
+    assert "brand_new" in template.render("text", names())
+    assert "brand_new" in suggest.rules_with("f")
+    assert "brand_new" in suggest.choosing()
 
 
 def test_the_sat_section_has_the_options_and_defaults_of_the_data_it_makes() -> None:

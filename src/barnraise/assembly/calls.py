@@ -14,7 +14,7 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from barnraise.assembly.signals import handed_back
 from barnraise.config.load import Source, document
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from barnraise.plan.purpose import Purpose
     from barnraise.plan.resolve import Plan
     from barnraise.transport import Invite
-    from barnraise.worker.options import Outcome
+    from barnraise.worker.options import Given, Outcome
 
 Say = Callable[[str], None]
 Result = TypeVar("Result")
@@ -87,36 +87,23 @@ def join(
     invite: str,
     *,
     name: str = "",
-    device: str = "cpu",
-    threads: int = 0,
     network: str | None = None,
-    slowdown: float = 0.0,
     home: str | os.PathLike[str] | None = None,
     say: Say = _nobody,
+    **given: Unpack[Given],
 ) -> Outcome:
     """Work for the run that an invite is for, until it is over.
 
-    Needs nothing but the invite. `name` is this machine's in the run, its host name unless given; `device` a torch
-    device; `threads` those that compute, all cores unless given; `home` where keys and fetched data are kept. For
-    trials, `network` emulates a link, and `slowdown` idles for so many seconds after each second of training.
+    Needs nothing but the invite. `name` is this machine's in the run, its host name unless given; `home` where keys and
+    fetched data are kept; for trials, `network` emulates a link. What to work with may be `given` as for `barnraise
+    join`: `device`, `threads` and the others of `worker.options.Given`.
 
     Returns why nothing is left to do (`reason`). Raises InviteError for an invite that lets nobody in, AddressError
     when nobody can be reached, RunFailedError when the worker had to stop before the run is over.
     """
     from barnraise.assembly.joining import join as work
 
-    return _complete(
-        work(
-            invite,
-            say,
-            name=name,
-            device=device,
-            threads=threads,
-            network=network,
-            slowdown=slowdown,
-            home=None if home is None else Path(home),
-        )
-    )
+    return _complete(work(invite, say, name=name, network=network, home=None if home is None else Path(home), **given))
 
 
 def simulate(

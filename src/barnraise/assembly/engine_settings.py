@@ -8,6 +8,7 @@ from barnraise.core.ranges import split
 from barnraise.core.types import Blob
 from barnraise.data.ranges import RowIndex
 from barnraise.plan import Plan, payload_bytes
+from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.wire.messages import WorkerSettings
 
 UPLOAD_MEMORY = 1 << 29
@@ -65,7 +66,7 @@ def engine_settings(
         ),
         versions=Versions(
             staleness=staleness.create(plan.staleness.name, **plan.staleness.options),
-            participation=training.outer_weighting == "share" and plan.outer.name != "delayed_nesterov",
+            participation=training.outer_weighting == "share" and not OUTER.entry(plan.outer.name).declares.divides,
             buffer_size=plan.buffer_size,
             minimum_nodes=plan.aggregation.minimum_nodes,
             flush=plan.last_compression is not None,

@@ -6,15 +6,16 @@ import os
 import platform
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from barnraise.assembly.signals import on_signals
 from barnraise.core.errors import InputError, RunFailedError
 
 if TYPE_CHECKING:
     from barnraise.assembly.voice import Say
-    from barnraise.worker.options import Outcome, WorkerOptions
+    from barnraise.worker.options import Given, Outcome, WorkerOptions
 
 
 async def join(
@@ -22,24 +23,23 @@ async def join(
     say: Say,
     *,
     name: str = "",
-    device: str = "cpu",
-    threads: int = 0,
     network: str | None = None,
-    slowdown: float = 0.0,
     home: Path | None = None,
+    **given: Unpack[Given],
 ) -> Outcome:
     """Be a worker: why it stopped, once nothing is left to do. Raises RunFailedError when it stopped before, InputError
     and InviteError."""
     from barnraise.transport import Invite, Keys, identity
     from barnraise.transport.links.presets import index_of, parse
-    from barnraise.worker.options import WorkerOptions
+    from barnraise.worker.options import Means, WorkerOptions
 
     ticket = Invite.parse(invite, time.time())
     wanted = name or re.sub(r"[^A-Za-z0-9_.-]+", "-", platform.node()).strip("-_.")[:64] or "worker"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", wanted):
         raise InputError(f"name {name!r} cannot name a node: use up to 64 letters, digits, '_', '.' and '-'")
-    link = parse(network, index_of(wanted)) if network else None
-    _check_device(device)
+    means = Means(**given, link=parse(network, index_of(wanted)) if network else None)
+    means = replace(means, threads=given.get("threads") or os.cpu_count() or 1)
+    _check_device(means.device)
     with identity.claimed((home or _default_home()) / ticket.run, wanted) as (node, folder):
         if node != wanted:
             say(f"'{wanted}' works on this machine already: joining as '{node}'")
@@ -51,10 +51,7 @@ async def join(
             cache=folder / "data",
             moments=folder / "moments.safetensors",
             invite=ticket,
-            device=device,
-            threads=threads or os.cpu_count() or 1,
-            slowdown=slowdown,
-            link=link,
+            means=means,
         )
         outcome = await _work(options, ticket.run, say)
     if not outcome.final:

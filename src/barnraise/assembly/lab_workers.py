@@ -105,8 +105,8 @@ class LabWorkers(LocalWorkers):
         """One worker process, from its start to its end."""
         command = ["ip", "netns", "exec", self.namespaces[worker.name], sys.executable, "-m", "barnraise.cli.main"]
         command += ["join", "--name", worker.name, "--home", str(self.run.path / "lab")]
-        command += ["--device", worker.device, "--threads", str(worker.threads)]
-        command += ["--slowdown", str(max(0.0, self.fastest / worker.speed - 1.0))]
+        for option, value in vars(self.means(worker)).items():
+            command += [f"--{option}", str(value)] if value is not None else []
         path = self.run.logs / f"worker-{worker.name}.log"
         with path.open("ab") as log:
             process = await asyncio.create_subprocess_exec(

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,7 @@ from barnraise.ledger import Change, RunDirectory
 from barnraise.transport import Keys
 from barnraise.transport.links.link import Link
 from barnraise.worker.nursery import Order
+from barnraise.worker.options import Means
 
 RESTARTS = (1.0, 4.0, 16.0)
 """Seconds before a worker that broke down is started again, each time; after the last it stays down."""
@@ -102,15 +104,21 @@ class LocalWorkers:
             cache=str(self.run.data),
             moments=str(self.run.moments / f"{worker.name}.safetensors"),
             log=str(self.run.logs / f"worker-{worker.name}.log"),
-            device=worker.device,
-            threads=worker.threads,
-            slowdown=max(0.0, self.fastest / worker.speed - 1.0),
-            link=self.link_of(self._started, worker),
+            means=self.means(worker, self.link_of(self._started, worker)),
         )
         self._started += 1
         assert self.nursery is not None
         assert self.nursery.stdin is not None
         self.nursery.stdin.write(msgspec.json.encode(order) + b"\n")
+
+    def means(self, worker: Worker, link: Link | None = None) -> Means:
+        """What it works with: its keys of the run file that are means, and what they come to beside the others."""
+        shared = ({field.name for field in fields(Means)} & Worker.model_fields.keys()) - {"link"}
+        return Means(
+            **{name: getattr(worker, name) for name in shared},
+            slowdown=max(0.0, self.fastest / worker.speed - 1.0),
+            link=link,
+        )
 
     def _keys(self, name: str, path: Path) -> Keys:
         """The worker's key. A name stays with its first one: with another nobody would answer the worker."""

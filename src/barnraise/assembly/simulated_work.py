@@ -68,7 +68,7 @@ def _controller_costs(plan: Plan, num_parameters: int) -> ControllerCosts:
         num_parameters,
         plan.compression.name,
         plan.downlink.name,
-        robust=list(plan.aggregation.names) != ["mean"],
+        robust=plan.aggregation.individual,
         evaluation_tokens=controller.evaluation_rows * plan.run_file.data.context,
         threads=controller.threads,
     )

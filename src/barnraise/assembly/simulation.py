@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, cast
 from barnraise.assembly import solving
 from barnraise.assembly.simulated_work import SimulatedWork, costed, real
 from barnraise.assembly.trial import Trial
-from barnraise.config.schema import MAX_COUNT, Worker
+from barnraise.config.schema import Worker
+from barnraise.config.values import MAX_COUNT
 from barnraise.controller.machine import Controller
 from barnraise.core.errors import RunFailedError
 from barnraise.emulation.fleet import Fault, Machine, lognormal_fleet

@@ -21,8 +21,9 @@ def init(
     machines. Every key is in the file, with its meaning, range and default. A file that exists is never overwritten.
     """
     from barnraise.config.template import render
+    from barnraise.plan.names import names
 
-    content = render(preset)
+    content = render(preset, names())
     try:
         with file.open("x", encoding="utf-8") as stream:
             stream.write(content)

@@ -27,11 +27,19 @@ def join(
     name: Annotated[str, typer.Option(help="This machine's name in the run; the host name by default.")] = "",
     device: Annotated[str, typer.Option(help="A torch device: cpu, cuda, cuda:1.")] = "cpu",
     threads: Annotated[int, typer.Option(help="Compute threads; all cores by default (0).", min=0)] = 0,
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TYPE",
+            help="Autocast type, where the device is slow with the run's: as `training.precision`.",
+            show_default=False,
+        ),
+    ] = None,
     network: Annotated[
         str | None,
         typer.Option(
             metavar="LINK",
-            help="For trials: emulate such a link, a preset (cellular, satellite ...) or 10mbit/50ms.",
+            help="For trials: emulate such a link, a preset, or figures as in 10mbit/50ms.",
             show_default=False,
         ),
     ] = None,
@@ -50,8 +58,8 @@ def join(
     """
     outcome = asyncio.run(
         work(
-            given(invite), console.note, name=name, device=device, threads=threads, network=network,
-            slowdown=slowdown, home=home,
+            given(invite), console.note, name=name, device=device, threads=threads, precision=precision,
+            network=network, slowdown=slowdown, home=home,
         )
     )  # fmt: skip
     console.note(outcome.reason)

@@ -18,7 +18,7 @@ def lab(
         str | None,
         typer.Option(
             metavar="LINK",
-            help="Each worker's link: a preset (cellular, satellite ...) or 10mbit/50ms. Instead of the run file's.",
+            help="Each worker's link: a preset, or figures as in 10mbit/50ms. Instead of the run file's.",
             show_default=False,
         ),
     ] = None,

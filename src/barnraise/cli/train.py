@@ -18,7 +18,7 @@ def train(
         str | None,
         typer.Option(
             metavar="LINK",
-            help="Emulate such links: a preset (cellular, satellite ...) or 10mbit/50ms. Instead of the run file's.",
+            help="Emulate such links: a preset, or figures as in 10mbit/50ms. Instead of the run file's.",
             show_default=False,
         ),
     ] = None,

@@ -134,6 +134,9 @@ def _ratio(default: float, what: str = "elements") -> Option:
     return Option("ratio", float, default, f"Share of the {what} that is kept.", minimum=1e-9, maximum=1.0)
 
 
+RESIDUAL = "int4"
+"""The codec in which a worker sends at last what error feedback still holds: dense, since nothing comes after it."""
+
 CATALOG = Catalog(
     "codec",
     "barnraise.compression",

@@ -120,7 +120,7 @@ def _heading(section: Path) -> str:
 def _unquote(value: object, what: str) -> str:
     """A hint for a number or truth value that was written as text."""
     if not isinstance(value, str):
-        return "; write it in quotes" if what.startswith(("text", "a name")) and value is not None else ""
+        return "; write it in quotes" if what.startswith(("text", "a name", "the name")) and value is not None else ""
     if what == "true or false" and value.lower() in ("yes", "no", "on", "off"):
         return f"; write {'true' if value.lower() in ('yes', 'on') else 'false'}"
     is_number = value.strip().lstrip("+-").replace(".", "", 1).replace("e-", "", 1).isdigit()

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from barnraise.config.aliases import ALIASES, EACH
 from barnraise.config.problems import Path, key_of
-from barnraise.config.schema import MAX_COUNT, RunFile
+from barnraise.config.schema import RunFile
+from barnraise.config.values import MAX_COUNT
 
 Schema = dict[str, Any]
+Names = Mapping[str, Sequence[str]]
+"""The names of each family of policies, as `plan.names` knows them."""
+
+NO_NAMES: Names = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -55,8 +61,8 @@ def known_keys(path: Path, content: object = None) -> list[str]:
     return list(dict.fromkeys(key for properties in found for key in properties))
 
 
-def sections() -> Iterator[tuple[str, str, str, list[Key]]]:
-    """(heading, path, description, keys) of every section, in the order of the run file."""
+def sections(names: Names = NO_NAMES) -> Iterator[tuple[str, str, str, list[Key]]]:
+    """(heading, path, description, keys) of every section, in the order of the run file; `names` are listed."""
     schema = json_schema()
     for name, part in schema["properties"].items():
         for option in _options(part, None):
@@ -65,7 +71,7 @@ def sections() -> Iterator[tuple[str, str, str, list[Key]]]:
             kind = inner["properties"].get("kind", {}).get("const")
             path = f"{name}[]" if listed else name
             heading = f"{path} (kind: {kind})" if kind else path
-            yield heading, path, _one_line(inner["description"]), list(_keys(inner))
+            yield heading, path, _one_line(inner["description"]), list(_keys(inner, names))
 
 
 def aliases_of(section: str, key: str) -> list[tuple[str, str]]:
@@ -83,22 +89,36 @@ def written(path: Path) -> str:
     return key_of(path).replace(f".{EACH}", "[]")
 
 
-def words(schema: Schema) -> str:
-    """A schema in words.
+def families(section: str) -> dict[str, str]:
+    """The keys of a section's model that take a name alone, and of which family."""
+    properties = json_schema()["$defs"][section]["properties"]
+    return {
+        key: option["x-names"]
+        for key, schema in properties.items()
+        for option in _options(schema, None)
+        if "x-names" in option and "x-else" not in option
+    }
+
+
+def words(schema: Schema, names: Names = NO_NAMES) -> str:
+    """A schema in words; of a name, those that there are in `names`.
 
     >>> words({"type": "integer", "minimum": 1, "maximum": 9})
     'a whole number from 1 to 9'
+    >>> words({"x-names": "codec", "x-else": "magic"}, {"codec": ["none", "fp16"]})
+    'none, fp16 or magic'
     """
     schema = _resolved(schema)
+    if schema.get("x-names") in names:
+        return _one_of([*names[schema["x-names"]], *([schema["x-else"]] if "x-else" in schema else [])])
     if "x-expected" in schema:
         return str(schema["x-expected"])
     if "anyOf" in schema:
-        return " or ".join(words(option) for option in schema["anyOf"])
+        return " or ".join(words(option, names) for option in schema["anyOf"])
     if "const" in schema:
         return str(schema["const"])
     if "enum" in schema:
-        *first, last = map(str, schema["enum"])
-        return f"{', '.join(first)} or {last}"
+        return _one_of(schema["enum"])
     match schema.get("type"):
         case "integer":
             return f"a whole number{_range(schema)}"
@@ -106,13 +126,18 @@ def words(schema: Schema) -> str:
             return f"a number{_range(schema)}"
         case "array" if "prefixItems" in schema:
             items = schema["prefixItems"]
-            return f"a list of {len(items)} values, each {words(items[0])}"
+            return f"a list of {len(items)} values, each {words(items[0], names)}"
         case "array":
             at_least = " with at least one entry" if schema.get("minItems") else ""
-            return f"a list{at_least}, each {words(schema['items'])}"
+            return f"a list{at_least}, each {words(schema['items'], names)}"
         case other:
             plain = {"boolean": "true or false", "null": "null", "string": "text", "object": "a section of keys"}
             return plain.get(str(other), "a value")
+
+
+def _one_of(listed: Sequence[object]) -> str:
+    *first, last = map(str, listed)
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _range(schema: Schema) -> str:
@@ -131,12 +156,12 @@ def _plain(bound: float) -> str:
     return str(int(bound)) if bound == int(bound) else str(bound)
 
 
-def _keys(section: Schema) -> Iterator[Key]:
+def _keys(section: Schema, names: Names) -> Iterator[Key]:
     required = section.get("required", [])
     for name, schema in section["properties"].items():
         inner = _resolved(schema)
         default = schema.get("default", {} if inner.get("type") == "object" else None)
-        yield Key(name, words(schema), default, name in required, _one_line(schema.get("description", "")))
+        yield Key(name, words(schema, names), default, name in required, _one_line(schema.get("description", "")))
 
 
 def _options(schema: Schema, content: object) -> list[Schema]:

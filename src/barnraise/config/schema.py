@@ -1,59 +1,45 @@
 """The run file: every key, its type, range, default and meaning.
 
 One pydantic model a section. `docs/configuration.md` and the JSON Schema are generated from these models, so a
-key's description stands here and nowhere else. What depends on several keys or on a policy's traits is judged by
-`barnraise.plan`; other spellings of a key are in `barnraise.config.aliases`.
+key's description stands here and nowhere else. Names of policies do not: a key says of which family its name is, and
+the catalogs above say what there is. What depends on them, or on several keys, is judged by `barnraise.plan`; other
+spellings of a key are in `barnraise.config.aliases`.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-MAX_COUNT = 2**53
-"""Largest count of tokens or bytes: what JSON and the wire carry exactly."""
-
-
-def _whole(value: object) -> object:
-    """2e6 and 2000000.0 are whole numbers, however they were written."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _words(text: str) -> dict[str, Any]:
-    """What a pattern means, for messages and docs."""
-    return {"x-expected": text}
-
-
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Interval = Annotated[float, Field(ge=0.01, le=86_400)]  # workers refuse shorter ones
-Share = Annotated[float, Field(ge=0, le=1)]
-Milliseconds = Annotated[float, Field(ge=0, le=60_000)]
-Loss = Annotated[float, Field(ge=0, le=0.5)]
-Decay = Annotated[float, Field(ge=0, lt=1)]
-Count = Annotated[int, BeforeValidator(_whole)]
-Bytes = Annotated[int, Field(ge=1, le=MAX_COUNT), BeforeValidator(_whole)]
-Text = Annotated[str, Field(min_length=1, max_length=4096, json_schema_extra=_words("text"))]
-Range = tuple[Annotated[int, Field(ge=1, le=10_000)], Annotated[int, Field(ge=1, le=10_000)]]
-Name = Annotated[
-    str,
-    Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
-        json_schema_extra=_words("a name of up to 64 letters, digits, '_', '.' and '-', a letter or digit first"),
-    ),
-]
-Device = Annotated[
-    str,
-    Field(
-        pattern=r"^(cpu|mps|cuda(:[0-9]{1,3})?|xpu(:[0-9]{1,3})?)$",
-        json_schema_extra=_words("a torch device: cpu, cuda, cuda:N, mps or xpu"),
-    ),
-]
-Options = Annotated[
-    dict[str, bool | int | float | str | None],
-    Field(json_schema_extra=_words("a section of further options")),
-]
+from barnraise.config.values import (
+    MAX_COUNT,
+    Architecture,
+    Bytes,
+    Codec,
+    Count,
+    Decay,
+    Device,
+    DownlinkCodec,
+    InnerOptimizer,
+    Interval,
+    LinkText,
+    Loss,
+    Milliseconds,
+    Name,
+    NotNegative,
+    Options,
+    OuterOptimizer,
+    Positive,
+    Precision,
+    Range,
+    Rule,
+    Schedule,
+    Scheduler,
+    Share,
+    Text,
+    Weighting,
+)
 
 
 class Section(BaseModel):
@@ -73,8 +59,8 @@ class Run(Section):
 class Model(Section):
     """The model to train: from scratch by architecture and config, or a local Hugging Face checkpoint folder."""
 
-    architecture: Text | None = Field(
-        default=None, description="A Hugging Face model type; gpt_neo, gpt2, opt, bloom and llama are tested."
+    architecture: Architecture | None = Field(
+        default=None, description="A Hugging Face model type; those named are tested."
     )
     config: dict[str, Any] = Field(
         default_factory=dict,
@@ -158,10 +144,9 @@ class Controller(Section):
     max_staleness_multiplier: float = Field(
         default=10.0, ge=1, le=1e6, description="The adaptive bound is never above max_staleness times this."
     )
-    staleness_weighting: Text = Field(
+    staleness_weighting: Weighting = Field(
         default="constant",
-        description="How staleness lowers a contribution's weight, and how far its version moves: constant or "
-        "inverse_sqrt.",
+        description="How staleness lowers a contribution's weight, and how far its version moves.",
     )
     buffer_size: Annotated[int, Field(ge=1, le=1_000_000)] | Literal["auto"] = Field(
         default="auto", description="Distinct nodes whose contributions close a version (K)."
@@ -184,10 +169,7 @@ class Controller(Section):
     keep_checkpoints: int = Field(default=2, ge=1, le=1000, description="How many checkpoints are kept.")
     evaluations: int = Field(default=20, ge=1, le=10_000, description="Evaluations on held-out data over the run.")
     evaluation_rows: int = Field(default=128, ge=1, le=1_000_000, description="Held-out rows an evaluation reads.")
-    scheduler: Text = Field(
-        default="fifo",
-        description="How tasks are matched to nodes that ask: fifo, priority, capability or deferred_acceptance.",
-    )
+    scheduler: Scheduler = Field(default="fifo", description="How tasks are matched to nodes that ask.")
     scheduler_options: Options = Field(default_factory=dict, description="Further options of the scheduler.")
     max_update_norm: Positive | None = Field(default=None, description="Refuse contributions of a larger norm.")
     threads: int = Field(default=1, ge=1, le=1024, description="Compute threads of the controller.")
@@ -203,6 +185,9 @@ class Worker(Section):
     )
     device: Device = Field(default="cpu", description="A torch device.")
     threads: int = Field(default=1, ge=1, le=1024, description="Compute threads of this worker.")
+    precision: Precision | None = Field(
+        default=None, description="Autocast type of this worker, where its device is slow with training.precision's."
+    )
     memory_bytes: Bytes | None = Field(default=None, description="Memory of the simulated machine, in bytes.")
     flops_per_second: Positive | None = Field(
         default=None, description="Floating-point operations a second that the simulated machine sustains."
@@ -214,7 +199,7 @@ class Worker(Section):
     latency_seconds: NotNegative | None = Field(
         default=None, description="Seconds one way on the simulated link, instead of network.profile's."
     )
-    link: Text | None = Field(
+    link: LinkText | None = Field(
         default=None,
         description="This worker's link instead of the network section's: a preset, or figures as there.",
     )
@@ -262,25 +247,26 @@ class Training(Section):
         default=0.0, ge=0, le=1e6, description="Weight of the pull towards a task's start (FedProx's mu)."
     )
     learning_rate: Positive = Field(default=0.001, description="Peak rate of the inner optimizer.")
-    schedule: Literal["constant", "linear", "cosine"] = Field(
-        default="constant", description="Learning rate over tokens."
-    )
+    schedule: Schedule = Field(default="constant", description="Learning rate over tokens.")
     warmup_tokens: Count = Field(default=0, ge=0, le=MAX_COUNT, description="Tokens over which the rate rises from 0.")
     final_rate: Share = Field(default=0.1, description="Rate at the end of the schedule, as a share of the peak.")
-    inner_optimizer: Literal["adamw", "sgd"] = Field(default="adamw", description="What takes the local steps.")
-    weight_decay: float = Field(default=0.01, ge=0, le=10, description="Decoupled weight decay of AdamW; L2 of SGD.")
-    betas: tuple[Decay, Decay] = Field(default=(0.9, 0.95), strict=False, description="AdamW's moment decays.")
-    momentum: Decay = Field(default=0.0, description="SGD's momentum.")
+    inner_optimizer: InnerOptimizer = Field(default="adamw", description="What takes the local steps.")
+    weight_decay: float = Field(
+        default=0.01, ge=0, le=10, description="Weight decay of the inner optimizer, decoupled where it is adaptive."
+    )
+    betas: tuple[Decay, Decay] = Field(
+        default=(0.9, 0.95), strict=False, description="Decays of the inner optimizer's two moments, where it has them."
+    )
+    momentum: Decay = Field(default=0.0, description="Momentum of the inner optimizer, where it takes one.")
     gradient_clip: Positive | None = Field(default=1.0, description="Clip each local gradient to this norm.")
     update_clip: Positive | None = Field(
         default=None,
         description="Scale each contribution down to this norm at most, as it is sent: with what error feedback adds.",
     )
-    precision: Literal["float32", "bfloat16"] = Field(default="float32", description="Autocast type of the workers.")
+    precision: Precision = Field(default="float32", description="Autocast type of the workers.")
     overlap: bool = Field(default=True, description="Train the next task while a contribution is uploaded.")
-    outer_optimizer: Text = Field(
-        default="sgd",
-        description="What turns the aggregate into the next version: sgd, nesterov, delayed_nesterov or adam.",
+    outer_optimizer: OuterOptimizer = Field(
+        default="sgd", description="What turns the aggregate into the next version."
     )
     outer_learning_rate: Positive | None = Field(
         default=None, description="Rate of the outer optimizer; its own default when not given."
@@ -288,10 +274,10 @@ class Training(Section):
     outer_weighting: Literal["share", "full"] = Field(
         default="share",
         description="Asynchronous mode: move a version by its nodes' share of all work (steady with any number of "
-        "workers), or by their whole mean (delayed_nesterov, which divides by itself).",
+        "workers), or by their whole mean (as for an outer optimizer that divides by itself).",
     )
     outer_momentum: Share | None = Field(
-        default=None, description="Momentum of the outer Nesterov optimizers; their own default when not given."
+        default=None, description="Momentum of the outer optimizer, where it takes one; its own default when not given."
     )
     outer_options: Options = Field(default_factory=dict, description="Further options of the outer optimizer.")
     average: Share = Field(
@@ -299,20 +285,17 @@ class Training(Section):
         description="Evaluate and export an average of the versions that looks back over about this share of the run, "
         "instead of the newest version alone (0). Workers train on from the newest one.",
     )
-    compression: Text = Field(
-        default="none",
-        description="Codec of contributions: none, fp16, bf16, int8, int4, entropy_coded, topk, chunked_topk, "
-        "sparse_loco, dct_topk, low_rank or random_blocks.",
-    )
+    compression: Codec = Field(default="none", description="Codec of contributions.")
     compression_ratio: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        default=None, description="Share that a sparse codec keeps; 0.01 when not given for topk, 1/64 for the others."
+        default=None, description="Share that a sparse codec keeps; its own default when not given."
     )
     compression_options: Options = Field(default_factory=dict, description="Further options of the codec.")
     auto_tune: bool = Field(
         default=True,
         description="Let a node send a larger share (up to 16 times compression_ratio) where its link allows it, and "
-        "send by turns (up to 16 times the given fragments, with error_feedback_keep: 1, a mean and outer_optimizer: "
-        "sgd) or take more local steps where its link is slow, so that exchanges hide behind computation.",
+        "send by turns (up to 16 times the given fragments, with error_feedback_keep: 1, a rule that a single node "
+        "suffices for and an outer optimizer without moments) or take more local steps where its link is slow, so that "
+        "exchanges hide behind computation.",
     )
     error_feedback: bool = Field(default=True, description="Send later what compression left out.")
     error_feedback_decay: Share = Field(default=1.0, description="Share of the residual that survives a round.")
@@ -320,22 +303,21 @@ class Training(Section):
         default=0.0,
         description="Share of its own residual that a worker trains on with: 1 keeps its progress until it is sent.",
     )
-    downlink_compression: Text = Field(
-        default="none",
-        description="Codec of published versions: none, fp16, bf16, int8, int4, entropy_coded, topk, chunked_topk, "
-        "sparse_loco or random_blocks.",
+    downlink_compression: DownlinkCodec = Field(
+        default="none", description="Codec of published versions: one that decodes to the same bits everywhere."
     )
     downlink_options: Options = Field(default_factory=dict, description="Options of the downlink codec.")
-    aggregation_rule: Text | Annotated[list[Text], Field(min_length=1, max_length=8)] = Field(
+    aggregation_rule: Rule | Annotated[list[Rule], Field(min_length=1, max_length=8)] = Field(
         default="mean",
-        description="How the slots of a buffer become one update: mean, median, trimmed_mean, krum, multi_krum or "
-        "bulyan; a list is a chain, as in [nnm, trimmed_mean].",
+        description="How the slots of a buffer become one update; a list is a chain of rules that prepare the slots "
+        "and one that ends it.",
     )
     aggregation_f: Annotated[int, Field(ge=0, le=1_000_000)] | None = Field(
         default=None, description="Byzantine nodes a robust rule must withstand."
     )
     trim_ratio: Annotated[float, Field(gt=0, lt=0.5)] | None = Field(
-        default=None, description="Share of the contributions that trimmed mean drops a side; 0.25 when not given."
+        default=None,
+        description="Share of the contributions that a rule which trims drops a side; its own default when not given.",
     )
     aggregation_options: Options = Field(default_factory=dict, description="Further options of the aggregation rule.")
 
@@ -345,10 +327,10 @@ class Network(Section):
 
     Each worker has a link of its own to the controller. The figures count instead of the profile's, both ways."""
 
-    profile: Text = Field(
+    profile: LinkText = Field(
         default="none",
-        description="A preset: none, good, dsl, cellular, satellite, degraded, brownout, straggler or ten-regions; or "
-        "figures as in `10mbit/50ms` (rate, or up and down; delay one way, jitter; loss in %) or both: `good/1%`.",
+        description="A preset, or figures as in `10mbit/50ms` (rate, or up and down; delay one way, jitter; loss in %) "
+        "or both, as in `PRESET/1%`.",
     )
     rate_mbps: Annotated[float, Field(ge=0.001, le=100_000)] | None = Field(default=None, description="Rate in Mbit/s.")
     delay_ms: Milliseconds | None = Field(default=None, description="Delay one way, in ms.")
@@ -367,7 +349,7 @@ class Network(Section):
     )
     small_jitter_ms: Milliseconds | None = Field(default=None, description="The same of jitter.")
     small_loss: Loss | None = Field(default=None, description="The same of loss.")
-    controller_link: Text | None = Field(
+    controller_link: LinkText | None = Field(
         default=None,
         description="The controller's own link in a lab, without limit by default, and in simulations, where its rates "
         "alone count, 1gbit by default: a preset, or figures.",

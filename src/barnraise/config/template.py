@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from barnraise.config.document import parse
-from barnraise.config.keys import Key, sections
+from barnraise.config.keys import Key, Names, sections
 from barnraise.core.errors import UnknownNameError
 
 WIDTH = 118
@@ -32,11 +32,11 @@ def preset(name: str) -> dict[str, Any]:
     return parse(file.read_bytes(), file.name).content
 
 
-def render(name: str) -> str:
-    """The run file of a preset as YAML with comments."""
+def render(name: str, names: Names) -> str:
+    """The run file of a preset as YAML with comments, which list the `names` of policies."""
     values = preset(name)
     lines = [*_comment(HEAD), *_comment(HOW)]
-    for heading, section, description, keys in sections():
+    for heading, section, description, keys in sections(names):
         kind = next((key for key in keys if key.name == "kind"), None)
         if kind is not None and values["data"]["kind"] != kind.expected:
             continue

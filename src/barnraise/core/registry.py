@@ -63,6 +63,11 @@ class Entry:
     options: tuple[Option, ...] = ()
     declares: Any = None
 
+    @property
+    def known_options(self) -> frozenset[str]:
+        """The names of its options."""
+        return frozenset(option.name for option in self.options)
+
     def resolve(self, family: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """`given` checked against the options, defaults filled in; unknown options are refused."""
         known = {option.name: option for option in self.options}

@@ -19,7 +19,8 @@ from barnraise.controller.parameter_server import ParameterServer
 from barnraise.core.types import AnyResult, AnyTask, Blob, Contribution, News, ParameterRange, Update
 from barnraise.data.shards import Dataset
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
-from barnraise.training.local import LocalTrainer, inner_optimizer
+from barnraise.training.inner import inner_optimizer
+from barnraise.training.local import LocalTrainer
 from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.kinds import RUN
@@ -49,7 +50,9 @@ class RealNodeWork:
         trainer.optimizer = (  # a worker keeps it on its disk
             self._built.trainer.optimizer
             if self._built
-            else inner_optimizer(self.settings.inner_optimizer, trainer.flat, self.settings.inner_options)
+            else inner_optimizer(
+                self.settings.inner_optimizer, trainer.flat.as_parameter(), self.settings.inner_options
+            )
         )
         self._built = self._make(trainer, self.dataset, self.settings, 0.0)
         self._fetched, self._taken = {}, deque()

@@ -23,7 +23,6 @@ from barnraise.models.config import lookup
 FLOAT = 4
 PROCESS_BYTES = 450 << 20  # Python with torch and transformers loaded
 _WRITTEN_OUT = ("gelu_new", "gelu_fast", "gelu_accurate", "quick_gelu")  # several operations, each keeps its input
-INNER_STATES = {"adamw": 2, "sgd": 1}
 
 
 @dataclass(frozen=True)
@@ -44,10 +43,10 @@ def num_parameters(resolved: Mapping[str, Any]) -> int:
     return sum(math.prod(shape) for _, shape in lookup(resolved["model_type"]).shapes(resolved))
 
 
-def worker(resolved: Mapping[str, Any], *, batch_size: int, context: int, inner_optimizer: str = "adamw") -> Memory:
-    """A worker: parameters, gradients and the optimizer's states; replica, start and end of a task, residual, what the
-    versions moved by, a snapshot that arrives."""
-    vectors = 2 + INNER_STATES[inner_optimizer] + 6
+def worker(resolved: Mapping[str, Any], *, batch_size: int, context: int, inner_states: int = 2) -> Memory:
+    """A worker: parameters, gradients and the optimizer's `inner_states` vectors; replica, start and end of a task,
+    residual, what the versions moved by, a snapshot that arrives."""
+    vectors = 2 + inner_states + 6
     return Memory(
         vectors * FLOAT * num_parameters(resolved),
         activation_bytes(resolved, batch_size=batch_size, context=context),

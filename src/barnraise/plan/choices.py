@@ -11,12 +11,12 @@ from barnraise.aggregation import catalog as aggregation
 from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config.problems import Path, Problem
 from barnraise.config.schema import Controller, RunFile, Training
-from barnraise.core.errors import InputError, UnknownNameError
+from barnraise.core.errors import InputError
 from barnraise.core.registry import Catalog
 from barnraise.matching.catalog import CATALOG as SCHEDULERS
-from barnraise.staleness.base import WEIGHTINGS
+from barnraise.staleness.catalog import ADAPTIVE, FIXED
 from barnraise.staleness.catalog import CATALOG as STALENESS
-from barnraise.training.catalog import ASYNCHRONOUS, SYNCHRONOUS
+from barnraise.training.catalog import ASYNCHRONOUS, INNER, SYNCHRONOUS
 from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.training.schedule import Schedule
 
@@ -36,8 +36,8 @@ class Aggregation:
     """The rule, or chain of rules, and what it asks of a buffer. `aggregation.create(names, **options)` builds it.
 
     `minimum_nodes`: distinct nodes below which a version must not be made; `limit`: that minimum as a formula.
-    `individual`: reads single contributions. `robust`: withstands some liars. `coordinatewise`: trims each coordinate
-    by itself, with nothing in front that mixes the contributions first.
+    `individual`: reads single contributions. `coordinatewise`: trims each coordinate by itself, with nothing in front
+    that mixes the contributions first.
     """
 
     names: tuple[str, ...]
@@ -46,7 +46,6 @@ class Aggregation:
     minimum_nodes: int
     limit: str
     individual: bool
-    robust: bool
     coordinatewise: bool
 
 
@@ -59,7 +58,7 @@ class Choices:
     aggregation: Aggregation | None
     staleness: Choice | None
     outer: Choice | None
-    inner: Choice
+    inner: Choice | None
     schedule: Schedule | None
     scheduler: Choice | None
 
@@ -77,7 +76,7 @@ def choose(run_file: RunFile, problems: list[Problem]) -> Choices:
         aggregation=collect(("training", "aggregation_rule"), lambda: _aggregation(training)),
         staleness=collect(("controller", "staleness_weighting"), lambda: _staleness(controller)),
         outer=collect(("training", "outer_optimizer"), lambda: _outer(training)),
-        inner=_inner(training),
+        inner=collect(("training", "inner_optimizer"), lambda: _inner(training)),
         schedule=collect(
             ("training", "schedule"), lambda: Schedule(training.schedule, training.warmup_tokens, training.final_rate)
         ),
@@ -103,7 +102,8 @@ class _Collector:
         try:
             return resolve()
         except InputError as error:
-            self.problems.append(Problem(path, str(error)))
+            if path not in [problem.path for problem in self.problems]:
+                self.problems.append(Problem(path, str(error)))
             return None
 
 
@@ -112,7 +112,7 @@ def _checked(catalog: Catalog, name: str, options: Mapping[str, Any]) -> Choice:
 
 
 def _codec(training: Training) -> Choice:
-    known = {option.name for option in CODECS.entry(training.compression).options}
+    known = CODECS.entry(training.compression).known_options
     options = _joined(training, {"ratio": "compression_ratio"}, known, training.compression_options)
     return _checked(CODECS, training.compression, options)
 
@@ -120,7 +120,7 @@ def _codec(training: Training) -> Choice:
 def _aggregation(training: Training) -> Aggregation:
     given = training.aggregation_rule
     names = (given,) if isinstance(given, str) else tuple(given)
-    known = frozenset(option.name for name in names for option in aggregation.CATALOG.entry(name).options)
+    known = frozenset[str]().union(*(aggregation.CATALOG.entry(name).known_options for name in names))
     own = {"f": "aggregation_f", "trim_ratio": "trim_ratio"}
     options = _joined(training, own, known, training.aggregation_options)
     members = aggregation.resolve(names, options)
@@ -134,37 +134,34 @@ def _aggregation(training: Training) -> Aggregation:
         minimum_nodes=minimum,
         limit=strictest.declares.limit(its_options),
         individual=any(entry.declares.individual for entry, _ in members),
-        robust=not last.linear,
         coordinatewise=last.coordinatewise and not any(entry.declares.prepares for entry, _ in members),
     )
 
 
 def _staleness(controller: Controller) -> Choice:
     weighting = controller.staleness_weighting
-    if weighting not in WEIGHTINGS:
-        raise UnknownNameError("staleness weighting", weighting, WEIGHTINGS)
     if not controller.use_async_training:
-        return _checked(STALENESS, "fixed", {"max_staleness": 0, "weighting": weighting})
+        return _checked(STALENESS, FIXED, {"max_staleness": 0, "weighting": weighting})
     options: dict[str, Any] = {"max_staleness": controller.max_staleness, "weighting": weighting}
     if not controller.adaptive_staleness:
-        return _checked(STALENESS, "fixed", options)
+        return _checked(STALENESS, FIXED, options)
     options["min_staleness"] = controller.min_staleness
     options["max_staleness_multiplier"] = controller.max_staleness_multiplier
-    return _checked(STALENESS, "adaptive", options)
+    return _checked(STALENESS, ADAPTIVE, options)
 
 
 def _outer(training: Training) -> Choice:
-    known = {option.name for option in OUTER.entry(training.outer_optimizer).options}
+    known = OUTER.entry(training.outer_optimizer).known_options
     own = {"learning_rate": "outer_learning_rate", "momentum": "outer_momentum"}
     options = _joined(training, own, known, training.outer_options)
     return _checked(OUTER, training.outer_optimizer, options)
 
 
 def _inner(training: Training) -> Choice:
-    if training.inner_optimizer == "adamw":
-        beta1, beta2 = training.betas
-        return Choice("adamw", {"beta1": beta1, "beta2": beta2, "weight_decay": training.weight_decay})
-    return Choice("sgd", {"momentum": training.momentum, "weight_decay": training.weight_decay})
+    beta1, beta2 = training.betas
+    given = {"beta1": beta1, "beta2": beta2, "momentum": training.momentum, "weight_decay": training.weight_decay}
+    known = INNER.entry(training.inner_optimizer).known_options
+    return _checked(INNER, training.inner_optimizer, {key: given[key] for key in given if key in known})
 
 
 def _joined(

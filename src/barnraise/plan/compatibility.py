@@ -10,11 +10,12 @@ from collections.abc import Set as AbstractSet
 
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
-from barnraise.plan import compression_rows
+from barnraise.plan import compression_rows, suggest
 from barnraise.plan.choices import mode
 from barnraise.plan.purpose import SERVE, TRAIN
-from barnraise.plan.table import Case, Found, Row, Unresolved, adding_to, rule_name, rule_text
+from barnraise.plan.table import Case, Found, Row, Unresolved, adding_to, either, rule_name, rule_text
 from barnraise.training.catalog import CATALOG as OUTER
+from barnraise.training.catalog import INNER
 
 ROWS: list[Row] = []
 _row = adding_to(ROWS)
@@ -35,15 +36,15 @@ def judge(case: Case) -> tuple[list[Problem], list[Problem]]:
 
 @_row(
     "an outer optimizer in a mode that it does not suit",
-    "plain Nesterov momentum diverges on stale, sparse pushes; delayed Nesterov waits for what a round already has",
-    "choose sgd, or nesterov in synchronous and delayed_nesterov in asynchronous mode",
+    suggest.outer_reasons(),
+    f"choose {suggest.outer_by_mode()}",
 )
 def _outer_mode(case: Case) -> Found:
     traits = OUTER.entry(case.outer.name).declares
     now = mode(case.controller)
     if now not in traits.modes:
         path = ("training", "outer_optimizer")
-        yield path, f"{case.outer.name} cannot be used in {now} mode: {traits.reason.partition(';')[0]}"
+        yield path, f"{case.outer.name} cannot be used in {now} mode: {traits.reason}"
 
 
 @_row(
@@ -74,7 +75,7 @@ def _small_buffer(case: Case) -> Found:
 @_row(
     "aggregation_f with a rule that withstands no liars",
     "the run would look defended and not be",
-    "choose trimmed_mean, krum, multi_krum or bulyan, or leave aggregation_f out",
+    f"choose {either(suggest.rules_with('f'))}, or leave aggregation_f out",
 )
 def _undefended(case: Case) -> Found:
     if case.training.aggregation_f and "f" not in _rule_options(case):
@@ -149,7 +150,7 @@ def _short_lease(case: Case) -> Found:
 @_row(
     "a model section with both architecture and path, or neither",
     "a model is built from a config or loaded from a folder",
-    "give one of them: `architecture: gpt_neo` with a config, or `path: FOLDER`",
+    "give one of them: `architecture: NAME` with a config, or `path: FOLDER`",
 )
 def _model_source(case: Case) -> Found:
     model = case.run_file.model
@@ -280,11 +281,15 @@ def _unused(case: Case) -> Found:
             f"counts only with codecs that keep a share, but compression is {case.compression.name}",
         )
     if training.trim_ratio is not None and "trim_ratio" not in _rule_options(case):
-        yield ("training", "trim_ratio"), f"counts only with trimmed_mean, but the rule is {rule_name(case)}"
+        yield (
+            ("training", "trim_ratio"),
+            f"counts only with {either(suggest.rules_with('trim_ratio'))}, but the rule is {rule_name(case)}",
+        )
     if training.outer_momentum is not None and "momentum" not in case.outer.options:
         yield ("training", "outer_momentum"), f"{case.outer.name} has no momentum"
-    if training.momentum and training.inner_optimizer != "sgd":
-        yield ("training", "momentum"), f"counts only with sgd, but inner_optimizer is {training.inner_optimizer}"
+    if training.momentum and "momentum" not in case.inner.options:
+        takers = either(name for name, entry in INNER.entries.items() if "momentum" in entry.known_options)
+        yield ("training", "momentum"), f"counts only with {takers}, but inner_optimizer is {case.inner.name}"
     if case.controller.buffer_size != "auto" and not case.controller.use_async_training:
         yield ("controller", "buffer_size"), "counts only in asynchronous mode; a round waits for all live nodes"
 

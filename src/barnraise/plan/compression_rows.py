@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from barnraise.compression.catalog import CATALOG as CODECS
-from barnraise.plan.table import Case, Found, Row, adding_to, rule_text
+from barnraise.plan import suggest
+from barnraise.plan.table import Case, Found, Row, adding_to, either, rule_text
+from barnraise.training.catalog import CATALOG as OUTER
 
 ROWS: list[Row] = []
 _row = adding_to(ROWS)
@@ -11,10 +13,12 @@ _row = adding_to(ROWS)
 
 @_row(
     "sparse contributions under a rule that trims each coordinate",
-    "each worker sends other coordinates, so what one sends is an extreme there, and is trimmed; random_blocks are the "
-    "same for all updates of one version, but asynchronous mode mixes updates of several",
-    "put nnm in front, as in `aggregation_rule: [nnm, trimmed_mean]`, or use multi_krum, a dense codec, or "
-    "compression: random_blocks in synchronous mode",
+    "each worker sends other coordinates, so what one sends is an extreme there, and is trimmed; "
+    f"{either(suggest.supports_by_version())} keeps the same of all updates of one version, but asynchronous mode "
+    "mixes updates of several",
+    f"put {either(suggest.preparing())} in front, as in `aggregation_rule: {suggest.chain()}`, or use "
+    f"{either(suggest.choosing())}, a dense codec, or compression: {either(suggest.supports_by_version())} in "
+    "synchronous mode",
     warning=True,
 )
 def _sparse_trimming(case: Case) -> Found:
@@ -26,14 +30,14 @@ def _sparse_trimming(case: Case) -> Found:
 
 
 @_row(
-    "sparse contributions with outer Nesterov momentum",
+    "sparse contributions with outer momentum that amplifies",
     "momentum amplifies what error feedback sends late, and training stalls",
-    "use outer_optimizer: sgd, or a dense codec",
+    f"use outer_optimizer: {either(suggest.plain_outers())}, or a dense codec",
     warning=True,
 )
 def _sparse_momentum(case: Case) -> Found:
     codec = CODECS.entry(case.compression.name).declares
-    if codec.sparse and "nesterov" in case.outer.name:
+    if codec.sparse and OUTER.entry(case.outer.name).declares.amplifies:
         yield ("training", "outer_optimizer"), f"{case.outer.name} on {case.compression.name} stalls"
 
 
@@ -52,7 +56,7 @@ def _sparse_forgetting(case: Case) -> Found:
 @_row(
     "versions written in a codec that decodes differently on different machines",
     "every replica must get the same bits, or it fetches a snapshot each time",
-    "use downlink_compression: sparse_loco, int4 or int8",
+    f"use downlink_compression: {either(suggest.portable())}",
 )
 def _downlink_bits(case: Case) -> Found:
     if not CODECS.entry(case.downlink.name).declares.portable:
@@ -76,10 +80,10 @@ def _fragments_kept(case: Case) -> Found:
 @_row(
     "fragments with an outer optimizer that counts versions",
     "each version moves one fragment alone, so its count is wrong for all of them",
-    "use outer_optimizer: sgd, or nesterov in synchronous mode, or fragments: 1",
+    f"use outer_optimizer: {either(suggest.countless_outers())}, in a mode that it suits, or fragments: 1",
 )
 def _fragments_outer(case: Case) -> Found:
-    if case.training.fragments > 1 and case.outer.name not in ("sgd", "nesterov"):
+    if case.training.fragments > 1 and OUTER.entry(case.outer.name).declares.counts_versions:
         yield ("training", "outer_optimizer"), f"is {case.outer.name} with {case.training.fragments} fragments"
 
 

@@ -19,14 +19,14 @@ from barnraise.plan.dataset import vocabulary
 from barnraise.plan.purpose import TRAIN
 from barnraise.plan.resolve import Plan, payload_bytes
 from barnraise.staleness.buffer import OVERLAPPING, least_buffer
+from barnraise.training.catalog import CATALOG as OUTER
+from barnraise.training.catalog import INNER
 
 EFFICIENCY = 0.4
 """Training a small model on a CPU reaches about this share of a matrix product's speed."""
 
 OPENED = 5
 """Times its bytes: what a payload takes once it is opened, about."""
-
-_OUTER_STATES = {"sgd": 0, "nesterov": 1, "delayed_nesterov": 2, "adam": 2}
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,9 @@ def estimate(plan: Plan) -> Estimate:
     nodes = expected_buffer(plan, workers)
     versions = math.ceil(contributions / nodes) if nodes else None
     snapshot = 4 * size
-    states = _OUTER_STATES.get(plan.outer.name, 2) + bool(training.average)
+    states = OUTER.entry(plan.outer.name).declares.moments + bool(training.average)
     slots = nodes or plan.buffer_size or plan.aggregation.minimum_nodes
+    inner_states = INNER.entry(plan.inner.name).declares.moments
     batch = {"batch_size": training.batch_size, "context": run_file.data.context}
     return Estimate(
         parameters=size,
@@ -84,13 +85,13 @@ def estimate(plan: Plan) -> Estimate:
         versions=versions,
         bytes_up=contributions * contribution,
         bytes_down=len(workers) * (snapshot + (versions or 0) * min(version, snapshot)) if versions else None,
-        worker_memory_bytes=memory.worker(resolved, **batch, inner_optimizer=training.inner_optimizer).total,
+        worker_memory_bytes=memory.worker(resolved, **batch, inner_states=inner_states).total,
         controller_memory_bytes=memory.controller(
             resolved, payload_bytes=OPENED * slots * contribution + 2 * version, outer_states=states, **batch
         ).total,
         disk_bytes=(run_file.controller.keep_checkpoints + 1) * (2 + states) * snapshot
         + 2 * slots * contribution
-        + len(workers) * memory.INNER_STATES[training.inner_optimizer] * snapshot,
+        + len(workers) * inner_states * snapshot,
         seconds=_seconds(size * 6 * training.tokens, workers),
     )
 

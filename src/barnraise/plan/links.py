@@ -10,7 +10,7 @@ from barnraise.config.problems import Problem
 from barnraise.config.schema import Network, RunFile, Worker
 from barnraise.core.errors import InputError
 from barnraise.transport.links.link import BrownOuts, Link
-from barnraise.transport.links.presets import LINKS, MBIT, parse
+from barnraise.transport.links.presets import LINKS, MBIT, NO_LINK, parse
 
 
 def link_of(run_file: RunFile, index: int, worker: Worker | None = None) -> Link:
@@ -41,7 +41,7 @@ def controller_link(run_file: RunFile) -> Link | None:
 def live_link(run_file: RunFile, index: int, worker: Worker | None = None) -> Link | None:
     """The same for a live run: None where there is nothing to emulate."""
     found = link_of(run_file, index, worker)
-    return None if found == LINKS["none"] else found
+    return None if found == LINKS[NO_LINK] else found
 
 
 def with_network(document: Document, text: str | None) -> Document:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
 from typing import Any
 
 from barnraise.aggregation.catalog import CATALOG as RULES
 from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config.changes import FREE_KEYS, FREE_SECTIONS
-from barnraise.config.keys import Key, aliases_of, json_schema, sections
+from barnraise.config.keys import Key, Names, aliases_of, json_schema, sections
 from barnraise.config.template import flow, presets
 from barnraise.core.registry import Catalog, Entry
 from barnraise.matching.catalog import CATALOG as SCHEDULERS
 from barnraise.plan.compatibility import ROWS
+from barnraise.plan.names import PLAIN, names
 from barnraise.staleness.catalog import CATALOG as STALENESS
 from barnraise.training.catalog import CATALOG as OUTER
+from barnraise.training.catalog import INNER
+from barnraise.transport.catalog import CATALOG as TRANSPORTS
 from barnraise.transport.links.presets import LINKS, MBIT, REGIONS, SUMMARIES, TEN_REGIONS
 
 HEAD = """\
@@ -35,23 +39,38 @@ A key that is not given has its default; an unknown key is refused, with the nea
 def configuration_page() -> str:
     """docs/configuration.md."""
     blocks = [HEAD.format(presets=", ".join(f"`--preset {name}`" for name in presets()))]
-    blocks += [_section(*section) for section in sections()]
+    blocks += [_section(*section) for section in sections(names())]
     blocks.append(_changes())
     blocks.append(
         "## Algorithms\n\nBy the names that the keys above take; options go into the `..._options` sections.\n"
     )
+    own = "options are keys of their own there"
     blocks.append(_family("Codecs", "`training.compression`, `training.downlink_compression`", CODECS, _codec))
     blocks.append(_family("Aggregation rules", "`training.aggregation_rule`", RULES, _rule))
     blocks.append(_family("Outer optimizers", "`training.outer_optimizer`", OUTER, _outer))
-    blocks.append(_family("Staleness policies", "`controller.adaptive_staleness`", STALENESS, lambda entry: ""))
-    blocks.append(_family("Schedulers", "`controller.scheduler`", SCHEDULERS, lambda entry: ""))
+    blocks.append(_family("Inner optimizers", f"`training.inner_optimizer`; {own}", INNER, _traits))
+    blocks.append(_family("Staleness policies", "`controller.adaptive_staleness`", STALENESS, _traits))
+    blocks.append(_family("Schedulers", "`controller.scheduler`", SCHEDULERS, _traits))
+    blocks.append(_family("Transports", "addresses, as in invites", TRANSPORTS, _traits))
     blocks += [_links(), _conflicts()]
     return "\n".join(blocks)
 
 
 def schema_text() -> str:
     """docs/run-file.schema.json."""
-    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(_completed(json_schema(), names()), indent=2, ensure_ascii=False) + "\n"
+
+
+def _completed(schema: Any, known: Names) -> Any:
+    """`schema` with the names that a key takes: all there are, or examples where it may hold something else."""
+    if isinstance(schema, list):
+        return [_completed(inner, known) for inner in schema]
+    if not isinstance(schema, dict):
+        return schema
+    completed = {key: _completed(inner, known) for key, inner in schema.items() if key not in ("x-names", "x-else")}
+    if family := schema.get("x-names"):
+        completed["enum" if family in PLAIN else "examples"] = list(known[family])
+    return completed
 
 
 def _section(heading: str, path: str, description: str, keys: list[Key]) -> str:
@@ -88,19 +107,28 @@ def _options(entry: Entry) -> str:
 def _codec(entry: Entry) -> str:
     size = 1_000_000
     largest = entry.declares.max_bytes(entry.resolve(CODECS.family, {}), size)
-    traits = [name for name in ("lossless", "sparse", "shared_support") if getattr(entry.declares, name)]
-    return ", ".join([f"{8 * largest / size:.2f} bits a parameter", *traits])
+    return ", ".join([f"{8 * largest / size:.2f} bits a parameter", *_declared(entry)])
 
 
 def _rule(entry: Entry) -> str:
-    traits = entry.declares
-    limit = traits.limit(entry.resolve(RULES.family, {}))
-    named = [name for name in ("linear", "weighted", "coordinatewise") if getattr(traits, name)]
-    return ", ".join([f"{limit} nodes", *named, *(["only in front of a rule"] if traits.prepares else [])])
+    limit = entry.declares.limit(entry.resolve(RULES.family, {}))
+    return ", ".join([f"{limit} nodes", *_declared(entry)])
 
 
 def _outer(entry: Entry) -> str:
-    return f"{' and '.join(sorted(entry.declares.modes))} mode"
+    return ", ".join([f"{' and '.join(sorted(entry.declares.modes))} mode", *_declared(entry)])
+
+
+def _traits(entry: Entry) -> str:
+    return ", ".join(_declared(entry))
+
+
+def _declared(entry: Entry) -> Iterator[str]:
+    """What an entry declares of itself, as far as its family does not do so anyway."""
+    for trait in fields(entry.declares) if entry.declares is not None else ():
+        value = getattr(entry.declares, trait.name)
+        if isinstance(value, bool) and value != trait.default:
+            yield trait.name if value else f"not {trait.name}"
 
 
 def _links() -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from barnraise.compression.catalog import CATALOG as CODECS
+from barnraise.compression.catalog import RESIDUAL
 from barnraise.config.document import Document
 from barnraise.config.load import located
 from barnraise.config.problems import Problem, refusal
@@ -16,8 +17,10 @@ from barnraise.plan.choices import Aggregation, Choice, choose
 from barnraise.plan.compatibility import judge, task_tokens
 from barnraise.plan.dataset import data_problems
 from barnraise.plan.links import link_problems
+from barnraise.plan.names import name_problems
 from barnraise.plan.purpose import SERVE, TRAIN, Purpose
 from barnraise.plan.table import Case
+from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.training.schedule import Schedule
 
 
@@ -73,7 +76,7 @@ class Plan:
         """
         training = self.run_file.training
         kept = training.error_feedback and training.error_feedback_keep == 1.0
-        simple = self.aggregation.minimum_nodes <= 1 and self.outer.name == "sgd"
+        simple = self.aggregation.minimum_nodes <= 1 and not OUTER.entry(self.outer.name).declares.moments
         finer = RUNGS if training.auto_tune and kept and simple and not training.version_momentum else 1
         return tuple(training.fragments * 2**step for step in range(finer))
 
@@ -89,7 +92,7 @@ class Plan:
         left_out = CODECS.entry(self.compression.name).declares.sparse or self.fragments[-1] > 1
         if not (left_out and self.run_file.training.error_feedback):
             return None
-        return Choice("int4", CODECS.resolve("int4", {}))
+        return Choice(RESIDUAL, CODECS.resolve(RESIDUAL, {}))
 
     @property
     def buffer_size(self) -> int | None:
@@ -124,7 +127,7 @@ def examine(
     problems: list[Problem] = []
     purpose = purpose or (TRAIN if run_file.workers else SERVE)
     nodes = len(run_file.workers) if purpose is TRAIN and run_file.workers else nodes
-    problems += [*link_problems(run_file), *data_problems(run_file)]
+    problems += [*name_problems(run_file), *link_problems(run_file), *data_problems(run_file)]
     choices = choose(run_file, problems)
     errors, warnings = judge(Case(run_file, choices, purpose, nodes))
     problems += errors

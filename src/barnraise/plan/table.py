@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -52,6 +52,10 @@ class Case:
     def outer(self) -> Choice:
         return _resolved(self.choices.outer)
 
+    @property
+    def inner(self) -> Choice:
+        return _resolved(self.choices.inner)
+
 
 @dataclass(frozen=True)
 class Row:
@@ -77,6 +81,16 @@ def adding_to(rows: list[Row]) -> Callable[..., Callable[[Callable[[Case], Found
         return add
 
     return row
+
+
+def either(names: Iterable[str]) -> str:
+    """Names as a choice, in a remedy.
+
+    >>> either(["a", "b", "c"])
+    'a, b or c'
+    """
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def rule_name(case: Case) -> str:

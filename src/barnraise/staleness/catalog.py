@@ -5,20 +5,22 @@ from __future__ import annotations
 from barnraise.core.registry import Catalog, Entry, Option
 
 _MAX = Option("max_staleness", int, 50, "Largest staleness of a node of median speed.", minimum=0, maximum=1_000_000)
-_WEIGHTING = Option("weighting", str, "constant", "How staleness lowers a weight: constant or inverse_sqrt.")
+_WEIGHTING = Option("weighting", str, "constant", "How staleness lowers a weight (`staleness_weighting`).")
+
+FIXED, ADAPTIVE = "fixed", "adaptive"
 
 CATALOG = Catalog(
     "staleness policy",
     "barnraise.staleness",
     [
         Entry(
-            "fixed",
+            FIXED,
             "barnraise.staleness.fixed:Fixed",
             "one bound for all nodes",
             options=(_MAX, _WEIGHTING),
         ),
         Entry(
-            "adaptive",
+            ADAPTIVE,
             "barnraise.staleness.adaptive:Adaptive",
             "slower nodes may be staler",
             options=(

@@ -1,4 +1,4 @@
-"""The outer optimizers by name, with the modes they suit; imports no torch."""
+"""The outer and inner optimizers by name, with what each declares, and the precisions; imports no torch."""
 
 from __future__ import annotations
 
@@ -11,10 +11,29 @@ SYNCHRONOUS, ASYNCHRONOUS = "synchronous", "asynchronous"
 
 @dataclass(frozen=True)
 class Traits:
-    """What an outer optimizer declares: the `modes` it suits, and the `reason` why no others."""
+    """What an outer optimizer declares: the `modes` it suits, and the `reason` why no others.
+
+    `moments`: vectors that it keeps from version to version; with none, a version moves by what came in alone.
+    `amplifies`: its momentum takes what comes late further than it was meant, as error feedback sends it.
+    `counts_versions`: what a step does depends on how many there were, so each must move all elements.
+    `divides`: takes a version's share of all work by itself.
+    """
 
     modes: frozenset[str] = frozenset({SYNCHRONOUS, ASYNCHRONOUS})
     reason: str = ""
+    moments: int = 0
+    amplifies: bool = False
+    counts_versions: bool = False
+    divides: bool = False
+
+
+@dataclass(frozen=True)
+class InnerTraits:
+    """What an inner optimizer declares: how many vectors it keeps (`moments`), and whether its steps have the length of
+    the rate whatever the gradient's (`adaptive`)."""
+
+    moments: int
+    adaptive: bool = False
 
 
 def _rate(default: float) -> Option:
@@ -43,7 +62,9 @@ CATALOG = Catalog(
             options=(_rate(0.7), _decay("momentum", 0.9, "Share of the momentum kept a step.")),
             declares=Traits(
                 frozenset({SYNCHRONOUS}),
-                "momentum on stale, sparse pushes diverges; use sgd or delayed_nesterov in asynchronous mode",
+                "momentum on stale, sparse pushes diverges",
+                moments=1,
+                amplifies=True,
             ),
         ),
         Entry(
@@ -57,7 +78,11 @@ CATALOG = Catalog(
             ),
             declares=Traits(
                 frozenset({ASYNCHRONOUS}),
-                "synchronous pseudo-gradients are fresh and need no delay; use nesterov",
+                "synchronous pseudo-gradients are fresh and need no delay",
+                moments=2,
+                amplifies=True,
+                counts_versions=True,
+                divides=True,
             ),
         ),
         Entry(
@@ -70,7 +95,38 @@ CATALOG = Catalog(
                 _decay("beta2", 0.99, "Decay of the second moment."),
                 Option("epsilon", float, 1e-8, "Added to the root of the second moment.", minimum=1e-30, maximum=1),
             ),
-            declares=Traits(),
+            declares=Traits(moments=2, counts_versions=True),
         ),
     ],
 )
+
+_WEIGHT_DECAY = Option("weight_decay", float, 0.01, "Share of the rate taken off each step.", minimum=0, maximum=10)
+
+INNER = Catalog(
+    "inner optimizer",
+    "barnraise.training.inner",
+    [
+        Entry(
+            "adamw",
+            "barnraise.training.inner:adamw",
+            "AdamW, with decoupled weight decay",
+            options=(
+                _decay("beta1", 0.9, "Decay of the first moment."),
+                _decay("beta2", 0.95, "Decay of the second moment."),
+                _WEIGHT_DECAY,
+            ),
+            declares=InnerTraits(moments=2, adaptive=True),
+        ),
+        Entry(
+            "sgd",
+            "barnraise.training.inner:sgd",
+            "SGD, with momentum if wanted; weight decay is L2",
+            options=(_decay("momentum", 0.0, "Share of the momentum kept a step."), _WEIGHT_DECAY),
+            declares=InnerTraits(moments=1),
+        ),
+    ],
+)
+
+FULL_PRECISION = "float32"
+PRECISIONS = (FULL_PRECISION, "bfloat16")
+"""Types in which workers may compute; parameters and moments are float32 in all of them."""

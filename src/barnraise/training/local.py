@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from barnraise.models.flat import FlatParameters
+from barnraise.training.catalog import FULL_PRECISION
+from barnraise.training.inner import inner_optimizer
 
 Batch = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 """Token ids and labels (-100 where nothing is to be predicted), int64 [batch, context]."""
@@ -35,12 +37,12 @@ class LocalTrainer:
         options: Mapping[str, float],
         gradient_clip: float | None,
         proximal: float = 0.0,
-        precision: str = "float32",
+        precision: str = FULL_PRECISION,
         device: str = "cpu",
     ) -> None:
         self.device, self.module = torch.device(device), module.to(device).train()
         self.flat = FlatParameters(self.module)
-        self.optimizer = inner_optimizer(optimizer, self.flat, options)
+        self.optimizer = inner_optimizer(optimizer, self.flat.as_parameter(), options)
         self.gradient_clip, self.proximal, self.precision = gradient_clip, proximal, precision
         self.skipped = 0  # steps so far that were not finite
         self._anchor: Tensor | None = None
@@ -161,22 +163,9 @@ class LocalTrainer:
         return True
 
     def _autocast(self) -> AbstractContextManager[Any]:
-        if self.precision == "float32":
+        if self.precision == FULL_PRECISION:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=getattr(torch, self.precision))
-
-
-def inner_optimizer(name: str, flat: FlatParameters, options: Mapping[str, float]) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov and Hutter 2019) or SGD over the flat vector as one parameter."""
-    parameter = flat.as_parameter()
-    if name == "adamw":
-        return torch.optim.AdamW(
-            [parameter],
-            betas=(options["beta1"], options["beta2"]),
-            weight_decay=options["weight_decay"],
-            fused=True,
-        )
-    return torch.optim.SGD([parameter], lr=1e-3, momentum=options["momentum"], weight_decay=options["weight_decay"])
 
 
 def batch_loss(module: nn.Module, batch: Batch, device: torch.device) -> Tensor:

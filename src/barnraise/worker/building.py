@@ -10,6 +10,7 @@ from barnraise.data.meta import Meta
 from barnraise.models.memory import available_bytes
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import Welcome, WorkerSettings
+from barnraise.worker.options import Means
 from barnraise.worker.terms import require_model, require_settings
 
 if TYPE_CHECKING:
@@ -43,19 +44,19 @@ def build_executor(
     The folder `options.cache` holds the dataset's meta.json, and token shards as they are fetched.
     """
     require_settings(settings)
-    require_model(manifest, meta, settings, available_bytes(), options.device)
+    require_model(manifest, meta, settings, available_bytes(), options.means.device)
     import torch
 
     from barnraise.data.shards import Dataset
     from barnraise.models.build import build
 
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(options.means.threads)
     torch.set_flush_denormal(True)  # fading Adam moments become subnormal, and arithmetic on those 20% slower
-    trainer = make_trainer(build(manifest.model), settings, options.device)
-    return make(trainer, Dataset.open(options.cache, partial=True), settings, options.slowdown)
+    trainer = make_trainer(build(manifest.model), settings, options.means)
+    return make(trainer, Dataset.open(options.cache, partial=True), settings, options.means.slowdown)
 
 
-def make_trainer(module: nn.Module, settings: WorkerSettings, device: str = "cpu") -> LocalTrainer:
+def make_trainer(module: nn.Module, settings: WorkerSettings, means: Means | None = None) -> LocalTrainer:
     """What takes the inner steps of a run on `module`, in a worker's process and in a simulation."""
     from barnraise.training.local import LocalTrainer
 
@@ -65,8 +66,8 @@ def make_trainer(module: nn.Module, settings: WorkerSettings, device: str = "cpu
         options=settings.inner_options,
         gradient_clip=settings.gradient_clip,
         proximal=settings.proximal,
-        precision=settings.precision,
-        device=device,
+        precision=(means and means.precision) or settings.precision,
+        device=means.device if means else "cpu",
     )
 
 

@@ -21,9 +21,8 @@ from typing import NamedTuple
 import msgspec
 
 from barnraise.transport import Keys
-from barnraise.transport.links.link import Link
 from barnraise.worker.imports import import_all
-from barnraise.worker.options import Outcome, WorkerOptions
+from barnraise.worker.options import Means, Outcome, WorkerOptions
 from barnraise.worker.runtime import WorkerRuntime
 
 _DIE_WITH_PARENT = 1  # prctl PR_SET_PDEATHSIG
@@ -42,10 +41,7 @@ class Order(msgspec.Struct, frozen=True):
     cache: str
     moments: str
     log: str
-    device: str
-    threads: int
-    slowdown: float
-    link: Link | None = None
+    means: Means
 
 
 def work(order: Order) -> Outcome:
@@ -57,10 +53,7 @@ def work(order: Order) -> Outcome:
         keys=Keys.load(Path(order.keys)),
         cache=Path(order.cache),
         moments=Path(order.moments),
-        device=order.device,
-        threads=order.threads,
-        slowdown=order.slowdown,
-        link=order.link,
+        means=order.means,
     )
 
     def say(text: str) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypedDict
 
+from barnraise.core.errors import UnknownNameError
+from barnraise.training.catalog import PRECISIONS
 from barnraise.transport import Invite, Keys
 from barnraise.transport.links.link import Link
 
@@ -13,13 +16,43 @@ REASON = 1000
 
 
 @dataclass(frozen=True)
+class Means:
+    """What a worker works with on its machine, by the names that `workers` entries and `join` have for it.
+
+    `threads` compute. `precision` is of this worker alone, None for the run's. `slowdown` s makes each second of
+    training take s + 1, and `link` is emulated (trials).
+    """
+
+    device: str = "cpu"
+    threads: int = 1
+    precision: str | None = None
+    slowdown: float = 0.0
+    link: Link | None = None
+
+    def __post_init__(self) -> None:
+        if self.precision is not None and self.precision not in PRECISIONS:
+            raise UnknownNameError("precision", self.precision, PRECISIONS)
+
+
+class Given(TypedDict, total=False):
+    """What somebody who joins may say of it: `device` is a torch device, `threads` those that compute (all cores unless
+    given), `precision` the autocast type instead of the run's, and `slowdown`, for trials, seconds to idle after each
+    second of training.
+    """
+
+    device: str
+    threads: int
+    precision: str | None
+    slowdown: float
+
+
+@dataclass(frozen=True)
 class WorkerOptions:
     """Where the controller is, who this worker is, and what it works with.
 
     `uri` is one address, or two with a space between, the second for a network that does not let the first through.
     With an `invite` the worker enrols first; without one its key is on the ledger already (a local worker).
-    `slowdown` s makes each second of training take s + 1, and `link` is emulated (trials). `cache` holds token shards
-    between runs, `moments` is the file of the optimizer's, None to keep none.
+    `cache` holds token shards between runs, `moments` is the file of the optimizer's, None to keep none.
     """
 
     uri: str
@@ -29,10 +62,7 @@ class WorkerOptions:
     cache: Path
     moments: Path | None = None
     invite: Invite | None = field(default=None, repr=False)
-    device: str = "cpu"
-    threads: int = 1
-    slowdown: float = 0.0
-    link: Link | None = None
+    means: Means = Means()
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class WorkerRuntime:
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.options, self.build, self.on_connected, self.say = options, build, on_connected, say
-        self.machine = Worker(secrets.randbits(53), machine_profile(options.device))
+        self.machine = Worker(secrets.randbits(53), machine_profile(options.means.device))
         self.fetcher = Fetcher()
         self.moments: Moments | None = None
         self._built: TaskExecutor | None = None
@@ -108,8 +108,8 @@ class WorkerRuntime:
         """Work. Raises InviteError when the controller lets this machine in no more, AddressError, and bugs."""
         self._loop = asyncio.get_running_loop()
         self.connection = connection_for(self.options.uri, self.say)
-        if self.options.link is not None:
-            self.connection = ShapedConnection(self.connection, self.options.link, seed=self.options.name)
+        if self.options.means.link is not None:
+            self.connection = ShapedConnection(self.connection, self.options.means.link, seed=self.options.name)
         await self.connection.open(self.options.uri, self.options.server_key, self.options.keys)
         try:
             options = self.options

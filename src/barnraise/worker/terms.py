@@ -8,14 +8,12 @@ from __future__ import annotations
 from barnraise.core.errors import RunFailedError
 from barnraise.data.meta import Meta
 from barnraise.models import config, memory
+from barnraise.training.catalog import INNER, PRECISIONS
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import WorkerSettings
 
 SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.01, 1e6
 """Seconds between heartbeats, or of a lease, that a worker goes along with."""
-
-PRECISIONS = ("float32", "bfloat16")
-INNER_OPTIONS = {"adamw": {"beta1", "beta2", "weight_decay"}, "sgd": {"momentum", "weight_decay"}}
 
 HOST_VECTORS = 6
 """Vectors of the model's size that are in main memory whatever the device: see `models.memory.worker`."""
@@ -33,9 +31,9 @@ def require_intervals(heartbeat: float, lease: float) -> None:
 
 def require_settings(settings: WorkerSettings) -> None:
     """RunFailedError when a worker cannot train so. Codecs are judged where they are made."""
-    needed = INNER_OPTIONS.get(settings.inner_optimizer)
-    if needed is None or not needed <= settings.inner_options.keys():
-        known = ", ".join(f"{name} ({', '.join(sorted(options))})" for name, options in INNER_OPTIONS.items())
+    entry = INNER.entries.get(settings.inner_optimizer)
+    if entry is None or not entry.known_options <= settings.inner_options.keys():
+        known = ", ".join(f"{name} ({', '.join(sorted(found.known_options))})" for name, found in INNER.entries.items())
         raise _unfit("inner_optimizer", settings.inner_optimizer, f"known, with their options: {known}")
     if settings.precision not in PRECISIONS:
         raise _unfit("precision", settings.precision, f"known: {', '.join(PRECISIONS)}")
@@ -58,7 +56,7 @@ def require_model(manifest: Manifest, meta: Meta, settings: WorkerSettings, avai
         manifest.model,
         batch_size=settings.batch_size,
         context=meta.context,
-        inner_optimizer=settings.inner_optimizer,
+        inner_states=INNER.entry(settings.inner_optimizer).declares.moments,
     )
     here = needs.vectors + needs.activations if device == "cpu" else HOST_VECTORS * memory.FLOAT * size
     memory.require(here, available, "this run's model and batches")

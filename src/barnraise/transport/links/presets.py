@@ -26,7 +26,7 @@ REGIONS = (
 )
 """Of `ten-regions`: name, round trip in ms and Mbit/s, as a controller on the east coast of the USA may see them."""
 
-TEN_REGIONS = "ten-regions"
+NO_LINK, TEN_REGIONS = "none", "ten-regions"
 
 
 def _even(mbit: float, ms: float, *, down: float | None = None, **more: float) -> Link:
@@ -36,7 +36,7 @@ def _even(mbit: float, ms: float, *, down: float | None = None, **more: float) -
 
 
 LINKS: dict[str, Link] = {
-    "none": _even(10_000, 0.1),
+    NO_LINK: _even(10_000, 0.1),
     "good": _even(100, 10),
     "dsl": _even(10, 20, down=50),
     "cellular": _even(10, 50, down=30, jitter=0.020, loss=0.0005),
@@ -49,7 +49,7 @@ LINKS: dict[str, Link] = {
 """The presets; of `ten-regions` the first region, as `link` gives each node its own."""
 
 SUMMARIES = {
-    "none": "nothing is emulated",
+    NO_LINK: "nothing is emulated",
     "good": "a fast line",
     "dsl": "a home line",
     "cellular": "a phone: jitter, a little loss",
@@ -104,7 +104,7 @@ def parse(text: str, index: int = 0) -> Link:
     """
     first, *rest = re.split(r"[/,]", text.strip())
     named = first in LINKS or not first[:1].isdigit()
-    base = link(first, index) if named else LINKS["none"]
+    base = link(first, index) if named else LINKS[NO_LINK]
     figures = [part.strip() for part in (rest if named else [first, *rest])]
     rates = [_limited(text, float(m[1]) * _MBITS[m[2]], SLOWEST, FASTEST, "Mbit/s") for m in _all(_RATE, figures)]
     times = [_limited(text, float(m[1]) * _SECONDS[m[2]], 0.0, LONGEST, "s") for m in _all(_TIME, figures)]

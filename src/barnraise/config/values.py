@@ -1,0 +1,73 @@
+"""What a key of the run file may hold: types with their range, and what messages and docs call them.
+
+A name of a policy is text here: the key says of which family it is, and `plan.names` which names that family has.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+MAX_COUNT = 2**53
+"""Largest count of tokens or bytes: what JSON and the wire carry exactly."""
+
+
+def _whole(value: object) -> object:
+    """2e6 and 2000000.0 are whole numbers, however they were written."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _words(text: str) -> dict[str, Any]:
+    """What a pattern means, for messages and docs."""
+    return {"x-expected": text}
+
+
+def _named(family: str, or_else: str = "") -> Any:
+    """A key that takes a name of `family`, and perhaps something else: `plan.names` knows the names."""
+    article = "an" if family[0] in "aeiou" else "a"
+    expected = f"the name of {article} {family}{f' or {or_else}' if or_else else ''}"
+    extra: dict[str, Any] = {"x-names": family, **_words(expected), **({"x-else": or_else} if or_else else {})}
+    return Field(min_length=1, max_length=4096, json_schema_extra=extra)
+
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Interval = Annotated[float, Field(ge=0.01, le=86_400)]  # workers refuse shorter ones
+Share = Annotated[float, Field(ge=0, le=1)]
+Milliseconds = Annotated[float, Field(ge=0, le=60_000)]
+Loss = Annotated[float, Field(ge=0, le=0.5)]
+Decay = Annotated[float, Field(ge=0, lt=1)]
+Count = Annotated[int, BeforeValidator(_whole)]
+Bytes = Annotated[int, Field(ge=1, le=MAX_COUNT), BeforeValidator(_whole)]
+Text = Annotated[str, Field(min_length=1, max_length=4096, json_schema_extra=_words("text"))]
+Architecture = Annotated[str, _named("architecture", "another Hugging Face model type")]
+Codec = Annotated[str, _named("codec")]
+DownlinkCodec = Annotated[str, _named("portable codec")]
+InnerOptimizer = Annotated[str, _named("inner optimizer")]
+LinkText = Annotated[str, _named("link preset", "figures")]
+OuterOptimizer = Annotated[str, _named("outer optimizer")]
+Precision = Annotated[str, _named("precision")]
+Rule = Annotated[str, _named("aggregation rule")]
+Schedule = Annotated[str, _named("schedule")]
+Scheduler = Annotated[str, _named("scheduler")]
+Weighting = Annotated[str, _named("staleness weighting")]
+Range = tuple[Annotated[int, Field(ge=1, le=10_000)], Annotated[int, Field(ge=1, le=10_000)]]
+Name = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
+        json_schema_extra=_words("a name of up to 64 letters, digits, '_', '.' and '-', a letter or digit first"),
+    ),
+]
+Device = Annotated[
+    str,
+    Field(
+        pattern=r"^(cpu|mps|cuda(:[0-9]{1,3})?|xpu(:[0-9]{1,3})?)$",
+        json_schema_extra=_words("a torch device: cpu, cuda, cuda:N, mps or xpu"),
+    ),
+]
+Options = Annotated[
+    dict[str, bool | int | float | str | None],
+    Field(json_schema_extra=_words("a section of further options")),
+]

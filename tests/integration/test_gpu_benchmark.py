@@ -1,0 +1,72 @@
+"""What `make gpu` runs on a card, as far as a machine without one can try it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def gpu(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, str(BENCHMARKS / "gpu.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=250)
+
+
+@pytest.fixture
+def cards(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import _cards
+
+    return _cards
+
+
+def test_without_a_card_it_says_so_in_a_line() -> None:
+    found = gpu()
+    assert found.returncode == 0
+    assert found.stdout.startswith("skipped: torch ")
+    assert found.stdout.count("\n") == 1
+
+
+def test_the_rehearsal_passes_every_part_but_the_runs() -> None:
+    """Those are whole runs, which other tests have; `make bench-quick` rehearses them too."""
+    found = gpu("--quick", "--parts", "replicas", "speed", "exchange")
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "rehearsal on the CPU: these figures say nothing" in found.stdout
+    assert "1 digest of all replicas and the server's parameters" in found.stdout
+    assert "worker over plain loop: " in found.stdout
+    assert all(part in found.stdout for part in ("copy from the card", "update", "take a version in"))
+
+
+def test_what_was_measured_stands_when_the_time_is_over() -> None:
+    found = gpu("--quick", "--deadline", "0")
+    assert found.returncode == 0
+    assert found.stdout.count("no time left") == 4
+
+
+def test_the_operations_of_gpt2(cards: Any) -> None:
+    """6 N + 12 L H T: 0.86e9 operations a token at 1024 tokens."""
+    assert cards.operations_a_token(124_439_808, 12, 768, 1024) == pytest.approx(0.8599e9, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "peak"),
+    [
+        ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA H100 PCIe", 756e12),
+        ("NVIDIA H200", 989e12),
+        ("NVIDIA A100-SXM4-40GB", 312e12),
+        ("NVIDIA L4", 121e12),
+        ("NVIDIA L40S", 362e12),
+        ("NVIDIA GeForce RTX 4090", 165e12),
+        ("A card of tomorrow", None),
+    ],
+)
+def test_the_peak_of_a_card(cards: Any, name: str, peak: float | None) -> None:
+    assert cards.peak_operations(name) == peak

@@ -1,0 +1,68 @@
+"""What a worker works with goes from the run file, and from `join`, to its process without being listed on the way."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+import torch
+
+from barnraise.assembly.engine_settings import worker_settings
+from barnraise.assembly.local_workers import LocalWorkers
+from barnraise.cli.join import join
+from barnraise.config import load
+from barnraise.config.schema import Worker
+from barnraise.core.errors import RunFileError, UnknownNameError
+from barnraise.plan import resolve
+from barnraise.transport.links.presets import parse
+from barnraise.worker.building import make_trainer
+from barnraise.worker.nursery import Order
+from barnraise.worker.options import Given, Means
+
+MINIMAL = {"model": {"architecture": "gpt2"}, "data": {"kind": "text", "files": ["README.md"]}}
+BFLOAT16 = {"precision": "bfloat16"}
+
+
+def local(*workers: Worker) -> LocalWorkers:
+    run = SimpleNamespace(path=Path("run"))
+    return LocalWorkers(run, workers, [], lambda index, worker: None, print)  # type: ignore[arg-type]
+
+
+def test_the_run_files_keys_arrive_in_the_process() -> None:
+    fast, slow = (
+        Worker(name="fast", speed=2.0),
+        Worker(name="slow", speed=0.5, device="cuda:1", threads=3, precision="float32"),
+    )
+    means = local(fast, slow).means(slow, parse("10mbit/50ms"))
+    assert means == Means("cuda:1", 3, "float32", slowdown=3.0, link=parse("10mbit/50ms"))
+    order = Order("slow", "zmq://x:1", "key", "keys", "cache", "moments", "log", means)
+    assert msgspec.json.decode(msgspec.json.encode(order), type=Order) == order
+
+
+def test_the_defaults_agree() -> None:
+    worker = Worker(name="a")
+    assert local(worker).means(worker) == Means()
+
+
+@pytest.mark.parametrize("name", sorted(field.name for field in fields(Means) if field.name != "link"))
+def test_one_who_joins_can_say_it_too(name: str) -> None:
+    assert name in Given.__annotations__
+    assert name in inspect.signature(join).parameters
+
+
+def test_a_worker_may_have_a_precision_of_its_own() -> None:
+    module, settings = torch.nn.Linear(2, 2), worker_settings(resolve(load(MINIMAL | {"training": BFLOAT16})))
+    assert make_trainer(module, settings).precision == "bfloat16"
+    assert make_trainer(module, settings, Means()).precision == "bfloat16"
+    assert make_trainer(module, settings, Means(precision="float32")).precision == "float32"
+
+
+def test_an_unknown_precision_is_refused_on_both_ways() -> None:
+    with pytest.raises(RunFileError, match=r"workers\[0\]\.precision: unknown precision 'float23'.*'float32'"):
+        resolve(load(MINIMAL | {"workers": [{"name": "a", "precision": "float23"}]}))
+    with pytest.raises(UnknownNameError, match="unknown precision 'float23'; did you mean 'float32'"):
+        Means(precision="float23")
