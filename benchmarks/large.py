@@ -162,7 +162,16 @@ def versions(size: int, machine: Machine, payloads: Sequence[bytes], count: int,
 
 def inspection(size: int, payload: bytes, repeats: int) -> None:
     server = make_server(1, 1)
-    offer = Contribution(1, 0, ParameterRange(0, size), Blob("0" * 64, len(payload)), 1, 1.0, 1.0, 0)
+    offer = Contribution(
+        assignment=1,
+        base=0,
+        parameters=ParameterRange(0, size),
+        payload=Blob("0" * 64, len(payload)),
+        steps=1,
+        loss=1.0,
+        seconds=1.0,
+        codec=0,
+    )
     seconds = statistics.median(timed(lambda: server.inspect(payload, offer)) for _ in range(repeats))
     print(f"inspection of {len(payload) / 1e6:.1f} MB: {seconds:.3f} s", flush=True)
 

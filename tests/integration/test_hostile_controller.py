@@ -16,7 +16,7 @@ import pytest
 
 from barnraise import transport
 from barnraise.core.digests import TreeHash
-from barnraise.core.types import Blob, ParameterRange, RowRange, Update
+from barnraise.core.types import Batches, Blob, News, ParameterRange, RowRange, Update
 from barnraise.data import shards
 from barnraise.data.meta import Format
 from barnraise.models import config, memory
@@ -231,7 +231,7 @@ def test_training_that_diverges_ends_with_what_to_do(tmp_path: Path) -> None:
     poison = np.full(len(controller.start) // 4, 3e38, np.float32).tobytes()
     blob = controller.add(poison, TreeHash(poison).hexdigest())
     update = Update("snapshot", 0, blob, blob.digest)
-    controller.task = msgspec.structs.replace(controller.task, updates=(update,))
+    controller.task = msgspec.structs.replace(controller.task, news=News((update,)))
     said: list[str] = []
     outcome = controller.run(said.append, leaves=True)
     assert not outcome.final
@@ -252,7 +252,7 @@ def test_a_message_that_cannot_be_read_is_told_once(tmp_path: Path) -> None:
     controller, said = Mumbling(tmp_path), list[str]()
     many = tuple(RowRange(0, 0, 1) for _ in range(257))  # one more than a task may have
     controller.intervals = 0.1, 10.0
-    controller.task = msgspec.structs.replace(controller.task, rows=many)
+    controller.task = msgspec.structs.replace(controller.task, batches=Batches(many, 4, 0))
     assert controller.run(said.append).reason == "enough"
     assert len(said) == 1
     assert said[0].startswith("a message from the controller is passed over: header: ")

@@ -219,7 +219,7 @@ def test_a_contribution_moves_the_model_once_however_often_it_is_sent(tmp_path: 
         await cluster.reach(version=1)  # durable comes before merged
         following = await client.task(have=-1)
         assert following.base == 1
-        snapshot = following.updates[0].blob
+        snapshot = following.news.updates[0].blob
         assert bytes(client.inlined) == np.full(SIZE, 0.25, np.float32).tobytes()  # small enough to come along
         await client.send(Fetch(snapshot.digest, 0, snapshot.num_bytes))
         _, raw = await client.expect(Chunk)

@@ -148,8 +148,8 @@ class HostileController(WorkerChance):
     def say(self) -> None:
         """Any message that the shell would pass on."""
         bench, worker, rng = self.bench, self.bench.worker, self.rng
-        held = [*bench.payloads, *(task.id for task in (worker.running, worker.waiting) if task)]
-        self.hostile.remember("greeting", worker.greeting)
+        held = [*bench.payloads, *worker.tasks.held]
+        self.hostile.remember("greeting", worker.contact.greeting)
         self.hostile.remember("forget", rng.sample(held, rng.randrange(len(held) + 1)))
         have = min(2**53 - 1, max(0, worker.incoming.have))
         self.hostile.remember("base", have)
@@ -165,7 +165,7 @@ class HostileController(WorkerChance):
         """The worker hears it; what the harness has to keep of that is kept."""
         bench, worker = self.bench, self.bench.worker
         if isinstance(message, Welcome):
-            if message.greeting == worker.greeting and not worker.greeted:
+            if message.greeting == worker.contact.greeting and not worker.greeted:
                 bench.asked = bench.watched = None
                 bench.settings, bench.told = message.settings, -1
         elif isinstance(message, Ack):

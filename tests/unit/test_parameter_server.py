@@ -75,7 +75,16 @@ def slot(node: str, *contributions: tuple[Any, ...], span: tuple[int, int] = (0,
 
 
 def offer(codec: int = 0, size: int = SIZE) -> Contribution:
-    return Contribution(1, 0, ParameterRange(0, size), Blob("0" * 64, 1), 1, 1.0, 1.0, codec)
+    return Contribution(
+        assignment=1,
+        base=0,
+        parameters=ParameterRange(0, size),
+        payload=Blob("0" * 64, 1),
+        steps=1,
+        loss=1.0,
+        seconds=1.0,
+        codec=codec,
+    )
 
 
 def advance(server: ParameterServer, versions: range, size: int = SIZE) -> list[Made]:

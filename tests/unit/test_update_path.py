@@ -104,7 +104,17 @@ def test_a_leaving_worker_flushes_its_residual_and_the_controller_reads_it() -> 
     for version, payload in ((1, usual), (2, final)):
         codec = server.codecs.index(payload.codec)
         assert codec == version - 1
-        norm, reason = server.inspect(payload.data, Contribution(version, 0, span, payload.blob, 1, 1.0, 1.0, codec))
+        offered = Contribution(
+            assignment=version,
+            base=0,
+            parameters=span,
+            payload=payload.blob,
+            steps=1,
+            loss=1.0,
+            seconds=1.0,
+            codec=codec,
+        )
+        norm, reason = server.inspect(payload.data, offered)
         assert not reason
         assert norm > 0
         server.aggregate(version, [SlotShare("n", span, (Held(version, 1.0, codec),))], payloads.__getitem__)

@@ -12,6 +12,7 @@ from barnraise.core.types import LinkReport
 from barnraise.ledger.decisions import Noted
 from barnraise.ledger.notes import Tuned
 from barnraise.training import pace, tuning
+from barnraise.training.catalog import INNER
 
 
 class Pacing(Part):
@@ -47,7 +48,7 @@ class Pacing(Part):
         batch_ratio = num_rows / (steps * tasks.batch_size)
         if tasks.pace == "matched" and self.speeds.estimate(node) > 0.0:
             steps += pace.hindered_steps(self._speed(node), length, tasks.max_local_steps)
-        adam = self.worker.inner_optimizer == "adamw"
+        adam = INNER.entry(self.worker.inner_optimizer).declares.adaptive
         return pace.rate_factor(steps, tasks.local_steps, staleness, batch_ratio, adam=adam)
 
     def tuned(self, node: NodeState) -> Iterator[Noted]:
