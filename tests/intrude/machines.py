@@ -165,7 +165,7 @@ class HostileController(WorkerChance):
         """The worker hears it; what the harness has to keep of that is kept."""
         bench, worker = self.bench, self.bench.worker
         if isinstance(message, Welcome):
-            if message.greeting == worker.contact.greeting and not worker.greeted:
+            if message.greeting == worker.contact.greeting and not worker.contact.greeted:
                 bench.asked = bench.watched = None
                 bench.settings, bench.told = message.settings, -1
         elif isinstance(message, Ack):
