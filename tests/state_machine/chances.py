@@ -66,7 +66,7 @@ class RunChance:
 
     def conclude(self) -> None:
         """From here on all goes well, after a restart when the run had given up."""
-        if self.engine.finished is not None or self.engine.machine.publishing.interrupted is not None:
+        if self.engine.finished is not None or self.engine.machine.ending.interrupted is not None:
             self.engine.crash()
         if not self.engine.state.finished:
             self.engine.finish()

@@ -492,8 +492,8 @@ class Engine:
         assert len(aggregates) == (state.closing is not None)
         assert all(job.version == state.version + 1 for job in aggregates)
         for kind, flag in (
-            (act.Evaluate, machine.publishing.evaluating),
-            (act.Checkpoint, machine.publishing.checkpointing),
+            (act.Evaluate, machine.measuring.busy),
+            (act.Checkpoint, machine.ending.checkpointing),
         ):
             assert sum(isinstance(job, kind) for job in self.jobs) == flag
         inspects = {job.contribution.assignment for job in self.jobs if isinstance(job, act.Inspect)}

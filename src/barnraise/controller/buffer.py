@@ -14,9 +14,9 @@ from typing import Any
 
 from barnraise.controller.actions import Aggregate, SlotShare
 from barnraise.controller.custody import Custody
+from barnraise.controller.ending import Ending
 from barnraise.controller.events import Event, Unmade
 from barnraise.controller.part import Context, Part, Steps
-from barnraise.controller.publishing import Publishing
 from barnraise.controller.speeds import LEAST_PATIENCE, OVERDUE, Speeds, delay
 from barnraise.controller.state import SlotState
 from barnraise.core.ranges import covers, pieces
@@ -31,10 +31,10 @@ HYSTERESIS = 0.1
 class Buffer(Part):
     """Keeps the automatic K for the fleet's figures, and how long an open buffer waits for K nodes."""
 
-    def __init__(self, context: Context, custody: Custody, speeds: Speeds, publishing: Publishing) -> None:
+    def __init__(self, context: Context, custody: Custody, speeds: Speeds, ending: Ending) -> None:
         super().__init__(context)
         self.settings, self.versions = context.settings, context.settings.versions
-        self.custody, self.speeds, self.publishing = custody, speeds, publishing
+        self.custody, self.speeds, self.ending = custody, speeds, ending
         self.automatic_size, self.sized_at = 1, 0  # K if enough nodes live, and the count of the speeds behind it
         self.patience = math.inf  # seconds
         self.advised = False  # that a pinned K is too small
@@ -105,7 +105,7 @@ class Buffer(Part):
     def _close(self) -> Steps:
         """Close the buffer if it is time."""
         state = self.state
-        if state.closing is not None or state.final or self.publishing.interrupted is not None:
+        if state.closing is not None or state.final or self.ending.interrupted is not None:
             return
         reason = self._why()
         if not reason:
@@ -116,7 +116,7 @@ class Buffer(Part):
                 count = sum(len(s.contributions) for slots in state.slots.values() for s in slots.values())
                 why = state.stopping or "too few residuals came for a version"
                 yield Noted(self.now, notes.LeftOver(count, why))
-                yield from self.publishing.end()
+                yield from self.ending.end()
             return
         if reason == "flush":
             yield Noted(self.now, notes.Flushing(state.num_live))
@@ -128,7 +128,7 @@ class Buffer(Part):
         )  # fmt: skip
         yield from self.aggregate()
         if state.final:
-            yield from self.publishing.dismiss_all()
+            yield from self.ending.dismiss_all()
 
     def aggregate(self) -> Steps:
         """Have the closed buffer made into its version."""
@@ -217,7 +217,7 @@ class Buffer(Part):
     def deadline(self) -> float:
         """When a synchronous round, or the wait for residuals, ends at the latest."""
         state = self.state
-        if self.publishing.interrupted is not None or state.closing is not None:
+        if self.ending.interrupted is not None or state.closing is not None:
             return math.inf
         enough = len(state.slots) >= max(1, self.versions.minimum_nodes)
         if state.flushing is not None and not state.final:

@@ -15,11 +15,13 @@ from barnraise.controller.actions import Action, Finish, Journal, Send
 from barnraise.controller.buffer import Buffer
 from barnraise.controller.custody import Custody
 from barnraise.controller.dispatch import Dispatch
+from barnraise.controller.ending import Ending
 from barnraise.controller.events import Dropped, Event, Received, Stalled, Tick, Traffic
 from barnraise.controller.flushing import Flushing
 from barnraise.controller.folding import apply
 from barnraise.controller.inspection import Inspection
 from barnraise.controller.kinds import TaskKind
+from barnraise.controller.measuring import Measuring
 from barnraise.controller.membership import Membership, turned_away
 from barnraise.controller.pacing import Pacing
 from barnraise.controller.part import Context, Part, Steps
@@ -48,14 +50,16 @@ class Controller:
         self.speeds = Speeds(context, self.custody)
         self.membership = Membership(context, self.custody, self.speeds)
         self.pacing = Pacing(context, self.speeds)
-        self.publishing = Publishing(context, self.membership, self.pacing)
+        self.publishing = Publishing(context, self.pacing)
+        self.measuring = Measuring(context)
+        self.ending = Ending(context, self.membership, self.publishing, self.measuring)
         kinds: tuple[TaskKind, ...] = (
             Flushing(context, self.membership, self.speeds),
             Training(context, self.speeds, self.pacing, self.publishing),
         )
         self.kinds = {kind.name: kind for kind in kinds}
         self.inspection = Inspection(context, self.custody, self.speeds, self.membership, self.kinds)
-        self.buffer = Buffer(context, self.custody, self.speeds, self.publishing)
+        self.buffer = Buffer(context, self.custody, self.speeds, self.ending)
         self.dispatch = Dispatch(context, self.membership, self.speeds, self.publishing, self.kinds)
         self.parts: tuple[Part, ...] = (
             self.membership,
@@ -64,6 +68,8 @@ class Controller:
             self.inspection,
             self.pacing,
             self.publishing,
+            self.measuring,
+            self.ending,
             self.buffer,
             *kinds,
             self.dispatch,
@@ -93,7 +99,7 @@ class Controller:
     def start(self, digest: str, now: float) -> list[Action]:
         """Begin a new run whose version 0 hashes to `digest`."""
         self.context.now = now
-        return self._carry(self.publishing.start(digest), [])
+        return self._carry(self.ending.start(digest), [])
 
     def resume(self, now: float, grace: float) -> list[Action]:
         """Go on after a replay: nodes that were alive have `grace` seconds beyond their lease to come back."""
@@ -134,9 +140,9 @@ class Controller:
         if state.closing is not None:
             yield from self.buffer.aggregate()
         elif state.final:
-            yield from self.publishing.end()
+            yield from self.ending.end()
         elif not state.evaluations:
-            yield from self.publishing.evaluate()
+            yield from self.measuring.measure()
         yield from self._follow()
 
     # What concerns no part in particular

@@ -1,0 +1,137 @@
+"""What follows on a version: it is published, measured and made durable when due; how a run ends.
+
+Once nothing more enters the model, the last version is measured and made durable, and the run is finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from barnraise.controller.actions import Checkpoint, Finish, Send
+from barnraise.controller.events import Aggregated, Checkpointed, Evaluated, Event, InterruptRequested, StopRequested
+from barnraise.controller.measuring import Measuring
+from barnraise.controller.membership import Membership
+from barnraise.controller.part import Context, Part, Steps
+from barnraise.controller.publishing import Publishing
+from barnraise.core.types import Update
+from barnraise.ledger import notes
+from barnraise.ledger.decisions import Noted, VersionMade
+from barnraise.wire.messages import Stop
+
+
+class Ending(Part):
+    """Keeps whether the newest version is being made durable, and whether the process is to end."""
+
+    def __init__(self, context: Context, membership: Membership, publishing: Publishing, measuring: Measuring) -> None:
+        super().__init__(context)
+        self.settings, self.membership = context.settings, membership
+        self.publishing, self.measuring = publishing, measuring
+        self.checkpointing = False
+        self.interrupted: InterruptRequested | None = None
+
+    def start(self, digest: str) -> Steps:
+        """A new run begins."""
+        yield Noted(self.now, notes.Started(digest, self.settings.run))
+        yield from self.measuring.measure()
+
+    def _made(self, event: Aggregated) -> Steps:
+        """A version exists: publish it, measure it and make it durable when due."""
+        closing = self.state.closing
+        if event.epoch != self.context.epoch or closing is None or closing.version != event.version:
+            return
+        yield VersionMade(self.now, event.version, event.digest, event.delta.num_bytes)
+        yield from self.publishing.keep(Update("delta", event.version, event.delta, event.digest, event.parameters))
+        if self.state.final:
+            yield from self.end()
+        else:
+            if self.measuring.due:
+                yield from self.measuring.measure()
+            waited = self.now - self.state.checkpoint_time
+            if waited >= self.settings.versions.checkpoint_seconds and not self.checkpointing:
+                yield from self._checkpoint()
+        yield from self.context.follow()
+        yield from self.publishing.tell()
+        yield from self._rest()
+
+    def _checkpoint(self) -> Steps:
+        self.checkpointing = True
+        yield Checkpoint(self.context.epoch, self.state.version)
+
+    def _checkpointed(self, event: Checkpointed) -> Steps:
+        if event.epoch != self.context.epoch:
+            return
+        self.checkpointing = False
+        if event.reason:
+            yield Noted(self.now, notes.CheckpointFailed(event.version, event.reason))
+            last = self.state.final and event.version == self.state.version and self.state.closing is None
+            if last or self.interrupted is not None:  # without the mark of a finished run, so that it can be resumed
+                reason = event.reason if last else f"the checkpoint failed: {event.reason}"
+                yield Finish(reason, failed=True)
+                return
+        else:
+            yield Noted(self.now, notes.Checkpointed(event.version))
+        yield from self._settle()
+        yield from self._rest()
+
+    def end(self) -> Steps:
+        """Nothing more enters the model: measure it, make it durable; the run is finished when both are done."""
+        yield from self.dismiss_all()
+        if not self.measuring.busy and not self.measuring.done:
+            yield from self.measuring.measure()
+        if not self.checkpointing and self.state.checkpoint != self.state.version:
+            yield from self._checkpoint()
+        yield from self._settle()
+
+    def dismiss_all(self) -> Steps:
+        """Tell everybody that the run is over."""
+        for node in list(self.membership.seen):
+            yield Send(node, Stop(self.state.stopping or "the run's token budget is met"))
+
+    def _evaluated(self, event: Evaluated) -> Steps:
+        if event.epoch == self.context.epoch:
+            yield from self._settle()
+
+    def _settle(self) -> Steps:
+        """Finish once the last version is measured and durable."""
+        state = self.state
+        if not state.final or state.closing is not None or state.finished or self.measuring.busy or self.checkpointing:
+            return
+        if not self.measuring.done:
+            yield from self.measuring.measure()
+        elif state.checkpoint != state.version:
+            yield from self._checkpoint()
+        else:
+            reason = state.stopping or "the token budget is met"
+            yield Noted(self.now, notes.Finished(reason))
+            yield Finish(reason)
+
+    def _stop(self, event: StopRequested) -> Steps:
+        if not self.state.stopping and not self.state.final:
+            yield Noted(self.now, notes.Stopping(event.reason))
+            yield from self.context.follow()
+
+    def _interrupt(self, event: InterruptRequested) -> Steps:
+        if self.interrupted is None and not self.state.finished:
+            yield Noted(self.now, notes.Interrupted(event.reason))
+            self.interrupted = event
+            yield from self._rest()
+
+    def _rest(self) -> Steps:
+        """Once the process shall end: make the newest version durable, so that a resume has nothing to make again."""
+        wanted, state = self.interrupted, self.state
+        if wanted is None or state.closing is not None or state.finished or self.checkpointing:
+            return
+        if state.checkpoint != state.version:
+            yield from self._checkpoint()
+        else:
+            yield Finish(wanted.reason, failed=wanted.failed, interrupted=not wanted.failed)
+
+    def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
+        return {
+            Aggregated: self._made,
+            Evaluated: self._evaluated,
+            Checkpointed: self._checkpointed,
+            StopRequested: self._stop,
+            InterruptRequested: self._interrupt,
+        }
