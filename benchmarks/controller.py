@@ -33,7 +33,7 @@ from barnraise.controller.executor import Executor
 from barnraise.controller.machine import Controller
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.controller.server import Server
-from barnraise.controller.settings import EngineSettings, Leases, Payloads, Tasks, Versions
+from barnraise.controller.settings import EngineSettings, Evaluations, Leases, Payloads, Tasks, Versions
 from barnraise.core.types import KINDS, Blob, Contribution, NodeProfile, ParameterRange
 from barnraise.data import shards
 from barnraise.data.meta import Format
@@ -97,8 +97,9 @@ def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_b
         versions=Versions(
             staleness=staleness.create("fixed", max_staleness=10**6), participation=True,
             buffer_size=CONNECTIONS // 2, minimum_nodes=1, flush=False, sync_window=60.0, sync_longest_wait=600.0,
-            checkpoint_seconds=5.0, evaluations=1,
+            checkpoint_seconds=5.0,
         ),
+        evaluations=Evaluations(times=1, rows=1, file=1, by_workers=False),
     )  # fmt: skip
 
 

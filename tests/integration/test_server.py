@@ -88,7 +88,7 @@ def settings() -> EngineSettings:
         rows=shards.RowIndex([64]), context=16, tokens=10**9, batch_size=1, staleness=staleness.create("adaptive"),
         max_norm=100.0, most=num_bytes, partitions=((ParameterRange(0, SIZE),),), rungs=(num_bytes,), delta=num_bytes,
         sync_window=60.0, sync_longest_wait=600.0, heartbeat=0.25, lease=30.0, longest=30.0, checkpoint_seconds=60.0,
-        evaluations=5,
+        times=5,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from barnraise.controller.custody import Custody
 from barnraise.controller.folding import MOST_OPEN, apply
 from barnraise.controller.invariants import validate
 from barnraise.controller.machine import Controller
-from barnraise.controller.settings import EngineSettings, Leases, Payloads, Tasks, Versions
+from barnraise.controller.settings import EngineSettings, Evaluations, Leases, Payloads, Tasks, Versions
 from barnraise.controller.speeds import FEW
 from barnraise.controller.state import State
 from barnraise.core.types import (
@@ -121,8 +121,8 @@ _SETTINGS = EngineSettings(
         sync_window=2.0,
         sync_longest_wait=8.0,
         checkpoint_seconds=3.0,
-        evaluations=4,
     ),
+    evaluations=Evaluations(times=4, rows=40, file=2, by_workers=False),
 )
 
 
@@ -133,10 +133,13 @@ def engine_settings(**changes: Any) -> EngineSettings:
     return changed(_SETTINGS, **changes)
 
 
+_GROUPS = ("leases", "payloads", "tasks", "versions", "evaluations")
+
+
 def changed(settings: EngineSettings, **changes: Any) -> EngineSettings:
     """`settings` with other values for fields of its own or of its groups."""
-    groups = (getattr(settings, group) for group in ("leases", "payloads", "tasks", "versions"))
-    for name, group in zip(("leases", "payloads", "tasks", "versions"), groups, strict=True):
+    groups = (getattr(settings, group) for group in _GROUPS)
+    for name, group in zip(_GROUPS, groups, strict=True):
         own = {field: changes.pop(field) for field in group.__dataclass_fields__ if field in changes}
         settings = replace(settings, **{name: replace(group, **own)})
     return replace(settings, **changes)

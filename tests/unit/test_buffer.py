@@ -410,7 +410,7 @@ def test_no_sizing_after_the_end() -> None:
 
 
 def test_evaluations_and_checkpoints_come_at_their_times() -> None:
-    engine = run("a", tokens=120, evaluations=5, checkpoint_seconds=2.5)
+    engine = run("a", tokens=120, times=5, checkpoint_seconds=2.5)
     while engine.finished is None:
         engine.now += 1.0
         engine.next("a")

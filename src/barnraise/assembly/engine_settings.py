@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnraise import matching, staleness
-from barnraise.controller.settings import EngineSettings, Leases, Payloads, Tasks, Versions
+from barnraise.controller.settings import EngineSettings, Evaluations, Leases, Payloads, Tasks, Versions
 from barnraise.core.ranges import split
 from barnraise.core.types import Blob
 from barnraise.data.ranges import RowIndex
@@ -16,12 +16,12 @@ UPLOAD_MEMORY = 1 << 29
 
 
 def engine_settings(
-    plan: Plan, *, run_name: str, manifest: Blob, num_parameters: int, rows: RowIndex
+    plan: Plan, *, run_name: str, manifest: Blob, num_parameters: int, rows: RowIndex, held_out: int
 ) -> EngineSettings:
     """What a run of `plan` is told: `train`, `serve`, `resume` and `simulate` alike.
 
     `manifest` is the blob that workers fetch first (`wire.manifest`), `num_parameters` the size of the flat vector,
-    `rows` the training rows of the dataset's shards. Imports no torch.
+    `rows` the training rows of the dataset's shards, `held_out` how many are held out. Imports no torch.
     """
     controller, training = plan.run_file.controller, plan.run_file.training
     partitions = tuple(split(num_parameters, count) for count in plan.fragments)
@@ -73,7 +73,12 @@ def engine_settings(
             sync_window=controller.sync_window,
             sync_longest_wait=controller.sync_longest_wait,
             checkpoint_seconds=controller.checkpoint_seconds,
-            evaluations=controller.evaluations,
+        ),
+        evaluations=Evaluations(
+            times=controller.evaluations,
+            rows=min(controller.evaluation_rows, held_out),
+            file=rows.num_shards,
+            by_workers=controller.evaluated_by == "workers",
         ),
     )
 

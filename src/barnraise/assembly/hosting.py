@@ -92,6 +92,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
         manifest=blob,
         num_parameters=manifest.num_parameters,
         rows=dataset.index,
+        held_out=dataset.meta.held_out.rows,
     )
     machine = Controller(settings, found.state, ledger.epoch)
     blobs = parts.blob_store(dataset, content, server, warn)

@@ -50,6 +50,7 @@ def costed(plan: Plan, cost: Estimate) -> SimulatedWork:
         manifest=Blob("c" * 64, MANIFEST_BYTES),
         num_parameters=cost.parameters,
         rows=RowIndex(shards),
+        held_out=plan.run_file.controller.evaluation_rows,
     )
     file_bytes = [count * row_bytes for count in (*shards, plan.run_file.controller.evaluation_rows)]
     controller = CostedControllerWork(settings.payloads.delta, file_bytes, _controller_costs(plan, cost.parameters))
@@ -99,6 +100,7 @@ def real(plan: Plan, skipped: float, executors: Mapping[str, MakeExecutor]) -> I
             manifest=parts.blob_of(manifest),
             num_parameters=num_parameters,
             rows=RowIndex([shard.rows for shard in dataset.meta.shards], int(skipped * dataset.num_rows)),
+            held_out=dataset.meta.held_out.rows,
         )
         trainer = make_trainer(module, settings.worker)
         server = parts.parameter_server(plan, trainer.flat.vector.clone())

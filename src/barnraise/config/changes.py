@@ -30,6 +30,7 @@ FREE_KEYS: Mapping[str, tuple[str, ...]] = {
         "checkpoint_seconds",
         "keep_checkpoints",
         "evaluations",
+        "evaluated_by",
         "scheduler",
         "scheduler_options",
         "max_update_norm",

@@ -169,6 +169,10 @@ class Controller(Section):
     keep_checkpoints: int = Field(default=2, ge=1, le=1000, description="How many checkpoints are kept.")
     evaluations: int = Field(default=20, ge=1, le=10_000, description="Evaluations on held-out data over the run.")
     evaluation_rows: int = Field(default=128, ge=1, le=1_000_000, description="Held-out rows an evaluation reads.")
+    evaluated_by: Literal["controller", "workers"] = Field(
+        default="controller",
+        description="Who measures the held-out loss; where workers do, the controller need not load the model.",
+    )
     scheduler: Scheduler = Field(default="fifo", description="How tasks are matched to nodes that ask.")
     scheduler_options: Options = Field(default_factory=dict, description="Further options of the scheduler.")
     max_update_norm: Positive | None = Field(default=None, description="Refuse contributions of a larger norm.")

@@ -110,6 +110,8 @@ class Inspection(Part):
             verdict = "refused" if reason else "accepted"
         staleness = max(0, version - offer.base)
         tokens = work.credit(offer.steps) if verdict == "accepted" else work.tokens
+        if not work.task.trains:
+            tokens = 0  # of training, which is what tokens count
         payload = offer.payload if isinstance(offer, Contribution) else None
         yield Judged(
             time=self.now,

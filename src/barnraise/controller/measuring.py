@@ -24,7 +24,7 @@ class Measuring(Part):
     @property
     def due(self) -> bool:
         """Whether the run has come so far since the last time that the newest version is to be measured."""
-        share = len(self.state.evaluations) / self.settings.versions.evaluations
+        share = len(self.state.evaluations) / self.settings.evaluations.times
         return not self.busy and self.state.version_tokens >= self.settings.tokens * share
 
     @property

@@ -95,7 +95,16 @@ class Versions:
     sync_window: float
     sync_longest_wait: float
     checkpoint_seconds: float
-    evaluations: int
+
+
+@dataclass(frozen=True)
+class Evaluations:
+    """When and on what the held-out loss is measured, and whether workers do it."""
+
+    times: int  # over the run
+    rows: int  # held-out rows, from the first
+    file: int  # number of the file that holds them, which follows the token shards
+    by_workers: bool
 
 
 @dataclass(frozen=True)
@@ -111,6 +120,7 @@ class EngineSettings:
     payloads: Payloads
     tasks: Tasks
     versions: Versions
+    evaluations: Evaluations
 
     @property
     def flush_patience(self) -> float:

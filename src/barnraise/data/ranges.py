@@ -32,6 +32,10 @@ class RowIndex:
         assert self.total > 0, "a dataset without rows"
         self._first = first
 
+    @property
+    def num_shards(self) -> int:
+        return len(self._ends)
+
     def ranges(self, start: int, count: int, most: float = math.inf) -> list[Range]:
         """The `count` rows from cursor `start` on, in order, one range for each shard touched.
 

@@ -61,6 +61,17 @@ def _too_few_workers(case: Case) -> Found:
 
 
 @_row(
+    "evaluation by workers of an average of versions",
+    "a worker has the newest version, and no average of those before",
+    "leave controller.evaluated_by `controller`, or training.average 0",
+)
+def _averaged_elsewhere(case: Case) -> Found:
+    if case.controller.evaluated_by == "workers" and case.training.average:
+        path = ("controller", "evaluated_by")
+        yield path, f"is workers, but with training.average {case.training.average:g} an average is what is evaluated"
+
+
+@_row(
     "a buffer_size below what the aggregation rule needs",
     "a version would be made of too few contributions to tell a liar",
     "raise buffer_size, or leave it `auto`",

@@ -7,7 +7,7 @@ one pass. The optimizer's moments stay with the worker from task to task (DiLoCo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -175,16 +175,23 @@ def batch_loss(module: nn.Module, batch: Batch, device: torch.device) -> Tensor:
     return nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten(), ignore_index=-100)
 
 
-@torch.no_grad()
-def held_out_loss(module: nn.Module, batches: Iterator[Batch], device: str = "cpu") -> float:
+def held_out_loss(module: nn.Module, batches: Iterable[Batch], device: str = "cpu") -> float:
     """Mean cross-entropy over all labelled positions of `batches`, nats a token."""
+    total, count = 0.0, 0
+    for loss, num_labels in held_out_losses(module, batches, device):
+        total, count = total + loss * num_labels, count + num_labels
+    return total / count if count else math.nan
+
+
+@torch.no_grad()
+def held_out_losses(module: nn.Module, batches: Iterable[Batch], device: str = "cpu") -> Iterator[tuple[float, int]]:
+    """Of each batch the mean cross-entropy over its labelled positions, nats a token, and how many these are."""
     was_training = module.training
     module.eval()
-    total, count = 0.0, 0
-    for batch in batches:
-        num_labels = int((batch[1][:, 1:] != -100).sum())
-        if num_labels:
-            total += float(batch_loss(module, batch, torch.device(device))) * num_labels
-            count += num_labels
-    module.train(was_training)
-    return total / count if count else float("nan")
+    try:
+        for batch in batches:
+            num_labels = int((batch[1][:, 1:] != -100).sum())
+            loss = float(batch_loss(module, batch, torch.device(device))) if num_labels else 0.0
+            yield loss, num_labels
+    finally:
+        module.train(was_training)

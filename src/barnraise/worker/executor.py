@@ -74,7 +74,7 @@ class Executor:
         self._leaves = Leaves(self._taking)
         self._lock = threading.Lock()
         # Waiting for a crowded core is not work: counted as such it would slow a slow worker twice.
-        self._busy = time.thread_time if trainer.device.type == "cpu" else time.monotonic
+        self.busy = time.thread_time if trainer.device.type == "cpu" else time.monotonic
 
     def update(self, news: News, fetched: Fetched) -> int:
         """Apply the updates of `news` in order to the replica: the version it is at, or -1 when it is void.
@@ -122,6 +122,11 @@ class Executor:
 
         self._taking.each(move, spans(part.size, -(-SPAN // self.codec.multiple) * self.codec.multiple))
 
+    def rest(self, began: float, busy: float) -> None:
+        """Idle as long as a slowed machine would still be at what it did since `began`, its clock of work at `busy`."""
+        if self.slowdown > 0.0:
+            self.cut.wait(max(0.0, began + (1.0 + self.slowdown) * (self.busy() - busy) - time.monotonic()))
+
     def flush(self, task: Flush) -> Contribution:
         """Hand in the residual."""
         began = time.monotonic()
@@ -134,7 +139,7 @@ class Executor:
         `on_step` hears of each step, with how many there are by now. None when no step could be taken, or they led to
         parameters that are not finite: nothing of them is kept, and the next task starts from the published version.
         """
-        began, busy = time.monotonic(), self._busy()
+        began, busy = time.monotonic(), self.busy()
         with self._lock:
             self.start.copy_(self.reached if self.reached is not None else self.replica)
         self._take_in(self.start, task)
@@ -145,8 +150,7 @@ class Executor:
         def after_step(step: int) -> bool:
             self.steps += 1
             on_step(step)
-            if self.slowdown > 0.0:
-                self.cut.wait(max(0.0, began + (1.0 + self.slowdown) * (self._busy() - busy) - time.monotonic()))
+            self.rest(began, busy)
             if self.moved:
                 here = self.trainer.flat.vector.cpu()
                 offset = here.clone()

@@ -37,6 +37,8 @@ class TaskExecutor(Protocol):
     cut: Event
     leaving: Event
 
+    busy: Callable[[], float]  # a clock of the work that this process does
+
     @property
     def payloads(self) -> Mapping[int, Payload]:
         """What is sent, by assignment, until it is settled."""
@@ -52,6 +54,10 @@ class TaskExecutor(Protocol):
 
     def flush(self, task: Flush) -> Contribution:
         """Encode the residual."""
+
+    def rest(self, began: float, busy: float) -> None:
+        """Idle as long as a machine that is slowed for a trial would still be at what was done since `began`, with
+        `busy` on its clock of work."""
 
     def settle(self, assignment: int, accepted: bool) -> None:
         """The controller has answered: forget the payload."""
