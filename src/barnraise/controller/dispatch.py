@@ -6,6 +6,7 @@ The scheduler decides who gets what; the kind of the task says what is in it.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -131,14 +132,16 @@ class Dispatch(Part):
             yield from kinds[task].give(self.state.nodes[node], have, lost)
 
     def _tasks(self, asking: Sequence[NodeState]) -> list[TaskView]:
-        """Lost work first (its id names it), then what is new (ids from 0 down)."""
+        """Lost work first (by its id), then what is new (ids from 0 down); of no kind more than there are nodes."""
         count, down, up = len(asking), self.settings.payloads.snapshot, self.settings.payloads.most
         waiting = (work for work in self.state.redo.values() if self._waits(work))
-        lost = [
+        tasks = [
             TaskView(work.assignment, work.tokens, work.kind, down, up, priority=1) for work in islice(waiting, count)
         ]
-        fresh = [view for kind in self.kinds.values() for view in kind.fresh(asking)]
-        return lost + fresh
+        lost = Counter(task.kind for task in tasks)
+        for name, kind in self.kinds.items():
+            tasks += kind.fresh(asking)[: count - lost[name]]
+        return tasks
 
     def _waits(self, lost: Work) -> bool:
         kind = self.kinds.get(lost.kind)

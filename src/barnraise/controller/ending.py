@@ -74,6 +74,10 @@ class Ending(Part):
         yield from self._settle()
         yield from self._rest()
 
+    def look(self) -> Steps:
+        if self.state.final:
+            yield from self._settle()
+
     def end(self) -> Steps:
         """Nothing more enters the model: measure it, make it durable; the run is finished when both are done."""
         yield from self.dismiss_all()
@@ -84,7 +88,9 @@ class Ending(Part):
         yield from self._settle()
 
     def dismiss_all(self) -> Steps:
-        """Tell everybody that the run is over."""
+        """Tell everybody that the run is over, unless somebody is needed yet."""
+        if self.measuring.needs_nodes:
+            return
         for node in list(self.membership.seen):
             yield Send(node, Stop(self.state.stopping or "the run's token budget is met"))
 
@@ -103,6 +109,8 @@ class Ending(Part):
             yield from self._checkpoint()
         else:
             reason = state.stopping or "the token budget is met"
+            if self.settings.evaluations.by_workers:
+                yield from self.dismiss_all()
             yield Noted(self.now, notes.Finished(reason))
             yield Finish(reason)
 

@@ -269,7 +269,14 @@ def _flushing(state: State, d: Noted, note: notes.Flushing) -> None:
 
 
 def _evaluated(state: State, d: Noted, note: notes.Evaluated) -> None:
+    """What was found out about it is used up; what was lost about it, or about one before, nobody wants again."""
     state.evaluations.append((note.version, math.nan if note.loss is None else note.loss))
+    for number, finding in list(state.findings.items()):
+        if finding.work.base <= note.version:
+            del state.findings[number]
+    for number, work in list(state.redo.items()):
+        if work.task.exact and work.base <= note.version:
+            del state.redo[number]
 
 
 def _checkpointed(state: State, d: Noted, note: notes.Checkpointed) -> None:

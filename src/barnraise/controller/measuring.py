@@ -33,6 +33,11 @@ class Measuring(Part):
         evaluations = self.state.evaluations
         return bool(evaluations) and evaluations[-1][0] == self.state.version
 
+    @property
+    def needs_nodes(self) -> bool:
+        """Whether nodes are to stay though the run is over, to measure its last version."""
+        return False
+
     def measure(self) -> Steps:
         """Have the newest version measured."""
         self.busy = True

@@ -22,7 +22,7 @@ from barnraise.emulation.fleet import Churn, Fault, Machine
 from barnraise.emulation.node import MESSAGE_BYTES, Node
 from barnraise.emulation.work import ControllerWork, MakeNodeWork
 from barnraise.ledger import notes
-from barnraise.ledger.decisions import Judged, Noted
+from barnraise.ledger.decisions import Judged, Noted, VersionMade
 from barnraise.ledger.rows import LedgerHash
 from barnraise.wire.messages import Assign, Go, Newer, Offer
 
@@ -79,7 +79,7 @@ class Simulator(Agenda):
         self._inspector_free = 0.0
         self._brought: tuple[str, int] | None = None  # whose payload came along with the offer in hand
         self._payload_bytes: dict[int, int] = {}  # of contributions that are in no version yet
-        self._measured = Point(0.0, 0, None, 0, 0)  # what is being evaluated
+        self._made: dict[int, Point] = {}  # when versions were, of those that may be measured yet
         self._expected = 0  # nodes that are to start yet
         self._until = math.inf
 
@@ -213,12 +213,22 @@ class Simulator(Agenda):
                 self.max_staleness = max(self.max_staleness, decision.staleness)
                 if self.faults and self._until == math.inf:
                     self._play_due()
+        elif type(decision) is VersionMade:
+            self._keep(decision.version)
         elif type(decision) is Noted:
             self._noted(decision.note)
 
+    def _keep(self, version: int) -> None:
+        """When a version came to be, and how much had been done by then."""
+        tokens = self.controller.state.version_tokens
+        self._made[version] = Point(self.now, tokens, None, self.bytes_up, self.bytes_down)
+
     def _noted(self, note: notes.Note) -> None:
-        if type(note) is notes.Evaluated:
-            self.curve.append(self._measured._replace(loss=note.loss))
+        if type(note) is notes.Started:
+            self._keep(0)
+        elif type(note) is notes.Evaluated:
+            self.curve.append(self._made[note.version]._replace(loss=note.loss))
+            self._made = {version: point for version, point in self._made.items() if version > note.version}
         elif type(note) is notes.Paused and not self._expected:
             self._stop(note.reason)
 
@@ -262,8 +272,7 @@ class Simulator(Agenda):
         self.at(self.now + seconds, Simulator._deliver, self, 0, event)
 
     def _evaluate(self, action: ca.Evaluate) -> None:
-        event, state = ce.Evaluated(action.epoch, action.version, self.work.evaluate()), self.controller.state
-        self._measured = Point(self.now, state.version_tokens, None, self.bytes_up, self.bytes_down)
+        event = ce.Evaluated(action.epoch, action.version, self.work.evaluate())
         self.at(self.now + self.work.costs.evaluate, Simulator._deliver, self, 0, event)
 
     def _checkpoint(self, action: ca.Checkpoint) -> None:
