@@ -51,12 +51,11 @@ class Controller:
         self.membership = Membership(context, self.custody, self.speeds)
         self.pacing = Pacing(context, self.speeds)
         self.publishing = Publishing(context, self.pacing)
-        self.measuring = Measuring(context)
+        self.measuring = Measuring(context, self.membership, self.pacing, self.publishing)
         self.ending = Ending(context, self.membership, self.publishing, self.measuring)
-        kinds: tuple[TaskKind, ...] = (
-            Flushing(context, self.membership, self.speeds),
-            Training(context, self.speeds, self.pacing, self.publishing),
-        )
+        flushing = Flushing(context, self.membership, self.speeds)
+        training = Training(context, self.speeds, self.pacing, self.publishing)
+        kinds: tuple[TaskKind, ...] = (flushing, self.measuring, training)
         self.kinds = {kind.name: kind for kind in kinds}
         self.inspection = Inspection(context, self.custody, self.speeds, self.membership, self.kinds)
         self.buffer = Buffer(context, self.custody, self.speeds, self.ending)
@@ -71,7 +70,8 @@ class Controller:
             self.measuring,
             self.ending,
             self.buffer,
-            *kinds,
+            flushing,
+            training,
             self.dispatch,
         )
         self._handlers: defaultdict[type[Event], list[Callable[[Any], Steps]]] = defaultdict(list)

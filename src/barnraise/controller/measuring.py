@@ -1,30 +1,61 @@
-"""Held-out loss: when a version is to be measured, and by whom."""
+"""Held-out loss: when a version is to be measured, and by whom.
+
+The controller does it, or workers do: several share one version, each with some of the held-out rows. A version that
+no worker can reach any more, or that nobody measures in time, is given up: the controller then measures the newest.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from barnraise.controller.actions import Evaluate
+from barnraise.controller import actions
 from barnraise.controller.events import Evaluated, Event
-from barnraise.controller.part import Context, Part, Steps
+from barnraise.controller.kinds import ANY_STALENESS, TaskKind
+from barnraise.controller.membership import Membership
+from barnraise.controller.pacing import Pacing
+from barnraise.controller.part import Context, Steps
+from barnraise.controller.publishing import Publishing
+from barnraise.controller.state import Finding as Found
+from barnraise.controller.state import NodeState, Work
+from barnraise.core.types import AnyResult, Evaluate, Finding, News, ParameterRange, RowRange
 from barnraise.ledger import notes
-from barnraise.ledger.decisions import Noted
+from barnraise.ledger.decisions import Assigned, Noted
+from barnraise.matching.base import TaskView
+
+BATCH_ROWS = 16
+"""Held-out rows in a batch; all pieces but the last are whole batches."""
+
+PATIENCE = 60.0
+"""Seconds for which nothing may come of a measurement by workers before the controller takes it over."""
+
+FORWARD = 3
+"""Times as many rows that an evaluation goes through in the time of training: it has no backward pass."""
+
+_FIRST = -(1 << 40)
+"""Ids of views from here down: no other kind has so many."""
 
 
-class Measuring(Part):
-    """Keeps whether a version is being measured: one at a time."""
+class Measuring(TaskKind):
+    """Keeps whether a version is being measured, one at a time, and which one workers share."""
 
-    def __init__(self, context: Context) -> None:
+    task = Evaluate
+    result = Finding
+
+    def __init__(self, context: Context, membership: Membership, pacing: Pacing, publishing: Publishing) -> None:
         super().__init__(context)
-        self.settings = context.settings
-        self.busy = False
+        self.settings, self.plan = context.settings, context.settings.evaluations
+        self.membership, self.pacing, self.publishing = membership, pacing, publishing
+        self.here = False  # the controller does it
+        self.version = max((work.base for work in self._pieces()), default=-1)  # that workers share; -1: none yet
+        self.busy = self.version >= 0
+        self.until = math.inf  # when the controller takes over
 
     @property
     def due(self) -> bool:
         """Whether the run has come so far since the last time that the newest version is to be measured."""
-        share = len(self.state.evaluations) / self.settings.evaluations.times
+        share = len(self.state.evaluations) / self.plan.times
         return not self.busy and self.state.version_tokens >= self.settings.tokens * share
 
     @property
@@ -36,21 +67,149 @@ class Measuring(Part):
     @property
     def needs_nodes(self) -> bool:
         """Whether nodes are to stay though the run is over, to measure its last version."""
-        return False
+        return self.plan.by_workers and not self.here and not self.done
 
     def measure(self) -> Steps:
         """Have the newest version measured."""
-        self.busy = True
-        yield Evaluate(self.context.epoch, self.state.version)
+        self.busy, self.version = True, -1
+        if self.plan.by_workers:
+            self.until = self.now + PATIENCE
+        else:
+            yield from self._measure_here()
+
+    def _measure_here(self) -> Steps:
+        self.here, self.until = True, math.inf
+        yield actions.Evaluate(self.context.epoch, self.state.version)
 
     def _evaluated(self, event: Evaluated) -> Steps:
         if event.epoch == self.context.epoch:
-            self.busy = False
-            yield self._note(event.version, event.loss)
+            yield from self._note(event.version, event.loss)
 
-    def _note(self, version: int, loss: float) -> Noted:
+    def _note(self, version: int, loss: float) -> Steps:
+        self.busy, self.here, self.version, self.until = False, False, -1, math.inf
         told = loss if math.isfinite(loss) else None  # JSON knows no NaN
-        return Noted(self.now, notes.Evaluated(version, told, self.state.version_tokens))
+        yield Noted(self.now, notes.Evaluated(version, told, self.state.version_tokens))
+
+    # By workers
+
+    @property
+    def open(self) -> bool:
+        return self.plan.by_workers and self.busy and not self.here
+
+    @property
+    def _shared(self) -> bool:
+        return self.open and self.version >= 0
+
+    def _pieces(self) -> list[Work]:
+        """The pieces that were given out and are not measured by the controller."""
+        state = self.state
+        found = [finding.work for finding in state.findings.values()]
+        return [work for work in [*state.works.values(), *state.redo.values(), *found] if work.task is Evaluate]
+
+    def _given(self) -> int:
+        """Rows of the version that are given out, from the first."""
+        return max((work.rows[0].stop for work in self._pieces() if work.base == self.version), default=0)
+
+    def fresh(self, nodes: Sequence[NodeState]) -> Sequence[TaskView]:
+        left = self.plan.rows - self._given()
+        if not self.open or left <= 0:
+            return ()
+        tokens = left * self.settings.tasks.context
+        down = self.settings.payloads.snapshot
+        count = min(len(nodes), -(-left // BATCH_ROWS))
+        return [TaskView(_FIRST - number, tokens / FORWARD, self.name, down, priority=2) for number in range(count)]
+
+    def waits(self, lost: Work) -> bool:
+        return self._shared and lost.base == self.version
+
+    def suits(self, node: NodeState, have: int) -> bool:
+        return self.version in (-1, self.state.version) or self.publishing.chain(have, self.version) is not None
+
+    def give(self, node: NodeState, have: int, lost: Work | None) -> Steps:
+        if self.version < 0:
+            self.version = self.state.version
+        rows = lost.rows[0] if lost is not None else self._rows(node)
+        if rows.start >= rows.stop:
+            return
+        chain = self.publishing.chain(have, self.version)
+        updates = self.publishing.updates_from(have) if chain is None else chain
+        number, count = self.state.last_assignment + 1, rows.stop - rows.start
+        tokens = count * self.settings.tasks.context
+        decision = Assigned(
+            time=self.now,
+            assignment=number,
+            node=node.id,
+            kind=self.name,
+            base=self.version,
+            max_staleness=ANY_STALENESS,
+            tokens=tokens,
+            local_steps=-(-count // BATCH_ROWS),
+            learning_rate=0.0,
+            rows=(rows,),
+            parameters=ParameterRange(0, 0),
+            cursor=self.state.cursor,
+            redo=lost.assignment if lost is not None else 0,
+        )
+        news = News(updates, node.merged, self.pacing.share(node))
+        task = Evaluate(
+            id=number, base=self.version, news=news, held_out=rows, batch_size=BATCH_ROWS, tokens=tokens
+        )  # fmt: skip
+        self.until = self.now + PATIENCE
+        yield from self.assigned(decision, task)
+
+    def _rows(self, node: NodeState) -> RowRange:
+        """As many of the rows that are left as take the node about as long as a training task does."""
+        given, most = self._given(), FORWARD * self.pacing.local_steps(node) * self.settings.tasks.batch_size
+        stop = min(self.plan.rows, given + max(BATCH_ROWS, most - most % BATCH_ROWS))
+        return RowRange(self.plan.file, given, stop)
+
+    def too_late(self, work: Work) -> str:
+        return "" if self._shared and work.base == self.version else "nobody waits for this measurement any more"
+
+    def refuse(self, result: AnyResult, work: Work, version: int) -> str:
+        assert isinstance(result, Finding)
+        if result.steps != work.local_steps:
+            return f"measures {result.steps} batches, but {work.local_steps} were assigned"
+        if result.weight > work.tokens:
+            return f"claims {result.weight} predictions, but its rows have {work.tokens} tokens"
+        return "" if not result.loss < 0.0 else f"loss is {result.loss}, but must not be below 0"
+
+    def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
+        assert isinstance(result, Finding)
+        return float(result.weight)
+
+    def look(self) -> Steps:
+        """Once all rows are measured the version is."""
+        if not self._shared:
+            return
+        found = [finding for finding in self.state.findings.values() if finding.work.base == self.version]
+        if sum(piece.work.rows[0].stop - piece.work.rows[0].start for piece in found) >= self.plan.rows:
+            yield from self._note(self.version, _mean(found))
+
+    def deadline(self) -> float:
+        return self.until
+
+    def expire(self) -> Steps:
+        """Take over what nobody does. What is open with a node that lives is waited for."""
+        if self.now < self.until or self.here:
+            return
+        works = (work for work in self.state.works.values() if work.task is Evaluate and work.base == self.version)
+        if any(self.state.nodes[work.node].live for work in works) or not self._needed:
+            self.until = self.now + PATIENCE
+        else:
+            self.version = -1
+            yield from self._measure_here()
+
+    @property
+    def _needed(self) -> bool:
+        """Whether there is a loss to wait for: while nobody takes part nothing changes that could be measured."""
+        return self.state.final or self.state.num_live > 0
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {Evaluated: self._evaluated}
+
+
+def _mean(found: Sequence[Found]) -> float:
+    """Over all that was predicted, each piece as its own weight says."""
+    weight = sum(piece.weight for piece in found)
+    return sum(piece.loss * piece.weight for piece in found if piece.weight) / weight if weight else math.nan

@@ -189,7 +189,30 @@ class Flush(Task, frozen=True, gc=False, tag="flush", kw_only=True):
     parameters: ParameterRange
 
 
-AnyTask = Train | Flush
+class Evaluate(Task, frozen=True, gc=False, tag="evaluate", kw_only=True):
+    """Measure the loss of the base version on held-out rows."""
+
+    redone: ClassVar[bool] = True
+    exact: ClassVar[bool] = True
+
+    held_out: RowRange
+    batch_size: Count
+    tokens: Count  # token positions in its rows
+
+    @property
+    def steps(self) -> int:
+        return -(-(self.held_out.stop - self.held_out.start) // max(1, self.batch_size))
+
+    @property
+    def effort(self) -> float:
+        return self.tokens / 3  # the backward pass costs about twice the forward one
+
+    @property
+    def rows(self) -> tuple[RowRange, ...]:
+        return (self.held_out,)
+
+
+AnyTask = Train | Flush | Evaluate
 
 
 class Result(msgspec.Struct, frozen=True, gc=False, tag_field="kind", kw_only=True):

@@ -17,6 +17,8 @@ from barnraise.core.types import (
     AnyTask,
     Blob,
     Contribution,
+    Evaluate,
+    Finding,
     Flush,
     News,
     ParameterRange,
@@ -143,9 +145,14 @@ class CostedNodeWork:
         """Nothing is kept."""
 
 
+def _finding(work: CostedNodeWork, task: Evaluate, steps: int) -> Finding:
+    return Finding(assignment=task.id, base=task.base, steps=steps, loss=0.0, seconds=0.0, weight=task.tokens)
+
+
 _COSTED: dict[type[Task], Callable[[CostedNodeWork, Any, int], AnyResult]] = {
     Train: CostedNodeWork._contribution,
     Flush: CostedNodeWork._contribution,
+    Evaluate: _finding,
 }
 """What comes of each kind of task."""
 

@@ -5,10 +5,13 @@ A kind is a function here that makes a task's result with what the executor has,
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from barnraise.core.types import AnyResult, Flush, Task, Train
+import numpy as np
+
+from barnraise.core.types import AnyResult, Evaluate, Finding, Flush, Task, Train
 
 if TYPE_CHECKING:
     from barnraise.worker.task_executor import TaskExecutor
@@ -26,4 +29,27 @@ def _flush(executor: TaskExecutor, task: Flush, on_step: OnStep) -> AnyResult | 
     return executor.flush(task)
 
 
-RUN: dict[type[Task], Run] = {Train: _train, Flush: _flush}
+def _evaluate(executor: TaskExecutor, task: Evaluate, on_step: OnStep) -> AnyResult | None:
+    """The replica stays at the task's base until this is done, as the task is exact."""
+    from barnraise.data.shards import labels
+    from barnraise.training.local import held_out_losses
+
+    began, busy = time.monotonic(), executor.busy()
+    rows, size = task.held_out, max(1, task.batch_size)
+    held_out = executor.dataset.held_out()[rows.start : rows.stop]
+    executor.trainer.load(executor.replica)
+    batches = (held_out[start : start + size] for start in range(0, len(held_out), size))
+    labelled = ((batch.astype(np.int64), labels(batch, executor.dataset.meta)) for batch in batches)
+    total, weight, steps = 0.0, 0, 0
+    for loss, num_labels in held_out_losses(executor.trainer.module, labelled, str(executor.trainer.device)):
+        total, weight, steps = total + loss * num_labels, weight + num_labels, steps + 1
+        on_step(steps)
+        executor.rest(began, busy)
+        if executor.cut.is_set() and steps < task.steps:
+            steps = 0  # a part of it is no answer
+            break
+    mean, seconds = total / weight if weight else 0.0, time.monotonic() - began
+    return Finding(assignment=task.id, base=task.base, steps=steps, loss=mean, seconds=seconds, weight=weight)
+
+
+RUN: dict[type[Task], Run] = {Train: _train, Flush: _flush, Evaluate: _evaluate}
