@@ -24,6 +24,8 @@ class Traits:
     `coordinatewise`: trims or selects each coordinate by itself; on top-k updates, whose supports are disjoint, that
     trims to zero unless a pre-aggregation such as nnm mixes them first.
     `prepares`: gives n updates for n updates, so it only goes in front of a rule.
+    `keeps`: the vectors that it keeps from version to version, by name, each as large as the parameters; one with
+    `{node}` in its name for each node.
     """
 
     minimum: Callable[[Mapping[str, Any]], int]
@@ -33,6 +35,7 @@ class Traits:
     weighted: bool = False
     coordinatewise: bool = False
     prepares: bool = False
+    keeps: tuple[str, ...] = ()
 
 
 def resolve(names: str | Sequence[str], options: Mapping[str, Any]) -> list[tuple[Entry, dict[str, Any]]]:

@@ -33,6 +33,11 @@ class Row:
         return self.slot.parameters
 
     @property
+    def age(self) -> int:
+        """How many versions behind the most belated of its contributions was."""
+        return max(held.staleness for held in self.slot.contributions)
+
+    @property
     def largest(self) -> float:
         """No element is larger in magnitude."""
         if len(self.readers) == 1:

@@ -58,7 +58,7 @@ def of_version(
     return [
         Open(codecs, crew),
         Weigh(alike),
-        Reduce(rule, crew),
+        Reduce(rule, size, crew),
         Outer(outer, size),
         *requantising(downlink, size),
         publish,
