@@ -96,7 +96,8 @@ def _rule(entry: Entry) -> str:
     traits = entry.declares
     limit = traits.limit(entry.resolve(RULES.family, {}))
     named = [name for name in ("linear", "weighted", "coordinatewise") if getattr(traits, name)]
-    return ", ".join([f"{limit} nodes", *named, *(["only in front of a rule"] if traits.prepares else [])])
+    kept = [f"keeps a vector ({name})" for name in traits.keeps]
+    return ", ".join([f"{limit} nodes", *named, *kept, *(["only in front of a rule"] if traits.prepares else [])])
 
 
 def _outer(entry: Entry) -> str:
