@@ -144,6 +144,16 @@ CATALOG = Catalog(
             declares=Traits(lambda o: 4 * o["f"] + 3, lambda _: "n >= 4f+3", coordinatewise=True),
         ),
         Entry(
+            "centered_clipping",
+            "barnraise.aggregation.centered_clipping:CenteredClipping",
+            "the previous aggregate, moved by differences from it of limited length",
+            options=(
+                Option("tau", float, None, "The most that an update counts (L2); else the median.", minimum=1e-30),
+                Option("iterations", int, 1, "Times that it starts again from where it got.", minimum=1, maximum=100),
+            ),
+            declares=Traits(lambda _: 1, lambda _: "n >= 1", keeps=("previous",)),
+        ),
+        Entry(
             "nnm",
             "barnraise.aggregation.nnm:NearestNeighbourMixing",
             "replaces each update by the mean of its n-f nearest; goes in front of a rule",
