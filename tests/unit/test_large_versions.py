@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,12 +28,14 @@ def vector(seed: int, size: int = SIZE) -> Tensor:
     return torch.randn(size, generator=torch.Generator().manual_seed(seed))
 
 
-def make(downlink: str, outer: str, rule: Any = "mean", threads: int = 1, **options: Any) -> ParameterServer:
+def make(
+    downlink: str, outer: str, rule: Any = "mean", threads: int = 1, codecs: Sequence[str] = CODECS, **options: Any
+) -> ParameterServer:
     return ParameterServer(
         vector(0),
         0,
         rule=aggregation.create(rule, **options),
-        codecs=[compression.create(name) for name in CODECS],
+        codecs=[compression.create(name) for name in codecs],
         downlink=compression.create(downlink),
         outer=training.create(outer),
         average=0.3,
@@ -84,8 +87,7 @@ def test_chunks_are_combined_as_whole_vectors_are(rule: Any, options: dict[str, 
     for number in range(1, 6):
         payloads[number] = codec.encode(vector(number)).to_bytes()
         slots.append(SlotShare(str(number), ParameterRange(0, SIZE), (Held(number, 1.0, 0),)))
-    server = make("none", "sgd", rule, threads=2, **options)
-    server.codecs = (codec,)
+    server = make("none", "sgd", rule, threads=2, codecs=["none"], **options)
     server.aggregate(1, slots, payloads.__getitem__)
     assert torch.equal(server.parameters, vector(0) - expected)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -38,6 +38,7 @@ def make_server(
     rule: str = "mean",
     outer: str = "sgd",
     codec: tuple[str, dict[str, Any]] = ("none", {}),
+    last: Sequence[str] = (),
     alike: bool = False,
     average: float = 0.0,
     **options: Any,
@@ -46,7 +47,7 @@ def make_server(
         vector(0, size),
         0,
         rule=aggregation.create(rule, **options),
-        codecs=[compression.create(codec[0], **codec[1])],
+        codecs=[compression.create(codec[0], **codec[1]), *map(compression.create, last)],
         downlink=compression.create(downlink[0], **downlink[1]),
         outer=training.create(outer),
         alike=alike,
@@ -144,9 +145,8 @@ def test_what_a_lossy_downlink_leaves_out_comes_later(downlink: tuple[str, dict[
     lossless, lossy = make_server(), make_server(downlink=downlink)
     advance(lossless, range(1, 6))
     advance(lossy, range(1, 6))
-    assert lossy.residual is not None
-    assert lossless.residual is None
-    torch.testing.assert_close(lossy.parameters + lossy.residual, lossless.parameters, rtol=0, atol=1e-5)
+    assert "residual" not in lossless.state()
+    torch.testing.assert_close(lossy.parameters + lossy.state()["residual"], lossless.parameters, rtol=0, atol=1e-5)
     behind = torch.linalg.vector_norm(lossless.parameters - lossy.parameters)
     uploads = Uploads(lossy)
     uploads.add(1, torch.zeros(SIZE))
@@ -262,9 +262,8 @@ def test_inspection_measures_and_refuses() -> None:
 @pytest.mark.parametrize("known", [True, False])
 def test_a_payload_is_opened_by_the_codec_that_its_contribution_names(known: bool) -> None:
     """Or, where a ledger does not say, by the one that wrote it."""
-    server = make_server(codec=("topk", {"ratio": 0.1}))
-    usual, last = server.codecs[0], compression.create("fp16")
-    server.codecs = (usual, last)
+    server = make_server(codec=("topk", {"ratio": 0.1}), last=["fp16"])
+    usual, last = server.codecs
     start, codecs = server.parameters.clone(), (1, 0) if known else (-1, -1)
     payloads = {1: bytes(last.encode(vector(1)).payload), 2: bytes(usual.encode(vector(2)).payload)}
     assert [server.inspect(payloads[number + 1], offer(codecs[number]))[1] for number in (0, 1)] == ["", ""]
@@ -274,8 +273,7 @@ def test_a_payload_is_opened_by_the_codec_that_its_contribution_names(known: boo
 
 
 def test_a_payload_in_another_codec_than_its_contribution_names_is_none() -> None:
-    server = make_server(codec=("topk", {"ratio": 0.1}))
-    server.codecs = (server.codecs[0], compression.create("fp16"))
+    server = make_server(codec=("topk", {"ratio": 0.1}), last=["fp16"])
     payload, before = bytes(server.codecs[1].encode(vector(1)).payload), server.parameters.clone()
     assert "codec 'topk': a payload of" in server.inspect(payload, offer(0))[1]
     for codec in (0, 2, 2**53, -2):

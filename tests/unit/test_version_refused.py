@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from barnraise import compression, training
+from barnraise import aggregation, compression, training
 from barnraise.compression.catalog import CATALOG
 from barnraise.controller.actions import Held, SlotShare
 from barnraise.controller.parameter_server import ParameterServer
@@ -167,7 +167,7 @@ def test_an_outer_optimizer_that_never_stepped_goes_back_to_that() -> None:
     server = ParameterServer(
         torch.zeros(4),
         0,
-        rule=make_server().rule,
+        rule=aggregation.create("mean"),
         codecs=[compression.create("none")],
         downlink=compression.create("none"),
         outer=training.create("delayed_nesterov", learning_rate=1000.0),

@@ -5,14 +5,16 @@ inner products alone, so they see the Gram matrix [n, n] and answer with weights
 mean and median do, they do to each coordinate, so they see a block of columns at a time (`reduce`). So nobody needs the
 updates as a whole: they are read piece by piece, twice where a rule looks at inner products.
 
+A rule that wants more than the updates looks at their `Context`: whose they are, how old, and what it kept of earlier
+versions. Vectors that it keeps are rows, too, behind the updates.
+
 Columns are reduced each for itself, and inner products summed in index order: the result depends neither on the pieces
 nor on the number of threads.
 """
 
 from __future__ import annotations
 
-from abc import ABC
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -24,6 +26,7 @@ from barnraise.core.errors import InputError
 from barnraise.core.threads import Crew
 
 from .catalog import CATALOG, require_member
+from .context import Context
 from .gram import Read, columns, gram_matrix
 
 Array: TypeAlias = NDArray[Any]
@@ -31,7 +34,7 @@ BLOCK = 1 << 15  # columns
 _FLOAT32 = np.dtype(np.float32)
 
 
-class Rule(ABC):
+class Rule:
     """One rule. A subclass names itself as in the catalog and overrides `mix`, `reduce` or both."""
 
     name: ClassVar[str]
@@ -46,11 +49,22 @@ class Rule(ABC):
         """Whether the weights given to the rule matter."""
         return bool(CATALOG.entry(self.name).declares.weighted)
 
-    def __call__(self, updates: Tensor | Sequence[Tensor], weights: Sequence[float] | None = None) -> Tensor:
+    @property
+    def keeps(self) -> tuple[str, ...]:
+        """The vectors that it keeps from version to version, as declared."""
+        return tuple(CATALOG.entry(self.name).declares.keeps)
+
+    def __call__(
+        self,
+        updates: Tensor | Sequence[Tensor],
+        weights: Sequence[float] | None = None,
+        context: Context | None = None,
+    ) -> Tensor:
         """Aggregate n updates into one, on the CPU, leaving them as they are.
 
         `updates`: a floating tensor [n, d], or n tensors [d]. The result [d] is float64 for float64, else float32.
         `weights`: n numbers >= 0, for rules that declare `weighted`; the others count each update alike.
+        `context`: what is known of the updates; without it they are those of a first version.
         NaN and infinity in at most f updates never reach the result of a rule that withstands f.
         OptionError for too few updates, InputError for ones that are no such tensors.
         """
@@ -60,7 +74,7 @@ class Rule(ABC):
         def read(row: int, start: int, piece: Array) -> None:
             piece[:] = columns(rows[row], start, piece.size)
 
-        combination = Combination(self, read, len(rows), out.size, weights, dtype=out.dtype)
+        combination = Combination(self, read, len(rows), out.size, weights, dtype=out.dtype, context=context)
         for start in range(0, out.size, BLOCK):
             combination.into(start, out[start : start + BLOCK])
         return torch.from_numpy(out)
@@ -75,6 +89,22 @@ class Rule(ABC):
         `gram` [n, n] float64 when the rule `uses_gram`; `shares` [n] float64, summing to 1, when it is weighted.
         """
         return None
+
+    def mix_knowing(self, gram: Array | None, shares: Array | None, context: Context) -> Array | None:
+        """`mix`, of a rule that looks at the context: of the n updates and, behind them, of the k vectors that it keeps
+        (`gram` [n+k, n+k], weights [m, n+k])."""
+        return self.mix(gram, shares)
+
+    def keep(self, kept: Mapping[str, Array], read: Callable[[int, Array], None], out: Array) -> None:
+        """Write to `kept`, pieces [c] of the vectors that it keeps, what is to be remembered there.
+
+        `out` [c] is what the version's aggregate is there, `read` reads a row there into an array [c].
+        """
+
+    def bound_kept(self, largest: Array, out: float) -> float:
+        """Nothing that it writes to what it keeps is larger, where no element of a row is larger than its `largest`
+        [n+k], and none that comes out is larger than `out`."""
+        return out
 
     def reduce(self, block: Array, out: Array) -> None:
         """Reduce `block` [m, c], which is scratch, into `out` [c]. By default m is 1."""
@@ -104,15 +134,18 @@ class Combination:
         *,
         dtype: np.dtype[Any] = _FLOAT32,
         crew: Crew | None = None,
+        context: Context | None = None,
     ) -> None:
         rule.require(num_updates)
+        context = context or Context.first(rule.keeps, num_updates, size, dtype)
+        self._rule, self._dtype, self.kept = rule, dtype, context.kept
+        self._read = _with(read, num_updates, list(context.kept.values())) if context.kept else read
+        num_rows = num_updates + len(context.kept)
         shares = _shares(weights, num_updates) if rule.weighted else None
-        gram = gram_matrix(read, num_updates, size, dtype, crew) if rule.uses_gram else None
-        mixing = rule.mix(gram, shares)
+        gram = gram_matrix(self._read, num_rows, size, dtype, crew) if rule.uses_gram else None
+        mixing = rule.mix_knowing(gram, shares, context)
         if mixing is None:
-            mixing = np.eye(num_updates)
-        self._rule, self._read, self._dtype = rule, read, dtype
-        # others are not read: zero times infinity is no number
+            mixing = np.eye(num_updates, num_rows)
         # others are not read: zero times infinity is no number
         self._used = np.flatnonzero(mixing.any(axis=0)).tolist()
         self._shares = mixing[:, self._used]
@@ -120,13 +153,25 @@ class Combination:
         self._selected = _selection(self._weights)
 
     def bound(self, largest: Array) -> float:
-        """Nothing in the making of the result is larger, where no element of an update exceeds its `largest` [n]."""
+        """Nothing in the making of the result is larger, where no element of a row exceeds its `largest` [n+k]."""
         with np.errstate(invalid="ignore"):
             mixed = np.abs(self._shares) @ largest[self._used]
         return self._rule.bound(np.nan_to_num(mixed, nan=np.inf))
 
+    def bounds(self, largest: Array) -> tuple[float, float]:
+        """`bound`, and that of what the rule keeps."""
+        out = self.bound(largest)
+        return out, self._rule.bound_kept(largest, out) if self.kept else 0.0
+
     def into(self, start: int, out: Array) -> None:
-        """The elements from `start` on into `out`. Any thread may ask for any piece."""
+        """The elements from `start` on into `out`. Any thread may ask for any piece, but only once where the rule keeps
+        vectors: they move on with it."""
+        self._combine(start, out)
+        if self.kept:
+            kept = {name: vector[start : start + out.size] for name, vector in self.kept.items()}
+            self._rule.keep(kept, lambda row, piece: self._read(row, start, piece), out)
+
+    def _combine(self, start: int, out: Array) -> None:
         if len(self._weights) == 1:
             self._rule.reduce(self._weighted_sum(start, out.size), out)
             return
@@ -150,6 +195,18 @@ class Combination:
             else:
                 total *= weight
         return total
+
+
+def _with(read: Read, num_updates: int, kept: Sequence[Array]) -> Read:
+    """Reads the vectors `kept` as rows behind the updates."""
+
+    def both(row: int, start: int, out: Array) -> None:
+        if row < num_updates:
+            read(row, start, out)
+        else:
+            out[:] = kept[row - num_updates][start : start + out.size]
+
+    return both
 
 
 def mean_rows(rows: Sequence[Array] | Array, out: Array) -> None:

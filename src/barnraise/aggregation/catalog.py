@@ -24,6 +24,8 @@ class Traits:
     `coordinatewise`: trims or selects each coordinate by itself; on top-k updates, whose supports are disjoint, that
     trims to zero unless a pre-aggregation such as nnm mixes them first.
     `prepares`: gives n updates for n updates, so it only goes in front of a rule.
+    `keeps`: the vectors that it keeps from version to version, by name, each as large as the parameters; one with
+    `{node}` in its name for each node.
     """
 
     minimum: Callable[[Mapping[str, Any]], int]
@@ -33,6 +35,7 @@ class Traits:
     weighted: bool = False
     coordinatewise: bool = False
     prepares: bool = False
+    keeps: tuple[str, ...] = ()
 
 
 def resolve(names: str | Sequence[str], options: Mapping[str, Any]) -> list[tuple[Entry, dict[str, Any]]]:
@@ -139,6 +142,16 @@ CATALOG = Catalog(
             "Krum's choice of n-2f updates, then a mean around the median of each coordinate",
             options=(_F,),
             declares=Traits(lambda o: 4 * o["f"] + 3, lambda _: "n >= 4f+3", coordinatewise=True),
+        ),
+        Entry(
+            "centered_clipping",
+            "barnraise.aggregation.centered_clipping:CenteredClipping",
+            "the previous aggregate, moved by differences from it of limited length",
+            options=(
+                Option("tau", float, None, "The most that an update counts (L2); else the median.", minimum=1e-30),
+                Option("iterations", int, 1, "Times that it starts again from where it got.", minimum=1, maximum=100),
+            ),
+            declares=Traits(lambda _: 1, lambda _: "n >= 1", keeps=("previous",)),
         ),
         Entry(
             "nnm",

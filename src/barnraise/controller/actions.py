@@ -50,11 +50,13 @@ class Discard(Action, frozen=True, gc=False):
 
 
 class Held(NamedTuple):
-    """A contribution in a slot: what it weighs there, and which codec its payload is written in."""
+    """A contribution in a slot: what it weighs there, which codec its payload is written in, and how many versions it
+    was behind as it came."""
 
     assignment: int
     weight: float
     codec: int
+    staleness: int = 0
 
 
 class SlotShare(msgspec.Struct, frozen=True, gc=False):

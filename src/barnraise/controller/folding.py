@@ -108,7 +108,7 @@ def _contributed(state: State, node: NodeState, work: Work, d: Judged) -> None:
     slot = slots.get(d.parameters)
     if slot is None:
         slot = slots[d.parameters] = SlotState(d.node, d.parameters, [])
-    slot.contributions.append(Held(d.assignment, d.weight, d.codec))
+    slot.contributions.append(Held(d.assignment, d.weight, d.codec, d.staleness))
     slot.fresh_weight += d.tokens if work.task.trains else d.weight
     state.merging[d.assignment] = work.at(Stage.ACCEPTED, tokens=d.tokens, local_steps=d.steps)
     if d.tokens < work.tokens:

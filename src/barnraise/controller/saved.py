@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from barnraise.controller.actions import Held
 from barnraise.controller.state import Finding, NodeState, SlotState, State, Work
 from barnraise.core.types import NodeProfile
 from barnraise.ledger.decisions import VersionClosed
@@ -29,7 +30,7 @@ def _form() -> str:
     """Tells this layout of the state from others."""
     structs: list[type[Any]] = [Saved, State, Finding, NodeState, SlotState, Work, NodeProfile, VersionClosed]
     told = [(field.name, str(field.type)) for struct in structs for field in msgspec.structs.fields(struct)]
-    return hashlib.sha256(repr(told).encode()).hexdigest()
+    return hashlib.sha256(repr((told, Held._fields)).encode()).hexdigest()
 
 
 _FORM = _form()

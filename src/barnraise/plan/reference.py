@@ -112,7 +112,8 @@ def _codec(entry: Entry) -> str:
 
 def _rule(entry: Entry) -> str:
     limit = entry.declares.limit(entry.resolve(RULES.family, {}))
-    return ", ".join([f"{limit} nodes", *_declared(entry)])
+    kept = [f"keeps a vector ({name})" for name in entry.declares.keeps]
+    return ", ".join([f"{limit} nodes", *_declared(entry), *kept])
 
 
 def _outer(entry: Entry) -> str:

@@ -1,0 +1,157 @@
+"""The pseudo-gradient of a version: the aggregation rule over its rows, read piece by piece.
+
+What the rule mixes is settled before anything of the version is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+from torch import Tensor
+
+from barnraise.aggregation.base import Array, Combination, Rule
+from barnraise.aggregation.context import Context, names_of
+from barnraise.controller.version.base import Making, Row, Stage
+from barnraise.core.ranges import covers, pieces
+from barnraise.core.threads import Crew
+from barnraise.core.types import ParameterRange
+
+_VECTOR, _VALUES = "rule.vector.", "rule.values"  # in checkpoints
+_NONE = msgspec.msgpack.encode({})
+
+
+class Reduce(Stage):
+    """The rule makes one of the rows. What it keeps, vectors [size] and values, is here."""
+
+    def __init__(self, rule: Rule, size: int, crew: Crew) -> None:
+        self._rule, self._size, self._crew = rule, size, crew
+        self._kept: dict[str, Tensor] = {}
+        self._values = self._next_values = _NONE
+        self._gradient: PseudoGradient | None = None
+
+    def prepare(self, making: Making) -> None:
+        names = names_of(self._rule.keeps, [row.slot.node for row in making.rows])
+        kept = {name: self._kept[name] if name in self._kept else torch.zeros(self._size) for name in names}
+        values = msgspec.msgpack.decode(self._values)
+        gradient = self._gradient = PseudoGradient(self._rule, making, kept, values, self._crew)
+        self._next_values = msgspec.msgpack.encode(values)
+        making.span = slice(gradient.start, gradient.stop)
+
+    def growth(self, making: Making, largest: float, before: Mapping[str, float], after: dict[str, float]) -> float:
+        assert self._gradient is not None
+        bounds = {name: before.get(_told(name), 0.0) for name in self._gradient.kept}
+        found, written = self._gradient.bounds(bounds)
+        after["the aggregate"] = found
+        after |= {_told(name): before[_told(name)] for name in self._kept}
+        after |= {_told(name): max(bound, written) for name, bound in bounds.items()}
+        return found
+
+    def begin(self, making: Making) -> None:
+        assert self._gradient is not None
+        self._kept |= self._gradient.kept
+        self._values = self._next_values
+
+    def step(self, making: Making, piece: slice, values: Array) -> Array:
+        assert self._gradient is not None
+        with np.errstate(over="ignore", invalid="ignore"):  # of updates that a robust rule leaves out
+            self._gradient.into(piece.start, values)
+        return values
+
+    def end(self, making: Making) -> None:
+        self._gradient = None
+
+    def vectors(self) -> dict[str, Tensor]:
+        return {_told(name): vector for name, vector in self._kept.items()}
+
+    def state(self) -> dict[str, Tensor]:
+        state = {f"{_VECTOR}{name}": vector for name, vector in self._kept.items()}
+        if self._values != _NONE:
+            state[_VALUES] = torch.frombuffer(bytearray(self._values), dtype=torch.uint8)
+        return state
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        self._kept = {name.removeprefix(_VECTOR): t for name, t in tensors.items() if name.startswith(_VECTOR)}
+        self._values = tensors[_VALUES].numpy().tobytes() if _VALUES in tensors else _NONE
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A range of the parameters, the rows that cover it, and what the rule makes of them."""
+
+    parameters: ParameterRange
+    rows: Sequence[Row]
+    combination: Combination
+    scale: float | None
+
+
+class PseudoGradient:
+    """What the rule makes of a version's rows and of what it has `kept`, for each of the pieces that the ranges of its
+    slots cut each other into.
+
+    Each of the version's scales multiplies the aggregate of one of the pieces, in order, where there are several. A
+    piece whose rows are lost, and what lies between two, is zero. InputError where the rule takes no such rows.
+    """
+
+    def __init__(self, rule: Rule, making: Making, kept: dict[str, Tensor], values: dict[str, Any], crew: Crew) -> None:
+        self.kept = kept
+        cut, scales = pieces(slot.parameters for slot in making.slots), making.scales
+        self.start, self.stop = cut[0].start, cut[-1].stop
+        self._parts = []
+        for index, piece in enumerate(cut):
+            there = [row for row in making.rows if covers(row.parameters, piece)]
+            if there:
+                context = _context(rule, piece, there, kept, values)
+                combination = _combined(rule, piece, there, context, crew)
+                scale = float(scales[index]) if scales and len(cut) > 1 else None
+                self._parts.append(_Part(piece, there, combination, scale))
+
+    def bounds(self, kept: Mapping[str, float]) -> tuple[float, float]:
+        """No element, and nothing that is summed up to one, is larger in magnitude, where nothing that is `kept` is
+        larger than its bound; and nothing that is written there."""
+        found, written = [0.0], [0.0]
+        for part in self._parts:
+            rows = [row.largest for row in part.rows] + [kept[name] for name in part.combination.kept]
+            scale = max(1.0, abs(1.0 if part.scale is None else part.scale))
+            out, remembered = part.combination.bounds(np.array(rows))
+            found.append(out * scale)
+            written.append(remembered)
+        return float(np.max(found)), float(np.max(written))
+
+    def into(self, start: int, out: Array) -> None:
+        """The pseudo-gradient of the parameters from `start` on into `out` (float32)."""
+        stop, covered = start + out.size, 0
+        for part in self._parts:
+            first, last = max(start, part.parameters.start), min(stop, part.parameters.stop)
+            if first < last:
+                out[covered : first - start] = 0
+                target, covered = out[first - start : last - start], last - start
+                part.combination.into(first - part.parameters.start, target)
+                if part.scale is not None:
+                    target *= np.float32(part.scale)
+        out[covered:] = 0
+
+
+def _context(
+    rule: Rule, piece: ParameterRange, rows: Sequence[Row], kept: Mapping[str, Tensor], values: dict[str, Any]
+) -> Context:
+    nodes = [row.slot.node for row in rows]
+    names = names_of(rule.keeps, nodes)
+    there = {name: kept[name].numpy()[piece.start : piece.stop] for name in names}
+    return Context(nodes, [row.age for row in rows], values, there)
+
+
+def _combined(rule: Rule, piece: ParameterRange, rows: Sequence[Row], context: Context, crew: Crew) -> Combination:
+    def read(row: int, start: int, out: Array) -> None:
+        rows[row].read(piece.start + start, out)
+
+    weights = [row.weight for row in rows]
+    return Combination(rule, read, len(rows), piece.stop - piece.start, weights, crew=crew, context=context)
+
+
+def _told(name: str) -> str:
+    return f"what its aggregation rule keeps ({name})"

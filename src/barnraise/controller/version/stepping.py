@@ -1,0 +1,49 @@
+"""The outer optimizer's stage: from the aggregate of a version to what the parameters are to move by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from torch import Tensor
+
+from barnraise.compression.base import Array
+from barnraise.controller.version.base import Making, Stage
+from barnraise.training.base import OuterOptimizer
+
+_PREFIX = "outer."
+
+
+class Outer(Stage):
+    """One step of the outer optimizer, over the vector [size] of all parameters."""
+
+    def __init__(self, optimizer: OuterOptimizer, size: int) -> None:
+        self._optimizer, self._size = optimizer, size
+
+    def growth(self, making: Making, largest: float, before: Mapping[str, float], after: dict[str, float]) -> float:
+        moments = {name: before.get(_told(name), 0.0) for name in self._optimizer.moment_names}
+        update, moments = self._optimizer.growth(largest, moments, making.rate)
+        after |= {_told(name): moment for name, moment in moments.items()}
+        return update
+
+    def begin(self, making: Making) -> None:
+        self._optimizer.begin(self._size)
+
+    def step(self, making: Making, piece: slice, values: Array) -> Array:
+        self._optimizer.step(values, piece.start, making.rate)
+        np.negative(values, out=values)
+        return values
+
+    def vectors(self) -> dict[str, Tensor]:
+        return {_told(name): moment for name, moment in self._optimizer.moments.items()}
+
+    def state(self) -> dict[str, Tensor]:
+        return {_PREFIX + name: tensor for name, tensor in self._optimizer.state().items()}
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        own = {name.removeprefix(_PREFIX): t for name, t in tensors.items() if name.startswith(_PREFIX)}
+        self._optimizer.load(own)
+
+
+def _told(name: str) -> str:
+    return f"the outer optimizer's {name}"
