@@ -30,6 +30,7 @@ from barnraise.aggregation.base import Rule
 from barnraise.compression.base import Array, Codec, Encoded, Reader, Writer
 from barnraise.compression.catalog import CATALOG
 from barnraise.controller.actions import SlotShare
+from barnraise.controller.frozen import Frozen
 from barnraise.controller.gradient import PseudoGradient, ReadPayload, opened
 from barnraise.core.errors import InputError, PayloadError, VersionRefusedError
 from barnraise.core.threads import SERIAL, SPAN, Crew, spans
@@ -59,9 +60,9 @@ class ParameterServer:
 
     `rule`, `downlink` and `outer` are policies of their families; `codecs` are those that contributions may be written
     in, the usual one first. `alike`: nodes weigh alike instead of by their tokens, as their updates are scaled to equal
-    steps (FedNova). `parameters`, `residual` and `average` are changed in place: who wants to keep a version copies it
-    before the next is made. Not thread-safe: one thread makes versions and reads the state. `threads` share the work in
-    pieces of `chunk` elements or a few more, a multiple of what the codecs decode and encode together.
+    steps (FedNova). `parameters`, `residual` and `average` are changed in place: who wants to keep a version freezes it
+    (`watch`) or copies it before the next is made. Not thread-safe: one thread makes versions and reads the state.
+    `threads` share the work in pieces of `chunk` elements or a few more, a multiple of what the codecs decode together.
 
     `average` is what evaluation and export take: a_v = a_{v-1} + (theta_v - a_{v-1}) / (1 + s v), which weights the
     versions by a power of their number (Shamir and Zhang, 2013) and so looks back over about the share s of all of
@@ -93,9 +94,24 @@ class ParameterServer:
         self._chunk = -(-chunk // multiple) * multiple
         self._crew = Crew(threads)
         self._leaves = Leaves(self._crew)
+        self._frozen: list[Frozen] = []
         downlink.crew = self._crew
         self._bounds: dict[str, float] = {}  # no element of the state's vectors is larger
         self.digest = self._leaves.digest(parameters)
+
+    @property
+    def leaves(self) -> bytes:
+        """The digests of the leaves of the parameters' digest."""
+        return self._leaves.listed
+
+    def watch(self, frozen: Frozen) -> None:
+        """Vectors of this version are frozen: tell `frozen` before they change."""
+        self._frozen = [*(each for each in self._frozen if not each.over), frozen]
+
+    def keep(self, start: int, stop: int) -> None:
+        """Elements [start, stop) of the vectors are about to change."""
+        for frozen in self._frozen:
+            frozen.keep(start, stop)
 
     def inspect(self, payload: Any, start: int, stop: int, base: int) -> tuple[float, str]:
         """L2 norm of the payload's update of parameters [start, stop) of version `base`, and what is wrong with it
@@ -125,6 +141,7 @@ class ParameterServer:
         assert version == self.version + 1
         if not any(slot.contributions for slot in slots):
             encoded = self.downlink.encode(torch.zeros(1), version)
+            self.keep(0, 1)
             self.downlink.decode_add(encoded, self.parameters[:1])
             return self._made(version, slice(0, 1), encoded)
         try:
@@ -165,6 +182,7 @@ class ParameterServer:
         return Made(version, self.digest, delta, encoded.payload, changed)
 
     def _move_average(self, piece: slice) -> None:
+        self.keep(piece.start, piece.stop)
         weight = 1.0 / (1.0 + self.average_share * self.version)
         self.average[piece].lerp_(self.parameters[piece], weight)
 
@@ -230,6 +248,7 @@ class _Making:
         self, server: ParameterServer, span: slice, gradient: PseudoGradient, rate: float, *, carry: bool
     ) -> None:
         self._start, self._gradient, self._rate, self._outer = span.start, gradient, rate, server.outer
+        self._keep = server.keep
         self._parameters = server.parameters.numpy()[span]
         self._residual = None if server.residual is None else server.residual.numpy()[span]
         self._lossless, self._carry = server.lossless, carry
@@ -261,7 +280,8 @@ class _Making:
         self._parameters[piece] += decoded
 
     def _update(self, piece: slice) -> Array:
-        """What the outer optimizer and the residual want the parameters to move by."""
+        """What the outer optimizer and the residual want the parameters to move by. Nothing has changed before."""
+        self._keep(self._start + piece.start, self._start + piece.stop)
         update = np.empty(piece.stop - piece.start, np.float32)
         with np.errstate(over="ignore", invalid="ignore"):  # of updates that a robust rule leaves out
             self._gradient.into(self._start + piece.start, update)

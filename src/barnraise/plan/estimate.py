@@ -26,6 +26,9 @@ EFFICIENCY = 0.4
 OPENED = 5
 """Times its bytes: what a payload takes once it is opened, about."""
 
+SNAPSHOTS = 2
+"""Of older versions, that nodes may be fetching: as many as the controller keeps whatever their size."""
+
 _OUTER_STATES = {"sgd": 0, "nesterov": 1, "delayed_nesterov": 2, "adam": 2}
 
 
@@ -88,7 +91,7 @@ def estimate(plan: Plan) -> Estimate:
         controller_memory_bytes=memory.controller(
             resolved, payload_bytes=OPENED * slots * contribution + 2 * version, outer_states=states, **batch
         ).total,
-        disk_bytes=(run_file.controller.keep_checkpoints + 1) * (2 + states) * snapshot
+        disk_bytes=((run_file.controller.keep_checkpoints + 1) * (2 + states) + SNAPSHOTS) * snapshot
         + 2 * slots * contribution
         + len(workers) * memory.INNER_STATES[training.inner_optimizer] * snapshot,
         seconds=_seconds(size * 6 * training.tokens, workers),
