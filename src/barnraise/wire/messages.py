@@ -38,7 +38,7 @@ from barnraise.core.types import (
     Update,
 )
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 
 HEADER_LIMIT = 1 << 20
 """Largest header in bytes (an Assign with a long chain of deltas is the largest there is)."""
@@ -217,7 +217,8 @@ class Ack(Message, frozen=True, tag=True):
 
 
 class Fetch(Message, frozen=True, tag=True):
-    """Send me `num_bytes` of the blob from `offset` on, in chunks."""
+    """Send me `num_bytes` of the blob from `offset` on, in chunks. Behind a snapshot's bytes stand the digests of its
+    leaves (`core.digests`), one after the other."""
 
     digest: Digest
     offset: Count
