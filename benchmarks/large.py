@@ -293,9 +293,9 @@ def main() -> None:
         made = versions(size, machine, payloads, count, most_kept)
         if not large:
             exchange(size, machine, made)
-        del made
-        with tempfile.TemporaryDirectory() as folder:
-            checkpoint(size, machine, payloads, Path(folder))
+            del made
+            with tempfile.TemporaryDirectory() as folder:
+                checkpoint(size, machine, payloads, Path(folder))
 
 
 if __name__ == "__main__":
