@@ -5,22 +5,29 @@
 
 A version is made of four `sparse_loco` contributions, steps a Nesterov momentum, and goes down as `int4` with a
 residual. A worker's exchange is what it does from the end of a task to the next start: its update and what that leaves
-out, then a version taken in. Beside it stands the floor: the bytes that have to be read and written over the machine's
-bandwidth, and those to be hashed over its rate of hashing. Memory is the process's peak less what it had before and
-less what stays of it: parameters, moments and residual, and the deltas. Medians, the first time aside.
-Targets at 124 million: a version in 1.5 s on two threads with 300 MB, an inspection in 0.1 s, an exchange in 2 s.
+out, then a version taken in. A checkpoint is written alone, and while versions are made; a resume looks for it, checks
+it and reads it, and makes a version. Beside it stands the floor: the bytes that have to be read and written over the
+machine's bandwidth, those to be hashed over its rate of hashing, and for a checkpoint over the disk's (that of
+temporary files; what a resume reads is in the system's cache). Memory is the process's peak less what it had before
+and less what stays of it: parameters, moments and residual, and the deltas; beside a checkpoint the delta of a version
+that is made meanwhile counts. Medians, the first time aside.
+Targets at 124 million: a version in 1.5 s on two threads with 300 MB, an inspection in 0.1 s, an exchange in 2 s, a
+checkpoint with 50 MB, and with those of a version where one is made meanwhile.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -28,11 +35,14 @@ import numpy as np
 import torch
 
 from barnraise import aggregation, compression, training
-from barnraise.controller.actions import Held, SlotShare
+from barnraise.controller.actions import Checkpoint, Held, SlotShare
+from barnraise.controller.events import Checkpointed, Event
+from barnraise.controller.executor import Executor as ControllerExecutor
 from barnraise.controller.parameter_server import Made, ParameterServer
 from barnraise.core.digests import LEAF_BYTES
 from barnraise.core.threads import Crew, spans
-from barnraise.core.types import Blob, Contribution, ParameterRange, Update
+from barnraise.core.types import Blob, Contribution, News, ParameterRange, Update
+from barnraise.ledger import Checkpoints
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.executor import Executor
 
@@ -176,6 +186,77 @@ def inspection(size: int, payload: bytes, repeats: int) -> None:
     print(f"inspection of {len(payload) / 1e6:.1f} MB: {seconds:.3f} s", flush=True)
 
 
+def writing(folder: Path, num_bytes: int) -> float:
+    """Bytes a second that the disk under `folder` takes, until they are safe."""
+    data, path = os.urandom(1 << 20), folder / "bandwidth"
+
+    def write() -> None:
+        with path.open("wb") as file:
+            for _ in range(num_bytes >> 20):
+                file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    seconds = timed(write)
+    path.unlink()
+    return (num_bytes >> 20 << 20) / seconds
+
+
+def state_bytes(server: ParameterServer) -> int:
+    return sum(tensor.nbytes for tensor in server.state().values())
+
+
+def checkpoint(size: int, machine: Machine, payloads: Sequence[bytes], folder: Path) -> None:
+    """What a checkpoint takes, alone and while a version is made, and what a resume from it takes."""
+    server, checkpoints, events = make_server(size, machine.threads), Checkpoints(folder), SimpleQueue[Event]()
+    blobs: Any = SimpleNamespace(freeze=lambda *_: None, publish=lambda *_: None, add_delta=lambda *_: None)
+    executor = ControllerExecutor(
+        server, blobs, cast("Any", None), cast("Any", None), checkpoints, report=events.put, failed=print
+    )
+    for _ in range(2):
+        make_version(server, payloads)
+    disk = writing(folder, max(1 << 20, state_bytes(server)))
+    print(f"  a checkpoint of {state_bytes(server) / 1e9:.2f} GB; the disk takes {disk / 1e9:.2f} GB/s", flush=True)
+    version, alone, written, before = list[float](), list[float](), list[float](), status("VmRSS")
+    for meanwhile in (False, True):
+        most = list[float]()
+        os.sync()
+        with peak(most):
+            began = time.perf_counter()
+            executor.checkpoint(Checkpoint(1, server.version), b"", 0)
+            while meanwhile and not written[1:] and events.empty():
+                version.append(timed(executor._threads["version"].submit(make_version, server, payloads).result))
+            assert events.get() == Checkpointed(1, server.version - len(version))
+            written.append(time.perf_counter() - began)
+        alone.append((most[0] - before) / 1e6)
+    executor.close()
+    floor = state_bytes(server) / disk
+    print(
+        f"    written in {written[0]:.2f} s with {alone[0]:,.0f} MB beside (floor: {floor:.2f} s)\n"
+        f"    while versions are made ({version[0]:.2f} s the first, median {statistics.median(version):.2f}) "
+        f"in {written[1]:.2f} s with {alone[1]:,.0f} MB beside"
+    )
+    kept = state_bytes(server)
+    del server, executor
+    before, most = status("VmRSS"), list[float]()
+    with peak(most):
+        began = time.perf_counter()
+        found = Checkpoints(folder).load_latest().checkpoint
+        assert found is not None
+        again = make_server(1, machine.threads)
+        again.load(found.tensors("parameters"), found.manifest.version)
+        seconds = time.perf_counter() - began
+        assert again.digest == found.manifest.parameters_digest
+        make_version(again, payloads)
+    beside = (most[0] - before - kept) / 1e6
+    hashed = kept / hashing(1, 1 << 26) + 4 * size / machine.hashing
+    print(
+        f"    a resume reads it in {seconds:.2f} s, and with a version has {beside:,.0f} MB beside "
+        f"(floor: {hashed:.2f} s to hash, {2 * kept / machine.bandwidth:.2f} s to move)",
+        flush=True,
+    )
+
+
 def exchange(size: int, machine: Machine, versions: Sequence[Made]) -> None:
     """A worker's exchange by its parts, without training; one for each of `versions`, the first aside."""
     torch.set_num_threads(machine.threads)
@@ -191,7 +272,7 @@ def exchange(size: int, machine: Machine, versions: Sequence[Made]) -> None:
             executor.unmerged[number] = executor.path.send(executor.start, reached)
 
         def take(update: Update = update, made: Made = made) -> None:
-            assert executor.update((update,), lambda _: made.delta_bytes, made.version - 1, 0.25) == made.version
+            assert executor.update(News((update,), made.version - 1, 0.25), lambda _: made.delta_bytes) == made.version
 
         for name, work in (
             ("send", send),
@@ -222,6 +303,9 @@ def main() -> None:
         made = versions(size, machine, payloads, count, most_kept)
         if not large:
             exchange(size, machine, made)
+            del made
+            with tempfile.TemporaryDirectory() as folder:
+                checkpoint(size, machine, payloads, Path(folder))
 
 
 if __name__ == "__main__":

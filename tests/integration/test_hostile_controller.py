@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from barnraise import transport
-from barnraise.core.digests import TreeHash
+from barnraise.core.digests import LEAF_BYTES, TreeHash
 from barnraise.core.types import Batches, Blob, News, ParameterRange, RowRange, Update
 from barnraise.data import shards
 from barnraise.data.meta import Format
@@ -77,7 +77,7 @@ class Scripted:
         self.start = np.zeros(min(size, 10**6), np.float32).tobytes()
         info = self.dataset.files()[0]
         self.manifest = self.add(Manifest(resolved, Blob(info.sha256, info.bytes), size).encode())
-        self.version = self.add(self.start, TreeHash(self.start).hexdigest())
+        self.version = self.add_snapshot(self.start)
         self.settings = msgspec.structs.replace(SETTINGS, **settings)
         self.intervals = 1.0, 10.0
         self.task = train(
@@ -92,9 +92,15 @@ class Scripted:
         self.left = ""
         self.folder, self.keys, self.tasks = folder, Keys.generate(), 0
 
-    def add(self, content: bytes, digest: str = "") -> Blob:
-        digest = digest or hashlib.sha256(content).hexdigest()
+    def add(self, content: bytes) -> Blob:
+        digest = hashlib.sha256(content).hexdigest()
         self.blobs[digest] = content
+        return Blob(digest, len(content))
+
+    def add_snapshot(self, content: bytes) -> Blob:
+        digest, starts = TreeHash(content).hexdigest(), range(0, len(content), LEAF_BYTES)
+        leaves = (hashlib.sha256(content[start : start + LEAF_BYTES]).digest() for start in starts)
+        self.blobs[digest] = content + b"".join(leaves)
         return Blob(digest, len(content))
 
     def answer(self, message: Message) -> tuple[Message, bytes | None] | None:
@@ -211,6 +217,21 @@ def test_a_shard_whose_bytes_are_wrong_is_given_up_by_name(tmp_path: Path, monke
     assert controller.left == outcome.reason
 
 
+@pytest.mark.parametrize("wrong", [0, -1], ids=["bytes", "digests of leaves"])
+def test_a_snapshot_whose_bytes_are_wrong_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: int
+) -> None:
+    monkeypatch.setattr(fetching, "FIRST_REST", 0.01)
+    controller = Scripted(tmp_path)
+    content = bytearray(controller.blobs[controller.version.digest])
+    content[wrong] ^= 1
+    controller.blobs[controller.version.digest] = bytes(content)
+    outcome = controller.run(leaves=True)
+    assert not outcome.final
+    assert f"blob {controller.version.digest[:16]} came 4 times with bytes that are not those of its" in outcome.reason
+    assert controller.left == outcome.reason
+
+
 def test_what_breaks_in_the_training_thread_is_told_to_both_sides(tmp_path: Path) -> None:
     controller = Scripted(tmp_path)
     rows = np.full((64, CONTEXT), VOCABULARY + 9, np.uint16)  # ids that the vocabulary has not
@@ -229,7 +250,7 @@ def test_what_breaks_in_the_training_thread_is_told_to_both_sides(tmp_path: Path
 def test_training_that_diverges_ends_with_what_to_do(tmp_path: Path) -> None:
     controller = Scripted(tmp_path)
     poison = np.full(len(controller.start) // 4, 3e38, np.float32).tobytes()
-    blob = controller.add(poison, TreeHash(poison).hexdigest())
+    blob = controller.add_snapshot(poison)
     update = Update("snapshot", 0, blob, blob.digest)
     controller.task = msgspec.structs.replace(controller.task, news=News((update,)))
     said: list[str] = []

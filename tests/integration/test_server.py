@@ -105,7 +105,7 @@ class Cluster:
         )  # fmt: skip
         self.ledger, checkpoints = Ledger(folder / "ledger.sqlite", run="test"), Checkpoints(folder / "checkpoints")
         blobs = BlobStore(shards.Dataset.open(folder / "data"), hashlib.sha256(b"manifest").hexdigest(), b"manifest")
-        blobs.publish(parameters.parameters, parameters.digest)
+        blobs.publish(parameters.parameters, parameters.digest, parameters.leaves)
         self.clients: list[Client] = []
         self.book, self.keys, self.machine = TokenBook(), Keys.generate(), Controller(settings())
         self.parameters = parameters

@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 
@@ -19,8 +20,8 @@ def store() -> BlobStore:
 
 def publish(store: BlobStore, *names: str, size: int = 1) -> None:
     for name in names:
-        store.freeze()
-        store.publish(torch.full((size,), float(len(name))), name)
+        store.freeze(lambda frozen: None)
+        store.publish(torch.full((size,), float(len(name))), name, b"leaves of " + name.encode())
 
 
 def kept(store: BlobStore, digest: str) -> bool:
@@ -54,6 +55,22 @@ def test_what_is_held_is_bounded(store: BlobStore, monkeypatch: pytest.MonkeyPat
         store.hold(f"node{number}", [f"v{number}"])
     publish(store, *(f"w{number}" for number in range(RECENT_VERSIONS)))
     assert [number for number in range(9) if kept(store, f"v{number}")] == [7, 8]
+
+
+@pytest.mark.parametrize("small", [0, 1000])
+def test_behind_a_snapshot_are_the_digests_of_its_leaves(
+    store: BlobStore, monkeypatch: pytest.MonkeyPatch, small: int
+) -> None:
+    monkeypatch.setattr(blobs, "SMALL_BYTES", small)
+    publish(store, "v0")
+    store.hold("a", ["v0"])
+    for _ in range(2):  # of the newest version, then of one that was left
+        assert bytes(store.read("v0", 0, 100) or b"") == np.float32(2.0).tobytes()
+        assert bytes(store.read("v0", 3, 1) or b"") == np.float32(2.0).tobytes()[3:]
+        assert bytes(store.read("v0", 4, 6) or b"") == b"leaves"
+        assert bytes(store.read("v0", 14, 100) or b"") == b"v0"
+        assert store.read("v0", 16, 1) is store.read("v0", 2**53, 1) is None
+        publish(store, "w0")
 
 
 def test_a_file_that_cannot_be_read_is_not_kept_for_now_and_its_host_is_told_once(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import random
 import tracemalloc
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from barnraise.core.errors import WireError
 from barnraise.core.types import Blob, Contribution, ParameterRange
-from barnraise.wire import Download, Uploads, parts
+from barnraise.wire import Uploads, parts
 from barnraise.wire.messages import FRAME_LIMIT
 
 
@@ -100,81 +99,3 @@ class TestUploads:
         uploads.drop("a", 1)
         uploads.drop("nobody", 1)
         assert (len(uploads), uploads.num_bytes) == (1, 1)
-
-
-class TestDownload:
-    @given(st.binary(max_size=200), st.integers(1, 40), st.integers(1, 5), st.randoms(use_true_random=False))
-    def test_survives_loss_disorder_and_repetition(
-        self, data: bytes, chunk: int, window: int, chance: random.Random
-    ) -> None:
-        download = Download(blob_of(data), limit=1000, chunk=chunk, window=window, patience=1.0)
-        now, on_the_way = 0.0, []
-        while not download.complete:
-            now += 0.3
-            asked = download.requests(now)
-            assert all(0 < size <= chunk and offset + size <= len(data) for offset, size in asked)
-            on_the_way += [ask for ask in asked if chance.random() < 0.7]
-            chance.shuffle(on_the_way)
-            if on_the_way:
-                offset, size = on_the_way.pop() if chance.random() < 0.8 else on_the_way[-1]
-                download.add(offset, data[offset : offset + size], now)
-        assert download.payload == data
-        assert download.num_received == len(data)
-        assert download.requests(now) == []
-
-    def test_keeps_a_window_of_requests(self) -> None:
-        download = Download(blob_of(bytes(10)), limit=10, chunk=2, window=2)
-        assert download.requests(0.0) == [(0, 2), (2, 2)]
-        assert download.requests(0.0) == []
-        download.add(2, bytes(2), 0.0)
-        assert download.requests(0.0) == [(4, 2)]
-
-    def test_asks_again_when_nothing_comes(self) -> None:
-        download = Download(blob_of(bytes(6)), limit=6, chunk=2, window=2, patience=1.0)
-        assert download.deadline() is None
-        assert download.requests(0.0) == [(0, 2), (2, 2)]
-        assert download.deadline() == 1.0
-        download.add(0, bytes(2), 0.5)
-        assert download.requests(1.5) == [(4, 2)]
-        assert download.requests(1.6) == [(2, 2), (4, 2)]
-
-    def test_asks_again_after_a_lost_connection(self) -> None:
-        download = Download(blob_of(bytes(4)), limit=4, chunk=2)
-        assert download.requests(0.0) == [(0, 2), (2, 2)]
-        download.forget_requests()
-        assert download.requests(0.0) == [(0, 2), (2, 2)]
-
-    def test_goes_on_from_what_an_earlier_one_left(self) -> None:
-        data = b"abcdefg"
-        download = Download(blob_of(data), limit=7, chunk=2, prefix=data[:5])
-        assert download.num_received == 4
-        assert download.requests(0.0) == [(4, 2), (6, 1)]
-        download.add(4, b"ef", 0.0)
-        assert download.add(6, b"g", 0.0)
-        assert download.payload == data
-
-    def test_starts_over_when_the_digest_is_wrong(self) -> None:
-        data = b"abcdef"
-        download = Download(blob_of(data), limit=6, chunk=2, prefix=b"XX")
-        assert download.requests(0.0) == [(2, 2), (4, 2)]
-        download.add(2, b"cd", 0.0)
-        with pytest.raises(WireError, match="promised"):
-            download.add(4, b"ef", 0.0)
-        assert download.requests(0.0) == [(0, 2), (2, 2), (4, 2)]
-        assert [download.add(offset, data[offset : offset + 2], 0.0) for offset in (0, 2, 4)] == [False, False, True]
-
-    @pytest.mark.parametrize(("offset", "size"), [(1, 2), (0, 1), (0, 3), (4, 2), (6, 2), (-2, 2), (2**53, 2)])
-    def test_refuses_what_was_not_asked_for(self, offset: int, size: int) -> None:
-        download = Download(blob_of(bytes(6)), limit=6, chunk=2, window=2)
-        download.requests(0.0)
-        with pytest.raises(WireError, match="not asked for"):
-            download.add(offset, bytes(size), 0.0)
-
-    def test_checks_the_size_before_allocating(self) -> None:
-        with pytest.raises(WireError, match="at most 1000"):
-            Download(Blob("ab" * 32, 2**53), limit=1000)
-
-    def test_of_nothing(self) -> None:
-        assert Download(blob_of(b""), limit=0).complete
-        with pytest.raises(WireError, match="promised"):
-            Download(Blob("ab" * 32, 0), limit=0)

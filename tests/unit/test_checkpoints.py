@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import resource
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
 
-from barnraise.core.errors import CorruptionError
+from barnraise.core.errors import CorruptionError, StorageError
 from barnraise.ledger import Checkpoint, Checkpoints
 
 DIGEST = hashlib.sha256(b"parameters").hexdigest()
@@ -26,6 +29,17 @@ def save(checkpoints: Checkpoints, version: int, ledger_id: int = 7) -> Checkpoi
         state=b'{"cursor": %d}' % version,
         tensors={"parameters": {"flat": flat}, "outer": {"momentum": flat * 2, "residual": flat.double()}},
     )
+
+
+@contextmanager
+def file_limit(num_bytes: int) -> Iterator[None]:
+    """No file of this process grows beyond so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def folders(path: Path) -> list[str]:
@@ -150,9 +164,10 @@ def test_what_a_crash_left_unfinished_is_ignored_and_cleared(tmp_path: Path) -> 
 def test_a_failed_save_leaves_nothing(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     save(checkpoints, 1)
-    shared = torch.zeros(10)
-    with pytest.raises(RuntimeError, match="share memory"):
+    with file_limit(1000), pytest.raises(StorageError, match="File too large"):
+        save(checkpoints, 2)
+    with pytest.raises(KeyError, match="bfloat16"):
         checkpoints.save(
-            2, ledger_id=1, parameters_digest=DIGEST, state=b"", tensors={"outer": {"a": shared, "b": shared[:5]}}
+            2, ledger_id=1, parameters_digest=DIGEST, state=b"", tensors={"outer": {"a": torch.zeros(1).bfloat16()}}
         )
     assert folders(tmp_path) == ["v000001"]

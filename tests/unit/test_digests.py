@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from barnraise.controller.recovery import Replayed, replay
-from barnraise.core.digests import LEAF_BYTES, TreeHash
+from barnraise.core.digests import DIGEST_BYTES, LEAF_BYTES, TreeHash
 from barnraise.core.threads import Crew
 from barnraise.core.types import Blob
 from barnraise.ledger import Checkpoints, Ledger
 from barnraise.models.vectors import Leaves, bears, digest, raw
-from barnraise.wire.blobs import Download, WrongDigestError
+from barnraise.wire.downloads import SnapshotDownload, WrongDigestError
 
 from . import test_recovery
 
@@ -55,17 +55,20 @@ def test_the_plain_hash_of_an_older_ledger_is_known() -> None:
     assert not bears(torch.zeros(5), plain)
 
 
-def test_a_snapshot_is_checked_by_its_tree_as_it_arrives() -> None:
-    vector = torch.arange(LEAF + 100, dtype=torch.float32)
-    blob = Blob(digest(vector), raw(vector).nbytes)
+def test_a_snapshot_is_checked_by_its_leaves_as_they_arrive() -> None:
+    vector, leaves = torch.arange(LEAF + 100, dtype=torch.float32), Leaves()
+    blob = Blob(leaves.digest(vector), raw(vector).nbytes)
+    assert len(leaves.listed) == 2 * DIGEST_BYTES
     for spoiled in (False, True):
-        download, chunk = Download(blob, limit=blob.num_bytes, tree=True), 1 << 18
+        download = SnapshotDownload(blob, limit=blob.num_bytes)
         data = bytearray(raw(vector))
         data[LEAF_BYTES + 5] ^= spoiled
-        for offset, size in reversed(download.requests(0.0)[: blob.num_bytes // chunk + 1]):
-            if spoiled and offset == 0:
-                with pytest.raises(WrongDigestError):
-                    download.add(offset, data[:size], 0.0)
+        ((offset, size),) = download.requests(0.0)
+        assert not download.add(offset, leaves.listed[:size], 0.0)
+        for offset, size in reversed(download.requests(0.0)):
+            if spoiled and offset >= LEAF_BYTES:
+                with pytest.raises(WrongDigestError, match="leaf 1 hashes to"):
+                    download.add(offset, data[offset : offset + size], 0.0)
             else:
                 download.add(offset, data[offset : offset + size], 0.0)
         assert download.complete is not spoiled

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import math
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
+from barnraise.core.digests import LEAF_BYTES
 from barnraise.core.errors import DataError
 from barnraise.core.types import Blob, Update
+from barnraise.models.vectors import Leaves, raw
 from barnraise.wire.blobs import inlined
-from barnraise.wire.messages import INLINE_BYTES, Chunk, Gone
-from barnraise.worker.fetching import LONGEST_REST, MOST_TRIES, Fetcher
+from barnraise.wire.messages import CHUNK_BYTES, INLINE_BYTES, Chunk, Gone
+from barnraise.worker.fetching import FIRST_REST, LONGEST_REST, MOST_TRIES, Fetcher
 
 
 def blob(content: bytes) -> Blob:
@@ -89,6 +95,59 @@ def test_bytes_that_were_wrong_once_are_forgiven(tmp_path: Path) -> None:
         assert fetcher.requests(1.0) == [request]
         assert fetcher.chunk(Chunk(shard.digest, 0), b"rows", 1.0) == 4
         assert bytes(fetcher.take(shard)) == b"rows"
+
+
+def snapshot(num_leaves: int) -> tuple[Blob, bytes]:
+    """A snapshot, and what is served of it: its bytes, and behind them the digests of its leaves."""
+    vector, leaves = torch.randn(num_leaves * LEAF_BYTES // 4 - 3, generator=torch.Generator().manual_seed(1)), Leaves()
+    return Blob(leaves.digest(vector), vector.nbytes), bytes(raw(vector)) + leaves.listed
+
+
+def serve(fetcher: Fetcher, served: bytes, spoil: Callable[[int], bool]) -> list[tuple[float, int, int]]:
+    """Answers whatever the fetcher asks for, with a wrong byte where `spoil` says so of an offset: when, what was asked
+    for."""
+    now, asked = 0.0, list[tuple[float, int, int]]()
+    while now < math.inf:
+        while requests := fetcher.requests(now):
+            for request in requests:
+                offset, piece = request.offset, bytearray(served[request.offset : request.offset + request.num_bytes])
+                asked.append((now, offset, len(piece)))
+                piece[0] ^= spoil(offset)
+                fetcher.chunk(Chunk(request.digest, offset), piece, now)
+        now = max(now, fetcher.deadline())
+    return asked
+
+
+def test_a_leaf_that_is_wrong_is_asked_for_alone() -> None:
+    fetcher, (version, served), left = Fetcher(), snapshot(5), {2 * LEAF_BYTES + CHUNK_BYTES}
+    assert not fetcher.start(version, snapshot=True)
+    asked = serve(fetcher, served, lambda offset: offset in left and not left.discard(offset))
+    assert bytes(fetcher.take(version)) == served[: version.num_bytes]
+    assert sum(size for *_, size in asked) == len(served) + LEAF_BYTES
+    again = [offset for offset, times in Counter(offset for _, offset, _ in asked).items() if times > 1]
+    assert sorted(again) == list(range(2 * LEAF_BYTES, 3 * LEAF_BYTES, CHUNK_BYTES))
+    assert asked[-1][0] == FIRST_REST
+
+
+def test_leaves_may_each_be_wrong_now_and_then_but_not_one_for_ever() -> None:
+    fetcher, (version, served), left = Fetcher(), snapshot(6), set(range(0, 6 * LEAF_BYTES, LEAF_BYTES))
+    fetcher.start(version, snapshot=True)
+    serve(fetcher, served, lambda offset: offset in left and not left.discard(offset))
+    assert fetcher.holds(version)
+    times = list[int]()
+    fetcher = Fetcher()
+    fetcher.start(version, snapshot=True)
+    with pytest.raises(DataError, match=r"blob \w{16} came 4 times with bytes that are not those of its name"):
+        serve(fetcher, served, lambda offset: offset == LEAF_BYTES and not times.append(offset))
+    assert len(times) == MOST_TRIES
+
+
+def test_digests_of_leaves_that_are_wrong_for_ever_are_given_up() -> None:
+    fetcher, (version, served), asked = Fetcher(), snapshot(2), list[int]()
+    fetcher.start(version, snapshot=True)
+    with pytest.raises(DataError, match="came 4 times"):
+        serve(fetcher, served, lambda offset: not asked.append(offset))
+    assert asked == [version.num_bytes] * MOST_TRIES, "no byte of it was asked for"
 
 
 def test_a_file_that_is_gone_for_now_is_asked_for_ever_later(tmp_path: Path) -> None:

@@ -8,13 +8,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from barnraise import compression
 from barnraise.core.types import Blob, News, ParameterRange, Update
-from barnraise.models.vectors import digest
+from barnraise.models.vectors import digest, raw
 from barnraise.worker.executor import Executor
 
 from ..state_machine.engine import WORKER_SETTINGS
@@ -94,3 +95,17 @@ def test_any_number_of_threads_makes_the_same_exchange(compressed: str, downlink
         found.append(exchanged(compressed, downlink))
     for others in found[1:]:
         assert all(torch.equal(one, other) for one, other in zip(found[0], others, strict=True))
+
+
+def test_a_snapshot_that_was_downloaded_is_the_replica_and_one_that_came_along_is_not() -> None:
+    version = vector(5)
+    update = Update("snapshot", 3, Blob(digest(version), version.nbytes), digest(version))
+    downloaded, came_along = bytearray(raw(version)), memoryview(bytes(raw(version)))
+    for content in (downloaded, came_along):
+        executor = make("int8", "int4")
+        assert executor.update((update,), lambda _: content, 0, 1.0) == 3  # noqa: B023
+        assert torch.equal(executor.replica, version)
+        shared = np.shares_memory(executor.replica.numpy(), np.frombuffer(content, np.float32))
+        assert shared is (content is downloaded)
+    downloaded[5] ^= 1
+    assert executor.update((update,), lambda _: downloaded, 0, 1.0) == -1

@@ -96,7 +96,7 @@ def test_what_is_held_of_a_version_stays_as_it_was_while_others_are_made(monkeyp
     monkeypatch.setattr(blobs, "SMALL_BYTES", 0)
     dataset: Any = SimpleNamespace(folder=None, files=list)
     store, server = BlobStore(dataset, "manifest", b"m"), make("int4", "nesterov", threads=2)
-    store.publish(server.parameters, server.digest)
+    store.publish(server.parameters, server.digest, server.leaves)
     stop, wrong = threading.Event(), list[str]()
 
     def fetch() -> None:
@@ -113,17 +113,17 @@ def test_what_is_held_of_a_version_stays_as_it_was_while_others_are_made(monkeyp
     reader = threading.Thread(target=fetch)
     reader.start()
     for version in range(1, 9):
-        store.freeze()
+        store.freeze(server.watch)
         advance(server, version)
-        store.publish(server.parameters, server.digest)
+        store.publish(server.parameters, server.digest, server.leaves)
     stop.set()
     reader.join()
     assert not wrong
     name, before = server.digest, bytes(raw(server.parameters))
     store.hold("node", [name])
-    store.freeze()
+    store.freeze(server.watch)
     advance(server, 9)
-    store.publish(server.parameters, server.digest)
+    store.publish(server.parameters, server.digest, server.leaves)
     assert bytes(store.read(name, 0, 4 * SIZE) or b"") == before
     assert bytes(store.read(server.digest, 0, 4 * SIZE) or b"") == bytes(raw(server.parameters)) != before
 
@@ -132,14 +132,14 @@ def test_without_a_node_that_wants_it_a_large_snapshot_is_not_copied(monkeypatch
     monkeypatch.setattr(blobs, "SMALL_BYTES", 0)
     dataset: Any = SimpleNamespace(folder=None, files=list)
     store, server = BlobStore(dataset, "manifest", b"m"), make("int4", "sgd")
-    store.publish(server.parameters, server.digest)
+    store.publish(server.parameters, server.digest, server.leaves)
     name = server.digest
     assert store.read(name, 0, 4) is not None
-    store.freeze()
+    store.freeze(server.watch)
     assert store.read(name, 0, 4) is None
     store.hold("node", [name])
     advance(server, 1)
-    store.publish(server.parameters, server.digest)
+    store.publish(server.parameters, server.digest, server.leaves)
     assert store.read(name, 0, 4) is None
     assert store.read(server.digest, 0, 4) is not None
 

@@ -38,7 +38,7 @@ def export_model(
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, but a model is a folder: give another with --to FOLDER")
     told, checkpoint = manifest(run), _checkpoint(run, version, warn)
-    tensors = checkpoint.tensors("parameters")
+    tensors = checkpoint.tensors("parameters", ("average", "parameters"))
     from transformers.utils import logging
 
     from barnraise.models.export import export as write

@@ -95,7 +95,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
         held_out=dataset.meta.held_out.rows,
     )
     machine = Controller(settings, found.state, ledger.epoch)
-    blobs = parts.blob_store(dataset, content, server, warn)
+    blobs = parts.blob_store(dataset, content, server, warn, run.path)
     evaluator = parts.evaluator_of(plan, manifest.model, dataset)
     clock = _run_clock(found.time)
     shell = Server(

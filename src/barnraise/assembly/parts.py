@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
@@ -68,11 +69,16 @@ def parameter_server(plan: Plan, parameters: Tensor) -> ParameterServer:
 
 
 def blob_store(
-    dataset: Dataset, manifest: bytes, server: ParameterServer, warn: Callable[[str], None] = lambda text: None
+    dataset: Dataset,
+    manifest: bytes,
+    server: ParameterServer,
+    warn: Callable[[str], None] = lambda text: None,
+    folder: Path | None = None,
 ) -> BlobStore:
-    """What workers may pull: manifest, token shards, and the version that `server` is at."""
-    blobs = BlobStore(dataset, blob_of(manifest).digest, manifest, warn)
-    blobs.publish(server.parameters, server.digest)
+    """What workers may pull: manifest, token shards, and the version that `server` is at. `folder` is for snapshots of
+    older ones."""
+    blobs = BlobStore(dataset, blob_of(manifest).digest, manifest, warn, folder)
+    blobs.publish(server.parameters, server.digest, server.leaves)
     return blobs
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from torch import Tensor
 
+from barnraise.controller.frozen import Frozen
+from barnraise.controller.kept import Kept, Left, Live
+from barnraise.core.errors import StorageError
 from barnraise.data.shards import Dataset
-from barnraise.models.vectors import raw
 
 RECENT_VERSIONS = 4
 """Snapshots that can be fetched although no task has named them yet, where they are small."""
@@ -19,14 +21,15 @@ SMALL_BYTES = 16 << 20
 """Snapshots up to here are kept whoever wants them; larger ones when a task names them, or while they are newest."""
 
 HELD_BYTES = 4 << 30
-"""Of older versions, kept because tasks name them; two snapshots at least."""
+"""Of older versions, kept because tasks name them, large snapshots on disk; two snapshots at least."""
 
 
 class BlobStore:
-    """Bytes by their digests. A snapshot of the newest version is read from the parameters themselves, piece by piece;
-    before these change in place (`freeze`) it is copied, if a node's task names it or it is small, else it is gone. So
-    nobody gets bytes of two versions, and without a node that needs a whole snapshot there is no second copy of them.
-    A node whose task names a version that is being left just then is told that it is gone, and asks anew.
+    """Bytes by their digests; behind those of a snapshot the digests of its leaves. A snapshot of the newest version is
+    read from the parameters themselves, piece by piece. Once these change in place (`freeze`) it is gone, unless it is
+    small, and then copied, or a node's task names it: then what changes of it goes to a file in `folder` before, and
+    from there to the node. So nobody gets bytes of two versions, and there is no second copy of them in memory. A node
+    whose task names a version that is being left just then is told that it is gone, and asks anew.
 
     The thread that makes versions calls `freeze` and `publish`, the event loop's thread the rest; what both touch is
     under a lock, which is never held for longer than a piece takes to copy.
@@ -41,49 +44,61 @@ class BlobStore:
         manifest_digest: str,
         manifest: bytes,
         warn: Callable[[str], None] = lambda text: None,
+        folder: Path | None = None,
     ) -> None:
-        self._warn = warn
+        self._warn, self._folder = warn, folder
         self._unreadable: set[Path] = set()
         self._fixed: dict[str, bytes] = {manifest_digest: manifest}
         self._files = {info.sha256: (dataset.folder / info.name, info.bytes) for info in dataset.files()}
-        self._deltas: dict[str, memoryview] = {}
+        self._deltas: dict[str, Kept] = {}
         self._lock = threading.Lock()
-        self._newest: tuple[str, Tensor] | None = None  # None while the next version is being made
-        self._recent: OrderedDict[str, memoryview] = OrderedDict()
+        self._newest: tuple[str, Live] | None = None  # None while the next version is being made
+        self._recent: OrderedDict[str, Kept] = OrderedDict()
         self._holders: dict[str, list[str]] = {}  # node -> digests, the longest held first
-        self._held: dict[str, memoryview] = {}
+        self._held: dict[str, Kept] = {}
         self._num_holders: Counter[str] = Counter()
         self._held_bytes = 0
 
-    def publish(self, parameters: Tensor, digest: str) -> None:
-        """A version exists, and stays as it is until `freeze`."""
+    def publish(self, parameters: Tensor, digest: str, leaves: bytes) -> None:
+        """A version exists, and stays as it is until `freeze`; `leaves` are the digests of its leaves."""
         with self._lock:
-            self._newest = digest, parameters
+            self._newest = digest, Live(parameters, leaves)
 
-    def freeze(self) -> None:
-        """The newest version's parameters are about to change: keep a copy of what is wanted of them."""
+    def freeze(self, watch: Callable[[Frozen], None]) -> None:
+        """The newest version's parameters are about to change: keep what is wanted of them. `watch` is given those that
+        are to be told before they do."""
         if self._newest is None:
             return
-        digest, parameters = self._newest
-        content = raw(parameters)
+        digest, live = self._newest
+        small = live.num_bytes <= SMALL_BYTES
         with self._lock:
-            if len(content) > SMALL_BYTES and not self._num_holders[digest]:
+            if not small and (digest in self._held or not self._num_holders[digest]):
                 self._newest = None
                 return
-        copy = raw(parameters.clone())  # without the lock: nobody else changes them
+        kept = live.copied() if small else self._leave(live, watch)  # without the lock: nobody else changes them
         with self._lock:
             self._newest = None
-            if len(content) <= SMALL_BYTES:
-                self._recent[digest] = copy
+            if small and kept is not None:
+                self._recent[digest] = kept
                 while len(self._recent) >= RECENT_VERSIONS:
                     self._recent.popitem(last=False)
-            if self._num_holders[digest]:
-                self._keep(digest, copy)
+            if self._num_holders[digest] and kept is not None:
+                self._keep(digest, kept)
                 self._trim()
+            elif kept is not None:
+                kept.close()
+
+    def _leave(self, live: Live, watch: Callable[[Frozen], None]) -> Kept | None:
+        try:
+            left = Left(live, self._folder)
+        except StorageError:  # then it is gone
+            return None
+        watch(left.frozen)
+        return left
 
     def add_delta(self, digest: str, delta: memoryview) -> None:
         with self._lock:
-            self._deltas[digest] = delta
+            self._deltas[digest] = Kept(delta)
 
     def release(self, digests: Iterable[str]) -> None:
         with self._lock:
@@ -96,8 +111,8 @@ class BlobStore:
             named = [digest for digest in dict.fromkeys(digests) if self._has(digest)]
             for digest in named:
                 self._num_holders[digest] += 1
-                if (content := self._deltas.get(digest) or self._recent.get(digest)) is not None:
-                    self._keep(digest, content)
+                if (kept := self._deltas.get(digest) or self._recent.get(digest)) is not None:
+                    self._keep(digest, kept)
             self._release(node)
             if named:
                 self._holders[node] = named
@@ -112,11 +127,11 @@ class BlobStore:
         newest = self._newest is not None and self._newest[0] == digest
         return newest or digest in self._deltas or digest in self._recent or digest in self._held
 
-    def _keep(self, digest: str, content: memoryview) -> None:
+    def _keep(self, digest: str, kept: Kept) -> None:
         """For those that hold it."""
         if digest not in self._held:
-            self._held[digest] = content
-            self._held_bytes += len(content)
+            self._held[digest] = kept
+            self._held_bytes += kept.num_bytes
 
     def _trim(self) -> None:
         while self._held_bytes > HELD_BYTES and len(self._holders) > 2:
@@ -127,7 +142,9 @@ class BlobStore:
             self._num_holders[digest] -= 1
             if not self._num_holders[digest]:
                 del self._num_holders[digest]
-                self._held_bytes -= len(self._held.pop(digest, b""))
+                if (kept := self._held.pop(digest, None)) is not None:
+                    self._held_bytes -= kept.num_bytes
+                    kept.close()
 
     def read(self, digest: str, offset: int, num_bytes: int) -> memoryview | None:
         """Bytes of a blob, fewer at its end; None when it is not kept, cannot be read, or ends before `offset`."""
@@ -158,9 +175,7 @@ class BlobStore:
     def _version(self, digest: str, offset: int, num_bytes: int) -> memoryview | None:
         with self._lock:
             if self._newest is not None and self._newest[0] == digest:
-                piece = raw(self._newest[1])[offset : offset + num_bytes]
-                return memoryview(bytes(piece))  # it may wait to be sent until the parameters are others
-            for kept in (self._deltas, self._recent, self._held):
-                if digest in kept:
-                    return kept[digest][offset : offset + num_bytes]
-        return None
+                return self._newest[1].read(offset, num_bytes)
+            places = (self._deltas, self._recent, self._held)
+            found = next((place[digest] for place in places if digest in place), None)
+        return found.read(offset, num_bytes) if found is not None else None  # a file is read without the lock

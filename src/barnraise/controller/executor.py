@@ -11,12 +11,15 @@ from barnraise.controller.actions import Aggregate, Checkpoint, Evaluate, Inspec
 from barnraise.controller.blobs import BlobStore
 from barnraise.controller.evaluator import Evaluator
 from barnraise.controller.events import Aggregated, Checkpointed, Evaluated, Event, Inspected, Unmade
+from barnraise.controller.frozen import Frozen
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.core.errors import StorageError, VersionRefusedError, WireError
 from barnraise.ledger import Checkpoints, Ledger
 from barnraise.wire.blobs import Upload
 
 Report = Callable[[Event], None]
+
+_GROUP = "parameters"
 
 
 class Executor:
@@ -54,13 +57,13 @@ class Executor:
 
     def aggregate(self, action: Aggregate) -> None:
         def work() -> Event:
-            self.blobs.freeze()
+            self.blobs.freeze(self.server.watch)
             try:
                 made = self.server.aggregate(action.version, action.slots, self.ledger.read, action.rate, action.scales)
             except VersionRefusedError as refusal:
                 return Unmade(action.epoch, action.version, refusal.void, refusal.lost, refusal.reason)
             finally:
-                self.blobs.publish(self.server.parameters, self.server.digest)
+                self.blobs.publish(self.server.parameters, self.server.digest, self.server.leaves)
             self.blobs.add_delta(made.delta.digest, made.delta_bytes)
             return Aggregated(action.epoch, made.version, made.digest, made.delta, made.parameters)
 
@@ -80,28 +83,30 @@ class Executor:
         self._run("evaluate", work)
 
     def checkpoint(self, action: Checkpoint, state: bytes, ledger_id: int) -> None:
-        """Copy the state on the thread that makes versions, then write it on another."""
+        """Freeze the state on the thread that makes versions, then write it on another, while versions go on."""
 
-        def copy() -> None:
-            version, digest = self.server.version, self.server.digest
-            tensors = {name: tensor.clone() for name, tensor in self.server.state().items()}
+        def begin() -> None:
+            version, digest, tensors = self.server.version, self.server.digest, self.server.state()
+            try:
+                unfinished = self.checkpoints.begin(version, {_GROUP: tensors})
+            except StorageError as error:
+                self._report(Checkpointed(action.epoch, version, str(error)))
+                return
+            frozen = Frozen(tensors, unfinished.files[_GROUP])
+            self.server.watch(frozen)
 
             def write() -> Event:
                 try:
-                    self.checkpoints.save(
-                        version,
-                        ledger_id=ledger_id,
-                        parameters_digest=digest,
-                        state=state,
-                        tensors={"parameters": tensors},
-                    )
+                    frozen.finish()
+                    unfinished.finish(ledger_id=ledger_id, parameters_digest=digest, state=state)
                 except StorageError as error:
+                    unfinished.abandon()
                     return Checkpointed(action.epoch, version, str(error))
                 return Checkpointed(action.epoch, version)
 
             self._run("checkpoint", write)
 
-        self._submit("version", copy)
+        self._submit("version", begin)
 
     def close(self) -> None:
         """Wait for what runs, those first that wait for another thread; drop what waits."""

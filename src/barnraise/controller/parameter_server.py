@@ -19,8 +19,10 @@ from torch import Tensor
 from barnraise.aggregation.base import Rule
 from barnraise.compression.base import Codec
 from barnraise.controller.actions import SlotShare
+from barnraise.controller.frozen import Frozen
 from barnraise.controller.version.arriving import Arrival
 from barnraise.controller.version.base import Making, ReadPayload
+from barnraise.controller.version.preserving import Preserve
 from barnraise.controller.version.publishing import Publish
 from barnraise.controller.version.way import Way, of_contribution, of_version
 from barnraise.core.errors import PayloadError
@@ -48,9 +50,9 @@ class ParameterServer:
     `rule`, `downlink` and `outer` are policies of their families; `codecs` are those that contributions may be written
     in, by the number that they name. `alike`: nodes weigh alike instead of by their tokens, as their updates are scaled
     to equal steps (FedNova). `average`: see `Publish`. `parameters` and all of `state` are changed in place: who wants
-    to keep a version copies it before the next is made. Not thread-safe: one thread makes versions and reads the state.
-    `threads` share the work in pieces of `chunk` elements or a few more, a multiple of what the codecs decode and
-    encode together.
+    to keep a version freezes it (`watch`) or copies it before the next is made. Not thread-safe: one thread makes
+    versions and reads the state. `threads` share the work in pieces of `chunk` elements or a few more, a multiple of
+    what the codecs decode and encode together.
     """
 
     def __init__(
@@ -69,10 +71,18 @@ class ParameterServer:
     ) -> None:
         self.version, self.codecs, self.outer = version, tuple(codecs), outer
         crew = downlink.crew = Crew(threads)
-        self._downlink, self._publish = downlink, Publish(parameters, average, crew)
+        self._downlink, self._preserve = downlink, Preserve()
+        self._publish = Publish(parameters, average, self._preserve.keep, crew)
         self.looks = of_contribution(self.codecs)
         self.stages = of_version(
-            self._publish, codecs=self.codecs, alike=alike, rule=rule, outer=outer, downlink=downlink, crew=crew
+            self._preserve,
+            self._publish,
+            codecs=self.codecs,
+            alike=alike,
+            rule=rule,
+            outer=outer,
+            downlink=downlink,
+            crew=crew,
         )
         multiple = math.lcm(downlink.multiple, *(codec.multiple for codec in codecs))
         multiple = multiple if multiple <= _LARGEST_MULTIPLE else downlink.multiple
@@ -92,6 +102,15 @@ class ParameterServer:
     def digest(self) -> str:
         """Of the newest version's parameters."""
         return self._publish.digest
+
+    @property
+    def leaves(self) -> bytes:
+        """The digests of the leaves of the parameters' digest."""
+        return self._publish.leaves
+
+    def watch(self, frozen: Frozen) -> None:
+        """Vectors of this version are frozen: tell `frozen` before they change."""
+        self._preserve.watch(frozen)
 
     def inspect(self, payload: Any, offer: Contribution) -> tuple[float, str]:
         """L2 norm of the update that `payload` holds as `offer` says, and what is wrong with it (empty: nothing)."""
@@ -136,6 +155,7 @@ class ParameterServer:
     def _repeat(self, making: Making) -> None:
         """The version before, under a new number: a delta of one zero."""
         making.span, making.encoded = slice(0, 1), self._downlink.encode(torch.zeros(1), making.version)
+        self._preserve.keep(0, 1)
         self._downlink.decode_add(making.encoded, self.parameters[:1])
         self._publish.end(making)
 

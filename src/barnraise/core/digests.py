@@ -9,14 +9,21 @@ Versions of the parameters and their snapshots are named so; all else goes by it
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 
 LEAF_BYTES = 1 << 20
 
+DIGEST_BYTES = 32
+"""Of one leaf's digest."""
 
-def root(leaves: Sequence[bytes], num_bytes: int) -> str:
-    """The digest of `num_bytes` bytes whose leaves hash to `leaves`."""
-    return hashlib.sha256(b"".join(leaves) + num_bytes.to_bytes(8, "little")).hexdigest()
+
+def num_leaves(num_bytes: int) -> int:
+    """Of so many bytes."""
+    return -(-num_bytes // LEAF_BYTES)
+
+
+def root(leaves: bytes | bytearray, num_bytes: int) -> str:
+    """The digest of `num_bytes` bytes; `leaves` are the digests of their leaves, one behind the other."""
+    return hashlib.sha256(leaves + num_bytes.to_bytes(8, "little")).hexdigest()
 
 
 class TreeHash:
@@ -24,12 +31,12 @@ class TreeHash:
 
     >>> tree = TreeHash(b"ab")
     >>> tree.update(b"c")
-    >>> tree.hexdigest() == root([hashlib.sha256(b"abc").digest()], 3)
+    >>> tree.hexdigest() == root(hashlib.sha256(b"abc").digest(), 3)
     True
     """
 
     def __init__(self, data: bytes | bytearray | memoryview = b"") -> None:
-        self._leaves: list[bytes] = []
+        self._leaves = bytearray()
         self._leaf = hashlib.sha256()
         self._num_bytes = 0
         self.update(data)
@@ -41,10 +48,10 @@ class TreeHash:
             self._leaf.update(view[:room])
             self._num_bytes += len(view[:room])
             if self._num_bytes % LEAF_BYTES == 0:
-                self._leaves.append(self._leaf.digest())
+                self._leaves += self._leaf.digest()
                 self._leaf = hashlib.sha256()
             view = view[room:]
 
     def hexdigest(self) -> str:
-        rest = [self._leaf.digest()] if self._num_bytes % LEAF_BYTES else []
-        return root([*self._leaves, *rest], self._num_bytes)
+        rest = self._leaf.digest() if self._num_bytes % LEAF_BYTES else b""
+        return root(self._leaves + rest, self._num_bytes)

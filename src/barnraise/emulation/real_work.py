@@ -131,13 +131,13 @@ class RealControllerWork:
         self._offered.pop((node, assignment), None)
 
     def aggregate(self, action: Aggregate) -> tuple[str, Blob, ParameterRange | None]:
-        self.blobs.freeze()
+        self.blobs.freeze(self.server.watch)
         try:
             made = self.server.aggregate(
                 action.version, action.slots, self._accepted.__getitem__, action.rate, action.scales
             )
         finally:
-            self.blobs.publish(self.server.parameters, self.server.digest)
+            self.blobs.publish(self.server.parameters, self.server.digest, self.server.leaves)
         for slot in action.slots:
             for held in slot.contributions:
                 del self._accepted[held.assignment]

@@ -6,7 +6,8 @@
         manifest.json                                   version, ledger id, digests; written last
 
 A checkpoint is written beside its place, synced, and renamed: it exists whole or not at all. Its digests find what the
-disk damaged later; the one before it is the fallback.
+disk damaged later; the one before it is the fallback. Tensors are written in pieces, in any order, and read into the
+memory where they are used (`ledger.tensor_files`): there is no second copy of them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,6 +28,7 @@ from barnraise.core.errors import CorruptionError, StorageError
 from barnraise.core.files import fsync_directory
 from barnraise.core.types import Count, Digest
 from barnraise.ledger.disk import storage_errors
+from barnraise.ledger.tensor_files import TensorFile, content, read
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -69,18 +71,10 @@ class Checkpoint:
         with storage_errors(self.path, "read"):
             return (self.path / _STATE).read_bytes() if _STATE in self.manifest.files else b""
 
-    def tensors(self, group: str) -> dict[str, Tensor]:
-        """The named tensors of a group, on the CPU. Raises CorruptionError when they cannot be read."""
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
-        path = self.path / f"{group}.safetensors"
-        try:
-            with storage_errors(path, "read"):
-                tensors: dict[str, Tensor] = load_file(path)
-        except SafetensorError as error:
-            raise CorruptionError(f"{path} is damaged: {error}; resume from the checkpoint before it") from error
-        return tensors
+    def tensors(self, group: str, names: Collection[str] | None = None) -> dict[str, Tensor]:
+        """The named tensors of a group (those of `names` that it has, or all), on the CPU, the caller's own. Raises
+        CorruptionError when they cannot be read."""
+        return read(self.path / f"{group}.safetensors", names)
 
     def verify(self) -> None:
         """Compare every file with its digest. Raises CorruptionError naming the first that differs."""
@@ -105,12 +99,64 @@ class Latest:
     rejected: tuple[Rejected, ...] = ()
 
 
+class Unfinished:
+    """A checkpoint that is being written: `files`, by group, take the bytes of its tensors; then it is finished."""
+
+    def __init__(self, folder: Path, version: int, tensors: Mapping[str, Mapping[str, Tensor]]) -> None:
+        self._folder, self._version = folder, version
+        self.files: dict[str, TensorFile] = {}
+        folder.mkdir()
+        for group, named in tensors.items():
+            path = folder / f"{group}.safetensors"
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            self.files[group] = TensorFile(descriptor, path, named)
+
+    def finish(self, *, ledger_id: int, parameters_digest: str, state: bytes) -> Checkpoint:
+        """Put it in its place, durably: all bytes are put, and the files closed. One that the version already has is
+        replaced. Raises StorageError."""
+        directory = self._folder.parent
+        with storage_errors(directory):
+            (self._folder / _STATE).write_bytes(state)
+            names = [_STATE, *(f"{group}.safetensors" for group in self.files)]
+            files = {name: _describe(self._folder / name) for name in names}
+            manifest = Manifest(self._version, ledger_id, parameters_digest, files)
+            (self._folder / _MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
+            for name in (*names, _MANIFEST):
+                _fsync(self._folder / name)
+            fsync_directory(self._folder)
+            older = [path for path in _paths(directory) if _key(path)[0] == self._version]
+            suffix = f".{_key(older[-1])[1] + 1}" if older else ""
+            final = self._folder.rename(directory / f"v{self._version:06d}{suffix}")
+            fsync_directory(directory)
+            for path in older:
+                _remove(path)
+        return Checkpoint(final, manifest)
+
+    def abandon(self) -> None:
+        """Nothing is left of it."""
+        for file in self.files.values():
+            file.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
 class Checkpoints:
-    """The checkpoints of one run. One process saves and prunes; any process loads."""
+    """The checkpoints of one run. One process saves, one checkpoint after the other, and prunes; any process loads."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._rejected: set[Path] = set()
+
+    def begin(self, version: int, tensors: Mapping[str, Mapping[str, Tensor]]) -> Unfinished:
+        """A checkpoint of `version` of groups of named tensors, a file each, whose bytes are still to be put there."""
+        with storage_errors(self._directory):
+            self._directory.mkdir(exist_ok=True)
+            self._remove_unfinished()
+            folder = self._directory / f"{_UNFINISHED}v{version:06d}"
+            try:
+                return Unfinished(folder, version, tensors)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
 
     def save(
         self,
@@ -126,24 +172,16 @@ class Checkpoints:
         A checkpoint that the version already has is replaced. Raises StorageError when the disk fails (full, over
         quota): nothing is left of the new one then, and the old ones are untouched.
         """
-        with storage_errors(self._directory):
-            self._directory.mkdir(exist_ok=True)
-            self._remove_unfinished()
-            older = [path for path in self._paths() if _key(path)[0] == version]
-            suffix = f".{_key(older[-1])[1] + 1}" if older else ""
-            final = self._directory / f"v{version:06d}{suffix}"
-            unfinished = self._directory / f"{_UNFINISHED}{final.name}"
-            try:
-                unfinished.mkdir()
-                manifest = _write(unfinished, version, ledger_id, parameters_digest, state, tensors)
-                unfinished.rename(final)
-                fsync_directory(self._directory)
-            except BaseException:
-                shutil.rmtree(unfinished, ignore_errors=True)
-                raise
-            for path in older:
-                self._remove(path)
-        return Checkpoint(final, manifest)
+        unfinished = self.begin(version, tensors)
+        try:
+            for group, file in unfinished.files.items():
+                for name, tensor in tensors[group].items():
+                    file.put(name, 0, content(tensor))
+                file.close()
+            return unfinished.finish(ledger_id=ledger_id, parameters_digest=parameters_digest, state=state)
+        except BaseException:
+            unfinished.abandon()
+            raise
 
     def load_latest(self, validate: bool = True) -> Latest:
         """The newest checkpoint whose files match their digests, and why newer ones were passed over.
@@ -152,7 +190,7 @@ class Checkpoints:
         inspection until `prune`.
         """
         rejected: list[Rejected] = []
-        for path in reversed(self._paths()):
+        for path in reversed(_paths(self._directory)):
             try:
                 checkpoint = Checkpoint(path, _read_manifest(path))
                 if validate:
@@ -167,7 +205,7 @@ class Checkpoints:
     def readable(self) -> dict[int, Checkpoint]:
         """The checkpoints whose manifest can be read, by version, the oldest first; their files are not looked at."""
         found: dict[int, Checkpoint] = {}
-        for path in self._paths():
+        for path in _paths(self._directory):
             with contextlib.suppress(StorageError):
                 found[_key(path)[0]] = Checkpoint(path, _read_manifest(path))
         return found
@@ -178,23 +216,14 @@ class Checkpoints:
         Returns those kept, the oldest first: what that one covers is not needed for any replay from here on.
         """
         assert keep >= 1
-        good = [path for path in self._paths() if path not in self._rejected]
+        good = [path for path in _paths(self._directory) if path not in self._rejected]
         kept = good[-keep:]
         with storage_errors(self._directory, "delete from"):
             self._remove_unfinished()
-            for path in self._paths():
+            for path in _paths(self._directory):
                 if path not in kept:
-                    self._remove(path)
+                    _remove(path)
         return [Checkpoint(path, _read_manifest(path)) for path in kept]
-
-    def _paths(self) -> list[Path]:
-        if not self._directory.is_dir():
-            return []
-        return sorted((path for path in self._directory.iterdir() if _NAME.fullmatch(path.name)), key=_key)
-
-    def _remove(self, path: Path) -> None:
-        doomed = path.rename(self._directory / f"{_UNFINISHED}{path.name}")  # never a half-deleted checkpoint
-        shutil.rmtree(doomed)
 
     def _remove_unfinished(self) -> None:
         for path in self._directory.glob(f"{_UNFINISHED}*"):
@@ -208,37 +237,15 @@ def _key(path: Path) -> tuple[int, int]:
     return int(match[1]), int(match[2] or 0)
 
 
-def _write(
-    folder: Path,
-    version: int,
-    ledger_id: int,
-    parameters_digest: str,
-    state: bytes,
-    tensors: Mapping[str, Mapping[str, Tensor]],
-) -> Manifest:
-    (folder / _STATE).write_bytes(state)
-    for group, named in tensors.items():
-        _save_tensors(folder / f"{group}.safetensors", named)
-    names = [_STATE, *(f"{group}.safetensors" for group in tensors)]
-    manifest = Manifest(version, ledger_id, parameters_digest, {name: _describe(folder / name) for name in names})
-    (folder / _MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
-    for name in (*names, _MANIFEST):
-        _fsync(folder / name)
-    fsync_directory(folder)
-    return manifest
+def _paths(directory: Path) -> list[Path]:
+    if not directory.is_dir():
+        return []
+    return sorted((path for path in directory.iterdir() if _NAME.fullmatch(path.name)), key=_key)
 
 
-def _save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
-
-    try:
-        save_file(dict(tensors), path)
-    except SafetensorError as error:
-        code = re.search(r"os error (\d+)", str(error))
-        if code is None:
-            raise
-        raise OSError(int(code[1]), os.strerror(int(code[1]))) from error
+def _remove(path: Path) -> None:
+    doomed = path.rename(path.with_name(f"{_UNFINISHED}{path.name}"))  # never a half-deleted checkpoint
+    shutil.rmtree(doomed)
 
 
 def _read_manifest(path: Path) -> Manifest:

@@ -56,12 +56,12 @@ def worker(resolved: Mapping[str, Any], *, batch_size: int, context: int, inner_
 def controller(
     resolved: Mapping[str, Any], *, payload_bytes: int, batch_size: int, context: int, outer_states: int = 1
 ) -> Memory:
-    """The controller: published parameters, the downlink's residual, the outer optimizer's states, and a copy of these
-    for a checkpoint; the model that is evaluated, a snapshot that somebody fetches, and `payload_bytes` of payloads.
+    """The controller: published parameters, the downlink's residual, the outer optimizer's states, the model that is
+    evaluated, and `payload_bytes` of payloads. Checkpoints, and snapshots that somebody fetches, take none.
 
     `batch_size` rows are evaluated at once; no gradients are kept, so one layer's activations count.
     """
-    vectors = 2 * (2 + outer_states) + 2
+    vectors = 2 + outer_states + 1
     layers = lookup(resolved["model_type"]).get(resolved, "num_layers") or 1
     logits = _logit_bytes(resolved, batch_size * context)
     kept = activation_bytes(resolved, batch_size=batch_size, context=context) - logits

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from barnraise.core.digests import LEAF_BYTES, root
+from barnraise.core.digests import LEAF_BYTES, num_leaves, root
 from barnraise.core.threads import Crew, spans
 
 
@@ -31,14 +31,19 @@ class Leaves:
         None: all of them may be. It names a version of the parameters, and the snapshot of it.
         """
         data = raw(vector)
-        count = -(-data.nbytes // LEAF_BYTES)
+        count = num_leaves(data.nbytes)
         leaves = range(count)
         if changed is not None and len(self._hashes) == count:
             leaves = range(4 * changed.start // LEAF_BYTES, -(-4 * changed.stop // LEAF_BYTES))
         self._hashes[leaves.start : leaves.stop] = self._crew.each(
             lambda leaf: hashlib.sha256(data[leaf * LEAF_BYTES : (leaf + 1) * LEAF_BYTES]).digest(), leaves
         )
-        return root(self._hashes, data.nbytes)
+        return root(self.listed, data.nbytes)
+
+    @property
+    def listed(self) -> bytes:
+        """The digests of all leaves as they were at the last call, one behind the other: what the digest is of."""
+        return b"".join(self._hashes)
 
 
 def digest(vector: Tensor, crew: Crew | None = None) -> str:

@@ -29,6 +29,10 @@ OPENED = 5
 """Times its bytes: what a payload takes once it is opened, about."""
 
 
+SNAPSHOTS = 2
+"""Of older versions, that nodes may be fetching: as many as the controller keeps whatever their size."""
+
+
 @dataclass(frozen=True)
 class Estimate:
     """Bytes, counts and seconds of a whole run. None where the run file does not say enough."""
@@ -89,7 +93,7 @@ def estimate(plan: Plan) -> Estimate:
         controller_memory_bytes=memory.controller(
             resolved, payload_bytes=OPENED * slots * contribution + 2 * version, outer_states=states, **batch
         ).total,
-        disk_bytes=(run_file.controller.keep_checkpoints + 1) * (2 + states) * snapshot
+        disk_bytes=((run_file.controller.keep_checkpoints + 1) * (2 + states) + SNAPSHOTS) * snapshot
         + 2 * slots * contribution
         + len(workers) * inner_states * snapshot,
         seconds=_seconds(size * 6 * training.tokens, workers),

@@ -66,7 +66,8 @@ class OuterOptimizer(ABC):
         return {**self.moments, "steps": torch.tensor([self.steps])}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from `state`, which is copied. CorruptionError when it is not one of this optimizer's."""
+        """Continue from `state`, whose vectors are the optimizer's own from then on. CorruptionError when it is not one
+        of this optimizer's."""
         moments = {name: tensor for name, tensor in state.items() if name != "steps"}
         steps = state.get("steps")
         complete = set(moments) == set(self.moment_names) or not moments
@@ -78,4 +79,4 @@ class OuterOptimizer(ABC):
                 f"{list(self.moment_names)} and steps [1]; resume from another checkpoint"
             )
         self.steps = int(steps)
-        self.moments = {name: tensor.clone() for name, tensor in moments.items()}
+        self.moments = moments

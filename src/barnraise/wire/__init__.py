@@ -1,11 +1,13 @@
 """What travels between controller and worker: messages, their frames, and blobs cut into them."""
 
-from .blobs import Download, Upload, Uploads, parts
+from .blobs import Upload, Uploads, parts
+from .downloads import Download, SnapshotDownload
 from .frames import Buffer, decode_from_controller, decode_from_worker, encode
 
 __all__ = [
     "Buffer",
     "Download",
+    "SnapshotDownload",
     "Upload",
     "Uploads",
     "decode_from_controller",

@@ -216,7 +216,8 @@ class Ack(Message, frozen=True, tag=True):
 
 
 class Fetch(Message, frozen=True, tag=True):
-    """Send me `num_bytes` of the blob from `offset` on, in chunks."""
+    """Send me `num_bytes` of the blob from `offset` on, in chunks. Behind a snapshot's bytes stand the digests of its
+    leaves (`core.digests`), one after the other."""
 
     digest: Digest
     offset: Count

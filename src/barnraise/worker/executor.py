@@ -99,10 +99,13 @@ class Executor:
         return news.updates[-1].version
 
     def _load(self, snapshot: Buffer) -> None:
-        """The replica is what the snapshot says."""
+        """The replica is what the snapshot says. One that was downloaded becomes the replica, without a copy."""
         if len(snapshot) != raw(self.replica).nbytes:
             raise PayloadError(f"snapshot has {len(snapshot)} bytes, but the model needs {raw(self.replica).nbytes}")
-        np.copyto(self.replica.numpy(), np.frombuffer(snapshot, "<f4"))
+        if isinstance(snapshot, bytearray):
+            self.replica = torch.frombuffer(snapshot, dtype=torch.float32)
+        else:  # it came along with a message, and belongs to that
+            np.copyto(self.replica.numpy(), np.frombuffer(snapshot, "<f4"))
         self.movement, self.steps = None, 0
 
     def _follow(self, delta: Buffer, span: slice) -> None:

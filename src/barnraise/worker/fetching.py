@@ -15,12 +15,12 @@ from pathlib import Path
 from barnraise.core.digests import TreeHash
 from barnraise.core.errors import DataError, WireError
 from barnraise.core.types import Blob
-from barnraise.wire.blobs import Download, WrongDigestError
+from barnraise.wire.downloads import Download, SnapshotDownload, WrongDigestError
 from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import Chunk, Fetch, Gone
 
 MOST_TRIES = 4
-"""Times that a blob may come with wrong bytes: then they are not the link's fault."""
+"""Times that a blob, or a leaf of a snapshot, may come with wrong bytes: then they are not the link's fault."""
 
 FIRST_REST, LONGEST_REST = 1.0, 60.0
 """Seconds before a blob is asked for again, doubled each time."""
@@ -32,11 +32,11 @@ class Fetcher:
     def __init__(self) -> None:
         self.files: dict[str, Path] = {}
         self.limit = 64 << 20
-        self._downloads: dict[str, Download] = {}
+        self._downloads: dict[str, Download | SnapshotDownload] = {}
         self._held: dict[str, Buffer] = {}
         self._inlined: dict[str, Buffer] = {}  # what came with the newest task
         self._on_disk: set[str] = set()
-        self._wrong: Counter[str] = Counter()  # times that a blob's bytes were not those of its name
+        self._wrong: dict[str, Counter[int]] = {}  # times that a blob's bytes, or a leaf's, were not those of its name
         self._failures: Counter[str] = Counter()  # times that it did not come, these included
         self._rests: dict[str, float] = {}  # until when
 
@@ -47,7 +47,7 @@ class Fetcher:
         if blob.digest in self._held or self._cached(blob):
             return True
         if blob.digest not in self._downloads:
-            self._downloads[blob.digest] = Download(blob, limit=self.limit, tree=snapshot)
+            self._downloads[blob.digest] = (SnapshotDownload if snapshot else Download)(blob, limit=self.limit)
         return self._downloads[blob.digest].complete and self._complete(blob.digest)
 
     def inline(self, blobs: Sequence[Blob], data: Buffer) -> None:
@@ -91,9 +91,10 @@ class Fetcher:
             return 0
         try:
             complete = download.add(message.offset, data, now) and self._complete(message.digest)
-        except WrongDigestError:
-            self._wrong[message.digest] += 1
-            if self._wrong[message.digest] >= MOST_TRIES:
+        except WrongDigestError as error:
+            wrong = self._wrong.setdefault(message.digest, Counter())
+            wrong[error.leaf] += 1
+            if wrong[error.leaf] >= MOST_TRIES:
                 raise DataError(self._spoiled(download.blob)) from None
             self._rest(message.digest, now)
             return 0

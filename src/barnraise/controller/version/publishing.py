@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
@@ -22,11 +22,17 @@ class Publish(Stage):
     them, however long the run. s = 0 is the newest version alone. Workers never see it.
     """
 
-    def __init__(self, parameters: Tensor, share: float, crew: Crew) -> None:
+    def __init__(self, parameters: Tensor, share: float, keep: Callable[[int, int], None], crew: Crew) -> None:
         self.parameters, self._share, self._crew = parameters, share, crew
+        self._keep = keep  # hears which elements of the average are about to change
         self.average = parameters.clone() if share else parameters
         self._leaves = Leaves(crew)
         self.digest = self._leaves.digest(parameters)
+
+    @property
+    def leaves(self) -> bytes:
+        """The digests of the leaves of the parameters' digest."""
+        return self._leaves.listed
 
     def growth(self, making: Making, largest: float, before: Mapping[str, float], after: dict[str, float]) -> float:
         after[_NAME] = before[_NAME] + largest
@@ -43,6 +49,7 @@ class Publish(Stage):
             weight = 1.0 / (1.0 + self._share * making.version)
 
             def move(piece: slice) -> None:
+                self._keep(piece.start, piece.stop)
                 self.average[piece].lerp_(self.parameters[piece], weight)
 
             self._crew.each(move, spans(len(self.average), SERIAL))

@@ -1,7 +1,7 @@
 """The way of a contribution, as it comes, and of a version: two lists of stages.
 
     contribution   (unmask) -> decoded -> measured                     then `controller.admission` says whether it may
-    version        open -> (unmask) -> weigh -> reduce -> outer -> residual -> requantise -> publish
+    version        open -> (unmask) -> weigh -> preserve -> reduce -> outer -> residual -> requantise -> publish
 
 A stage that comes between is a class of its own, in a file of its own, and a line here.
 
@@ -23,6 +23,7 @@ from barnraise.compression.base import Codec
 from barnraise.controller.version.arriving import Decoded, Look, Measured
 from barnraise.controller.version.base import Making, Stage
 from barnraise.controller.version.opening import Open, Weigh
+from barnraise.controller.version.preserving import Preserve
 from barnraise.controller.version.publishing import Publish
 from barnraise.controller.version.reducing import Reduce
 from barnraise.controller.version.requantising import requantising
@@ -44,6 +45,7 @@ def of_contribution(codecs: Sequence[Codec]) -> list[Look]:
 
 
 def of_version(
+    preserve: Preserve,
     publish: Publish,
     *,
     codecs: Sequence[Codec],
@@ -58,6 +60,7 @@ def of_version(
     return [
         Open(codecs, crew),
         Weigh(alike),
+        preserve,
         Reduce(rule, size, crew),
         Outer(outer, size),
         *requantising(downlink, size),

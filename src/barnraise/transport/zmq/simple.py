@@ -27,7 +27,8 @@ from barnraise.transport.base import parse
 from barnraise.transport.identity import Keys
 from barnraise.transport.invite import Invite, proof
 from barnraise.transport.zmq.options import endpoint, new_context, new_dealer
-from barnraise.wire.blobs import Download, parts
+from barnraise.wire.blobs import parts
+from barnraise.wire.downloads import Download, SnapshotDownload
 from barnraise.wire.frames import Buffer, decode_from_controller, encode
 from barnraise.wire.messages import (
     INLINE_BYTES,
@@ -166,7 +167,7 @@ class SimpleClient:
 
     def fetch(self, blob: Blob, *, limit: int, snapshot: bool = False) -> bytes:
         """The bytes of a blob of at most `limit` bytes, hashed. WireError when it is too large or no longer kept."""
-        download = Download(blob, limit=limit, window=1, tree=snapshot)
+        download = (SnapshotDownload if snapshot else Download)(blob, limit=limit, window=1)
         while not download.complete:
             ((offset, size),) = download.requests(time.monotonic())
             self._tell(Fetch(blob.digest, offset, size))

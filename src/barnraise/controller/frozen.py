@@ -1,0 +1,88 @@
+"""What vectors were at one moment, while they go on changing in place: checkpoints and snapshots of a version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from threading import Lock
+
+from torch import Tensor
+
+from barnraise.core.errors import StorageError
+from barnraise.core.threads import SPAN
+from barnraise.ledger.tensor_files import TensorFile, content
+
+
+class Frozen:
+    """`vectors` as they are now, whatever becomes of them: in `file` as far as they may have changed since.
+
+    Whoever changes elements says so before (`keep`). Each chunk of SPAN elements goes to the file once, straight from
+    its vector: by the thread that wants all of it there (`finish`), or before that by one that is about to change it.
+    So this takes no memory of the process, however slow the disk, and a change waits for the chunks that it concerns
+    alone. The operating system takes these at the speed of memory for as long as it may hold more that is not on the
+    disk yet (on Linux a fifth of what is free, `vm.dirty_ratio`); beyond that whoever makes changes waits for the disk.
+
+    When the disk fails, what was is lost and changes go on: `finish` raises, `read` has nothing.
+    """
+
+    def __init__(self, vectors: Mapping[str, Tensor], file: TensorFile) -> None:
+        self._contents = {name: (vector.element_size() * SPAN, content(vector)) for name, vector in vectors.items()}
+        self._file = file
+        chunks = {name: -(-vector.numel() // SPAN) for name, vector in vectors.items()}
+        self._kept = {name: bytearray(count) for name, count in chunks.items()}
+        self._locks = [Lock() for _ in range(max(chunks.values(), default=0))]
+        self._error: StorageError | None = None
+        self.over = False
+        """Nobody needs it any more."""
+
+    def keep(self, start: int, stop: int) -> None:
+        """Elements [start, stop) of the vectors are about to change."""
+        for chunk in range(start // SPAN, -(-stop // SPAN)):
+            for name, kept in self._kept.items():
+                if chunk < len(kept) and not kept[chunk]:
+                    self._put(name, chunk)
+
+    def _put(self, name: str, chunk: int) -> None:
+        with self._locks[chunk]:
+            if self.over or self._kept[name][chunk]:
+                return
+            size, data = self._contents[name]
+            try:
+                self._file.put(name, chunk * size, data[chunk * size : (chunk + 1) * size])
+            except StorageError as error:
+                self._error, self.over = error, True
+            self._kept[name][chunk] = 1
+
+    def finish(self) -> None:
+        """All of it is in the file, which is closed. Raises StorageError when it is not."""
+        for chunk in range(len(self._locks)):
+            self.keep(chunk * SPAN, (chunk + 1) * SPAN)
+        self.close()
+        if self._error is not None:
+            raise self._error
+
+    def read(self, name: str, offset: int, num_bytes: int) -> bytes | None:
+        """Bytes of a vector as they were, fewer at its end; None when they are lost."""
+        size, data = self._contents[name]
+        stop = min(offset + num_bytes, len(data))
+        pieces = []
+        while offset < stop:
+            chunk = offset // size
+            end = min(stop, (chunk + 1) * size)
+            with self._locks[chunk]:
+                if self.over:
+                    return None
+                try:
+                    kept = self._kept[name][chunk]
+                    pieces.append(self._file.get(name, offset, end - offset) if kept else bytes(data[offset:end]))
+                except StorageError:
+                    return None
+            offset = end
+        return b"".join(pieces)
+
+    def close(self) -> None:
+        """Nobody needs it any more, and the file is closed."""
+        self.over = True
+        for lock in self._locks:
+            with lock:  # who is in the middle of it has looked at `over` before
+                pass
+        self._file.close()

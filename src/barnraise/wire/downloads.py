@@ -1,0 +1,248 @@
+"""Blobs on their way down, in pieces: which to ask for next, where those that arrive belong, whether they are right.
+
+Pure bookkeeping for both shells: no socket and no clock. Sizes are in bytes, times in seconds of any one clock.
+A blob is named by its SHA-256, which is computed as bytes arrive, and a snapshot by a tree of it (see `core.digests`),
+of which each leaf is checked once it is here. So no call takes long (0.1 to 0.7 ms a piece).
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from barnraise.core.digests import DIGEST_BYTES, LEAF_BYTES, num_leaves, root
+from barnraise.core.errors import WireError
+from barnraise.core.types import Blob
+from barnraise.wire.frames import Buffer
+from barnraise.wire.messages import CHUNK_BYTES, FRAME_LIMIT
+
+WINDOW = 16
+"""Pieces that are asked for at a time."""
+
+PATIENCE = 10.0
+"""Seconds without a piece after which the missing ones are asked for again."""
+
+
+class WrongDigestError(WireError):
+    """Bytes are there, but they are not those that were promised: of one `leaf` of a snapshot, or of the whole (-1)."""
+
+    def __init__(self, digest: str, promised: str, leaf: int = -1) -> None:
+        what = "blob" if leaf < 0 else f"leaf {leaf}"
+        super().__init__(f"{what} hashes to {digest[:16]}..., but {promised[:16]}... was promised: send it again")
+        self.leaf = leaf
+
+
+class Pieces:
+    """Bytes that arrive in pieces of `chunk`, at most `window` of which are asked for at a time.
+
+    When nothing has arrived for `patience` seconds, or the connection was lost (`forget_requests`), the missing ones
+    are asked for again.
+    """
+
+    def __init__(self, num_bytes: int, chunk: int, window: int, patience: float) -> None:
+        if not 1 <= chunk <= FRAME_LIMIT:
+            raise ValueError(f"chunk is {chunk}, but must be between 1 and {FRAME_LIMIT}")
+        self.chunk, self.window, self.patience = chunk, window, patience
+        self.payload = bytearray(num_bytes)
+        self.arrived = bytearray(-(-num_bytes // chunk))  # of each piece, whether it is here
+        self._missing = len(self.arrived)
+        self._next = 0  # the first piece that was never asked for
+        self._asked: set[int] = set()
+        self._again: list[int] = []
+        self._active_at = 0.0
+
+    @property
+    def complete(self) -> bool:
+        return not self._missing
+
+    def requests(self, now: float) -> list[tuple[int, int]]:
+        """The (offset, number of bytes) to ask for now."""
+        if self._asked and now - self._active_at > self.patience:
+            self.forget_requests()
+        asks = []
+        while len(self._asked) < self.window and (self._again or self._next < len(self.arrived)):
+            if self._again:
+                piece = self._again.pop()
+            else:
+                piece, self._next = self._next, self._next + 1
+            if not self._asked:
+                self._active_at = now
+            self._asked.add(piece)
+            offset = piece * self.chunk
+            asks.append((offset, min(self.chunk, len(self.payload) - offset)))
+        return asks
+
+    def deadline(self) -> float | None:
+        """When to look for `requests` again although nothing arrived; None when nothing is awaited."""
+        return self._active_at + self.patience if self._asked else None
+
+    def forget_requests(self) -> None:
+        """Whatever was asked for and has not arrived will not come: ask again."""
+        self._again = sorted({*self._again, *self._asked}, reverse=True)
+        self._asked.clear()
+
+    def add(self, offset: int, data: Buffer, now: float) -> int:
+        """Take a piece: its number, -1 when it was here. Raises WireError for one that was not asked for."""
+        data = memoryview(data).cast("B")
+        piece, rest = divmod(offset, self.chunk)
+        expected = min(self.chunk, len(self.payload) - offset)
+        if rest or not 0 <= piece < self._next or len(data) != expected:
+            raise WireError(f"chunk of {len(data)} bytes at offset {offset}, which was not asked for")
+        if self.arrived[piece]:
+            return -1
+        self._active_at = now
+        self._asked.discard(piece)
+        if piece in self._again:
+            self._again.remove(piece)
+        self.payload[offset : offset + len(data)] = data
+        self.arrived[piece] = 1
+        self._missing -= 1
+        return piece
+
+    def drop(self, pieces: range) -> None:
+        """These, which are here, are not right: ask for them again."""
+        self.arrived[pieces.start : pieces.stop] = bytes(len(pieces))
+        self._missing += len(pieces)
+        self._again = sorted({*self._again, *pieces}, reverse=True)
+
+
+class Download:
+    """A blob of at most `limit` bytes being fetched. An empty one is complete at once. Raises WireError."""
+
+    def __init__(
+        self, blob: Blob, *, limit: int, chunk: int = CHUNK_BYTES, window: int = WINDOW, patience: float = PATIENCE
+    ) -> None:
+        _check_size(blob, limit)
+        self.blob = blob
+        self._pieces = Pieces(blob.num_bytes, chunk, window, patience)
+        self._begin()
+        if not blob.num_bytes:
+            self._check()
+
+    def _begin(self) -> None:
+        self._hash, self._hashed = hashlib.sha256(), 0  # pieces so far: all before the first one that is missing
+        self.complete = False
+
+    @property
+    def payload(self) -> bytearray:
+        """The blob, once it is complete."""
+        return self._pieces.payload
+
+    def requests(self, now: float) -> list[tuple[int, int]]:
+        """The (offset, number of bytes) to ask for now."""
+        return self._pieces.requests(now)
+
+    def deadline(self) -> float | None:
+        """When to look for `requests` again although nothing arrived; None when nothing is awaited."""
+        return self._pieces.deadline()
+
+    def forget_requests(self) -> None:
+        """Whatever was asked for and has not arrived will not come: ask again."""
+        self._pieces.forget_requests()
+
+    def add(self, offset: int, data: Buffer, now: float) -> bool:
+        """Take a chunk; True when the blob is complete (`payload`) and its digest right.
+
+        A second copy of a piece is ignored. Raises WireError for a piece that was not asked for, and WrongDigestError
+        when the digest of the whole is wrong; the download then starts from nothing, should it be tried again.
+        """
+        pieces = self._pieces
+        if pieces.add(offset, data, now) >= 0:
+            missing = pieces.arrived.find(0, self._hashed)
+            end = missing if missing >= 0 else len(pieces.arrived)
+            self._hash.update(memoryview(pieces.payload)[self._hashed * pieces.chunk : end * pieces.chunk])
+            self._hashed = end
+            if pieces.complete:
+                self._check()
+        return self.complete
+
+    def _check(self) -> None:
+        digest = self._hash.hexdigest()
+        if digest != self.blob.digest:
+            self._begin()
+            self._pieces.drop(range(len(self._pieces.arrived)))
+            raise WrongDigestError(digest, self.blob.digest)
+        self.complete = True
+
+
+class SnapshotDownload:
+    """A snapshot of at most `limit` bytes being fetched, used like a `Download`.
+
+    The digests of its leaves come first: they stand behind its bytes, and are what its own digest is of. Then each leaf
+    is checked as soon as it is here, and asked for again by itself when it is wrong. `chunk` divides a leaf.
+    """
+
+    def __init__(
+        self, blob: Blob, *, limit: int, chunk: int = CHUNK_BYTES, window: int = WINDOW, patience: float = PATIENCE
+    ) -> None:
+        _check_size(blob, limit)
+        if LEAF_BYTES % chunk:
+            raise ValueError(f"chunk is {chunk}, but must divide {LEAF_BYTES}")
+        self.blob = blob
+        self._leaves = Pieces(DIGEST_BYTES * num_leaves(blob.num_bytes), chunk, window, patience)
+        self._pieces = Pieces(blob.num_bytes, chunk, window, patience)
+        self._listed = False  # whether the digests of the leaves are here, and right
+        if not blob.num_bytes:
+            self._check_list()
+
+    @property
+    def complete(self) -> bool:
+        return self._listed and self._pieces.complete
+
+    @property
+    def payload(self) -> bytearray:
+        """The snapshot, once it is complete."""
+        return self._pieces.payload
+
+    @property
+    def _current(self) -> Pieces:
+        return self._pieces if self._listed else self._leaves
+
+    def requests(self, now: float) -> list[tuple[int, int]]:
+        """The (offset, number of bytes) to ask for now."""
+        behind = 0 if self._listed else self.blob.num_bytes
+        return [(behind + offset, size) for offset, size in self._current.requests(now)]
+
+    def deadline(self) -> float | None:
+        """When to look for `requests` again although nothing arrived; None when nothing is awaited."""
+        return self._current.deadline()
+
+    def forget_requests(self) -> None:
+        """Whatever was asked for and has not arrived will not come: ask again."""
+        self._current.forget_requests()
+
+    def add(self, offset: int, data: Buffer, now: float) -> bool:
+        """Take a chunk; True when the snapshot is complete (`payload`).
+
+        A second copy of a piece is ignored. Raises WireError for a piece that was not asked for, and WrongDigestError
+        when a leaf is wrong, or the digests of all are: these bytes are then asked for again, the others stay.
+        """
+        if offset >= self.blob.num_bytes:
+            if self._leaves.add(offset - self.blob.num_bytes, data, now) >= 0 and self._leaves.complete:
+                self._check_list()
+        elif (piece := self._pieces.add(offset, data, now)) >= 0:
+            self._check_leaf(piece * self._pieces.chunk // LEAF_BYTES)
+        return self.complete
+
+    def _check_list(self) -> None:
+        digest = root(self._leaves.payload, self.blob.num_bytes)
+        if digest != self.blob.digest:
+            self._leaves.drop(range(len(self._leaves.arrived)))
+            raise WrongDigestError(digest, self.blob.digest)
+        self._listed = True
+
+    def _check_leaf(self, leaf: int) -> None:
+        """Once all of its pieces are here."""
+        start, stop = leaf * LEAF_BYTES, min((leaf + 1) * LEAF_BYTES, self.blob.num_bytes)
+        pieces = range(start // self._pieces.chunk, -(-stop // self._pieces.chunk))
+        if 0 in self._pieces.arrived[pieces.start : pieces.stop]:
+            return
+        digest = hashlib.sha256(memoryview(self._pieces.payload)[start:stop]).digest()
+        promised = bytes(self._leaves.payload[leaf * DIGEST_BYTES : (leaf + 1) * DIGEST_BYTES])
+        if digest != promised:
+            self._pieces.drop(pieces)
+            raise WrongDigestError(digest.hex(), promised.hex(), leaf)
+
+
+def _check_size(blob: Blob, limit: int) -> None:
+    if blob.num_bytes > limit:
+        raise WireError(f"blob of {blob.num_bytes} bytes, but at most {limit} are allowed")

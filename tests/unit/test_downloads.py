@@ -1,0 +1,202 @@
+"""Downloads: bytes that come late, twice, in any order, wrong, or never; of a snapshot one leaf after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import random
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnraise.core import digests
+from barnraise.core.digests import DIGEST_BYTES, TreeHash
+from barnraise.core.errors import WireError
+from barnraise.core.types import Blob
+from barnraise.wire import Download, SnapshotDownload, downloads
+from barnraise.wire.downloads import WrongDigestError
+
+from .test_blobs import blob_of
+
+LEAF, CHUNK = 64, 16
+
+
+class TestDownload:
+    @given(st.binary(max_size=200), st.integers(1, 40), st.integers(1, 5), st.randoms(use_true_random=False))
+    def test_survives_loss_disorder_and_repetition(
+        self, data: bytes, chunk: int, window: int, chance: random.Random
+    ) -> None:
+        download = Download(blob_of(data), limit=1000, chunk=chunk, window=window, patience=1.0)
+        now, on_the_way = 0.0, []
+        while not download.complete:
+            now += 0.3
+            asked = download.requests(now)
+            assert all(0 < size <= chunk and offset + size <= len(data) for offset, size in asked)
+            on_the_way += [ask for ask in asked if chance.random() < 0.7]
+            chance.shuffle(on_the_way)
+            if on_the_way:
+                offset, size = on_the_way.pop() if chance.random() < 0.8 else on_the_way[-1]
+                download.add(offset, data[offset : offset + size], now)
+        assert download.payload == data
+        assert download.requests(now) == []
+
+    def test_keeps_a_window_of_requests(self) -> None:
+        download = Download(blob_of(bytes(10)), limit=10, chunk=2, window=2)
+        assert download.requests(0.0) == [(0, 2), (2, 2)]
+        assert download.requests(0.0) == []
+        download.add(2, bytes(2), 0.0)
+        assert download.requests(0.0) == [(4, 2)]
+
+    def test_asks_again_when_nothing_comes(self) -> None:
+        download = Download(blob_of(bytes(6)), limit=6, chunk=2, window=2, patience=1.0)
+        assert download.deadline() is None
+        assert download.requests(0.0) == [(0, 2), (2, 2)]
+        assert download.deadline() == 1.0
+        download.add(0, bytes(2), 0.5)
+        assert download.requests(1.5) == [(4, 2)]
+        assert download.requests(1.6) == [(2, 2), (4, 2)]
+
+    def test_asks_again_after_a_lost_connection(self) -> None:
+        download = Download(blob_of(bytes(4)), limit=4, chunk=2)
+        assert download.requests(0.0) == [(0, 2), (2, 2)]
+        download.forget_requests()
+        assert download.requests(0.0) == [(0, 2), (2, 2)]
+
+    def test_starts_over_when_the_digest_is_wrong(self) -> None:
+        data = b"abcdef"
+        download = Download(blob_of(data), limit=6, chunk=2)
+        assert download.requests(0.0) == [(0, 2), (2, 2), (4, 2)]
+        download.add(0, b"XX", 0.0)
+        download.add(2, b"cd", 0.0)
+        with pytest.raises(WireError, match="promised"):
+            download.add(4, b"ef", 0.0)
+        assert download.requests(0.0) == [(0, 2), (2, 2), (4, 2)]
+        assert [download.add(offset, data[offset : offset + 2], 0.0) for offset in (0, 2, 4)] == [False, False, True]
+
+    @pytest.mark.parametrize(("offset", "size"), [(1, 2), (0, 1), (0, 3), (4, 2), (6, 2), (-2, 2), (2**53, 2)])
+    def test_refuses_what_was_not_asked_for(self, offset: int, size: int) -> None:
+        download = Download(blob_of(bytes(6)), limit=6, chunk=2, window=2)
+        download.requests(0.0)
+        with pytest.raises(WireError, match="not asked for"):
+            download.add(offset, bytes(size), 0.0)
+
+    def test_checks_the_size_before_allocating(self) -> None:
+        with pytest.raises(WireError, match="at most 1000"):
+            Download(Blob("ab" * 32, 2**53), limit=1000)
+
+    def test_of_nothing(self) -> None:
+        assert Download(blob_of(b""), limit=0).complete
+        with pytest.raises(WireError, match="promised"):
+            Download(Blob("ab" * 32, 0), limit=0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_leaves() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (digests, downloads):
+            patch.setattr(module, "LEAF_BYTES", LEAF)
+        yield
+
+
+def listed(data: bytes) -> bytes:
+    """The digests of the leaves."""
+    return b"".join(hashlib.sha256(data[start : start + LEAF]).digest() for start in range(0, len(data), LEAF))
+
+
+def snapshot(data: bytes, window: int = 4) -> SnapshotDownload:
+    blob = Blob(TreeHash(data).hexdigest(), len(data))
+    return SnapshotDownload(blob, limit=10_000, chunk=CHUNK, window=window, patience=1.0)
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+def fetch_all(download: SnapshotDownload, served: bytes) -> list[int]:
+    """Everything asked for once, as `served` has it: the leaves that were wrong."""
+    wrong, asked = list[int](), set[tuple[int, int]]()
+    while new := [ask for ask in download.requests(0.0) if ask not in asked]:
+        for offset, size in new:
+            asked.add((offset, size))
+            try:
+                download.add(offset, served[offset : offset + size], 0.0)
+            except WrongDigestError as error:
+                wrong.append(error.leaf)
+    return wrong  # whose pieces have been asked for again, without an answer
+
+
+class TestSnapshotDownload:
+    @given(
+        st.binary(min_size=1, max_size=500), st.integers(1, 9), st.randoms(use_true_random=False), st.floats(0.0, 0.3)
+    )
+    def test_survives_loss_disorder_repetition_and_wrong_bytes(
+        self, data: bytes, window: int, chance: random.Random, wrong: float
+    ) -> None:
+        download, served = snapshot(data, window), data + listed(data)
+        now, on_the_way = 0.0, []
+        while not download.complete:
+            now += 0.3
+            asked = download.requests(now)
+            assert all(0 < size <= CHUNK and offset + size <= len(served) for offset, size in asked)
+            on_the_way += [ask for ask in asked if chance.random() < 0.7]
+            chance.shuffle(on_the_way)
+            if on_the_way:
+                offset, size = on_the_way.pop() if chance.random() < 0.8 else on_the_way[-1]
+                piece = served[offset : offset + size]
+                if chance.random() < wrong:
+                    piece = flipped(piece, chance.randrange(size))
+                with contextlib.suppress(WrongDigestError):
+                    download.add(offset, piece, now)
+        assert download.payload == data
+        assert download.requests(now) == []
+
+    def test_asks_for_the_digests_of_the_leaves_first(self) -> None:
+        data = bytes(range(5 * CHUNK + 3))
+        download = snapshot(data)
+        behind = len(data)
+        assert download.requests(0.0) == [(behind + at, CHUNK) for at in range(0, 2 * DIGEST_BYTES, CHUNK)]
+        for at in range(0, 2 * DIGEST_BYTES, CHUNK):
+            assert not download.add(behind + at, listed(data)[at : at + CHUNK], 0.0)
+        assert download.requests(0.0) == [(at, CHUNK) for at in range(0, 4 * CHUNK, CHUNK)]
+        with pytest.raises(WireError, match="not asked for"):
+            download.add(4 * CHUNK, data[4 * CHUNK : 5 * CHUNK], 0.0)
+
+    def test_asks_for_a_wrong_leaf_alone_again(self) -> None:
+        data = random.Random(1).randbytes(5 * LEAF + 5)
+        download = snapshot(data, window=100)
+        assert fetch_all(download, flipped(data, 2 * LEAF + 7) + listed(data)) == [2]
+        assert not download.complete
+        download.forget_requests()
+        asked = download.requests(0.0)
+        assert asked == [(at, CHUNK) for at in range(2 * LEAF, 3 * LEAF, CHUNK)]
+        assert [download.add(at, data[at : at + size], 0.0) for at, size in asked] == [False] * 3 + [True]
+        assert download.payload == data
+
+    def test_digests_of_leaves_that_are_not_those_of_the_snapshot_are_refused(self) -> None:
+        data = random.Random(2).randbytes(3 * LEAF)
+        download, other = snapshot(data), flipped(data, 70)
+        for _ in range(2):  # of another snapshot, which would follow
+            assert fetch_all(download, other + listed(other)) == [-1]
+            assert download.requests(0.0) == [], "nothing but the digests was asked for"
+            download.forget_requests()
+        assert fetch_all(download, data + listed(data)) == []
+        assert download.complete
+
+    def test_a_digest_names_bytes_of_one_size(self) -> None:
+        """Else digests of leaves could be taken for those of a longer snapshot."""
+        data = bytes(LEAF)
+        longer = SnapshotDownload(Blob(TreeHash(data).hexdigest(), LEAF - 1), limit=LEAF, chunk=CHUNK)
+        assert fetch_all(longer, data[1:] + listed(data)) == [-1]
+
+    def test_checks_the_size_before_allocating(self) -> None:
+        with pytest.raises(WireError, match="at most 1000"):
+            SnapshotDownload(Blob("ab" * 32, 2**53), limit=1000)
+        with pytest.raises(ValueError, match="must divide"):
+            SnapshotDownload(Blob("ab" * 32, 10), limit=10, chunk=7)
+
+    def test_of_nothing(self) -> None:
+        assert SnapshotDownload(Blob(TreeHash().hexdigest(), 0), limit=0, chunk=CHUNK).complete
+        with pytest.raises(WireError, match="promised"):
+            SnapshotDownload(Blob("ab" * 32, 0), limit=0, chunk=CHUNK)
