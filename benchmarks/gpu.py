@@ -42,9 +42,9 @@ from large import DOWN, UP, make_server, make_version, status, timed, updates
 
 from barnraise.assembly.engine_settings import worker_settings
 from barnraise.config import load
-from barnraise.controller.actions import SlotShare
+from barnraise.controller.actions import Held, SlotShare
 from barnraise.controller.parameter_server import Made
-from barnraise.core.types import ParameterRange, Update
+from barnraise.core.types import News, ParameterRange, Update
 from barnraise.ledger import Checkpoints, RunDirectory
 from barnraise.ledger.view import LedgerView
 from barnraise.models.build import build
@@ -156,7 +156,7 @@ def make_executor(
 def taken_in(worker: Executor, made: Made) -> int:
     """The version that the worker's replica is at once it has taken that one in; -1 when the digest is another."""
     update = Update("delta", made.version, made.delta, made.digest, made.parameters)
-    return worker.update((update,), lambda _: made.delta_bytes, 0, 1.0)
+    return worker.update(News((update,)), lambda _: made.delta_bytes)
 
 
 def replicas(bench: Bench) -> None:
@@ -173,7 +173,7 @@ def replicas(bench: Bench) -> None:
             worker.trainer.load(worker.replica)
             worker.trainer.run(rows.batches(4, 2 + number), 1e-3)
             payloads.append(worker.path.send(worker.replica.clone(), worker.trainer.flat.vector.cpu()).data)
-        slots = [SlotShare(str(n), ParameterRange(0, size), ((n, 1.0),)) for n in range(NODES)]
+        slots = [SlotShare(str(n), ParameterRange(0, size), (Held(n, 1.0, 0),)) for n in range(NODES)]
         made = server.aggregate(version, slots, payloads.__getitem__)
         reached = [taken_in(worker, made) for worker in workers]  # all of them, whatever the first says
         moved += reached == [version] * NODES

@@ -103,9 +103,9 @@ def test_a_snapshot_that_was_downloaded_is_the_replica_and_one_that_came_along_i
     downloaded, came_along = bytearray(raw(version)), memoryview(bytes(raw(version)))
     for content in (downloaded, came_along):
         executor = make("int8", "int4")
-        assert executor.update((update,), lambda _: content, 0, 1.0) == 3  # noqa: B023
+        assert executor.update(News((update,), 0, 1.0), lambda _: content) == 3  # noqa: B023
         assert torch.equal(executor.replica, version)
         shared = np.shares_memory(executor.replica.numpy(), np.frombuffer(content, np.float32))
         assert shared is (content is downloaded)
     downloaded[5] ^= 1
-    assert executor.update((update,), lambda _: downloaded, 0, 1.0) == -1
+    assert executor.update(News((update,), 0, 1.0), lambda _: downloaded) == -1

@@ -68,7 +68,7 @@ def test_a_stage_behind_the_rule_sees_each_element_once_and_keeps_its_state(down
 
 def test_a_stage_that_makes_numbers_too_large_has_the_version_refused_before_anything_is_changed() -> None:
     server, factor = make_server(), Factor(1e38)
-    server.stages.insert(3, factor)
+    server.stages.insert(4, factor)
     uploads, before = Uploads(server), server.parameters.clone()
     uploads.add(1, torch.full((SIZE,), 10.0))
     with pytest.raises(VersionRefusedError, match="would not be finite"):
