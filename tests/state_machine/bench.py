@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from barnraise.core.types import AnyTask, Blob, Contribution, Flush, News, NodeProfile, RowRange, Train, Update
+from barnraise.core.types import AnyResult, AnyTask, Blob, Evaluate, Flush, News, NodeProfile, RowRange, Train, Update
 from barnraise.wire.messages import (
     Ack,
     Assign,
@@ -28,9 +28,9 @@ from barnraise.worker import events as ev
 from barnraise.worker.machine import Worker
 
 from ..tasks import train
-from .engine import MANIFEST, WORKER_SETTINGS, contribution, digest
+from .engine import MANIFEST, WORKER_SETTINGS, answer_to, digest
 
-SHARDS = (Blob(digest(10**9), 1000), Blob(digest(10**9 + 1), 500))
+SHARDS = (Blob(digest(10**9), 1000), Blob(digest(10**9 + 1), 500), Blob(digest(10**9 + 2), 700))
 SNAPSHOT = 400
 
 
@@ -44,6 +44,11 @@ def snapshot(version: int) -> Update:
 
 def make_task(number: int, base: int, updates: tuple[Update, ...], shard: int = 0, steps: int = 4) -> Train:
     return train(number, base=base, updates=updates, rows=(RowRange(shard, 0, 8),), steps=steps, seed=number)
+
+
+def make_evaluation(number: int, base: int, updates: tuple[Update, ...]) -> Evaluate:
+    rows = RowRange(len(SHARDS) - 1, 0, 40)
+    return Evaluate(id=number, base=base, news=News(updates), held_out=rows, batch_size=10, tokens=120)
 
 
 class Bench:
@@ -63,7 +68,7 @@ class Bench:
         self.applying: tuple[Update, ...] = ()
         self.training: AnyTask | None = None
         self.cut = False
-        self.payloads: dict[int, Contribution] = {}
+        self.payloads: dict[int, AnyResult] = {}
         self.uploading: int | None = None  # whose payload is on its way
         self.done: dict[int, bool] = {}  # what was settled, and how
         self.hello: Hello | None = None
@@ -155,6 +160,7 @@ class Bench:
         assert here or not self.sound  # where a version leads back: the shell voids a replica that lacks something
         first = action.news.updates[0]
         assert first.kind == "snapshot" or first.version == self.replica + 1
+        assert self.training is None or not self.training.exact, "what is measured stays as it is"
         self.applying = action.news.updates
 
     def _starttask(self, action: act.StartTask) -> None:
@@ -164,8 +170,8 @@ class Bench:
         assert self.worker.contact.greeted
         assert task.id not in self.payloads
         assert task.id not in self.done or not self.sound
-        if isinstance(task, Train):
-            assert self.replica >= task.base
+        if not isinstance(task, Flush):
+            assert self.replica == task.base or (self.replica > task.base and not task.exact)
             assert {SHARDS[piece.shard].digest for piece in task.rows} <= self.at_hand
         never = isinstance(task, Flush) or not self.settings.overlap
         assert 0 <= action.ask_at <= task.steps + never
@@ -231,20 +237,27 @@ class Bench:
         else:
             assert not offers
 
-    def assign(self, *, behind: int = 0, whole: bool = False, shard: int = 0) -> None:
-        """Answer the request for work with a task from a version that is `behind` newer than the replica had."""
+    def assign(
+        self, *, behind: int = 0, whole: bool = False, shard: int = 0, evaluate: bool = False, older: int = 0
+    ) -> None:
+        """Answer the request for work with a task from a version that is `behind` newer than the replica had; or, to
+        measure, from one that is `older` than that, if the replica does not have it yet."""
         if self.asked is None:
             return
         have, self.asked = max(self.asked.have, self.told), None
         self.newest = max(self.newest, have) + behind
+        base = max(have, self.newest - older) if evaluate and have >= 0 else self.newest
         self.last_task += 1
         updates: tuple[Update, ...] = ()
-        if have < 0 or (whole and have < self.newest):
-            updates = (snapshot(self.newest),)
+        if have < 0 or (whole and have < base):
+            updates = (snapshot(base),)
         else:
-            updates = tuple(delta(version) for version in range(have + 1, self.newest + 1))
+            updates = tuple(delta(version) for version in range(have + 1, base + 1))
         greeted = self.worker.contact.greeted
-        actions = self.hear(Assign(make_task(self.last_task, self.newest, updates, shard)))
+        task: AnyTask = make_task(self.last_task, base, updates, shard)
+        if evaluate:
+            task = make_evaluation(self.last_task, base, updates)
+        actions = self.hear(Assign(task))
         assert greeted or not actions, "what was assigned before the last Hello is not the worker's any more"
 
     def newer(self, behind: int = 1, merged: int = 0) -> None:
@@ -297,13 +310,13 @@ class Bench:
             self.handle(ev.Nearly(self.training.id))
 
     def finish_task(self, steps: int = 4) -> None:
-        """The running task ends; its contribution is kept from here on."""
+        """The running task ends; what came of it is kept from here on. Of a measurement a part is nothing."""
         task, self.training = self.training, None
         if task is None:
             return
-        payload = Blob(digest(task.id), 420)
-        assert isinstance(task, Train | Flush)
-        self.payloads[task.id] = contribution(task, payload=payload, steps=steps, loss=1.0)
+        if task.exact and (steps < task.steps or self.cut):
+            steps = 0
+        self.payloads[task.id] = answer_to(task, steps=steps, loss=1.0)
         self.handle(ev.TaskDone(self.payloads[task.id]))
 
     def fail_task(self) -> None:

@@ -5,17 +5,20 @@ The tests of both machines draw from these; the campaign of `tests/intrude` adds
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from typing import Any
 
 from barnraise.controller import events as ev
-from barnraise.core.types import Blob, NodeProfile, ParameterRange
+from barnraise.controller.settings import Evaluations
+from barnraise.core.types import KINDS, AnyResult, AnyTask, Blob, Evaluate, NodeProfile, ParameterRange
 from barnraise.staleness import create as staleness
 from barnraise.wire.messages import Offer, Who
 
+from ..tasks import train
 from .bench import Bench
-from .engine import Engine, contribution, digest
+from .engine import Engine, answer_to, contribution, digest, finding
 
 NODES = ["a", "b", "c", "d"]
 
@@ -24,6 +27,8 @@ HALVES = (ParameterRange(0, 40), ParameterRange(40, 100))
 QUARTERS = (ParameterRange(0, 20), ParameterRange(20, 40), ParameterRange(40, 70), ParameterRange(70, 100))
 
 FLUSH: dict[str, Any] = {"flush": True, "last": 500}
+
+MEASURED: dict[str, Any] = {"evaluations": Evaluations(times=4, rows=40, file=2, by_workers=True)}
 
 MODES: dict[str, dict[str, Any]] = {
     "asynchronous": {"staleness": staleness("adaptive", max_staleness=4, min_staleness=2)},
@@ -39,6 +44,9 @@ MODES: dict[str, dict[str, Any]] = {
     "little-memory": {"memory": 900} | FLUSH,
     "synchronous": {"asynchronous": False},
     "synchronous-matched": {"asynchronous": False, "pace": "matched", "max_local_steps": 7},
+    "measured": MEASURED,
+    "measured-flush": MEASURED | FLUSH,
+    "synchronous-measured": {"asynchronous": False} | MEASURED,
     "synchronous-robust": {"asynchronous": False, "minimum_nodes": 3},
 }
 
@@ -50,6 +58,22 @@ BAD_OFFERS: list[dict[str, Any]] = [
     {"assignment": 10**6},
     {"codec": 9},
 ]
+
+BAD_FINDINGS: list[dict[str, Any]] = [
+    {"base": 99},
+    {"steps": 99},
+    {"steps": 0},
+    {"assignment": 10**6},
+    {"weight": 10**6},
+    {"weight": 0},
+    {"loss": -1.0},
+    {"loss": math.nan},
+]
+
+
+def wrong_kind(task: AnyTask) -> AnyResult:
+    """An answer to a task of another kind."""
+    return contribution(train(task.id, base=task.base)) if isinstance(task, Evaluate) else finding(task)
 
 
 class RunChance:
@@ -72,7 +96,8 @@ class RunChance:
             self.engine.finish()
 
     def join(self, node: str) -> None:
-        self.engine.hello(node, restart=self.rng.random() < 0.4)
+        kinds = tuple(KINDS)[: None if self.rng.random() < 0.8 else 2]  # some know no other
+        self.engine.hello(node, restart=self.rng.random() < 0.4, kinds=kinds)
 
     def come_back(self, node: str) -> None:
         """With some of what it held, and perhaps claims to what it never had."""
@@ -99,18 +124,22 @@ class RunChance:
             self.engine.hello(node)
         elif tasks and self.rng.random() < 0.7:
             task = self.rng.choice(list(tasks.values()))
-            steps = self.rng.randrange(task.local_steps + 1) if self.rng.random() < 0.1 else task.local_steps
-            self.engine.offer(node, contribution(task, steps=steps))  # one that was cut short has done less
+            steps = self.rng.randrange(task.steps + 1) if self.rng.random() < 0.1 else task.steps
+            self.engine.offer(node, answer_to(task, steps=steps))  # one that was cut short has done less
         elif tasks and self.rng.random() < 0.5:
-            self.engine.handle(ev.Received(node, Offer(contribution(self.rng.choice(list(tasks.values()))))))
+            self.engine.handle(ev.Received(node, Offer(answer_to(self.rng.choice(list(tasks.values()))))))
         else:
             self.engine.next(node)
 
     def lie(self, node: str) -> None:
         tasks = [task for held in self.engine.held.values() for task in held.values()]
         if tasks and node in self.engine.state.nodes:
-            changes = self.rng.choice([*BAD_OFFERS, {}])
-            self.engine.offer(node, contribution(self.rng.choice(tasks), **changes))
+            task = self.rng.choice(tasks)
+            if self.rng.random() < 0.1:
+                self.engine.offer(node, wrong_kind(task))
+            else:
+                bad = BAD_FINDINGS if isinstance(task, Evaluate) else BAD_OFFERS
+                self.engine.offer(node, answer_to(task, **self.rng.choice([*bad, {}])))
 
     def upload(self, node: str) -> None:
         """Bytes of something that was asked for; perhaps all that lacks."""
@@ -218,7 +247,11 @@ class WorkerChance:
 
     def assign(self) -> None:
         self.bench.assign(
-            behind=self.rng.choice([0, 0, 1, 3]), whole=self.rng.random() < 0.3, shard=self.rng.randrange(2)
+            behind=self.rng.choice([0, 0, 1, 3]),
+            whole=self.rng.random() < 0.3,
+            shard=self.rng.randrange(2),
+            evaluate=self.rng.random() < 0.3,
+            older=self.rng.choice([0, 0, 1, 2]),
         )
 
     def newer(self) -> None:

@@ -11,6 +11,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from barnraise.controller import actions as act
 from barnraise.controller import events as ev
 from barnraise.controller.custody import Custody
@@ -23,15 +25,17 @@ from barnraise.controller.state import State
 from barnraise.core.types import (
     KINDS,
     MOST_ROW_RANGES,
+    AnyResult,
     AnyTask,
     Blob,
     Contribution,
+    Evaluate,
+    Finding,
     Flush,
     LinkReport,
     NodeProfile,
     ParameterRange,
     RowRange,
-    Task,
     Train,
     Update,
 )
@@ -180,11 +184,125 @@ def contribution(task: AnyTask, **changes: Any) -> Contribution:
     return Contribution(**(values | changes))
 
 
+def finding(task: AnyTask, **changes: Any) -> Finding:
+    """What was measured for `task`, with `changes`."""
+    values: dict[str, Any] = {
+        "assignment": task.id,
+        "base": task.base,
+        "steps": task.steps,
+        "loss": 2.0 + task.id % 5 / 8,
+        "seconds": 0.5,
+        "weight": 2 * sum(piece.stop - piece.start for piece in task.rows),
+    }
+    return Finding(**(values | changes))
+
+
+def answer_to(task: AnyTask, **changes: Any) -> AnyResult:
+    """An honest answer to `task` of whatever kind, with `changes`."""
+    return finding(task, **changes) if isinstance(task, Evaluate) else contribution(task, **changes)
+
+
+class Measured:
+    """What the journal says of evaluation by workers: pieces of held-out rows, and what came of them."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self.settings = settings
+        self.tasks: dict[int, Assigned] = {}
+        self.open: set[int] = set()
+        self.left: set[int] = set()  # lost, and to be done again
+        self.found: dict[int, Judged] = {}
+        self.verdicts: dict[int, Judged] = {}
+        self.num_found = 0
+        self.evaluated = -1  # the newest version that has a loss
+        self.here = not settings.evaluations.by_workers  # the controller measures it itself
+
+    @property
+    def shared(self) -> int:
+        """The version that workers measure now; -1 for none."""
+        bases = [self.tasks[i].base for i in (*self.open, *self.left, *self.found)]
+        return -1 if self.here else max((base for base in bases if base > self.evaluated), default=-1)
+
+    def assigned(self, d: Assigned, made: int) -> None:
+        told, (rows,) = self.settings.evaluations, d.rows
+        assert told.by_workers
+        assert not self.here
+        assert self.shared in (-1, d.base), "one version at a time"
+        assert self.evaluated < d.base <= made
+        assert self.shared == d.base or d.base == made, "it begins with the newest"
+        assert rows.shard == told.file
+        assert 0 <= rows.start < rows.stop <= told.rows
+        assert d.tokens == self.settings.tasks.context * (rows.stop - rows.start)
+        assert (d.learning_rate, d.rung) == (0.0, 0)
+        if d.redo:
+            self.left.remove(d.redo)
+            lost = self.tasks[d.redo]
+            assert (lost.rows, lost.base, lost.local_steps) == (d.rows, d.base, d.local_steps)
+        others = [self.tasks[i].rows[0] for i in (*self.open, *self.left, *self.found) if self.tasks[i].base == d.base]
+        assert all(rows.stop <= other.start or other.stop <= rows.start for other in others), "rows twice"
+        self.tasks[d.assignment] = d
+        self.open.add(d.assignment)
+
+    def judged(self, d: Judged) -> None:
+        task = self.tasks[d.assignment]
+        assert d.node == task.node
+        assert d.tokens == 0, "nothing was trained"
+        assert (d.verdict == "discarded") == (task.base != self.shared)
+        self.open.remove(d.assignment)
+        self.verdicts[d.assignment] = d
+        if d.verdict == "accepted":
+            assert d.base == task.base
+            assert d.steps == task.local_steps, "a part is no answer"
+            assert 0 <= d.weight <= task.tokens
+            assert not d.loss < 0.0
+            assert not d.brings, "a finding has no payload"
+            self.found[d.assignment] = d
+            self.num_found += 1
+        elif d.verdict == "refused":
+            self.left.add(d.assignment)
+
+    def released(self, number: int) -> None:
+        self.open.remove(number)
+        if self.tasks[number].base > self.evaluated:
+            self.left.add(number)
+
+    def reopened(self, number: int) -> None:
+        self.left.remove(number)
+        self.open.add(number)
+
+    def noted(self, version: int, loss: float | None, own: float) -> None:
+        """A version has a loss: `own` is what the controller measured, where it did so itself."""
+        assert version > self.evaluated or not self.settings.evaluations.by_workers
+        if not self.here:
+            assert version == self.shared
+            found = [d for d in self.found.values() if d.base == version]
+            rows = sorted((self.tasks[d.assignment].rows[0] for d in found), key=lambda r: r.start)
+            assert [r.start for r in rows] == [0, *(r.stop for r in rows[:-1])]
+            assert rows[-1].stop == self.settings.evaluations.rows
+            weight = sum(d.weight for d in found)
+            own = sum(d.loss * d.weight / weight for d in found if d.weight) if weight else math.nan
+        assert (loss is None and not math.isfinite(own)) or loss == pytest.approx(own)
+        self.evaluated = version
+        self.restarted()
+        self.found = {i: d for i, d in self.found.items() if d.base > version}
+        self.left = {i for i in self.left if self.tasks[i].base > version}
+
+    def restarted(self) -> None:
+        """Whatever the controller measured itself is forgotten."""
+        self.here = not self.settings.evaluations.by_workers
+
+    def compare(self, state: State) -> None:
+        assert self.found.keys() == state.findings.keys()
+        assert self.open == {i for i, work in state.works.items() if work.kind == "evaluate"}
+        assert self.left == {i for i, work in state.redo.items() if work.kind == "evaluate"}
+
+
 class Account:
     """What the journal says, kept by other means than `apply`."""
 
     def __init__(self, settings: EngineSettings) -> None:
         self.settings = settings
+        self.measured = Measured(settings)
+        self.last_loss = math.nan  # that the controller measured itself
         self.tasks: dict[int, Assigned] = {}
         self.piece: dict[int, int] = {}  # assignment -> the one that first handed out its rows
         self.span: dict[int, tuple[int, int]] = {}  # assignment -> which of its piece's steps
@@ -205,6 +323,8 @@ class Account:
         """Follow one decision; any that must not be is an assertion."""
         if isinstance(d, Assigned):
             self._assigned(d)
+        elif isinstance(d, Judged) and d.assignment in self.measured.tasks:
+            self.measured.judged(d)
         elif isinstance(d, Judged):
             self._judged(d)
         elif isinstance(d, VersionClosed):
@@ -232,6 +352,12 @@ class Account:
             assert not self.flushing
             assert sum(self.accepted[i].tokens for i in self.accepted) >= self.settings.tokens
             self.flushing = True
+        elif isinstance(d, Noted) and d.kind == "evaluated":
+            self.measured.noted(d.note.version, d.note.loss, self.last_loss)
+        elif isinstance(d, Noted) and d.kind == "released" and d.note.assignment in self.measured.tasks:
+            self.measured.released(d.note.assignment)
+        elif isinstance(d, Noted) and d.kind == "reopened" and d.note.assignment in self.measured.tasks:
+            self.measured.reopened(d.note.assignment)
         elif isinstance(d, Noted) and d.kind == "released":
             self._lost(d.note.assignment)
         elif isinstance(d, Noted) and d.kind == "reopened":
@@ -255,9 +381,13 @@ class Account:
             self.buffer, self.final = [], True
 
     def _assigned(self, d: Assigned) -> None:
-        assert not self.final
-        assert d.assignment == len(self.tasks) + 1
+        assert d.assignment == len(self.tasks) + len(self.measured.tasks) + 1
         assert d.node in self.live
+        if d.kind == "evaluate":
+            assert d.cursor == self.cursor
+            self.measured.assigned(d, len(self.made))
+            return
+        assert not self.final
         assert d.base == len(self.made)
         assert d.kind == ("flush" if self.flushing else "train")
         if d.kind == "flush":
@@ -339,11 +469,14 @@ class Account:
 
     def compare(self, state: State) -> None:
         """The machine's state tells the same story."""
-        assert self.left == {i: (work.done, work.done + work.local_steps) for i, work in state.redo.items()}
+        self.measured.compare(state)
+        redo = {i: work for i, work in state.redo.items() if i not in self.measured.tasks}
+        works = {i: work for i, work in state.works.items() if i not in self.measured.tasks}
+        assert self.left == {i: (work.done, work.done + work.local_steps) for i, work in redo.items()}
         flushes = {i for i, task in self.tasks.items() if task.kind == "flush"}
-        assert flushes == {*(flushes & state.works.keys()), *(flushes & self.accepted.keys()), *(flushes & self.gone)}
-        waiting = [self.span[i] for i in state.works] + list(self.left.values())
-        names = [*state.works, *self.left]
+        assert flushes == {*(flushes & works.keys()), *(flushes & self.accepted.keys()), *(flushes & self.gone)}
+        waiting = [self.span[i] for i in works] + list(self.left.values())
+        names = [*works, *self.left]
         places = self.covered | {
             (self.piece[i], n) for i, span in zip(names, waiting, strict=True) for n in range(*span)
         }
@@ -357,7 +490,7 @@ class Account:
         merged = [i for version in self.versions.values() for i in version]
         assert Counter([*merged, *self.buffer]) == Counter(list(self.accepted))
         assert state.tokens == sum(d.tokens for d in self.accepted.values())
-        assert state.accepted == len(self.accepted)
+        assert state.accepted == len(self.accepted) + self.measured.num_found
         assert state.version == len(self.made)
         assert state.version_tokens == sum(
             self.accepted[i].tokens for v, c in self.versions.items() if v <= state.version for i in c
@@ -381,7 +514,7 @@ class Engine:
         self.num_events = 0
         self.journal: list[Decision] = []
         self.account, self.shadow = Account(settings), State()
-        self.held: dict[str, dict[int, Task]] = {}  # what each node was given and has no answer for
+        self.held: dict[str, dict[int, AnyTask]] = {}  # what each node was given and has no answer for
         self.sessions: dict[str, int] = {}
         self.pretended = False  # rates that nobody was seen to have
         self.welcomes: dict[str, Welcome] = {}
@@ -391,6 +524,9 @@ class Engine:
         self.payloads: set[tuple[str, int]] = set()  # that have come
         self.spoiled: set[int] = set()
         self.asked: set[str] = set()  # nodes that wait for an answer to Next
+        self.said: dict[str, int] = {}  # the version that a node said it had, asking; or watching
+        self.watched: dict[str, int] = {}
+        self.told: dict[str, int] = {}  # the version to which the newest Newer leads
         self.watching: set[str] = set()  # and to Watch
         self.deltas: set[str] = set()  # blobs that were published and not released
         self.finished: act.Finish | None = None
@@ -430,7 +566,9 @@ class Engine:
             else:
                 assert action.epoch == self.epoch  # type: ignore[attr-defined]
                 self.jobs.append(action)
-                if isinstance(action, act.Inspect):
+                if isinstance(action, act.Evaluate):
+                    self.account.measured.here = True
+                elif isinstance(action, act.Inspect):
                     assert (action.node, action.contribution.assignment) in self.payloads
 
     def _journaled(self, decision: Decision) -> None:
@@ -438,7 +576,7 @@ class Engine:
         self.journal.append(decision)
         self.account.add(decision)
         apply(self.shadow, decision)
-        if isinstance(decision, Judged) and decision.verdict == "accepted":
+        if isinstance(decision, Judged) and decision.brings:
             self.payloads.remove((decision.node, decision.assignment))
             assert decision.assignment not in self.spoiled
 
@@ -446,19 +584,26 @@ class Engine:
         assert isinstance(message, Ack | Stop) or not self.state.nodes[node].revoked
         if isinstance(message, Assign):
             task = message.task
-            assert self.account.tasks[task.id].node == node
+            assert (self.account.measured.tasks | self.account.tasks)[task.id].node == node
             assert len(self.state.nodes[node].open) <= MOST_OPEN + isinstance(task, Flush)
-            assert task.base == self.state.version
-            self._check_way(task.news.updates)
+            assert task.base == self.state.version or isinstance(task, Evaluate)
+            have = max(self.said.get(node, -1), self.told.get(node, -1))
+            self._check_way(task.news.updates, task.base, math.inf if isinstance(task, Flush) else have)
+            if task.preempts:
+                self.told.pop(node, None)
+            elif node in self.watching:
+                self.watched[node] = task.base
             self.held[node][task.id] = task
             self.asked.discard(node)
         elif isinstance(message, Newer):
             assert node in self.watching
             assert message.news.updates
             self.watching.discard(node)
-            self._check_way(message.news.updates)
+            self._check_way(message.news.updates, self.state.version, self.watched[node])
+            self.told[node] = self.state.version
         elif isinstance(message, Ack):
             verdict = self.account.verdicts.get(message.assignment)
+            verdict = self.account.measured.verdicts.get(message.assignment, verdict)
             mine = verdict is not None and verdict.node == node
             work = self.state.works.get(message.assignment)
             assert not message.accepted or (mine and verdict is not None and verdict.verdict == "accepted")
@@ -468,17 +613,21 @@ class Engine:
             self.welcomes[node] = message
             self.asked.discard(node)  # the controller forgot it with the Hello
             self.watching.discard(node)
+            self.told.pop(node, None)
             for assignment in message.forget:
                 self.held[node].pop(assignment, None)
 
-    def _check_way(self, updates: tuple[Update, ...]) -> None:
-        """Updates lead in steps to the newest version, and none of a chain's was released."""
+    def _check_way(self, updates: tuple[Update, ...], wanted: int, have: float) -> None:
+        """Updates lead in steps from version `have` to the one that is wanted, and none of a chain's was released."""
         versions = [update.version for update in updates]
         if versions:
-            assert versions == list(range(versions[0], self.state.version + 1))
+            assert versions == list(range(versions[0], wanted + 1))
+            assert updates[0].kind == "snapshot" or versions[0] == have + 1
             assert all(u.parameters_digest == self.digests[u.version] for u in updates)
             assert len(versions) == 1 or all(u.kind == "delta" for u in updates)
             assert all(u.kind == "snapshot" or u.blob.digest in self.deltas for u in updates)
+        else:
+            assert have in (wanted, math.inf)
 
     @property
     def digests(self) -> dict[int, str]:
@@ -495,7 +644,7 @@ class Engine:
         assert len(aggregates) == (state.closing is not None)
         assert all(job.version == state.version + 1 for job in aggregates)
         for kind, flag in (
-            (act.Evaluate, machine.measuring.busy),
+            (act.Evaluate, machine.measuring.here),
             (act.Checkpoint, machine.ending.checkpointing),
         ):
             assert sum(isinstance(job, kind) for job in self.jobs) == flag
@@ -572,11 +721,13 @@ class Engine:
 
     def watch(self, node: str, have: int) -> None:
         self.watching.add(node)
+        self.watched[node] = max(have, self.told.get(node, -1))
         self.handle(ev.Received(node, Watch(have)))
 
     def next(self, node: str, have: int | None = None, link: LinkReport = LinkReport()) -> None:  # noqa: B008 (frozen)
         self.asked.add(node)
-        self.handle(ev.Received(node, Next(self.state.version if have is None else have, link)))
+        self.said[node] = self.state.version if have is None else have
+        self.handle(ev.Received(node, Next(self.said[node], link)))
 
     def heartbeat(self, node: str) -> None:
         self.handle(ev.Received(node, Heartbeat(self.now)))
@@ -584,7 +735,7 @@ class Engine:
     def leave(self, node: str) -> None:
         self.handle(ev.Received(node, Leave("enough")))
 
-    def offer(self, node: str, offered: Contribution) -> None:
+    def offer(self, node: str, offered: AnyResult) -> None:
         """The header, and the payload if it may come."""
         self.handle(ev.Received(node, Offer(offered)))
         self.upload(node, offered.assignment)
@@ -621,7 +772,8 @@ class Engine:
                 void = dict.fromkeys(held[job.version % 3 - 1 :: 2], "cannot be decoded")
                 return ev.Unmade(job.epoch, job.version, void, {held[-1]: "is damaged"} if job.version % 2 else {})
             case act.Evaluate():
-                return ev.Evaluated(job.epoch, self.state.version, 2.0 if good else math.inf)
+                self.account.last_loss = 2.0 if good else math.inf
+                return ev.Evaluated(job.epoch, self.state.version, self.account.last_loss)
             case act.Checkpoint():
                 return ev.Checkpointed(job.epoch, self.state.version, "" if good else "disk full")
         raise AssertionError(job)
@@ -644,6 +796,7 @@ class Engine:
             apply(folded, decision)
             apply(self.shadow, decision)
         self.epoch += 1
+        self.account.measured.restarted()
         self.machine = Controller(self.settings, folded, self.epoch)
         self._take(self.machine.resume(self.now, grace=4.0))
         self.check()
@@ -668,7 +821,7 @@ class Engine:
                 if node not in self.machine.membership.seen:
                     self.hello(node, restart=True)
                 for task in list(self.held[node].values()):
-                    self.offer(node, contribution(task))
+                    self.offer(node, answer_to(task))
                 if node not in self.asked and not self.held[node]:
                     self.next(node)
                 self.heartbeat(node)

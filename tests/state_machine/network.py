@@ -20,7 +20,7 @@ from barnraise.controller.folding import apply
 from barnraise.controller.machine import Controller
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import State
-from barnraise.core.types import AnyTask, Blob, Contribution, NodeProfile, Train, Update
+from barnraise.core.types import AnyTask, Blob, Contribution, Flush, NodeProfile, Update
 from barnraise.ledger.decisions import Decision, Judged, VersionMade
 from barnraise.wire.messages import Go, Hello, Message, Offer, Who
 from barnraise.worker import actions as wa
@@ -28,7 +28,10 @@ from barnraise.worker import events as we
 from barnraise.worker.machine import Worker
 
 from .bench import SHARDS
-from .engine import MANIFEST, Account, contribution, digest, stored
+from .engine import MANIFEST, Account, answer_to, digest, stored
+
+LOSS = 2.0
+"""That the controller measures itself."""
 
 FIXED = {MANIFEST.digest, *(shard.digest for shard in SHARDS)}
 
@@ -58,9 +61,14 @@ class Disk:
         self.account = Account(settings)
         self.digests = {0: digest(0)}
 
-    def commit(self, decisions: list[Decision], payloads: set[int]) -> None:
+    def commit(self, steps: list[Decision | ca.Evaluate], payloads: set[int]) -> None:
+        """Decisions, and where among them the controller began to measure a version itself."""
         self.payloads |= payloads
-        for decision in map(stored, decisions):
+        for step in steps:
+            if isinstance(step, ca.Evaluate):
+                self.account.measured.here, self.account.last_loss = True, LOSS
+                continue
+            decision = stored(step)
             self.journal.append(decision)
             self.account.add(decision)
             if isinstance(decision, VersionMade):
@@ -86,7 +94,8 @@ class Host:
         self.payloads: dict[tuple[str, int], str] = {}
         self.deltas: set[str] = set()
         self.snapshots = [self.machine.state.digest or digest(0)]
-        self.batch: tuple[list[Decision], set[int]] = ([], set())
+        self.batch: tuple[list[Decision | ca.Evaluate], set[int]] = ([], set())
+        self.disk.account.measured.restarted()
 
     def begin(self) -> None:
         fresh = not self.machine.state.digest
@@ -128,8 +137,9 @@ class Host:
         self._commit(actions)
 
     def _commit(self, actions: list[ca.Action]) -> None:
-        decisions = [action.decision for action in actions if isinstance(action, ca.Journal)]
-        accepted = [d for d in decisions if isinstance(d, Judged) and d.verdict == "accepted"]
+        steps = [getattr(action, "decision", action) for action in actions]
+        decisions = [step for step in steps if isinstance(step, Decision | ca.Evaluate)]
+        accepted = [d for d in decisions if isinstance(d, Judged) and d.brings]
         for verdict in accepted:
             assert self.payloads.pop((verdict.node, verdict.assignment)) == verdict.digest
         self.batch = decisions, {verdict.assignment for verdict in accepted}
@@ -193,7 +203,7 @@ class Host:
                 delta = Blob(hashlib.sha256(made.encode()).hexdigest(), rng.choice([60, 90, 400]))
                 self.clock.at(now + rng.uniform(0, 0.5), self._made, action, made, delta)
             case ca.Evaluate():
-                self._later(rng.uniform(0, 2.0), ce.Evaluated(action.epoch, action.version, 2.0))
+                self._later(rng.uniform(0, 2.0), ce.Evaluated(action.epoch, action.version, LOSS))
             case ca.Checkpoint():
                 self._later(rng.uniform(0, 2.0), ce.Checkpointed(action.epoch, action.version))
             case ca.Release():
@@ -310,16 +320,16 @@ class Process:
 
     def _train(self, action: wa.StartTask) -> None:
         task = action.task
-        if not isinstance(task, Train):
+        if isinstance(task, Flush):
             self.clock.at(self.clock.now + 0.01, self._trained, task, 0.0)
             return
         version, digest = self.replica
-        assert version >= task.base
+        assert version == task.base or (version > task.base and not task.exact)
         assert digest == self.network.disk.digests[version]
-        step = task.tokens / task.local_steps / self.speed
-        if 0 < action.ask_at <= task.local_steps:
+        step = task.effort / task.steps / self.speed
+        if 0 < action.ask_at <= task.steps:
             self.clock.at(self.clock.now + step * action.ask_at, self.handle, we.Nearly(task.id))
-        self.clock.at(self.clock.now + step * task.local_steps, self._trained, task, step)
+        self.clock.at(self.clock.now + step * task.steps, self._trained, task, step)
 
     def _trained(self, task: AnyTask, step: float) -> None:
         if not self.alive:
@@ -327,11 +337,14 @@ class Process:
         if self.clock.now < self.frozen_until:
             self.clock.at(self.frozen_until, self._trained, task, step)
             return
-        steps = 1 if task.id in self.cut else task.steps
+        assert not task.exact or task.id in self.cut or self.replica[0] == task.base
+        steps = (0 if task.exact else 1) if task.id in self.cut else task.steps
         self.payloads.add(task.id)
         story = f"{self.name} {self.machine.contact.session} {task.id}"
-        payload = Blob(hashlib.sha256(story.encode()).hexdigest(), 420)
-        self.handle(we.TaskDone(contribution(task, payload=payload, steps=steps, seconds=step * steps)))
+        changes: dict[str, Any] = {"steps": steps, "seconds": step * steps}
+        if task.contributes:
+            changes["payload"] = Blob(hashlib.sha256(story.encode()).hexdigest(), 420)
+        self.handle(we.TaskDone(answer_to(task, **changes)))
 
 
 class Network:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from .chances import MODES, NODES, RunChance
-from .engine import Engine, contribution, engine_settings
+from .engine import Engine, answer_to, engine_settings
 
 EXPLORE = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
 
@@ -47,7 +47,7 @@ class Histories(RuleBasedStateMachine):
         self.engine.hello(node)
         self.engine.next(node)
         for task in list(self.engine.held[node].values()):
-            self.engine.offer(node, contribution(task))
+            self.engine.offer(node, answer_to(task))
         while self.engine.jobs and self.engine.finished is None:
             self.engine.answer(self.engine.jobs[0])
 

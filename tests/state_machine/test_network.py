@@ -42,4 +42,4 @@ def check(network: Network) -> None:
     assert merged.keys() == account.accepted.keys()
     assert max(Counter(network.acknowledged).values(), default=1) == 1
     if state.discarded == 0:
-        assert set(network.acknowledged) <= merged.keys()
+        assert set(network.acknowledged) <= merged.keys() | account.measured.tasks.keys()

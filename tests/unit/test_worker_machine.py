@@ -304,7 +304,7 @@ def test_a_task_that_names_an_unknown_shard_ends_the_worker() -> None:
     bench = ready()
     bench.nearly()
     bench.hear(Assign(make_task(7, 0, (), shard=9)))
-    assert bench.quit == act.Quit("a task names the rows of file 9, but there are 2", True)
+    assert bench.quit == act.Quit("a task names the rows of file 9, but there are 3", True)
 
 
 def test_an_update_that_is_the_manifests_blob_is_waited_for_as_any_other() -> None:

@@ -53,7 +53,7 @@ class Dispatch(Part):
     def next(self, node: str, message: Next) -> Steps:
         """A node has room for a task."""
         self.resting.pop(node, None)
-        self.asking[node] = self.publishing.known_to(node, message.have)
+        self.asking[node] = message.have
         self.speeds.links[node] = message.link
         yield from self._assign()
 
@@ -126,10 +126,10 @@ class Dispatch(Part):
         kinds = {task.id: self.kinds[task.kind] for task in tasks}
         for task, node in self.scheduler.assign(tasks, views):
             lost = self.state.redo[task] if task > 0 else None
-            have = self.asking.pop(node)
-            if node in self.publishing.watching:
-                self.publishing.watching[node] = self.state.version
+            have = self.publishing.known_to(node, self.asking.pop(node))
             yield from kinds[task].give(self.state.nodes[node], have, lost)
+            if node in self.publishing.watching:
+                self.publishing.watching[node] = self.state.works[self.state.last_assignment].base
 
     def _tasks(self, asking: Sequence[NodeState]) -> list[TaskView]:
         """Lost work first (by its id), then what is new (ids from 0 down); of no kind more than there are nodes."""
@@ -150,6 +150,7 @@ class Dispatch(Part):
     def _view(self, node: NodeState) -> NodeView:
         """What matching knows of a node: observed speed, its own word for its link, and what it could do now."""
         profile, link, have = node.profile, self.speeds.links.get(node.id, LinkReport()), self.asking[node.id]
+        have = self.publishing.known_to(node.id, have)
         able = self.membership.kinds.get(node.id, frozenset())
         return NodeView(
             node.id,

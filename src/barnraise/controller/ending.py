@@ -89,7 +89,7 @@ class Ending(Part):
 
     def dismiss_all(self) -> Steps:
         """Tell everybody that the run is over, unless somebody is needed yet."""
-        if self.measuring.needs_nodes:
+        if self.context.needs_nodes():
             return
         for node in list(self.membership.seen):
             yield Send(node, Stop(self.state.stopping or "the run's token budget is met"))

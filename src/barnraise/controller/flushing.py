@@ -33,6 +33,10 @@ class Flushing(TaskKind):
                 yield from self._ask(node.id)
 
     def _ask(self, node: str) -> Steps:
+        """What the node then ends goes into its residual, but for what is no update: that is for others."""
+        for opened in list(self.state.nodes[node].open):
+            if not self.state.works[opened].task.contributes:
+                yield from self.membership.release(node, opened, "it hands in its residual")
         number, base = self.state.last_assignment + 1, self.state.version
         whole = ParameterRange(0, self.payloads.num_parameters)
         decision = Assigned(

@@ -202,8 +202,8 @@ def _released(state: State, d: Noted, note: notes.Released) -> None:
 
 
 def _redo(state: State, work: Work) -> None:
-    """Work on rows can be done by somebody else; a residual is nobody else's."""
-    if not work.task.redone:
+    """Work on rows can be done by somebody else; a residual is nobody else's, and what is known nobody wants again."""
+    if not work.task.redone or (work.task.exact and state.evaluations and work.base <= state.evaluations[-1][0]):
         return
     rest = state.redo.get(work.assignment)
     if rest is not None:  # what comes after it: all of that is to be done, by anybody

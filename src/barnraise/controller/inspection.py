@@ -130,7 +130,7 @@ class Inspection(Part):
             num_bytes=payload.num_bytes if payload is not None else 0,
             digest=payload.digest if payload is not None else "",
             parameters=work.parameters,
-            weight=kind.weight(offer, work, tokens, staleness) if kind is not None else 0.0,
+            weight=kind.weight(offer, work, tokens, staleness) if kind and isinstance(offer, kind.result) else 0.0,
             codec=offer.codec if isinstance(offer, Contribution) else -1,
         )
         if payload is not None and verdict != "accepted":

@@ -52,6 +52,7 @@ class Controller:
         self.pacing = Pacing(context, self.speeds)
         self.publishing = Publishing(context, self.pacing)
         self.measuring = Measuring(context, self.membership, self.pacing, self.publishing)
+        context.needs_nodes = lambda: self.measuring.needs_nodes
         self.ending = Ending(context, self.membership, self.publishing, self.measuring)
         flushing = Flushing(context, self.membership, self.speeds)
         training = Training(context, self.speeds, self.pacing, self.publishing)
@@ -141,7 +142,7 @@ class Controller:
             yield from self.buffer.aggregate()
         elif state.final:
             yield from self.ending.end()
-        elif not state.evaluations:
+        elif not state.evaluations and not self.measuring.busy:
             yield from self.measuring.measure()
         yield from self._follow()
 

@@ -7,7 +7,7 @@ no worker can reach any more, or that nobody measures in time, is given up: the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from barnraise.controller import actions
@@ -17,6 +17,7 @@ from barnraise.controller.membership import Membership
 from barnraise.controller.pacing import Pacing
 from barnraise.controller.part import Context, Steps
 from barnraise.controller.publishing import Publishing
+from barnraise.controller.speeds import OVERDUE
 from barnraise.controller.state import Finding as Found
 from barnraise.controller.state import NodeState, Work
 from barnraise.core.types import AnyResult, Evaluate, Finding, News, ParameterRange, RowRange
@@ -29,6 +30,9 @@ BATCH_ROWS = 16
 
 PATIENCE = 60.0
 """Seconds for which nothing may come of a measurement by workers before the controller takes it over."""
+
+LONGEST = 600.0
+"""Seconds for which a node that lives may hold a piece before that counts as nothing, or longer where it is slow."""
 
 FORWARD = 3
 """Times as many rows that an evaluation goes through in the time of training: it has no backward pass."""
@@ -48,7 +52,10 @@ class Measuring(TaskKind):
         self.settings, self.plan = context.settings, context.settings.evaluations
         self.membership, self.pacing, self.publishing = membership, pacing, publishing
         self.here = False  # the controller does it
-        self.version = max((work.base for work in self._pieces()), default=-1)  # that workers share; -1: none yet
+        evaluated = self.state.evaluations[-1][0] if self.state.evaluations else -1
+        begun = (work.base for work in self._pieces() if work.base > evaluated)
+        self.version = max(begun, default=-1)  # that is measured; -1: whichever is the newest as somebody begins
+        self.tokens = self.state.version_tokens  # in it
         self.busy = self.version >= 0
         self.until = math.inf  # when the controller takes over
 
@@ -67,28 +74,33 @@ class Measuring(TaskKind):
     @property
     def needs_nodes(self) -> bool:
         """Whether nodes are to stay though the run is over, to measure its last version."""
-        return self.plan.by_workers and not self.here and not self.done
+        if self.state.closing is not None:
+            return self.plan.by_workers
+        last = self.here and self.version == self.state.version
+        return self.plan.by_workers and not last and not self.done
 
     def measure(self) -> Steps:
         """Have the newest version measured."""
         self.busy, self.version = True, -1
-        if self.plan.by_workers:
-            self.until = self.now + PATIENCE
-        else:
+        if not self.plan.by_workers:
             yield from self._measure_here()
 
     def _measure_here(self) -> Steps:
         self.here, self.until = True, math.inf
+        self._begin()
         yield actions.Evaluate(self.context.epoch, self.state.version)
+
+    def _begin(self) -> None:
+        self.version, self.tokens = self.state.version, self.state.version_tokens
 
     def _evaluated(self, event: Evaluated) -> Steps:
         if event.epoch == self.context.epoch:
-            yield from self._note(event.version, event.loss)
+            yield from self._note(event.version, event.loss, self.state.version_tokens)
 
-    def _note(self, version: int, loss: float) -> Steps:
+    def _note(self, version: int, loss: float, tokens: int) -> Steps:
         self.busy, self.here, self.version, self.until = False, False, -1, math.inf
         told = loss if math.isfinite(loss) else None  # JSON knows no NaN
-        yield Noted(self.now, notes.Evaluated(version, told, self.state.version_tokens))
+        yield Noted(self.now, notes.Evaluated(version, told, tokens))
 
     # By workers
 
@@ -116,7 +128,7 @@ class Measuring(TaskKind):
             return ()
         tokens = left * self.settings.tasks.context
         down = self.settings.payloads.snapshot
-        count = min(len(nodes), -(-left // BATCH_ROWS))
+        count = _enough(left, map(self._most, nodes))
         return [TaskView(_FIRST - number, tokens / FORWARD, self.name, down, priority=2) for number in range(count)]
 
     def waits(self, lost: Work) -> bool:
@@ -127,10 +139,8 @@ class Measuring(TaskKind):
 
     def give(self, node: NodeState, have: int, lost: Work | None) -> Steps:
         if self.version < 0:
-            self.version = self.state.version
+            self._begin()
         rows = lost.rows[0] if lost is not None else self._rows(node)
-        if rows.start >= rows.stop:
-            return
         chain = self.publishing.chain(have, self.version)
         updates = self.publishing.updates_from(have) if chain is None else chain
         number, count = self.state.last_assignment + 1, rows.stop - rows.start
@@ -158,10 +168,14 @@ class Measuring(TaskKind):
         yield from self.assigned(decision, task)
 
     def _rows(self, node: NodeState) -> RowRange:
-        """As many of the rows that are left as take the node about as long as a training task does."""
-        given, most = self._given(), FORWARD * self.pacing.local_steps(node) * self.settings.tasks.batch_size
-        stop = min(self.plan.rows, given + max(BATCH_ROWS, most - most % BATCH_ROWS))
-        return RowRange(self.plan.file, given, stop)
+        """As many of the rows that are left as the node takes."""
+        given = self._given()
+        return RowRange(self.plan.file, given, min(self.plan.rows, given + self._most(node)))
+
+    def _most(self, node: NodeState) -> int:
+        """Rows, in whole batches, that take the node about as long as a training task does."""
+        most = FORWARD * self.pacing.local_steps(node) * self.settings.tasks.batch_size
+        return max(BATCH_ROWS, most - most % BATCH_ROWS)
 
     def too_late(self, work: Work) -> str:
         return "" if self._shared and work.base == self.version else "nobody waits for this measurement any more"
@@ -179,26 +193,33 @@ class Measuring(TaskKind):
         return float(result.weight)
 
     def look(self) -> Steps:
-        """Once all rows are measured the version is."""
-        if not self._shared:
+        """Once all rows are measured the version is. Nobody is waited for who cannot come any more."""
+        if self.open and self.state.final and not self.state.num_live:
+            yield from self._measure_here()
+        if not self.open:
             return
+        self.until = min(self.until, self.now + PATIENCE)
         found = [finding for finding in self.state.findings.values() if finding.work.base == self.version]
         if sum(piece.work.rows[0].stop - piece.work.rows[0].start for piece in found) >= self.plan.rows:
-            yield from self._note(self.version, _mean(found))
+            yield from self._note(self.version, _mean(found), self.tokens)
 
     def deadline(self) -> float:
         return self.until
 
     def expire(self) -> Steps:
-        """Take over what nobody does. What is open with a node that lives is waited for."""
-        if self.now < self.until or self.here:
+        """Take over what nobody does."""
+        if self.now < self.until or not self.open:
             return
-        works = (work for work in self.state.works.values() if work.task is Evaluate and work.base == self.version)
-        if any(self.state.nodes[work.node].live for work in works) or not self._needed:
+        if any(map(self._waited_for, self.state.works.values())) or not self._needed:
             self.until = self.now + PATIENCE
         else:
-            self.version = -1
             yield from self._measure_here()
+
+    def _waited_for(self, work: Work) -> bool:
+        """Whether it is a piece that somebody may be about to hand in."""
+        node = self.state.nodes[work.node]
+        longest = max(LONGEST, OVERDUE * node.turnaround)
+        return work.task is Evaluate and work.base == self.version and node.live and self.now < work.time + longest
 
     @property
     def _needed(self) -> bool:
@@ -207,6 +228,20 @@ class Measuring(TaskKind):
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {Evaluated: self._evaluated}
+
+
+def _enough(left: int, sizes: Iterable[int]) -> int:
+    """How many of the nodes with these sizes of pieces it takes at most, so that each of them gets something.
+
+    >>> _enough(100, [10, 60, 30, 20]), _enough(100, [10]), _enough(100, [10, 120])
+    (3, 1, 1)
+    """
+    count = 0
+    for size in sorted(sizes, reverse=True):
+        if left <= 0:
+            break
+        left, count = left - size, count + 1
+    return count
 
 
 def _mean(found: Sequence[Found]) -> float:

@@ -79,7 +79,7 @@ class Membership(Part):
         if message.protocol != PROTOCOL_VERSION:
             yield Send(node, Stop(_foreign(message.protocol)))
             return
-        if self.state.final or self.state.finished:
+        if self.state.finished or (self.state.final and not self.context.needs_nodes()):
             yield from self._answer_pending(node, message)
             yield Send(node, Stop(self.state.finished or "the run's token budget is met"))
             return
@@ -105,7 +105,7 @@ class Membership(Part):
         node, held = known.id, set(message.pending) | set(message.working)
         for assignment in list(known.open):
             if assignment not in held and assignment not in self.custody.inspecting:
-                yield from self._release(node, assignment, NOT_HELD)
+                yield from self.release(node, assignment, NOT_HELD)
         forget = []
         for assignment in sorted(held):
             if assignment in self.state.works:
@@ -165,9 +165,10 @@ class Membership(Part):
         """Let others do the node's open work, but for what has arrived and is being inspected."""
         for assignment in list(self.state.nodes[node].open):
             if assignment not in self.custody.inspecting:
-                yield from self._release(node, assignment, reason)
+                yield from self.release(node, assignment, reason)
 
-    def _release(self, node: str, assignment: int, reason: str) -> Steps:
+    def release(self, node: str, assignment: int, reason: str) -> Steps:
+        """Open work is not the node's any more."""
         yield from self.custody.drop(node, assignment)
         yield Noted(self.now, Released(assignment, reason), node)
 

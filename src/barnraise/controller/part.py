@@ -24,13 +24,15 @@ Steps: TypeAlias = Iterator[Decision | Action]
 class Context:
     """What all parts share: the folded ledger, the settings, the time of the event in hand.
 
-    `follow` lets each part look at what follows from a change, `forget` drops what all observed of a node.
+    `follow` lets each part look at what follows from a change, `forget` drops what all observed of a node,
+    `needs_nodes` tells whether any are to stay though nothing more enters the model.
     """
 
     def __init__(self, settings: EngineSettings, state: State, epoch: int) -> None:
         self.settings, self.state, self.epoch, self.now = settings, state, epoch, 0.0
         self.follow: Callable[[], Steps] = lambda: iter(())
         self.forget: Callable[[str], None] = lambda node: None
+        self.needs_nodes: Callable[[], bool] = lambda: False
 
     @property
     def arrival_version(self) -> int:

@@ -10,7 +10,8 @@ from barnraise.controller.actions import Release, Send
 from barnraise.controller.pacing import Pacing
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.state import NodeState
-from barnraise.core.types import Blob, News, Update
+from barnraise.core.types import Blob, News, Update, kind_of
+from barnraise.ledger.decisions import Assigned, Decision
 from barnraise.wire.messages import Message, Newer, Watch
 
 LONGEST_CHAIN = 1024
@@ -101,6 +102,13 @@ class Publishing(Part):
     def forget(self, node: str) -> None:
         self.watching.pop(node, None)
         self.told.pop(node, None)
+
+    def _assigned(self, d: Assigned) -> None:
+        if kind_of(d.kind).preempts:  # with all that waits, the node forgets the versions that were on their way
+            self.told.pop(d.node, None)
+
+    def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
+        return {Assigned: self._assigned}
 
     def messages(self) -> dict[type[Message], Callable[[str, Any], Steps]]:
         return {Watch: self._watch}

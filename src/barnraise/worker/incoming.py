@@ -34,16 +34,17 @@ class Incoming:
         return self.get((update.blob for update in updates), _snapshots(updates))
 
     def take(self, latest: float = math.inf) -> list[Action] | None:
-        """Take the oldest in, as soon as it can be, unless it is younger than the `latest` version that may be; None
+        """Take the oldest in that leads no further than to the `latest` version that may be, as soon as it can be; None
         when it does not follow on what the replica has."""
-        while self.queue and not self.updating:
-            news = self.queue[0]
+        while not self.updating:
+            place = next((i for i, news in enumerate(self.queue) if news.updates[-1].version <= latest), None)
+            if place is None:
+                break
+            news = self.queue[place]
             updates = self._missing(news)
             if any(update.blob.digest in self.needs for update in updates):
                 break
-            if updates and updates[-1].version > latest:
-                break
-            self.queue.pop(0)
+            del self.queue[place]
             if updates and updates[0].kind == "delta" and updates[0].version != self.have + 1:
                 return None
             if updates:

@@ -76,7 +76,7 @@ class Tasks:
                 self.incoming.forget_task()
             elif self.running is not None and self.running.task.id == assignment:
                 actions.append(self._drop(self.running))
-        return actions + self.outgoing.greeted(now) + self.go_on(now)
+        return actions + self.outgoing.greeted(now) + self._bring_up_to_date(now)
 
     # What comes
 
@@ -145,6 +145,7 @@ class Tasks:
         return self._bring_up_to_date(now)
 
     def _bring_up_to_date(self, now: float) -> list[Action]:
+        """Take in what may be by now, and go on."""
         actions = self.incoming.take(self._latest)
         if actions is None:
             self.give_up()
@@ -239,13 +240,13 @@ class Tasks:
             self.lead.trained(result.steps, result.seconds)
         self.failures = 0 if result.steps else self.failures
         if running.dropped:
-            return [Settle(task.id, False), *self.go_on(now)]
+            return [Settle(task.id, False), *self._bring_up_to_date(now)]
         if task.steps and not result.steps:  # the controller must know that it is not coming
             return [Settle(task.id, False), *([] if self.leaving else [self._greet(now)])]
         if self.contact.greeted:
-            return self.outgoing.add(result, now) + self.go_on(now)
+            return self.outgoing.add(result, now) + self._bring_up_to_date(now)
         self.outgoing.keep(result)  # the Welcome will bring it about
-        return self.go_on(now)
+        return self._bring_up_to_date(now)
 
     def failed(self) -> None:
         """Nothing can be made of the task that runs."""
