@@ -25,6 +25,7 @@ TENSORS = {
     'a "name", \u00e4': torch.arange(12, dtype=torch.float64).reshape(3, 4),
     "none": torch.zeros(0),
     "one": torch.tensor(5.0),
+    "bytes": torch.arange(7, dtype=torch.uint8),
 }
 
 

@@ -31,7 +31,7 @@ HEADER_LIMIT = 1 << 20
 
 _PREFIX = 8
 _METADATA = "__metadata__"
-_DTYPES = {"F64": ("float64", 8), "I64": ("int64", 8), "F32": ("float32", 4)}  # torch's name, bytes
+_DTYPES = {"F64": ("float64", 8), "I64": ("int64", 8), "F32": ("float32", 4), "U8": ("uint8", 1)}  # torch's name, bytes
 _NAMES = {f"torch.{name}": short for short, (name, _) in _DTYPES.items()}
 
 
