@@ -13,7 +13,7 @@ from typing import NamedTuple
 from barnraise.controller import actions as act
 from barnraise.controller import events as ev
 from barnraise.core.errors import RunFailedError, WireError
-from barnraise.core.types import Blob, Flush
+from barnraise.core.types import Blob, Flush, Train
 from barnraise.wire.frames import decode_from_controller, encode
 from barnraise.wire.messages import (
     PROTOCOL_VERSION,
@@ -63,7 +63,8 @@ class HostileRun(RunChance):
             task = self.rng.choice(tasks)
             self.hostile.remember("assignment", task.id)
             self.hostile.remember("base", task.base)
-            self.hostile.remember("parameters", plain(task.parameters))
+            if isinstance(task, Train):
+                self.hostile.remember("parameters", plain(task.parameters))
             self.hostile.remember("steps", task.steps)
             self.hostile.remember("pending", [other.id for other in tasks[:20]])
             self.hostile.remember("working", [task.id])
@@ -96,7 +97,8 @@ class HostileRun(RunChance):
             )
         elif isinstance(job, act.Evaluate) and rng.random() < 0.5:
             engine.jobs.remove(job)
-            engine.handle(ev.Evaluated(job.epoch, engine.state.version, rng.choice(FLOATS)))
+            engine.account.last_loss = rng.choice(FLOATS)
+            engine.handle(ev.Evaluated(job.epoch, engine.state.version, engine.account.last_loss))
         elif job is not None:
             engine.answer(job, good=rng.random() < 0.9)
 

@@ -201,7 +201,7 @@ class Evaluate(Task, frozen=True, gc=False, tag="evaluate", kw_only=True):
 
     @property
     def steps(self) -> int:
-        return -(-(self.held_out.stop - self.held_out.start) // max(1, self.batch_size))
+        return -(-max(0, self.held_out.stop - self.held_out.start) // max(1, self.batch_size))
 
     @property
     def effort(self) -> float:

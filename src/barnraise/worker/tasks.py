@@ -154,9 +154,10 @@ class Tasks:
 
     @property
     def _latest(self) -> float:
-        """The newest version that may be taken in: what a task is about stays until it is done."""
-        tasks = [self.waiting, self.running.task if self.running is not None else None]
-        return min((task.base for task in tasks if task is not None and task.exact), default=math.inf)
+        """The newest version that may be taken in: what a task is about stays until it is done, whatever comes."""
+        if self.running is not None and self.running.task.exact:
+            return -1
+        return self.waiting.base if self.waiting is not None and self.waiting.exact else math.inf
 
     def give_up(self) -> None:
         """Begin anew, without the task that waits: it is for others, or comes again with a way that works.
