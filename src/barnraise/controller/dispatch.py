@@ -23,7 +23,7 @@ from barnraise.core.types import LinkReport
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionMade
 from barnraise.ledger.notes import NOT_HELD, Released
 from barnraise.matching.base import NodeView, TaskView
-from barnraise.wire.messages import Message, Next
+from barnraise.wire.messages import Decline, Message, Next
 
 MOST_IN_BUFFER = 32
 """Contributions that a node may have in an open buffer. An honest one rarely has more than a few."""
@@ -56,6 +56,14 @@ class Dispatch(Part):
         self.asking[node] = message.have
         self.speeds.links[node] = message.link
         yield from self._assign()
+
+    def decline(self, node: str, message: Decline) -> Steps:
+        """A node gives a task back."""
+        number = message.assignment
+        if number in self.state.nodes[node].open and number not in self.membership.custody.inspecting:
+            self.wasted.take(node, self.now)
+            yield from self.membership.release(node, number, f"declined: {message.reason}")
+            yield from self.context.follow()
 
     def _wake(self) -> None:
         """A version was made or a contribution judged: those that rest ask again."""
@@ -163,7 +171,7 @@ class Dispatch(Part):
         )
 
     def messages(self) -> dict[type[Message], Callable[[str, Any], Steps]]:
-        return {Next: self.next}
+        return {Next: self.next, Decline: self.decline}
 
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
         return {VersionMade: self._version_made, Judged: self._judged, Noted: self._noted}

@@ -10,6 +10,7 @@ anything else is believed.
     Heartbeat I am alive                     Pulse      so am I
     Next      I will soon need a task        Assign     here is one
     Watch     I train, what is new?          Newer      a version
+    Decline   I cannot do that task
     Offer     this came of my task           Go         send its payload, from this byte on
     Part      a piece of its payload         Ack        it is durable: accepted, or refused because ...
                                              Who        I do not know you (any more): say Hello
@@ -175,6 +176,13 @@ class Assign(Message, frozen=True, tag=True):
         return self.task.news
 
 
+class Decline(Message, frozen=True, tag=True):
+    """I will not do the task of this assignment, and why: it is for somebody else."""
+
+    assignment: Count
+    reason: Text
+
+
 class Watch(Message, frozen=True, tag=True):
     """I train, and hold version `have`: tell me of the next one, once. What an `Assign` brings counts as held."""
 
@@ -254,5 +262,5 @@ class Stop(Message, frozen=True, tag=True):
     final: bool = True
 
 
-FromWorker = Enrol | Hello | Heartbeat | Next | Watch | Offer | Part | Fetch | Leave
+FromWorker = Enrol | Hello | Heartbeat | Next | Decline | Watch | Offer | Part | Fetch | Leave
 FromController = Enrolled | Welcome | Pulse | Assign | Newer | Go | Ack | Chunk | Gone | Who | Stop

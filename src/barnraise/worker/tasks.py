@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnraise.core.types import AnyTask, Blob, News, Task
-from barnraise.wire.messages import Assign, Newer, Next, Watch
+from barnraise.wire.messages import Assign, Decline, Newer, Next, Watch
 from barnraise.worker import measure
 from barnraise.worker.actions import Action, CutShort, Quit, Settle, StartTask
 from barnraise.worker.ahead import Lead
@@ -186,11 +186,16 @@ class Tasks:
         if not self._at_hand() or (len(self.outgoing.pending) > 1 and not task.preempts):
             return []
         if task.exact and self.incoming.have > task.base:
-            self.give_up()
-            return []
+            return self._decline(task, f"this replica is at version {self.incoming.have} already", now)
         ask_at = self._ask_at(task)
         self.running, self.waiting = Running(task, near=ask_at == 0), None
         return [StartTask(task, ask_at), *self._watch(now), *(self._ask(now) if self.running.near else [])]
+
+    def _decline(self, task: Task, reason: str, now: float) -> list[Action]:
+        """Give the task that waits back, and ask for another."""
+        self.waiting = None
+        self.incoming.forget_task()
+        return [self.contact.send(Decline(task.id, reason), now), *self._bring_up_to_date(now)]
 
     def _ask_at(self, task: Task) -> int:
         """The step after which to ask for the next task."""
