@@ -48,6 +48,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
     (m.Heartbeat(12.25), None),
     (m.Next(41, LinkReport(0.05, 125000.0, 1.25e6)), None),
     (m.Watch(42), None),
+    (m.Decline(8, "this replica is at version 43 already"), None),
     (
         m.Offer(
             Contribution(

@@ -10,6 +10,7 @@ from barnraise.core.types import AnyResult, AnyTask, Blob, Evaluate, Flush, News
 from barnraise.wire.messages import (
     Ack,
     Assign,
+    Decline,
     Go,
     Hello,
     Leave,
@@ -136,6 +137,10 @@ class Bench:
             assert self.asked is None or not self.sound
             assert message.have == self.replica
             self.asked = message
+        elif isinstance(message, Decline):
+            assert self.prepared
+            assert self.training is None
+            assert message.assignment not in self.payloads
         elif isinstance(message, Watch):
             assert self.worker.contact.greeted
             assert self.settings.overlap

@@ -14,7 +14,7 @@ from barnraise.controller import events as ev
 from barnraise.controller.settings import Evaluations
 from barnraise.core.types import KINDS, AnyResult, AnyTask, Blob, Evaluate, NodeProfile, ParameterRange
 from barnraise.staleness import create as staleness
-from barnraise.wire.messages import Offer, Who
+from barnraise.wire.messages import Decline, Offer, Who
 
 from ..tasks import train
 from .bench import Bench
@@ -152,6 +152,13 @@ class RunChance:
         if (node, number) not in self.engine.wanted:
             self.engine.handle(ev.Arrived(node, number, self.rng.choice([0, 1, 10**6])))
 
+    def decline(self, node: str) -> None:
+        """Something of its own, somebody else's or nobody's."""
+        if node in self.engine.state.nodes:
+            number = self.rng.choice([*self.engine.held.get(node, {}), self.rng.randrange(30)])
+            self.engine.held.get(node, {}).pop(number, None)
+            self.engine.handle(ev.Received(node, Decline(number, "it is too much")))
+
     def answer(self, node: str) -> None:
         if self.engine.jobs and self.engine.finished is None:
             self.engine.answer(self.rng.choice(self.engine.jobs), good=self.rng.random() < 0.9)
@@ -200,6 +207,7 @@ class RunChance:
         (lie, 5),
         (upload, 10),
         (arrive, 1),
+        (decline, 1),
         (answer, 60),
         (fall_silent, 5),
         (tick_early, 1),

@@ -8,14 +8,17 @@ from barnraise.controller import actions as act
 from barnraise.controller import events as ev
 from barnraise.controller import membership
 from barnraise.controller.settings import FLEET_HEARTBEATS
+from barnraise.controller.state import Stage
 from barnraise.core.types import KINDS, LinkReport
+from barnraise.ledger.decisions import Noted
+from barnraise.ledger.notes import Released
 from barnraise.wire.messages import (
     PROTOCOL_VERSION,
     Ack,
+    Decline,
     Enrolled,
     Heartbeat,
     Hello,
-    Next,
     Offer,
     Pulse,
     Stop,
@@ -210,7 +213,7 @@ def test_a_lease_follows_the_nodes_link_within_its_bound() -> None:
     ]:
         engine = Engine(engine_settings())
         engine.hello(node)
-        engine.handle(ev.Received(node, Next(0, report)))
+        engine.next(node, 0, report)
         engine.now += gap
         engine.heartbeat(node)
         engine.tick(lease - 0.01)
@@ -261,6 +264,32 @@ def test_a_node_whose_work_comes_to_nothing_has_to_wait() -> None:
     engine.hello("a")
     engine.next("a")
     assert engine.held["a"]
+
+
+def test_a_task_that_is_declined_is_for_somebody_else() -> None:
+    engine, number = at_work()
+    engine.hello("b")
+    engine.handle(ev.Received("b", Decline(number, "it is not mine")))
+    assert number in engine.state.works, "nobody declines for another"
+    task = engine.held["a"].pop(number)
+    engine.handle(ev.Received("a", Decline(number, "no room")))
+    assert engine.state.redo[number].stage is Stage.RELEASED
+    released = [d.note for d in engine.journal if isinstance(d, Noted) and isinstance(d.note, Released)]
+    assert [note.reason for note in released] == ["declined: no room"]
+    engine.next("b")
+    (again,) = engine.held["b"].values()
+    assert (again.rows, again.id) == (task.rows, number + 1)
+
+
+def test_a_node_that_declines_again_and_again_has_to_wait() -> None:
+    engine = Engine(engine_settings())
+    engine.hello("a")
+    for _ in range(1000):
+        engine.next("a")
+        for number in list(engine.held["a"]):
+            del engine.held["a"][number]
+            engine.handle(ev.Received("a", Decline(number, "no room")))
+    assert len(engine.journal) < 70
 
 
 def test_any_frame_renews_a_lease() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnraise.core.types import Blob, News, Update
-from barnraise.wire.messages import Ack, Assign, Heartbeat, Hello, Leave, Newer, Next, Pulse, Who
+from barnraise.wire.messages import Ack, Assign, Decline, Heartbeat, Hello, Leave, Newer, Next, Pulse, Who
 from barnraise.worker import actions as act
 from barnraise.worker import events as ev
 from barnraise.worker.ahead import Lead
@@ -14,7 +14,7 @@ from barnraise.worker.incoming import Incoming
 from barnraise.worker.leaving import PATIENCE, PROBE
 from barnraise.worker.machine import MOST_FAILURES, NOT_FINITE
 
-from ..state_machine.bench import SHARDS, Bench, delta, make_task, snapshot
+from ..state_machine.bench import SHARDS, Bench, delta, make_evaluation, make_task, snapshot
 from ..state_machine.engine import MANIFEST, digest, overlap
 
 
@@ -459,3 +459,15 @@ def test_a_blob_that_is_on_its_way_is_not_asked_for_again() -> None:
     taken = incoming.take()
     assert taken is not None
     assert [type(action) for action in taken] == [act.ApplyUpdates, act.Fetch], "and once more, for the second"
+
+
+def test_a_task_about_a_version_that_has_passed_is_declined() -> None:
+    bench = ready()
+    bench.finish_task()
+    bench.asked = None
+    bench.replica = bench.worker.incoming.have = 5
+    bench.hear(Assign(make_evaluation(9, 4, ())))
+    fetch_all(bench)
+    assert Decline(9, "this replica is at version 5 already") in bench.sent
+    assert bench.worker.tasks.waiting is None
+    assert isinstance(bench.sent[-1], Next), "and another is asked for"
