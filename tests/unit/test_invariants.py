@@ -10,7 +10,8 @@ import pytest
 from barnraise.controller.invariants import validate
 from barnraise.controller.state import TRANSITIONS, Stage, State
 
-from ..state_machine.engine import Engine, contribution, engine_settings
+from ..state_machine.chances import MEASURED
+from ..state_machine.engine import Engine, answer_to, contribution, engine_settings
 
 
 def midway() -> State:
@@ -52,6 +53,45 @@ def _dead_but_counted(state: State) -> None:
 def _anothers(state: State) -> None:
     (number,) = state.nodes["b"].open
     state.works[number] = msgspec.structs.replace(state.works[number], node="a")
+
+
+def _found(state: State) -> int:
+    (number,) = state.findings
+    return number
+
+
+def _found_and_open(state: State) -> None:
+    state.findings[state.nodes["b"].open[0]] = state.findings[_found(state)]
+
+
+def _found_twice(state: State) -> None:
+    found = state.findings[_found(state)]
+    work = msgspec.structs.replace(found.work, assignment=1000)
+    state.findings[1000] = msgspec.structs.replace(found, work=work)
+
+
+def _known_and_kept(state: State) -> None:
+    state.evaluations.append((0, 1.0))
+
+
+def _found_before_it_was_done(state: State) -> None:
+    found = state.findings[_found(state)]
+    state.findings[_found(state)] = msgspec.structs.replace(
+        found, work=msgspec.structs.replace(found.work, stage=Stage.OPEN)
+    )
+
+
+@pytest.mark.parametrize("break_it", [_found_and_open, _found_twice, _known_and_kept, _found_before_it_was_done])
+def test_what_does_not_fit_of_findings_is_seen(break_it: Callable[[State], None]) -> None:
+    engine = Engine(engine_settings(**MEASURED))
+    for node in ("a", "b"):
+        engine.hello(node)
+        engine.next(node)
+    engine.offer("a", answer_to(next(iter(engine.held["a"].values()))))
+    validate(engine.state)
+    break_it(engine.state)
+    with pytest.raises(AssertionError):
+        validate(engine.state)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnraise.core.types import Blob, News, Update
-from barnraise.wire.messages import Ack, Assign, Decline, Heartbeat, Hello, Leave, Newer, Next, Pulse, Who
+from barnraise.core.types import Blob, Evaluate, Flush, News, ParameterRange, Update
+from barnraise.wire.messages import Ack, Assign, Decline, Heartbeat, Hello, Leave, Newer, Next, Offer, Pulse, Who
 from barnraise.worker import actions as act
 from barnraise.worker import events as ev
 from barnraise.worker.ahead import Lead
@@ -461,13 +461,134 @@ def test_a_blob_that_is_on_its_way_is_not_asked_for_again() -> None:
     assert [type(action) for action in taken] == [act.ApplyUpdates, act.Fetch], "and once more, for the second"
 
 
-def test_a_task_about_a_version_that_has_passed_is_declined() -> None:
-    bench = ready()
-    bench.finish_task()
-    bench.asked = None
-    bench.replica = bench.worker.incoming.have = 5
-    bench.hear(Assign(make_evaluation(9, 4, ())))
+def measuring(bench: Bench, **how: int | bool) -> Evaluate:
+    """Hand in the running task and have the worker measure a version next."""
+    bench.nearly()
+    bench.assign(evaluate=True, **how)
     fetch_all(bench)
-    assert Decline(9, "this replica is at version 5 already") in bench.sent
-    assert bench.worker.tasks.waiting is None
-    assert isinstance(bench.sent[-1], Next), "and another is asked for"
+    bench.finish_update()
+    bench.finish_task()
+    bench.ack(next(iter(bench.payloads)), True)
+    assert isinstance(bench.training, Evaluate)
+    return bench.training
+
+
+def test_a_measurement_waits_for_its_rows_and_for_its_base() -> None:
+    bench = ready()
+    bench.nearly()
+    bench.assign(evaluate=True, behind=1)
+    held_out, way = SHARDS[2].digest, delta(1).blob.digest
+    bench.finish_task()
+    assert bench.training is None
+    assert bench.fetching.keys() == {held_out, way}
+    bench.fetched(held_out)
+    assert bench.training is None
+    bench.fetched(way)
+    bench.finish_update()
+    assert isinstance(bench.training, Evaluate)
+    assert bench.replica == bench.training.base == 1
+
+
+def test_the_next_task_is_asked_for_as_a_measurement_starts() -> None:
+    bench = ready()
+    measuring(bench)
+    assert bench.asked is not None
+
+
+def test_versions_wait_while_one_is_measured_and_are_taken_in_then() -> None:
+    bench = ready()
+    bench.nearly()
+    bench.assign(evaluate=True)
+    fetch_all(bench)
+    bench.newer()  # while it trains, and the measurement of the version before waits
+    fetch_all(bench)
+    assert not bench.applying
+    bench.finish_task()
+    assert isinstance(bench.training, Evaluate)
+    assert not bench.applying
+    bench.finish_task()
+    assert bench.applying == (delta(1),)
+    bench.finish_update()
+    assert bench.replica == 1
+    assert [type(result).__name__ for result in bench.payloads.values()] == ["Contribution", "Finding"]
+
+
+def test_the_way_to_what_is_measured_comes_before_what_leads_beyond() -> None:
+    bench = ready()
+    bench.newer(behind=2)  # on its way when the connection is lost
+    bench.hear(Who())
+    bench.welcome()
+    bench.nearly()
+    bench.asked = None  # what it hears is the answer
+    bench.hear(Assign(make_evaluation(7, 1, (delta(1),))))
+    fetch_all(bench)
+    assert bench.applying == (delta(1),)
+    bench.finish_update()
+    bench.finish_task()
+    assert isinstance(bench.training, Evaluate)
+    bench.finish_task()
+    assert bench.applying == (delta(2),)
+
+
+def test_no_news_change_what_is_measured() -> None:
+    """Not even of a version before it, as a controller that has lost some would send it."""
+    bench = ready()
+    bench.newer(behind=3)
+    fetch_all(bench)
+    bench.finish_update()
+    measuring(bench)
+    assert bench.replica == 3
+    bench.hear(Newer(News((snapshot(2),))))
+    fetch_all(bench)
+    assert not bench.applying
+    bench.finish_task()
+    assert bench.applying == (snapshot(2),)
+
+
+def test_a_replica_beyond_what_is_to_be_measured_declines_the_task_and_asks_for_another() -> None:
+    bench = ready()
+    bench.newer(behind=2)
+    fetch_all(bench)
+    bench.finish_update()
+    bench.nearly()
+    bench.asked = None  # what it hears is the answer
+    bench.hear(Assign(make_evaluation(7, 1, (delta(1),))))
+    fetch_all(bench)
+    bench.finish_task()
+    assert bench.training is None
+    assert Decline(7, "this replica is at version 2 already") in bench.sent
+    assert bench.asked is not None
+    bench.conclude(tasks=1)
+
+
+def test_leaving_cuts_a_measurement_short_and_hands_in_nothing_of_it() -> None:
+    bench = ready()
+    task = measuring(bench)
+    bench.leave()
+    assert bench.cut
+    bench.finish_task()
+    assert bench.done[task.id] is False
+    assert not any(isinstance(message, Offer) and message.result.assignment == task.id for message in bench.sent)
+    assert bench.left
+
+
+def test_a_measurement_that_is_somebody_elses_is_cut_short_and_the_worker_goes_on() -> None:
+    bench = ready()
+    task = measuring(bench)
+    bench.hear(Who())
+    bench.welcome(forget=(task.id,))
+    assert bench.cut
+    bench.finish_task()
+    assert bench.done[task.id] is False
+    bench.conclude(tasks=2)
+
+
+def test_a_flush_preempts_a_measurement() -> None:
+    bench = ready()
+    task = measuring(bench)
+    bench.asked = None  # what it hears is the answer
+    bench.hear(Assign(Flush(id=7, base=bench.replica, parameters=ParameterRange(0, 100))))
+    assert bench.cut
+    bench.finish_task()
+    assert bench.done[task.id] is False
+    assert isinstance(bench.training, Flush)

@@ -3,6 +3,7 @@ work is in one place. Tests call `validate` after each event; nothing else does.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 from barnraise.controller.folding import MOST_OPEN
@@ -19,6 +20,7 @@ def validate(state: State) -> None:
     """AssertionError, naming what does not fit, unless all of `state` does."""
     _validate_nodes(state)
     _validate_works(state)
+    _validate_findings(state)
     _validate_buffer(state)
     _validate_totals(state)
 
@@ -51,6 +53,26 @@ def _validate_works(state: State) -> None:
     assert state.current == sum(work.task.trains and work.base == state.version for work in state.works.values()), (
         "works from the newest"
     )
+
+
+def _validate_findings(state: State) -> None:
+    """Findings, and work that will end in one, are about what is not known yet; no two have the same rows."""
+    known = state.evaluations[-1][0] if state.evaluations else -1
+    for number, finding in state.findings.items():
+        work = finding.work
+        assert number == work.assignment, f"findings: {work.assignment} is kept as {number}"
+        assert work.stage is Stage.FOUND, f"findings: {number} is {work.stage}"
+        assert not work.task.contributes, f"findings: {number} belongs into a version"
+        assert work.base > known, f"findings: {number} is about version {work.base}, which is known"
+        assert finding.weight >= 0.0, f"findings: {number} weighs {finding.weight}"
+    assert not state.findings.keys() & (state.works.keys() | state.redo.keys()), "found, and to be found"
+    waiting = [work for work in state.redo.values() if work.task.exact]
+    assert all(work.base > known for work in waiting), "what is known waits to be done again"
+    found = [finding.work for finding in state.findings.values()]
+    exact = [work for work in [*state.works.values(), *waiting, *found] if work.task.exact and work.base > known]
+    taken = sorted((work.base, piece.shard, piece.start, piece.stop) for work in exact for piece in work.rows)
+    for before, after in itertools.pairwise(taken):
+        assert before[:2] != after[:2] or before[3] <= after[2], f"rows twice: {before}, {after}"
 
 
 def _validate_buffer(state: State) -> None:

@@ -249,10 +249,11 @@ class Tasks:
             return [Settle(task.id, False), *self._bring_up_to_date(now)]
         if task.steps and not result.steps:  # the controller must know that it is not coming
             return [Settle(task.id, False), *([] if self.leaving else [self._greet(now)])]
-        if self.contact.greeted:
-            return self.outgoing.add(result, now) + self._bring_up_to_date(now)
-        self.outgoing.keep(result)  # the Welcome will bring it about
-        return self._bring_up_to_date(now)
+        self.outgoing.keep(result)
+        next_ones = self._bring_up_to_date(now)
+        if not self.contact.greeted:  # any more: the Welcome will bring it about
+            return next_ones
+        return self.outgoing.add(result, now) + next_ones
 
     def failed(self) -> None:
         """Nothing can be made of the task that runs."""
