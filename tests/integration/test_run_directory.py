@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import os
 import re
@@ -11,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from barnraise.assembly import hosting
 from barnraise.assembly.addresses import address, listen, recorded_mode, recorded_uri
 from barnraise.assembly.hosting import Host, open_host
 from barnraise.assembly.local_workers import LocalWorkers
 from barnraise.config.load import load
 from barnraise.config.schema import Controller, Worker
 from barnraise.controller.actions import Journal
-from barnraise.core.errors import BarnraiseError, RunDirectoryError, RunFileError
+from barnraise.core.errors import BarnraiseError, DataError, RunDirectoryError, RunFileError
 from barnraise.ledger import NodeChanged, Noted, RunDirectory
 from barnraise.plan.purpose import TRAIN
 from barnraise.plan.resolve import Plan, resolve
@@ -190,3 +192,17 @@ def test_a_dataset_that_is_lost_names_the_file(run: RunDirectory) -> None:
     with pytest.raises(BarnraiseError, match=r"meta\.json"):
         start(run, plan_of(run))
     assert content(run) == before
+
+
+def test_held_out_rows_that_no_worker_fetches_are_refused_before_the_start(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of(run)
+    measured = plan.run_file.controller.model_copy(update={"evaluated_by": "workers"})
+    changed = plan.run_file.model_copy(update={"controller": measured})
+    monkeypatch.setattr(hosting, "MAX_SHARD_BYTES", 100)
+    close(start(run, plan))
+    with pytest.raises(
+        DataError, match=r"held-out rows are .*at most 100 B: set controller.evaluated_by to controller"
+    ):
+        start(run, dataclasses.replace(plan, run_file=changed))

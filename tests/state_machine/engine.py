@@ -245,7 +245,7 @@ class Measured:
     def judged(self, d: Judged) -> None:
         task = self.tasks[d.assignment]
         assert d.node == task.node
-        assert d.tokens == 0, "nothing was trained"
+        assert (d.tokens, d.staleness) == (0, 0), "nothing was trained"
         assert (d.verdict == "discarded") == (task.base != self.shared)
         self.open.remove(d.assignment)
         self.verdicts[d.assignment] = d
@@ -490,7 +490,7 @@ class Account:
         merged = [i for version in self.versions.values() for i in version]
         assert Counter([*merged, *self.buffer]) == Counter(list(self.accepted))
         assert state.tokens == sum(d.tokens for d in self.accepted.values())
-        assert state.accepted == len(self.accepted) + self.measured.num_found
+        assert state.accepted == len(self.accepted)
         assert state.version == len(self.made)
         assert state.version_tokens == sum(
             self.accepted[i].tokens for v, c in self.versions.items() if v <= state.version for i in c

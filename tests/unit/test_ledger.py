@@ -98,7 +98,7 @@ def payloads_of(decisions: list[Decision]) -> dict[int, bytes]:
     return {
         item.assignment: b"payload %d" % item.assignment
         for item in decisions
-        if isinstance(item, Judged) and item.verdict == "accepted"
+        if isinstance(item, Judged) and item.brings
     }
 
 
@@ -260,6 +260,7 @@ def test_a_view_counts_what_happened(path: Path) -> None:
             "contributors": 1,
             "epochs": 2,
             "seconds": 13.0,
+            "found": 0,
         }
         a, b = view.nodes()
         assert (a.node, a.change, a.assigned, a.accepted, a.discarded, a.tokens) == ("a", "joined", 2, 2, 1, 2000)
@@ -313,3 +314,24 @@ def test_claims_that_no_type_allows_stop_no_replay(path: Path) -> None:
             )
         ((_, replayed),) = ledger.replay()
     assert replayed == msgspec.structs.replace(joined, profile=NodeProfile(cores=8))
+
+
+def test_findings_are_no_contributions(path: Path) -> None:
+    """Nor left over at the end: they were to enter no version."""
+    found = {"digest": "", "num_bytes": 0, "codec": -1, "tokens": 0, "steps": 3, "staleness": 0, "seconds": 9.0}
+    run = [
+        NodeChanged(0.0, "a", "enrolled", key="k"),
+        assigned(1),
+        assigned(2, kind="evaluate", local_steps=3),
+        judged(1),
+        judged(2, **found),
+        Noted(3.0, notes.LeftOver(1, "stopped")),
+    ]
+    with Ledger(path) as ledger:
+        ledger.commit(run, payloads_of(run))
+    with LedgerView(path) as view:
+        totals, (node,) = view.totals(), view.nodes()
+        assert (totals.accepted, totals.found, totals.discarded, totals.tokens) == (0, 1, 1, 0)
+        assert (node.accepted, node.found, node.discarded, node.open) == (0, 1, 1, 0)
+        assert (node.seconds, node.mean_staleness) == (4.0, 2.0)
+        assert [piece.outcome for piece in view.pieces()] == ["discarded", "found"]

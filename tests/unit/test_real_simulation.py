@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -22,22 +23,36 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
     return again()
 
 
-def again() -> Report:
+def again(real: bool = True, **controller: Any) -> Report:
     shape = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "resid_pdrop": 0.2}
     run_file = load(
         {
             "model": {"architecture": "gpt2", "config": shape},
             "data": {"kind": "text", "files": ["story.txt"], "context": 16},
             "training": {"tokens": 1024, "batch_size": 2, "local_steps": 2},
+            "controller": controller,
         }
     )
-    return simulate(resolve(run_file, purpose=Purpose.SIMULATE, nodes=3), Trial(3, real=True, tokens_per_second=1000.0))
+    trial = Trial(3, real=real, tokens_per_second=1000.0)
+    return simulate(resolve(run_file, purpose=Purpose.SIMULATE, nodes=3), trial)
 
 
 def test_a_simulation_with_dropout_repeats(run: Report) -> None:
     repeated = again()
     assert repeated.final_loss == run.final_loss
     assert repeated.ledger_hash == run.ledger_hash
+
+
+@pytest.mark.parametrize("real", [True, False])
+def test_workers_measure_in_virtual_time_too(run: Report, real: bool) -> None:
+    """The losses are the controller's for equal parameters, of which version 0 has those of every run."""
+    measured = again(real, evaluated_by="workers")
+    assert measured.ledger_hash == again(real, evaluated_by="workers").ledger_hash
+    assert measured.tokens == run.tokens
+    if real:
+        assert measured.curve[0].loss == pytest.approx(run.curve[0].loss, abs=1e-5)
+        assert [measured.curve[0].tokens, measured.curve[-1].tokens] == [0, run.tokens]
+        assert len(measured.curve) > 2
 
 
 def test_a_version_is_measured_as_it_was_when_that_began(run: Report) -> None:

@@ -101,3 +101,23 @@ def test_what_is_not_there_is_said(run: RunDirectory, capsys: pytest.CaptureFixt
     said = told(run, capsys, "--", what, code=2)
     assert "has neither an assignment nor a node" in said
     assert "its nodes are 7, b" in said
+
+
+def test_a_measurement_is_told_in_sentences_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    decisions: list[Decision] = [
+        NodeChanged(1.0, "b", "enrolled", key="b"),
+        Assigned(2.0, 1, "b", "evaluate", 7, 50, 48, 1, 0.0, (RowRange(2, 16, 32),), ParameterRange(0, 0), 0),
+        Judged(6.0, 1, "b", "refused", "loss is -1", 7, 9, 0, 0, 1, -1.0, 0.0, 4.0, 0, "", ParameterRange(0, 0), 0.0),
+        Assigned(7.0, 2, "b", "evaluate", 7, 50, 48, 1, 0.0, (RowRange(2, 16, 32),), ParameterRange(0, 0), 0, redo=1),
+        Judged(9.0, 2, "b", "accepted", "", 7, 9, 0, 0, 1, 2.5, 0.0, 4.0, 0, "", ParameterRange(0, 0), 30.0),
+    ]
+    run = RunDirectory.create("measured", tmp_path)
+    run.run_file.write_text("")
+    with Ledger(run.ledger, run.segments, run=run.path.name) as ledger:
+        ledger.commit(decisions, {})
+    assert texts(told(run, capsys, "b"))[1:] == [
+        "1: b is to measure the loss of version 7 on held-out rows 16 to 31",
+        "1: b's result is refused: loss is -1",
+        "2: b is to measure the loss of version 7 on held-out rows 16 to 31, instead of 1",
+        "2: b found a loss of 2.500 in 4.0 s, the mean of 30 predictions",
+    ]

@@ -11,10 +11,15 @@ from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.view import LossPoint, Piece
 
 BLUE, ORANGE, GREEN, VERMILION, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7"
-GREY, INK = "#B8B8B8", "#333333"
+GREY, INK, SKY = "#B8B8B8", "#333333", "#56B4E9"
 
-OUTCOMES = {"accepted": BLUE, "refused": VERMILION, "discarded": PURPLE, "lost": ORANGE, "open": GREY}
-LABELS = {"discarded": "left over at the end", "lost": "lost with the worker", "open": "unfinished"}
+OUTCOMES = {"accepted": BLUE, "found": SKY, "refused": VERMILION, "discarded": PURPLE, "lost": ORANGE, "open": GREY}
+LABELS = {
+    "found": "measured the loss",
+    "discarded": "left over at the end",
+    "lost": "lost with the worker",
+    "open": "unfinished",
+}
 
 MOMENTS: dict[tuple[str, ...], tuple[str, str, str]] = {
     ("joined",): ("joined", ">", GREEN),

@@ -26,7 +26,8 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
     yield (
         "work",
         f"{count_text(totals.accepted, 'contribution')} accepted, {totals.refused:,} refused, "
-        f"{totals.discarded:,} left over at the end",
+        f"{totals.discarded:,} left over at the end"
+        + (f"; {count_text(totals.found, 'measurement')} of the loss by workers" if totals.found else ""),
     )
     yield "workers", f"{totals.contributors:,} of {len(account.nodes):,} contributed"
     snapshot = f"a snapshot of the model is {bytes_text(account.snapshot_bytes)}"

@@ -93,7 +93,7 @@ def recorded(nodes: Sequence[NodeTotals], *, running: bool, finished: bool) -> l
 
 
 def _recorded(node: NodeTotals, rate: float, middle: float, total: int, running: bool, finished: bool) -> NodeRow:
-    judged = node.accepted + node.refused + node.discarded
+    judged = node.accepted + node.found + node.refused + node.discarded
     if node.change in _STANDING:
         standing = _STANDING[node.change]
     elif running:

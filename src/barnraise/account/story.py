@@ -76,6 +76,10 @@ def _told(found: Sequence[tuple[int, Decision]], number: int = 0) -> list[Line]:
 def _assigned(d: Assigned, number: int) -> str:
     if d.kind == "flush":
         return f"{d.assignment}: {d.node} is asked for the residual that error feedback holds"
+    if d.kind == "evaluate":
+        rows = ", ".join(f"{piece.start:,} to {piece.stop - 1:,}" for piece in d.rows)
+        instead = f", instead of {d.redo}" if d.redo else ""
+        return f"{d.assignment}: {d.node} is to measure the loss of version {d.base} on held-out rows {rows}{instead}"
     again = f", work of {d.redo} again" if d.redo else ""
     return (
         f"{d.assignment}: {d.node} is to take {count_text(d.local_steps, 'step')} ({count_text(d.tokens, 'token')}"
@@ -84,7 +88,12 @@ def _assigned(d: Assigned, number: int) -> str:
 
 
 def _judged(d: Judged, number: int) -> str:
-    told = f"{d.assignment}: {d.node}'s contribution is {d.verdict}"
+    if d.verdict == "accepted" and not d.brings:
+        return (
+            f"{d.assignment}: {d.node} found a loss of {d.loss:.3f} in {d.seconds:.1f} s, "
+            f"the mean of {count_text(int(d.weight), 'prediction')}"
+        )
+    told = f"{d.assignment}: {d.node}'s {'contribution' if d.digest else 'result'} is {d.verdict}"
     if d.verdict != "accepted":
         return f"{told}: {printable(d.reason)}"
     late = f"{count_text(d.staleness, 'version')} late" if d.staleness else "in time"

@@ -22,6 +22,8 @@ from barnraise.controller.machine import Controller
 from barnraise.controller.recovery import replay, restore
 from barnraise.controller.server import Server
 from barnraise.core.errors import DataError, WireError
+from barnraise.core.units import bytes_text
+from barnraise.data.meta import MAX_SHARD_BYTES
 from barnraise.data.shards import Dataset
 from barnraise.ledger import Checkpoints, Ledger, Noted, RunDirectory, notes
 from barnraise.plan.purpose import Purpose
@@ -74,6 +76,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
         warn(f"{damage}; what was there can be done without, or is done again")
     changed = changes(told_before.content, plan.run_file) if told_before is not None else []
     dataset = Dataset.open(run.data, verify=True)
+    _require_rows_to_fetch(plan, dataset)
     torch.set_num_threads(plan.run_file.controller.threads)
     server = parts.parameter_server(plan, torch.zeros(1))
     restore(server, found, checkpoints, ledger, warn)
@@ -114,6 +117,16 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
         told = "; ".join(map(str, changed))
         first.append(Journal(Noted(clock(), notes.RunFile(told, kept(plan.run_file)))))
     return Host(run, plan, shell, first, ledger, resumed, manifest.num_parameters)
+
+
+def _require_rows_to_fetch(plan: Plan, dataset: Dataset) -> None:
+    """DataError when workers are to measure on held-out rows that are more than they fetch."""
+    size = dataset.meta.held_out.bytes
+    if plan.run_file.controller.evaluated_by == "workers" and size > MAX_SHARD_BYTES:
+        raise DataError(
+            f"the held-out rows are {bytes_text(size)}, but a worker fetches files of at most "
+            f"{bytes_text(MAX_SHARD_BYTES)}: set controller.evaluated_by to controller, or lower data.held_out"
+        )
 
 
 def _recorded_manifest(

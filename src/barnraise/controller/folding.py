@@ -86,14 +86,12 @@ def _judged(state: State, d: Judged) -> None:
     if work.task.trains:
         _observe_rate(node, work, d)
         node.last_staleness = d.staleness
-    if d.verdict == "accepted":
+    if d.verdict == "accepted" and not work.task.contributes:
+        state.findings[d.assignment] = Finding(work.at(Stage.FOUND), d.loss, d.weight)
+    elif d.verdict == "accepted":
         state.accepted += 1
         node.accepted += 1
-        if work.task.contributes:
-            _contributed(state, node, work, d)
-        else:
-            found = work.at(Stage.FOUND)
-            state.findings[d.assignment] = Finding(found, d.loss, d.weight)
+        _contributed(state, node, work, d)
     elif d.verdict == "refused":
         state.refused += 1
         node.refused += 1

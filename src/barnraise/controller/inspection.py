@@ -108,7 +108,7 @@ class Inspection(Part):
             verdict, reason = "discarded", late
         else:
             verdict = "refused" if reason else "accepted"
-        staleness = max(0, version - offer.base)
+        staleness = max(0, version - offer.base) if work.task.contributes else 0
         tokens = work.credit(offer.steps) if verdict == "accepted" else work.tokens
         if not work.task.trains:
             tokens = 0  # of training, which is what tokens count

@@ -31,13 +31,15 @@ _OUTCOMES = (
     "version, json_extract(detail, '$.reason') AS why, CASE json_extract(detail, '$.judged') WHEN 1 THEN 'refused' "
     "ELSE 'discarded' END AS became FROM events WHERE kind = 'voided'), "
     "outcomes AS (SELECT contributions.*, coalesce(why, reason) AS because, CASE WHEN became IS NOT NULL THEN became "
+    "WHEN verdict = 'accepted' AND digest = '' THEN 'found' "
     "WHEN verdict = 'accepted' AND EXISTS (SELECT 1 FROM events WHERE kind = 'left_over') "
     "AND assignment NOT IN (SELECT value FROM versions, json_each(versions.contributions)) "
     "THEN 'discarded' ELSE verdict END AS outcome "
     "FROM contributions LEFT JOIN (SELECT assignment, why, became FROM voided) USING (assignment)) "
 )
 """Contributions with what became of them: what was accepted, but could not be used, was refused, or discarded with the
-version that it was to be in; what entered no version before the end was discarded."""
+version that it was to be in; what entered no version before the end was discarded. An accepted result without a payload
+is a finding, and no contribution."""
 
 _END = (
     "(SELECT coalesce(min(time), 9e999) FROM (SELECT time FROM versions WHERE reason = 'last' "
@@ -58,6 +60,7 @@ class Totals(msgspec.Struct, frozen=True):
     contributors: int  # nodes with an accepted contribution
     epochs: int
     seconds: float
+    found: int = 0  # accepted results that are no contributions: measurements
 
 
 class NodeTotals(msgspec.Struct, frozen=True):
@@ -73,16 +76,17 @@ class NodeTotals(msgspec.Struct, frozen=True):
     discarded: int
     tokens: int  # of accepted contributions
     num_bytes: int
-    seconds: float  # of work, as the node tells it
+    seconds: float  # of work on contributions, as the node tells it
     mean_staleness: float  # of judged contributions
     max_staleness: int
+    found: int = 0  # accepted results that are no contributions
     lost: int = 0  # assignments that were taken back because the node left or forgot them, before the run's end
     device: str = ""  # as the node tells it
 
     @property
     def open(self) -> int:
         """Assignments without an outcome: yet, or when the run ended."""
-        return self.assigned - self.accepted - self.refused - self.discarded - self.lost
+        return self.assigned - self.accepted - self.found - self.refused - self.discarded - self.lost
 
 
 class VersionRow(msgspec.Struct, frozen=True):
@@ -118,7 +122,7 @@ class Piece(msgspec.Struct, frozen=True):
     node: str
     start: float
     stop: float | None
-    outcome: Literal["accepted", "refused", "discarded", "lost", "open"]
+    outcome: Literal["accepted", "found", "refused", "discarded", "lost", "open"]
     tokens: int
 
 
@@ -176,6 +180,7 @@ class LedgerView:
             "count(*) FILTER (WHERE outcome = 'accepted') AS accepted, "
             "count(*) FILTER (WHERE outcome = 'refused') AS refused, "
             "count(*) FILTER (WHERE outcome = 'discarded') AS discarded, "
+            "count(*) FILTER (WHERE outcome = 'found') AS found, "
             "coalesce(sum(tokens) FILTER (WHERE outcome = 'accepted'), 0) AS tokens, "
             "coalesce(sum(num_bytes), 0) AS num_bytes, "
             "count(DISTINCT node) FILTER (WHERE outcome = 'accepted') AS contributors, "
@@ -193,7 +198,7 @@ class LedgerView:
             "coalesce(refused, 0) AS refused, coalesce(discarded, 0) AS discarded, coalesce(tokens, 0) AS tokens, "
             "coalesce(num_bytes, 0) AS num_bytes, coalesce(seconds, 0.0) AS seconds, "
             "coalesce(mean_staleness, 0.0) AS mean_staleness, coalesce(max_staleness, 0) AS max_staleness, "
-            "coalesce(lost, 0) AS lost, coalesce(device, '') AS device "
+            "coalesce(found, 0) AS found, coalesce(lost, 0) AS lost, coalesce(device, '') AS device "
             "FROM (SELECT node, change, reason, time, max(id) FROM nodes GROUP BY node) "
             "JOIN (SELECT node, min(id) AS first FROM nodes GROUP BY node) USING (node) "
             "LEFT JOIN (SELECT node, json_extract(profile, '$.device') AS device, max(id) FROM nodes "
@@ -204,8 +209,10 @@ class LedgerView:
             "LEFT JOIN (SELECT node, count(*) FILTER (WHERE outcome = 'accepted') AS accepted, "
             "count(*) FILTER (WHERE outcome = 'refused') AS refused, "
             "count(*) FILTER (WHERE outcome = 'discarded') AS discarded, "
+            "count(*) FILTER (WHERE outcome = 'found') AS found, "
             "sum(tokens) FILTER (WHERE outcome = 'accepted') AS tokens, sum(num_bytes) AS num_bytes, "
-            "sum(seconds) AS seconds, avg(staleness) AS mean_staleness, max(staleness) AS max_staleness "
+            "sum(seconds) FILTER (WHERE outcome <> 'found') AS seconds, "
+            "avg(staleness) FILTER (WHERE outcome <> 'found') AS mean_staleness, max(staleness) AS max_staleness "
             "FROM outcomes GROUP BY node) USING (node) ORDER BY first"
         )
         return msgspec.convert(rows, list[NodeTotals])

@@ -1,0 +1,95 @@
+"""Workers measure the held-out loss: real processes, real tensors, and a controller that does not build the model
+unless a worker is lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from barnraise.assembly.parts import evaluator_of
+from barnraise.config import load
+from barnraise.data.shards import Dataset
+from barnraise.ledger import Checkpoints, LedgerView, RunDirectory, notes
+from barnraise.plan import Purpose, resolve
+from barnraise.wire.manifest import Manifest
+
+TRAIN = """
+import os, signal, sys
+import barnraise
+from barnraise.controller import measuring
+from barnraise.assembly.local_workers import LocalWorkers
+from barnraise.controller.evaluator import Evaluator
+from barnraise.controller.measuring import Measuring
+
+kill = sys.argv[1:] == ["kill"]
+workers, killed, built, give, build = [], [], [], Measuring.give, Evaluator.build
+begin = LocalWorkers.__init__
+
+def watched(self, *arguments):
+    workers.append(self)
+    begin(self, *arguments)
+
+def give_and_kill(self, node, have, lost):
+    yield from give(self, node, have, lost)
+    if kill and node.id == "two" and self.state.version and not killed:
+        killed.append(node.id)
+        os.kill(workers[0].pids["two"], signal.SIGKILL)
+
+def build_and_tell(self):
+    built.append("built")
+    build(self)
+
+LocalWorkers.__init__, Measuring.give, Evaluator.build = watched, give_and_kill, build_and_tell
+measuring.PATIENCE = 2.0 if kill else 200.0
+ending = barnraise.train("run.yaml", say=lambda text: None)
+print(ending.run_dir, *killed, *built[:1])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", [False, True])
+def test_losses_are_those_that_the_controller_would_have_measured(
+    kill: bool, run_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    controller = {
+        "evaluated_by": "workers", "evaluations": 6, "evaluation_rows": 50, "checkpoint_seconds": 0.1,
+        "keep_checkpoints": 100,
+    }  # fmt: skip
+    workers = [{"name": name} for name in ("one", "two", "three")]
+    training = {"tokens": 60_000, "batch_size": 4, "local_steps": 4, "learning_rate": 0.003}
+    path = run_file(controller=controller, workers=workers, training=training)
+    (tmp_path / "script.py").write_text(TRAIN)
+    done = subprocess.run(
+        [sys.executable, "script.py", *["kill"] * kill],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        timeout=240,
+        check=True,
+    )
+    run_dir, *happened = done.stdout.split()
+    assert kill == ("two" in happened)
+    assert kill or not happened, "the controller built the model"
+    run = RunDirectory(Path(run_dir))
+    with LedgerView(run.ledger) as view:
+        told = {note.version: note.loss for _, note in view.events(notes.Evaluated)}
+        measured = [decision for _, decision in view.replay() if getattr(decision, "kind", "") == "evaluate"]
+        assert view.totals().found >= len(told)
+    assert {decision.node for decision in measured} >= {"one", "three"}
+    plan, dataset = resolve(load(path), purpose=Purpose.TRAIN), Dataset.open(run.data)
+    manifest = Manifest.decode((run.path / "manifest.json").read_bytes())
+    evaluator, compared = evaluator_of(plan, manifest.model, dataset), 0
+    for version, checkpoint in Checkpoints(run.checkpoints).readable().items():
+        if version in told:
+            parameters = checkpoint.tensors("parameters")["parameters"]
+            assert told[version] == pytest.approx(evaluator.loss(evaluator.model_of(parameters)), abs=1e-5)
+            compared += 1
+    assert compared >= 2
+    assert 0 in told
+    assert max(told) == max(Checkpoints(run.checkpoints).readable())
