@@ -21,7 +21,7 @@ from barnraise.controller.invariants import validate
 from barnraise.controller.machine import Controller
 from barnraise.controller.settings import EngineSettings, Evaluations, Leases, Payloads, Tasks, Versions
 from barnraise.controller.speeds import FEW
-from barnraise.controller.state import State
+from barnraise.controller.state import State, Work
 from barnraise.core.types import (
     KINDS,
     MOST_ROW_RANGES,
@@ -588,6 +588,8 @@ class Engine:
             assert len(self.state.nodes[node].open) <= MOST_OPEN + isinstance(task, Flush)
             assert task.base == self.state.version or isinstance(task, Evaluate)
             have = max(self.said.get(node, -1), self.told.get(node, -1))
+            if any(work.task is Evaluate and work.base == task.base != have for work in self._others(node, task)):
+                have = task.base  # where it is while it works on that
             self._check_way(task.news.updates, task.base, math.inf if isinstance(task, Flush) else have)
             if task.preempts:
                 self.told.pop(node, None)
@@ -616,6 +618,11 @@ class Engine:
             self.told.pop(node, None)
             for assignment in message.forget:
                 self.held[node].pop(assignment, None)
+
+    def _others(self, node: str, task: AnyTask) -> list[Work]:
+        """What the node has open beside `task`."""
+        numbers = self.state.nodes[node].open
+        return [self.state.works[number] for number in numbers if number != task.id and task.exact]
 
     def _check_way(self, updates: tuple[Update, ...], wanted: int, have: float) -> None:
         """Updates lead in steps from version `have` to the one that is wanted, and none of a chain's was released."""

@@ -335,3 +335,19 @@ def test_all_kinds_are_answered() -> None:
         for task in list(engine.held[node].values()):
             engine.offer(node, answer_to(task))
     assert losses(engine)
+
+
+def test_who_measures_goes_on_with_the_version_though_it_was_told_of_later_ones() -> None:
+    """Else a version that others have left behind would lack the rest of its rows."""
+    engine = measured(rows=32)
+    engine.hello("b", kinds=("train", "flush"))
+    asks(engine, "a")
+    engine.watch("a", 0)
+    train_once(engine, "b")
+    assert engine.told["a"] == 1
+    engine.next("a", 0)
+    first, second = evaluations(engine, "a")
+    assert (first.base, second.base, second.news.updates) == (0, 0, ())
+    for piece in (first, second):
+        engine.offer("a", finding(piece, loss=1.5))
+    assert losses(engine) == [(0, 1.5, 0)]

@@ -20,7 +20,7 @@ from barnraise.controller.publishing import Publishing
 from barnraise.controller.speeds import OVERDUE
 from barnraise.controller.state import Finding as Found
 from barnraise.controller.state import NodeState, Work
-from barnraise.core.types import AnyResult, Evaluate, Finding, News, ParameterRange, RowRange
+from barnraise.core.types import AnyResult, Evaluate, Finding, News, ParameterRange, RowRange, Update
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Noted
 from barnraise.matching.base import TaskView
@@ -135,14 +135,21 @@ class Measuring(TaskKind):
         return self._shared and lost.base == self.version
 
     def suits(self, node: NodeState, have: int) -> bool:
-        return self.version in (-1, self.state.version) or self.publishing.chain(have, self.version) is not None
+        return self.version in (-1, self.state.version) or self._way(node, have) is not None
+
+    def _way(self, node: NodeState, have: int) -> tuple[Update, ...] | None:
+        """From version `have` to the one that is measured; None when there is none. Who works on a piece is there,
+        though it was told of later versions: it takes them in once it is done."""
+        works = (self.state.works[number] for number in node.open)
+        there = any(work.task is Evaluate and work.base == self.version for work in works)
+        return self.publishing.chain(self.version if there else have, self.version)
 
     def give(self, node: NodeState, have: int, lost: Work | None) -> Steps:
         if self.version < 0:
             self._begin()
         rows = lost.rows[0] if lost is not None else self._rows(node)
-        chain = self.publishing.chain(have, self.version)
-        updates = self.publishing.updates_from(have) if chain is None else chain
+        way = self._way(node, have)
+        updates = self.publishing.updates_from(have) if way is None else way
         number, count = self.state.last_assignment + 1, rows.stop - rows.start
         tokens = count * self.settings.tasks.context
         decision = Assigned(
