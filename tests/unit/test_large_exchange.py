@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
-import msgspec
 import numpy as np
 import pytest
 import torch
@@ -18,7 +17,7 @@ from barnraise.core.types import Blob, News, ParameterRange, Update
 from barnraise.models.vectors import digest, raw
 from barnraise.worker.executor import Executor
 
-from ..state_machine.engine import WORKER_SETTINGS
+from ..state_machine.engine import told
 
 SIZE = 600_001
 LERP, SHARE, KEEP, DECAY = 0.4, 0.3, 0.9, 0.8
@@ -36,11 +35,11 @@ def vector(seed: int, size: int = SIZE) -> Tensor:
 
 
 def make(compressed: str, downlink: str) -> Executor:
-    settings = msgspec.structs.replace(
-        WORKER_SETTINGS, compression=compressed, compression_options={}, ratios=(), downlink=downlink,
-        downlink_options={}, error_feedback=True, error_feedback_decay=DECAY, error_feedback_keep=KEEP,
-        merge_lerp=LERP, version_momentum=1.0, fragments=2,
-    )  # fmt: skip
+    settings = told(
+        uplink={"codec": compressed, "decay": DECAY, "keep": KEEP},
+        downlink={"codec": downlink, "merge_lerp": LERP, "version_momentum": 1.0},
+        fragments=2,
+    )
     trainer: Any = SimpleNamespace(
         flat=SimpleNamespace(num_parameters=SIZE), device=torch.device("cpu"), follow=lambda *given: None
     )

@@ -38,30 +38,31 @@ class Executor:
     """Runs tasks on `trainer` with rows of `dataset`. `slowdown` s makes every second of work take s + 1."""
 
     def __init__(self, trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, slowdown: float = 0.0):
+        uplink, downlink = settings.uplink, settings.downlink
         self.codecs = [
-            compression.create(settings.compression, **settings.compression_options | given)
-            for given in ([{"ratio": ratio} for ratio in settings.ratios] or [{}])
+            compression.create(uplink.codec, **uplink.options | given)
+            for given in ([{"ratio": ratio} for ratio in uplink.ratios] or [{}])
         ]
         self.trainer, self.dataset, self.slowdown = trainer, dataset, slowdown
-        self.normalize_steps, self.merge_lerp = settings.normalize_steps, settings.merge_lerp
-        self.version_momentum = settings.version_momentum
+        self.normalize_steps = uplink.normalize_steps
+        self.merge_lerp, self.version_momentum = downlink.merge_lerp, downlink.version_momentum
         self.movement: Tensor | None = None  # of the versions, over the last `steps` of this worker's steps
         self.steps = 0
         self.reached: Tensor | None = None  # where the last task led
-        self.codec = compression.create(settings.downlink, **settings.downlink_options)
+        self.codec = compression.create(downlink.codec, **downlink.options)
         threads = torch.get_num_threads()
         self._taking, self._training = Crew(threads), Crew(threads)  # of `update` and of `train`
-        last = compression.create(settings.last_compression) if settings.last_compression else None
+        last = compression.create(uplink.last) if uplink.last else None
         self.sent_in = [*self.codecs, *([last] if last else [])]  # by the number that a contribution names
         for codec in self.sent_in:
             codec.crew = self._training
         self.path = UpdatePath(
             self.codecs[0],
-            error_feedback=settings.error_feedback,
-            decay=settings.error_feedback_decay,
-            keep=settings.error_feedback_keep,
+            error_feedback=uplink.error_feedback,
+            decay=uplink.decay,
+            keep=uplink.keep,
             fragments=settings.fragments > 1,
-            update_clip=settings.update_clip,
+            update_clip=uplink.clip,
             last=last,
             crew=self._training,
         )
