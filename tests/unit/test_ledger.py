@@ -262,9 +262,11 @@ def test_a_view_counts_what_happened(path: Path) -> None:
             "seconds": 13.0,
         }
         a, b = view.nodes()
-        assert (a.node, a.change, a.assigned, a.accepted, a.discarded, a.tokens) == ("a", "joined", 2, 2, 1, 2000)
+        assert (a.node, a.change, a.tokens) == ("a", "joined", 2000)
+        assert (a.outcomes.assigned, a.outcomes.accepted, a.outcomes.discarded) == (2, 2, 1)
         assert (a.mean_staleness, a.max_staleness, a.seconds) == (8 / 3, 4, 12.0)
-        assert (b.node, b.change, b.reason, b.refused, b.tokens, b.time) == ("b", "left", "lease ended", 1, 0, 10.0)
+        assert (b.node, b.change, b.reason, b.tokens, b.time) == ("b", "left", "lease ended", 0, 10.0)
+        assert b.outcomes.refused == 1
         assert view.refusals() == {"stale": 1}
         assert [(row.version, row.num_contributions, row.delta_bytes) for row in view.versions()] == [
             (1, 1, 400),
