@@ -64,14 +64,14 @@ def exchanged(compressed: str, downlink: str) -> list[Tensor]:
     task: Any = SimpleNamespace(local_steps=10**6, learning_rate=0.1)
     payload, residual = executor.unmerged[2], executor.path.feedback and executor.path.feedback.residual
     assert residual is not None
-    assert executor.movement is not None
+    assert executor.published.movement is not None
     expected = replica.clone()
     payload.codec.decode_add(payload.encoded, expected[span], -SHARE)
     expected.add_(reached - start, alpha=SHARE).sub_(residual, alpha=KEEP)
     expected = reached.clone().lerp_(expected, 1.0 - LERP)
     executor._take_in(reached, task)
     assert torch.equal(executor.replica, replica)
-    assert torch.equal(executor.movement, replica)
+    assert torch.equal(executor.published.movement, replica)
     if torch.get_num_threads() == 1:  # else torch's own pieces round otherwise where they end
         assert torch.equal(reached, expected)
     total = start - vector(2)
