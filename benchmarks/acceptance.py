@@ -54,12 +54,12 @@ def main() -> None:
         for nodes, tokens in fleets:
             for churn in (False, True):
                 found = [play(network, nodes, churn, tokens, seed) for seed in range(seeds)]
-                rates = " ".join(f"{report.acceptance_rate:.2%}" for report in found)
-                judged = sum(report.accepted + report.refused for report in found)
+                rates = " ".join(f"{report.verdicts.acceptance_rate:.2%}" for report in found)
+                judged = sum(report.verdicts.accepted + report.verdicts.refused for report in found)
                 print(
                     f"{network:10} {nodes:5} {'yes' if churn else 'no':5}   "
-                    f"{min(report.acceptance_rate for report in found):7.2%}  ({rates})   {judged:,}   "
-                    f"{max(report.staleness_max for report in found)}",
+                    f"{min(report.verdicts.acceptance_rate for report in found):7.2%}  ({rates})   {judged:,}   "
+                    f"{max(report.verdicts.staleness_max for report in found)}",
                     flush=True,
                 )
 

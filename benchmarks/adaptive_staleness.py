@@ -69,10 +69,11 @@ def costed(nodes: int, tasks: float) -> None:
         for adaptive in (False, True):
             controller = {"adaptive_staleness": adaptive, "buffer_size": size}
             found = play(run_file(10**12, controller), nodes, SLOWEST, hours=hours)
-            bound = "adaptive" if adaptive else "fixed"
+            bound, verdicts = "adaptive" if adaptive else "fixed", found.verdicts
             print(
-                f"  K {size!s:5}{bound:9}accepted {found.acceptance_rate:7.2%} of {found.accepted + found.refused:,}"
-                f"   staleness {found.staleness_mean:6.1f}, at most {found.staleness_max}"
+                f"  K {size!s:5}{bound:9}accepted {verdicts.acceptance_rate:7.2%}"
+                f" of {verdicts.accepted + verdicts.refused:,}"
+                f"   staleness {verdicts.staleness_mean:6.1f}, at most {verdicts.staleness_max}"
                 f"   work used {found.utilisation:6.1%}   versions {found.versions:,}",
                 flush=True,
             )
@@ -119,11 +120,12 @@ def losses(tokens: int, seeds: int) -> None:
             content = run_file(tokens, controller, **training)
             content["run"]["seed"] = seed
             report = play(content, 8, 1000.0, seed=seed, real=True)
-            assert report.final_loss is not None
-            found[side].append(report.final_loss)
+            assert report.losses.final_loss is not None
+            found[side].append(report.losses.final_loss)
             print(
-                f"  seed {seed}  {side:24}{report.final_loss:.4f}   accepted {report.acceptance_rate:7.2%}"
-                f"   virtual {report.virtual_seconds:,.0f} s   nodes' work used {report.utilisation:.1%}",
+                f"  seed {seed}  {side:24}{report.losses.final_loss:.4f}"
+                f"   accepted {report.verdicts.acceptance_rate:7.2%}"
+                f"   virtual {report.duration.virtual_seconds:,.0f} s   nodes' work used {report.utilisation:.1%}",
                 flush=True,
             )
     ours, *theirs = found.values()

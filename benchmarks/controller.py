@@ -47,13 +47,16 @@ from barnraise.wire.messages import (
     PROTOCOL_VERSION,
     Ack,
     Assign,
+    Downlink,
     Go,
     Heartbeat,
     Hello,
+    Inner,
     Next,
     Offer,
     Part,
     Stop,
+    Uplink,
     Welcome,
     WorkerSettings,
 )  # fmt: skip
@@ -76,11 +79,13 @@ class NoEvaluation:
 
 def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_bytes: int) -> EngineSettings:
     told = WorkerSettings(
-        batch_size=8, compression=codec, compression_options=options, ratios=(), error_feedback=False,
-        error_feedback_decay=1.0, error_feedback_keep=0.0,
-        downlink="none", downlink_options={}, inner_optimizer="adamw", inner_options={}, gradient_clip=None,
-        update_clip=None, fragments=1,
-        merge_lerp=0.0, version_momentum=0.0, normalize_steps=0, proximal=0.0, overlap=True, precision="float32",
+        uplink=Uplink(
+            codec=codec, options=options, ratios=(), last="", error_feedback=False, decay=1.0, keep=0.0, clip=None,
+            normalize_steps=0,
+        ),
+        downlink=Downlink(codec="none", options={}, merge_lerp=0.0, version_momentum=0.0),
+        inner=Inner(batch_size=8, optimizer="adamw", options={}, gradient_clip=None, proximal=0.0, precision="float32"),
+        fragments=1, overlap=True,
     )  # fmt: skip
     return EngineSettings(
         run="bench", tokens=2**52, asynchronous=True, worker=told, manifest=Blob("0" * 64, 1),

@@ -114,8 +114,8 @@ def virtual(run_file: dict[str, Any], alike: bool) -> Found:
     plan = resolve(load(run_file), purpose=Purpose.SIMULATE, nodes=nodes)
     report = simulate(plan, Trial(nodes, seed=seed, real=True, tokens_per_second=RATE))
     assert report.sat is not None
-    assert report.final_loss is not None
-    return Found.of(report.virtual_seconds, report.final_loss, as_json(report.sat))
+    assert report.losses.final_loss is not None
+    return Found.of(report.duration.virtual_seconds, report.losses.final_loss, as_json(report.sat))
 
 
 def trials(options: argparse.Namespace) -> Iterator[tuple[str, int]]:

@@ -200,7 +200,7 @@ def main() -> None:
             seen, real = Seen(), name.startswith("real")
             rate = 2000.0 if real else None
             report = simulate(plan, Trial(**trial, real=real, tokens_per_second=rate), seen.watch)
-            found[name] = seen.as_dict() | {"final_loss": report.final_loss}
+            found[name] = seen.as_dict() | {"final_loss": report.losses.final_loss}
             same = "" if not before else "as before" if found[name] == before.get(name) else "CHANGED"
             changed += [name] if same == "CHANGED" else []
             print(f"{name:40}{seen.num_verdicts:8} verdicts{seen.num_versions:7} versions  {same}", flush=True)

@@ -43,16 +43,19 @@ from barnraise.core.digests import LEAF_BYTES
 from barnraise.core.threads import Crew, spans
 from barnraise.core.types import Blob, Contribution, News, ParameterRange, Update
 from barnraise.ledger import Checkpoints
-from barnraise.wire.messages import WorkerSettings
+from barnraise.wire.messages import Downlink, Inner, Uplink, WorkerSettings
 from barnraise.worker.executor import Executor
 
 NODES = 4
 UP, DOWN, OUTER = "sparse_loco", "int4", "nesterov"
 SETTINGS = WorkerSettings(
-    batch_size=1, compression=UP, compression_options={}, ratios=(), error_feedback=True, error_feedback_decay=1.0,
-    error_feedback_keep=1.0, downlink=DOWN, downlink_options={}, inner_optimizer="adamw", inner_options={},
-    gradient_clip=None, update_clip=None, fragments=1, merge_lerp=0.5, version_momentum=0.0, normalize_steps=0,
-    proximal=0.0, overlap=True, precision="float32",
+    uplink=Uplink(
+        codec=UP, options={}, ratios=(), last="", error_feedback=True, decay=1.0, keep=1.0, clip=None,
+        normalize_steps=0,
+    ),
+    downlink=Downlink(codec=DOWN, options={}, merge_lerp=0.5, version_momentum=0.0),
+    inner=Inner(batch_size=1, optimizer="adamw", options={}, gradient_clip=None, proximal=0.0, precision="float32"),
+    fragments=1, overlap=True,
 )  # fmt: skip
 
 

@@ -229,18 +229,18 @@ def play(name: str, learning_rate: float, seed: int, order: int, options: argpar
     fleet = [Machine(f"n{index}", options.rate, link) for index in range(side.workers)]
     skipped = order * GOLDEN % 1.0
     report = simulate(plan, Trial(side.workers, fleet=fleet, real=True, seed=seed, skipped=skipped))
-    assert report.final_loss is not None
-    assert report.first_task_seconds is not None
+    assert report.losses.final_loss is not None
+    assert report.duration.first_task_seconds is not None
     curve = [
         point._replace(
-            seconds=max(0.0, point.seconds - report.first_task_seconds),
-            bytes_down=max(0, point.bytes_down - report.joining_bytes),
+            seconds=max(0.0, point.seconds - report.duration.first_task_seconds),
+            bytes_down=max(0, point.bytes_down - report.traffic.joining_bytes),
         )
-        for point in report.curve
+        for point in report.losses.curve
     ]
-    seconds = report.virtual_seconds - report.first_task_seconds
+    seconds = report.duration.virtual_seconds - report.duration.first_task_seconds
     busy = report.tokens / side.workers / options.rate / seconds
-    workers, tokens, loss = side.workers, report.tokens, report.final_loss
+    workers, tokens, loss = side.workers, report.tokens, report.losses.final_loss
     return Found(name, learning_rate, seed, workers, tokens, loss, seconds, busy, curve, order)
 
 

@@ -55,28 +55,29 @@ def main() -> None:
     figures = {
         "nodes": options.nodes,
         "virtual_hours": options.hours,
-        "events": found.events,
-        "seconds": found.seconds,
+        "events": found.duration.events,
+        "seconds": found.duration.seconds,
         "cpu_seconds": cpu,
-        "events_per_second": found.events / found.seconds,
-        "events_per_cpu_second": found.events / cpu,
+        "events_per_second": found.duration.events / found.duration.seconds,
+        "events_per_cpu_second": found.duration.events / cpu,
         "peak_bytes": peak,
         "loop_iterations_per_cpu_second": (loop_before + loop_rate()) / 2,
         "versions": found.versions,
-        "accepted": found.accepted,
-        "acceptance_rate": found.acceptance_rate,
+        "accepted": found.verdicts.accepted,
+        "acceptance_rate": found.verdicts.acceptance_rate,
         "utilisation": found.utilisation,
         "ledger_hash": found.ledger_hash,
     }
     if options.json:
         print(json.dumps(figures))
         return
-    print(f"{options.nodes:,} nodes for {options.hours:g} virtual h: {found.versions:,} versions, {found.accepted:,}")
-    print(f"  contributions accepted ({found.acceptance_rate:.2%}), nodes busy {found.utilisation:.1%} of the time")
+    accepted, rate = found.verdicts.accepted, found.verdicts.acceptance_rate
+    print(f"{options.nodes:,} nodes for {options.hours:g} virtual h: {found.versions:,} versions, {accepted:,}")
+    print(f"  contributions accepted ({rate:.2%}), nodes busy {found.utilisation:.1%} of the time")
     print(f"{'':24}{'measured':>12}{'target':>12}")
     print(f"{'events a second':24}{figures['events_per_second']:>12,.0f}{'>= 40,000':>12}")
     print(f"{'events a CPU second':24}{figures['events_per_cpu_second']:>12,.0f}")
-    print(f"{'seconds':24}{found.seconds:>12.1f}{'< 60':>12}")
+    print(f"{'seconds':24}{found.duration.seconds:>12.1f}{'< 60':>12}")
     print(f"{'CPU seconds':24}{cpu:>12.1f}")
     print(f"{'peak memory':24}{peak / 1e6:>9.0f} MB{'< 1 GB':>12}")
     print(f"{'a bare loop, M/CPU s':24}{figures['loop_iterations_per_cpu_second'] / 1e6:>12.1f}")

@@ -166,11 +166,11 @@ def test_two_joins_on_one_machine_and_one_is_put_out(barnraise, run_file, tmp_pa
     assert "revoked this machine's membership: it lies" in second.text()
     before = RunDirectory.open(run_dir)
     with LedgerView(before.ledger) as view:
-        count = {node.node: node.accepted for node in view.nodes()}
+        count = {node.node: node.outcomes.accepted for node in view.nodes()}
     first.wait_for(accepted(run_dir, sum(count.values()) + 5))
     with LedgerView(before.ledger) as view:
         assert {node.node: node.change for node in view.nodes()} == {"guest": "joined", "guest-2": "revoked"}
-        late = {node.node: node.accepted for node in view.nodes()}["guest-2"] - count["guest-2"]
+        late = {node.node: node.outcomes.accepted for node in view.nodes()}["guest-2"] - count["guest-2"]
     assert late <= 1  # which had arrived before
     assert barnraise("revoke", str(run_dir), f"@{run_dir}/keys/invite").wait() == 0
     third = barnraise("join", invite, "--name", "new", "--home", str(tmp_path / "elsewhere"))
@@ -184,7 +184,7 @@ def test_two_joins_on_one_machine_and_one_is_put_out(barnraise, run_file, tmp_pa
 
 def contributors(run_dir: Path) -> set[str]:
     with LedgerView(run_dir / "ledger.sqlite") as view:
-        return {node.node for node in view.nodes() if node.accepted}
+        return {node.node for node in view.nodes() if node.outcomes.accepted}
 
 
 def alive(process: psutil.Process) -> bool:

@@ -38,22 +38,22 @@ from barnraise.wire.messages import (
     Pulse,
     Stop,
     Welcome,
-    WorkerSettings,
 )
 from barnraise.worker import fetching
 from barnraise.worker.options import Outcome, WorkerOptions
 from barnraise.worker.runtime import WorkerRuntime
 
+from ..state_machine.engine import told
 from ..tasks import train
 
 ESCAPES = "\x1b[2J\x1b]0;pwned\x07\x1b]52;c;Y3VybA==\x07\u202eover"
 CONTEXT, VOCABULARY = 16, 300
-SETTINGS = WorkerSettings(
-    batch_size=4, compression="none", compression_options={}, ratios=(), error_feedback=True, error_feedback_decay=1.0,
-    error_feedback_keep=0.0, downlink="none", downlink_options={}, inner_optimizer="adamw",
-    inner_options={"beta1": 0.9, "beta2": 0.95, "weight_decay": 0.01}, gradient_clip=1.0, update_clip=None,
-    fragments=1, merge_lerp=0.0, version_momentum=0.0, normalize_steps=0, proximal=0.0, overlap=False,
-    precision="float32",
+SETTINGS = told(
+    inner={
+        "batch_size": 4, "optimizer": "adamw", "options": {"beta1": 0.9, "beta2": 0.95, "weight_decay": 0.01},
+        "gradient_clip": 1.0,
+    },
+    overlap=False,
 )  # fmt: skip
 
 
@@ -78,7 +78,7 @@ class Scripted:
         info = self.dataset.files()[0]
         self.manifest = self.add(Manifest(resolved, Blob(info.sha256, info.bytes), size).encode())
         self.version = self.add_snapshot(self.start)
-        self.settings = msgspec.structs.replace(SETTINGS, **settings)
+        self.settings = told(SETTINGS, **settings)
         self.intervals = 1.0, 10.0
         self.task = train(
             tokens=8 * CONTEXT,
@@ -182,11 +182,11 @@ def test_intervals_that_nobody_can_keep_are_refused(tmp_path: Path, intervals: t
     ("resolved", "settings", "reason"),
     [
         (model(hidden_size=8192, num_layers=80), {}, "need about .* of memory, but .* are available"),
-        (model(), {"batch_size": 2**40}, "need about .* of memory, but .* are available"),
-        (model(), {"batch_size": 0}, "sets batch_size to '0'"),
-        (model(), {"precision": "load"}, "sets precision to 'load'"),
-        (model(), {"inner_options": {"beta1": 0.9}}, "known, with their options: adamw"),
-        (model(), {"compression": "os:system"}, "unknown codec 'os:system'"),
+        (model(), {"inner": {"batch_size": 2**40}}, "need about .* of memory, but .* are available"),
+        (model(), {"inner": {"batch_size": 0}}, "sets batch_size to '0'"),
+        (model(), {"inner": {"precision": "load"}}, "sets precision to 'load'"),
+        (model(), {"inner": {"options": {"beta1": 0.9}}}, "known, with their options: adamw"),
+        (model(), {"uplink": {"codec": "os:system"}}, "unknown codec 'os:system'"),
         ({**model(), "n_positions": 4}, {}, "has rows of 16 tokens"),
     ],
 )

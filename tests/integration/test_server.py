@@ -52,10 +52,9 @@ from barnraise.wire.messages import (
     Stop,
     Welcome,
     Who,
-    WorkerSettings,
 )  # fmt: skip
 
-from ..state_machine.engine import engine_settings
+from ..state_machine.engine import engine_settings, told
 
 SIZE = 8
 CODEC = compression.create("none")
@@ -75,16 +74,10 @@ class Evaluator:
 
 
 def settings() -> EngineSettings:
-    told = WorkerSettings(
-        batch_size=1, compression="none", compression_options={}, ratios=(), error_feedback=False,
-        error_feedback_decay=1.0, error_feedback_keep=0.0,
-        downlink="none", downlink_options={}, inner_optimizer="sgd", inner_options={}, gradient_clip=None,
-        update_clip=None, fragments=1,
-        merge_lerp=0.0, version_momentum=0.0, normalize_steps=0, proximal=0.0, overlap=True, precision="float32",
-    )  # fmt: skip
     num_bytes = CODEC.max_bytes(SIZE)
     return engine_settings(
-        run="test", worker=told, manifest=Blob(hashlib.sha256(b"manifest").hexdigest(), 8), num_parameters=SIZE,
+        run="test", worker=told(inner={"batch_size": 1}, uplink={"error_feedback": False}),
+        manifest=Blob(hashlib.sha256(b"manifest").hexdigest(), 8), num_parameters=SIZE,
         rows=shards.RowIndex([64]), context=16, tokens=10**9, batch_size=1, staleness=staleness.create("adaptive"),
         max_norm=100.0, most=num_bytes, partitions=((ParameterRange(0, SIZE),),), rungs=(num_bytes,), delta=num_bytes,
         sync_window=60.0, sync_longest_wait=600.0, heartbeat=0.25, lease=30.0, longest=30.0, checkpoint_seconds=60.0,

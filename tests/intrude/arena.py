@@ -137,7 +137,7 @@ class Arena:
             others = [node for node in view.nodes() if node.node != HONEST]
             dropped = sum(note.count for _, note in view.events(notes.FrameDropped))
         kinds = ("assigned", "accepted", "refused", "lost")
-        return {"malformed": dropped} | {kind: sum(getattr(node, kind) for node in others) for kind in kinds}
+        return {"malformed": dropped} | {kind: sum(getattr(node.outcomes, kind) for node in others) for kind in kinds}
 
     # How it ends
 

@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from barnraise.controller import actions as act
@@ -48,40 +49,38 @@ from barnraise.wire.messages import (
     PROTOCOL_VERSION,
     Ack,
     Assign,
+    Downlink,
     Heartbeat,
     Hello,
+    Inner,
     Leave,
     Message,
     Newer,
     Next,
     Offer,
     Stop,
+    Uplink,
     Watch,
     Welcome,
     WorkerSettings,
 )
 
 WORKER_SETTINGS = WorkerSettings(
-    batch_size=2,
-    compression="none",
-    compression_options={},
-    ratios=(),
-    error_feedback=True,
-    error_feedback_decay=1.0,
-    error_feedback_keep=0.0,
-    downlink="none",
-    downlink_options={},
-    inner_optimizer="sgd",
-    inner_options={},
-    gradient_clip=None,
-    update_clip=None,
+    uplink=Uplink(
+        codec="none",
+        options={},
+        ratios=(),
+        last="",
+        error_feedback=True,
+        decay=1.0,
+        keep=0.0,
+        clip=None,
+        normalize_steps=0,
+    ),
+    downlink=Downlink(codec="none", options={}, merge_lerp=0.0, version_momentum=0.0),
+    inner=Inner(batch_size=2, optimizer="sgd", options={}, gradient_clip=None, proximal=0.0, precision="float32"),
     fragments=1,
-    merge_lerp=0.0,
-    version_momentum=0.0,
-    normalize_steps=0,
-    proximal=0.0,
     overlap=True,
-    precision="float32",
 )
 
 MANIFEST = Blob("f" * 64, 100)
@@ -149,10 +148,16 @@ def changed(settings: EngineSettings, **changes: Any) -> EngineSettings:
     return replace(settings, **changes)
 
 
+def told(base: WorkerSettings = WORKER_SETTINGS, **changes: Any) -> WorkerSettings:
+    """`base` with other values; of a group, a dict of those that differ."""
+    for name, change in changes.items():
+        if isinstance(change, dict):
+            changes[name] = msgspec.structs.replace(getattr(base, name), **change)
+    return msgspec.structs.replace(base, **changes)
+
+
 def overlap(wanted: bool) -> WorkerSettings:
-    return WorkerSettings(
-        **{name: getattr(WORKER_SETTINGS, name) for name in WORKER_SETTINGS.__struct_fields__} | {"overlap": wanted}
-    )
+    return told(overlap=wanted)
 
 
 def digest(number: int) -> str:

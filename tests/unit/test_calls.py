@@ -31,7 +31,7 @@ def test_a_path_a_mapping_and_a_loaded_run_file_are_one_run(tmp_path: Path) -> N
 
 def test_what_is_given_counts_instead_of_the_run_file() -> None:
     report = barnraise.simulate(RUN_FILE, nodes=5, hours=0.01, seed=3, network="cellular")
-    assert report.virtual_seconds == pytest.approx(36.0)
+    assert report.duration.virtual_seconds == pytest.approx(36.0)
     assert report.nodes == 6  # with the one that joins
     assert report.ledger_hash != barnraise.simulate(RUN_FILE, nodes=5, hours=0.01, seed=4).ledger_hash
 

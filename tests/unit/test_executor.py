@@ -23,7 +23,7 @@ from barnraise.models.vectors import digest
 from barnraise.training.local import LocalTrainer
 from barnraise.worker.executor import Executor
 
-from ..state_machine.engine import WORKER_SETTINGS
+from ..state_machine.engine import WORKER_SETTINGS, told
 from ..tasks import train
 
 SIZE, STEPS = 50, 4
@@ -69,17 +69,13 @@ class Trainer:
         return taken, 1.0
 
 
-def make(lerp: float = 0.0, **changes: Any) -> tuple[Executor, list[Tensor]]:
-    """An executor, and the steps that it will take."""
+def make(codec: str = "none", **downlink: Any) -> tuple[Executor, list[Tensor]]:
+    """An executor that encodes by `codec` and takes versions in so, and the steps that it will take."""
     generator = torch.Generator().manual_seed(0)
     steps = [torch.randn(SIZE, generator=generator) for _ in range(5 * STEPS)]
-    fields = {name: getattr(WORKER_SETTINGS, name) for name in WORKER_SETTINGS.__struct_fields__}
-    settings = type(WORKER_SETTINGS)(
-        **fields | {"compression": "none", "downlink": "none", "merge_lerp": lerp} | changes
-    )
     rows: Any = SimpleNamespace(rows=lambda shard, start, stop: np.zeros((stop - start, 4), np.uint16), meta=None)
     trainer: Any = Trainer(iter(steps))
-    return Executor(trainer, rows, settings), steps
+    return Executor(trainer, rows, told(uplink={"codec": codec}, downlink=downlink)), steps
 
 
 def task(number: int, share: float = 0.25, merged: int = 0) -> Train:
@@ -102,7 +98,7 @@ def sent(executor: Executor, number: int) -> Tensor:
 
 @pytest.mark.parametrize("lerp", [0.0, 0.6])
 def test_a_lone_worker_trains_as_if_it_had_never_handed_anything_in(lerp: float) -> None:
-    executor, steps = make(lerp)
+    executor, steps = make(merge_lerp=lerp)
 
     def on_step(step: int) -> None:
         if step == 2 and number > 1:  # the version made of the task before arrives in the midst of this one
@@ -161,7 +157,7 @@ def test_without_a_new_version_a_worker_goes_on_from_where_it_was() -> None:
 
 
 def test_the_lerp_keeps_a_share_of_where_the_worker_was() -> None:
-    executor, steps = make(lerp=0.6)
+    executor, steps = make(merge_lerp=0.6)
     executor.train(task(1), lambda step: None)
     assert executor.reached is not None
     reached = executor.reached.clone()
@@ -252,7 +248,7 @@ def test_a_task_of_which_no_step_could_be_taken_leaves_everything_as_it_was() ->
 @pytest.mark.parametrize("value", [math.inf, 3e38])
 @pytest.mark.parametrize("compression", ["none", "topk", "random_blocks"])
 def test_a_task_that_ends_in_parameters_that_are_not_finite_is_forgotten(compression: str, value: float) -> None:
-    executor, steps = make(compression=compression)
+    executor, steps = make(compression)
     trainer: Any = executor.trainer
     executor.replica.fill_(-value if value < math.inf else 0.0)
     steps[1][7] = value

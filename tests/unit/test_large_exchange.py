@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
-import msgspec
 import numpy as np
 import pytest
 import torch
@@ -18,7 +17,7 @@ from barnraise.core.types import Blob, News, ParameterRange, Update
 from barnraise.models.vectors import digest, raw
 from barnraise.worker.executor import Executor
 
-from ..state_machine.engine import WORKER_SETTINGS
+from ..state_machine.engine import told
 
 SIZE = 600_001
 LERP, SHARE, KEEP, DECAY = 0.4, 0.3, 0.9, 0.8
@@ -36,11 +35,11 @@ def vector(seed: int, size: int = SIZE) -> Tensor:
 
 
 def make(compressed: str, downlink: str) -> Executor:
-    settings = msgspec.structs.replace(
-        WORKER_SETTINGS, compression=compressed, compression_options={}, ratios=(), downlink=downlink,
-        downlink_options={}, error_feedback=True, error_feedback_decay=DECAY, error_feedback_keep=KEEP,
-        merge_lerp=LERP, version_momentum=1.0, fragments=2,
-    )  # fmt: skip
+    settings = told(
+        uplink={"codec": compressed, "decay": DECAY, "keep": KEEP},
+        downlink={"codec": downlink, "merge_lerp": LERP, "version_momentum": 1.0},
+        fragments=2,
+    )
     trainer: Any = SimpleNamespace(
         flat=SimpleNamespace(num_parameters=SIZE), device=torch.device("cpu"), follow=lambda *given: None
     )
@@ -65,14 +64,14 @@ def exchanged(compressed: str, downlink: str) -> list[Tensor]:
     task: Any = SimpleNamespace(local_steps=10**6, learning_rate=0.1)
     payload, residual = executor.unmerged[2], executor.path.feedback and executor.path.feedback.residual
     assert residual is not None
-    assert executor.movement is not None
+    assert executor.published.movement is not None
     expected = replica.clone()
     payload.codec.decode_add(payload.encoded, expected[span], -SHARE)
     expected.add_(reached - start, alpha=SHARE).sub_(residual, alpha=KEEP)
     expected = reached.clone().lerp_(expected, 1.0 - LERP)
     executor._take_in(reached, task)
     assert torch.equal(executor.replica, replica)
-    assert torch.equal(executor.movement, replica)
+    assert torch.equal(executor.published.movement, replica)
     if torch.get_num_threads() == 1:  # else torch's own pieces round otherwise where they end
         assert torch.equal(reached, expected)
     total = start - vector(2)

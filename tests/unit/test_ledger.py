@@ -263,9 +263,11 @@ def test_a_view_counts_what_happened(path: Path) -> None:
             "found": 0,
         }
         a, b = view.nodes()
-        assert (a.node, a.change, a.assigned, a.accepted, a.discarded, a.tokens) == ("a", "joined", 2, 2, 1, 2000)
+        assert (a.node, a.change, a.tokens) == ("a", "joined", 2000)
+        assert (a.outcomes.assigned, a.outcomes.accepted, a.outcomes.discarded) == (2, 2, 1)
         assert (a.mean_staleness, a.max_staleness, a.seconds) == (8 / 3, 4, 12.0)
-        assert (b.node, b.change, b.reason, b.refused, b.tokens, b.time) == ("b", "left", "lease ended", 1, 0, 10.0)
+        assert (b.node, b.change, b.reason, b.tokens, b.time) == ("b", "left", "lease ended", 0, 10.0)
+        assert b.outcomes.refused == 1
         assert view.refusals() == {"stale": 1}
         assert [(row.version, row.num_contributions, row.delta_bytes) for row in view.versions()] == [
             (1, 1, 400),
@@ -332,6 +334,7 @@ def test_findings_are_no_contributions(path: Path) -> None:
     with LedgerView(path) as view:
         totals, (node,) = view.totals(), view.nodes()
         assert (totals.accepted, totals.found, totals.discarded, totals.tokens) == (0, 1, 1, 0)
-        assert (node.accepted, node.found, node.discarded, node.open) == (0, 1, 1, 0)
+        told = node.outcomes
+        assert (told.accepted, told.found, told.discarded, told.open) == (0, 1, 1, 0)
         assert (node.seconds, node.mean_staleness) == (4.0, 2.0)
         assert [piece.outcome for piece in view.pieces()] == ["discarded", "found"]

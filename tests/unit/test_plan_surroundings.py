@@ -132,13 +132,13 @@ def test_the_estimate() -> None:
     cost, problems = measure(plan)
     assert problems == []
     assert cost is not None
-    assert cost.parameters == 258 * 32 + 128 * 32 + 2 * (12 * 32 * 32 + 13 * 32) + 2 * 32
-    assert cost.snapshot_bytes == 4 * cost.parameters
-    assert cost.contribution_bytes == 2 * cost.parameters + 20
+    assert cost.sizes.parameters == 258 * 32 + 128 * 32 + 2 * (12 * 32 * 32 + 13 * 32) + 2 * 32
+    assert cost.sizes.snapshot_bytes == 4 * cost.sizes.parameters
+    assert cost.sizes.contribution_bytes == 2 * cost.sizes.parameters + 20
     assert cost.contributions == 40  # 5120 tokens each
-    assert cost.bytes_up == 40 * cost.contribution_bytes
+    assert cost.bytes_up == 40 * cost.sizes.contribution_bytes
     assert (cost.buffer_size, cost.versions) == (1, 40)
-    assert cost.bytes_down == 3 * (cost.snapshot_bytes + 40 * cost.snapshot_bytes)
+    assert cost.bytes_down == 3 * (cost.sizes.snapshot_bytes + 40 * cost.sizes.snapshot_bytes)
     assert cost.seconds is not None
     assert cost.seconds > 0
 
@@ -189,7 +189,7 @@ def test_a_model_too_large_for_this_machine() -> None:
     huge = {"architecture": "llama", "config": {"hidden_size": 16384, "num_layers": 126, "num_heads": 128}}
     cost, problems = measure(resolve(load(content(model=huge))))
     assert cost is not None
-    assert cost.parameters > 4e11
+    assert cost.sizes.parameters > 4e11
     assert str(problems[0]).startswith("model: the controller and 1 local worker need about")
     assert "take a smaller model" in str(problems[0])
     assert any(str(problem).startswith("run.dir: checkpoints and contributions take about") for problem in problems)

@@ -39,7 +39,7 @@ def again(real: bool = True, **controller: Any) -> Report:
 
 def test_a_simulation_with_dropout_repeats(run: Report) -> None:
     repeated = again()
-    assert repeated.final_loss == run.final_loss
+    assert repeated.losses.final_loss == run.losses.final_loss
     assert repeated.ledger_hash == run.ledger_hash
 
 
@@ -56,9 +56,9 @@ def test_workers_measure_in_virtual_time_too(run: Report, real: bool) -> None:
 
 
 def test_a_version_is_measured_as_it_was_when_that_began(run: Report) -> None:
-    assert [run.curve[0].seconds, run.curve[0].tokens] == [0.0, 0]
-    assert run.curve[-1].tokens == run.tokens
-    assert run.curve[-1].seconds < run.virtual_seconds
+    assert [run.losses.curve[0].seconds, run.losses.curve[0].tokens] == [0.0, 0]
+    assert run.losses.curve[-1].tokens == run.tokens
+    assert run.losses.curve[-1].seconds < run.duration.virtual_seconds
 
 
 def test_a_simulation_leaves_the_process_as_it_was(run: Report) -> None:
@@ -86,6 +86,6 @@ def test_deltas_that_are_equal_are_there_for_each_version(tmp_path: Path, monkey
     )
     plan = resolve(run_file, purpose=Purpose.SIMULATE, nodes=6)
     found = simulate(plan, Trial(6, real=True, tokens_per_second=2000.0))
-    assert found.final_loss is not None
-    assert found.first_loss is not None
-    assert found.final_loss < found.first_loss
+    assert found.losses.final_loss is not None
+    assert found.losses.first_loss is not None
+    assert found.losses.final_loss < found.losses.first_loss

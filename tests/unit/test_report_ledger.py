@@ -19,7 +19,7 @@ from barnraise.ledger import (
     VersionMade,
     notes,
 )
-from barnraise.ledger.view import LossPoint
+from barnraise.ledger.view import LossPoint, Outcomes
 
 SPAN = ParameterRange(0, 10)
 
@@ -96,8 +96,8 @@ def test_what_was_left_over_is_discarded_whatever_its_verdict(view: LedgerView) 
 
 def test_nodes_add_up(view: LedgerView) -> None:
     a, b = view.nodes()
-    assert (a.assigned, a.accepted, a.refused, a.discarded, a.lost, a.open) == (6, 2, 1, 2, 0, 1)
-    assert (b.assigned, b.lost, b.open, b.tokens) == (1, 1, 0, 0)
+    assert (a.outcomes, a.outcomes.open) == (Outcomes(assigned=6, accepted=2, refused=1, discarded=2, lost=0), 1)
+    assert (b.outcomes.assigned, b.outcomes.lost, b.outcomes.open, b.tokens) == (1, 1, 0, 0)
     assert (a.device, b.device) == ("cuda", "")
     assert a.tokens + b.tokens == view.totals().tokens
 
@@ -153,7 +153,7 @@ def test_what_was_voided_counts_nowhere(tmp_path: Path) -> None:
     with LedgerView(tmp_path / "ledger.sqlite") as view:
         totals, (node,), (version,) = view.totals(), view.nodes(), view.versions()
         assert (totals.accepted, totals.refused, totals.discarded, totals.tokens) == (1, 1, 1, 100)
-        assert (node.accepted, node.refused, node.discarded, node.tokens) == (1, 1, 1, 100)
+        assert (node.outcomes.accepted, node.outcomes.refused, node.outcomes.discarded, node.tokens) == (1, 1, 1, 100)
         assert (version.num_contributions, version.tokens) == (1, 100)
         assert view.refusals() == {"lies": 1}
         assert [piece.outcome for piece in view.pieces()] == ["refused", "discarded", "accepted"]

@@ -27,7 +27,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
 
 
 def build(folder: Path, **options: Any) -> shards.Dataset:
-    sat.build(folder, SatOptions(**(SMALL | options)))
+    sat.build(folder, SatOptions.of(**(SMALL | options)))
     return shards.Dataset.open(folder, verify=True)
 
 
@@ -40,11 +40,11 @@ def all_rows(dataset: shards.Dataset) -> tuple[np.ndarray, np.ndarray]:
 def test_every_row_is_a_right_example_and_no_formula_is_there_twice(name: str, tmp_path: Path) -> None:
     dataset = build(tmp_path / "data", **FAMILIES[name])
     options = sat.options_of(dataset)
-    assert options == SatOptions(**(SMALL | FAMILIES[name]))
+    assert options == SatOptions.of(**(SMALL | FAMILIES[name]))
     tokenizer = SatTokenizer.load(dataset.folder)
     train, held_out = all_rows(dataset)
     assert (len(train), len(held_out)) == (300, 40)
-    solver = dpll.Solver(style=options.style, heuristic=options.heuristic, slots=options.slots)
+    solver = dpll.Solver(style=options.style, heuristic=options.heuristic, slots=options.formulas.slots)
     formulas = []
     for row in np.concatenate([train, held_out]):
         formula = tokenizer.formula(row)
@@ -54,8 +54,8 @@ def test_every_row_is_a_right_example_and_no_formula_is_there_twice(name: str, t
 
 
 def test_formulas_are_repeats_only_when_they_are_the_same() -> None:
-    options = SatOptions(variables=(3, 3), clause_ratio=1.0, **SMALL)
-    source = sat._Examples(options, options.tokenizer(), sat.Counts())
+    options = SatOptions.of(variables=(3, 3), clause_ratio=1.0, **SMALL)
+    source = sat._Examples(options, options.formulas.tokenizer(), sat.Counts())
     drawn = list(islice(source.formulas, 1000))
     for formula in drawn:
         source._example(formula, None, False)
@@ -89,7 +89,10 @@ def test_the_seed_decides(tmp_path: Path) -> None:
 
 def test_what_was_left_out_is_recorded(tmp_path: Path) -> None:
     dataset = build(tmp_path / "data", context=42)
-    counts = json.loads((dataset.folder / sat.RECORD).read_text())["counts"]
+    record = json.loads((dataset.folder / sat.RECORD).read_text())
+    counts = record["counts"]
+    assert record["options"] | {"variables": (4, 4), "clause_lengths": (1, 3)} == sat.options_of(dataset).as_dict()
+    assert record["options"]["clause_ratio"] == 2.0
     assert counts["kept"] == 340
     assert counts["satisfiable"] == 170
     assert counts["too_long"] > 0
@@ -129,7 +132,7 @@ def test_too_few_formulas_are_a_clear_error(tmp_path: Path) -> None:
 )
 def test_nonsense_is_refused(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
-        SatOptions(**options)
+        SatOptions.of(**options)
 
 
 def test_a_damaged_record_is_a_data_error(tmp_path: Path) -> None:

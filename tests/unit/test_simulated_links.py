@@ -33,7 +33,7 @@ def test_every_preset_is_repeatable_and_finishes(profile: str) -> None:
     first, second = play(profile=profile), play(profile=profile)
     assert first.ledger_hash == second.ledger_hash
     assert first.end == "the token budget is met"
-    assert first.accepted > 0
+    assert first.verdicts.accepted > 0
 
 
 def test_another_seed_is_another_history() -> None:
@@ -41,7 +41,7 @@ def test_another_seed_is_another_history() -> None:
 
 
 def test_worse_links_take_longer() -> None:
-    seconds = [play(profile=profile).virtual_seconds for profile in ("none", "cellular", "straggler")]
+    seconds = [play(profile=profile).duration.virtual_seconds for profile in ("none", "cellular", "straggler")]
     assert seconds == sorted(seconds)
 
 
@@ -55,7 +55,7 @@ def test_repeated_messages_cost_no_work() -> None:
 def test_loss_of_small_messages_alone_loses_nodes() -> None:
     plain, lossy = play(profile="good"), play(profile="good", small_loss=0.45)
     assert lossy.end == plain.end
-    assert lossy.virtual_seconds > plain.virtual_seconds
+    assert lossy.duration.virtual_seconds > plain.duration.virtual_seconds
 
 
 def test_a_simulation_whose_training_diverges_says_so(tmp_path: Path) -> None:

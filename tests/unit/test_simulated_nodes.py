@@ -57,9 +57,9 @@ def robust() -> Plan:
 
 
 def gain(found: Report) -> float:
-    assert found.first_loss is not None
-    assert found.final_loss is not None
-    return found.first_loss - found.final_loss
+    assert found.losses.first_loss is not None
+    assert found.losses.final_loss is not None
+    return found.losses.first_loss - found.losses.final_loss
 
 
 @contextmanager
@@ -87,7 +87,7 @@ def test_a_liar_leads_a_mean_astray_and_a_robust_rule_does_not_follow() -> None:
 def test_a_simulation_with_a_liar_repeats() -> None:
     found, repeated = play(robust(), liar=Liar), play(robust(), liar=Liar)
     assert repeated.ledger_hash == found.ledger_hash
-    assert repeated.final_loss == found.final_loss
+    assert repeated.losses.final_loss == found.losses.final_loss
     assert play(robust()).ledger_hash != found.ledger_hash
 
 

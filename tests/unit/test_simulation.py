@@ -84,11 +84,20 @@ def test_real_tensors_on_satisfiability_say_what_was_solved() -> None:
     assert play().sat is None
 
 
+def test_a_report_as_a_dict_has_all_figures_side_by_side() -> None:
+    found = play()
+    figures = found.as_dict()
+    assert (figures["tokens"], figures["accepted"]) == (found.tokens, found.verdicts.accepted)
+    assert (figures["bytes_up"], figures["final_loss"]) == (found.traffic.bytes_up, None)
+    assert figures["virtual_seconds"] == found.duration.virtual_seconds
+    assert not any(isinstance(value, dict) for value in figures.values())
+
+
 def test_rows_that_are_skipped_come_last() -> None:
     usual, turned = play(nodes=1, real=True), play(nodes=1, real=True, skipped=0.5)
-    assert turned.first_loss == usual.first_loss  # the same model and the same held-out rows
+    assert turned.losses.first_loss == usual.losses.first_loss  # the same model and the same held-out rows
     assert turned.tokens == usual.tokens
-    assert turned.final_loss != usual.final_loss
+    assert turned.losses.final_loss != usual.losses.final_loss
 
 
 def test_the_command_shows_progress_on_a_terminal_alone(tmp_path: Path) -> None:

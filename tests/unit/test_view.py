@@ -69,9 +69,13 @@ def state() -> State:
 
 def moment(rows: list[NodeRow] | None = None, **changes: object) -> panel.Moment:
     made = panel.Moment(
-        run="barn", mode="asynchronous", seconds=75.0, tokens=600_000, budget=1_000_000, rate=8000.0,
-        losses=[(0, 4.0), (5, 3.0), (9, 2.5)], version=9, buffer_size=2, live=3, accepted=12, refused=1, discarded=0,
-        bytes_up=4_500_000, bytes_down=88_000_000, standing="", rows=rows or [], happenings=(),
+        heading=panel.Heading(run="barn", mode="asynchronous", seconds=75.0, standing=""),
+        progress=panel.Progress(tokens=600_000, budget=1_000_000, rate=8000.0),
+        figures=panel.Figures(
+            version=9, buffer_size=2, live=3, accepted=12, refused=1, discarded=0, bytes_up=4_500_000,
+            bytes_down=88_000_000,
+        ),
+        losses=[(0, 4.0), (5, 3.0), (9, 2.5)], rows=rows or [], happenings=(),
     )  # fmt: skip
     return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
 
@@ -133,14 +137,20 @@ def test_picture_fits_the_terminal() -> None:
 
 
 def test_picture_of_a_run_that_has_not_begun() -> None:
-    empty = moment(losses=[], tokens=0, rate=0.0, accepted=0, version=0, standing="waiting for workers")
-    assert any("waiting for workers" in line for line in drawn(empty))
+    usual, waits = moment(), "waiting for workers"
+    empty = moment(
+        heading=dataclasses.replace(usual.heading, standing=waits),
+        progress=panel.Progress(tokens=0, budget=1_000_000, rate=0.0),
+        figures=dataclasses.replace(usual.figures, accepted=0, version=0),
+        losses=[],
+    )
+    assert any(waits in line for line in drawn(empty))
     assert "left" not in panel.line(empty)
     assert "loss -" in panel.line(empty)
 
 
 def test_picture_beyond_the_budget() -> None:
-    assert "100.0%" in "\n".join(drawn(moment(tokens=1_200_000)))
+    assert "100.0%" in "\n".join(drawn(moment(progress=panel.Progress(1_200_000, 1_000_000, 0.0))))
 
 
 @pytest.mark.parametrize(

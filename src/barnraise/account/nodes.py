@@ -93,11 +93,11 @@ def recorded(nodes: Sequence[NodeTotals], *, running: bool, finished: bool) -> l
 
 
 def _recorded(node: NodeTotals, rate: float, middle: float, total: int, running: bool, finished: bool) -> NodeRow:
-    judged = node.accepted + node.found + node.refused + node.discarded
+    outcomes = node.outcomes
     if node.change in _STANDING:
         standing = _STANDING[node.change]
     elif running:
-        standing = TRAINING if node.open else IDLE if judged else STARTING
+        standing = TRAINING if outcomes.open else IDLE if outcomes.judged else STARTING
     elif node.change == Change.ENROLLED:
         standing = NEVER
     else:
@@ -110,10 +110,10 @@ def _recorded(node: NodeTotals, rate: float, middle: float, total: int, running:
         rate=rate,
         tokens=node.tokens,
         share=node.tokens / total,
-        staleness=f"{node.mean_staleness:.1f}, {node.max_staleness}" if judged else "-",
-        accepted=node.accepted,
-        refused=node.refused,
-        lost=node.lost,
+        staleness=f"{node.mean_staleness:.1f}, {node.max_staleness}" if outcomes.judged else "-",
+        accepted=outcomes.accepted,
+        refused=outcomes.refused,
+        lost=outcomes.lost,
     )
 
 

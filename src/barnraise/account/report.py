@@ -95,8 +95,8 @@ def _workers(account: Account) -> Iterator[str]:
             (
                 row.name, row.device, row.state, f"{row.tokens:,}", f"{row.share:.1%}", f"{row.rate:,.0f}",
                 f"{row.speed:.2f}x", f"{totals[row.name].mean_staleness:.1f}", f"{totals[row.name].max_staleness}",
-                f"{row.accepted:,}", f"{row.refused:,}", f"{totals[row.name].discarded:,}", f"{row.lost or 0:,}",
-                bytes_text(totals[row.name].num_bytes),
+                f"{row.accepted:,}", f"{row.refused:,}", f"{totals[row.name].outcomes.discarded:,}",
+                f"{row.lost or 0:,}", bytes_text(totals[row.name].num_bytes),
             )
             for row in shown
         ],

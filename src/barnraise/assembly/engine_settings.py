@@ -9,7 +9,7 @@ from barnraise.core.types import Blob
 from barnraise.data.ranges import RowIndex
 from barnraise.plan import Plan, payload_bytes
 from barnraise.training.catalog import CATALOG as OUTER
-from barnraise.wire.messages import WorkerSettings
+from barnraise.wire.messages import Downlink, Inner, Uplink, WorkerSettings
 
 UPLOAD_MEMORY = 1 << 29
 """Bytes of payloads on their way or inspected at a time, unless two of the largest are more."""
@@ -87,25 +87,31 @@ def worker_settings(plan: Plan) -> WorkerSettings:
     """What the controller decides for all workers."""
     training = plan.run_file.training
     return WorkerSettings(
-        batch_size=training.batch_size,
-        compression=plan.compression.name,
-        compression_options=dict(plan.compression.options),
-        ratios=plan.ratios,
-        error_feedback=training.error_feedback,
-        error_feedback_decay=training.error_feedback_decay,
-        error_feedback_keep=training.error_feedback_keep,
-        downlink=plan.downlink.name,
-        downlink_options=dict(plan.downlink.options),
-        inner_optimizer=plan.inner.name,
-        inner_options=dict(plan.inner.options),
-        gradient_clip=training.gradient_clip,
-        update_clip=training.update_clip,
+        uplink=Uplink(
+            codec=plan.compression.name,
+            options=dict(plan.compression.options),
+            ratios=plan.ratios,
+            last=plan.last_compression.name if plan.last_compression else "",
+            error_feedback=training.error_feedback,
+            decay=training.error_feedback_decay,
+            keep=training.error_feedback_keep,
+            clip=training.update_clip,
+            normalize_steps=training.local_steps if training.normalize_steps else 0,
+        ),
+        downlink=Downlink(
+            codec=plan.downlink.name,
+            options=dict(plan.downlink.options),
+            merge_lerp=plan.merge_lerp,
+            version_momentum=training.version_momentum,
+        ),
+        inner=Inner(
+            batch_size=training.batch_size,
+            optimizer=plan.inner.name,
+            options=dict(plan.inner.options),
+            gradient_clip=training.gradient_clip,
+            proximal=training.proximal,
+            precision=training.precision,
+        ),
         fragments=plan.fragments[-1],
-        merge_lerp=plan.merge_lerp,
-        version_momentum=training.version_momentum,
-        normalize_steps=training.local_steps if training.normalize_steps else 0,
-        proximal=training.proximal,
         overlap=plan.overlap,
-        precision=training.precision,
-        last_compression=plan.last_compression.name if plan.last_compression else "",
     )

@@ -116,7 +116,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     if changed or told_before is None:
         told = "; ".join(map(str, changed))
         first.append(Journal(Noted(clock(), notes.RunFile(told, kept(plan.run_file)))))
-    return Host(run, plan, shell, first, ledger, resumed, manifest.num_parameters)
+    return Host(run, plan, shell, first, ledger=ledger, resumed=resumed, num_parameters=manifest.num_parameters)
 
 
 def _require_rows_to_fetch(plan: Plan, dataset: Dataset) -> None:

@@ -40,6 +40,7 @@ class SimulatedWork(NamedTuple):
 
 def costed(plan: Plan, cost: Estimate) -> SimulatedWork:
     """Sizes alone: no data is made, no torch imported."""
+    size = cost.sizes.parameters
     rows = training_rows(plan.run_file) or max(1, NOMINAL_TOKENS // plan.run_file.data.context)
     row_bytes = plan.run_file.data.context * (2 if vocabulary(plan.run_file).size <= 1 << 16 else 4)
     a_shard = max(1, SHARD_BYTES // row_bytes)
@@ -48,14 +49,14 @@ def costed(plan: Plan, cost: Estimate) -> SimulatedWork:
         plan,
         run_name=plan.run_file.run.name,
         manifest=Blob("c" * 64, MANIFEST_BYTES),
-        num_parameters=cost.parameters,
+        num_parameters=size,
         rows=RowIndex(shards),
         held_out=plan.run_file.controller.evaluation_rows,
     )
     file_bytes = [count * row_bytes for count in (*shards, plan.run_file.controller.evaluation_rows)]
-    controller = CostedControllerWork(settings.payloads.delta, file_bytes, _controller_costs(plan, cost.parameters))
+    controller = CostedControllerWork(settings.payloads.delta, file_bytes, _controller_costs(plan, size))
     span = max(part.stop - part.start for part in settings.payloads.partitions[0])
-    node = CostedNodeWork(settings.payloads.rungs, span, _node_costs(plan, cost.parameters))
+    node = CostedNodeWork(settings.payloads.rungs, span, _node_costs(plan, size))
     return SimulatedWork(settings, controller, lambda name: node, "e" * 64)
 
 

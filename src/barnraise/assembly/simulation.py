@@ -53,7 +53,7 @@ def simulate(plan: Plan, trial: Trial, watch: Watch = _nobody, executors: Mappin
     what carries out the tasks of the nodes that they name.
     """
     cost = estimate(plan)
-    rate = trial.tokens_per_second or nominal_rate(cost.parameters)
+    rate = trial.tokens_per_second or nominal_rate(cost.sizes.parameters)
     fleet = trial.fleet if trial.fleet is not None else make_fleet(plan, trial.nodes, rate, trial.seed)
     workshop: AbstractContextManager[SimulatedWork]
     workshop = real(plan, trial.skipped, executors) if trial.real else nullcontext(costed(plan, cost))

@@ -79,5 +79,7 @@ def _require_memory(plan: Plan, nodes: int) -> None:
     from barnraise.plan.estimate import estimate
 
     cost = estimate(plan)
-    needed = cost.controller_memory_bytes + cost.worker_memory_bytes + nodes * VECTORS_A_NODE * cost.snapshot_bytes
+    needed = (
+        cost.controller_memory_bytes + cost.worker_memory_bytes + nodes * VECTORS_A_NODE * cost.sizes.snapshot_bytes
+    )
     memory.require(needed, memory.available_bytes(), f"the controller and {nodes} simulated nodes with real tensors")

@@ -62,19 +62,20 @@ def _verify(run_file: Path, serve: bool) -> tuple[Plan, Estimate]:
 def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     """What the run would take, for people."""
     model = plan.run_file.model
-    yield "model", f"{model.architecture or model.path}, {cost.parameters:,} parameters"
-    size = bytes_text(cost.contribution_bytes)
+    yield "model", f"{model.architecture or model.path}, {cost.sizes.parameters:,} parameters"
+    size = bytes_text(cost.sizes.contribution_bytes)
     yield (
         "contributions",
         f"{cost.contributions:,} of {plan.task_tokens:,} tokens, {size} each ({plan.compression.name})",
     )
-    delta = f"{bytes_text(cost.version_bytes)} each ({plan.downlink.name})"
+    delta = f"{bytes_text(cost.sizes.version_bytes)} each ({plan.downlink.name})"
     if cost.versions is None:
         yield "versions", f"{delta}; how many depends on the nodes that join"
     else:
         yield "versions", f"about {cost.versions:,}, each of {count_text(cost.buffer_size or 0, 'node')}, {delta}"
     down = "a snapshot and each version for every node" if cost.bytes_down is None else bytes_text(cost.bytes_down)
-    yield "transfer", f"up {bytes_text(cost.bytes_up)}, down {down}, a snapshot is {bytes_text(cost.snapshot_bytes)}"
+    snapshot = bytes_text(cost.sizes.snapshot_bytes)
+    yield "transfer", f"up {bytes_text(cost.bytes_up)}, down {down}, a snapshot is {snapshot}"
     memory = bytes_text(cost.worker_memory_bytes), bytes_text(cost.controller_memory_bytes)
     yield "memory", f"{memory[0]} each worker, {memory[1]} the controller"
     yield "disk", f"{bytes_text(cost.disk_bytes)} for checkpoints and contributions at a time"

@@ -35,12 +35,11 @@ def sat(
 ) -> None:
     """Make a dataset of SAT formulas with the traces that a DPLL solver leaves on them."""
     from barnraise.data import sat as sat_data
+    from barnraise.data.sat_formulas import Formulas
 
+    formulas = Formulas(variables=variables, clause_ratio=clause_ratio, clause_lengths=clause_lengths, family=family)
     options = sat_data.SatOptions(
-        variables=variables,
-        clause_ratio=clause_ratio,
-        clause_lengths=clause_lengths,
-        family=family,
+        formulas,
         style=style,
         context=context,
         examples=examples,

@@ -25,16 +25,32 @@ LONGEST_BAR = 60
 
 
 @dataclass(frozen=True)
-class Moment:
-    """What there is to see. `rate` is tokens a second over the last seconds, `losses` are (version, loss)."""
+class Heading:
+    """Which run it is, and how it stands."""
 
     run: str
     mode: str
     seconds: float
+    standing: str  # "", or why it does not train: starting, paused, finishing
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Tokens of the budget; `rate` is tokens a second over the last seconds."""
+
     tokens: int
     budget: int
     rate: float
-    losses: Sequence[tuple[int, float]]
+
+    @property
+    def share(self) -> float:
+        return min(1.0, self.tokens / self.budget)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What has been counted so far."""
+
     version: int
     buffer_size: int
     live: int
@@ -43,21 +59,27 @@ class Moment:
     discarded: int
     bytes_up: int
     bytes_down: int
-    standing: str  # "", or why it does not train: starting, paused, finishing
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What there is to see. `losses` are (version, loss)."""
+
+    heading: Heading
+    progress: Progress
+    figures: Figures
+    losses: Sequence[tuple[int, float]]
     rows: Sequence[NodeRow]
     happenings: Sequence[Happening]
     links: Sequence[LinkUse] = ()
-
-    @property
-    def progress(self) -> float:
-        return min(1.0, self.tokens / self.budget)
 
 
 def draw(moment: Moment, *, width: int = 100, height: int = 40) -> Group:
     """The picture, for a terminal of that size: in about `height` lines at most."""
     uses = [Text(), *use_table(moment.links)] if moment.links else []
     room = max(3, height - CHROME - len(uses) - min(MOST_EVENTS, len(moment.happenings)))
-    parts = [_heading(moment), _progress(moment, width), Text(), *_figures(moment), Text()]
+    parts = [_heading(moment.heading), _progress(moment.progress, width), Text()]
+    parts += [*_figures(moment.figures, [loss for _, loss in moment.losses]), Text()]
     parts += node_table(moment.rows, most=room) if moment.rows else []
     parts += uses
     if moment.happenings:
@@ -68,16 +90,17 @@ def draw(moment: Moment, *, width: int = 100, height: int = 40) -> Group:
 def line(moment: Moment) -> str:
     """The same moment for a log, on one line."""
     loss = f"{moment.losses[-1][1]:.3f}" if moment.losses else "-"
+    progress, figures, standing = moment.progress, moment.figures, moment.heading.standing
     parts = [
-        f"{moment.progress:6.1%}",
+        f"{progress.share:6.1%}",
         f"loss {loss}",
-        f"version {moment.version}",
-        f"{moment.rate:,.0f} tokens/s" if moment.rate else "- tokens/s",
-        f"{moment.live} live, K {moment.buffer_size}",
-        f"accepted {moment.accepted}, refused {moment.refused}",
-        f"up {bytes_text(moment.bytes_up)}, down {bytes_text(moment.bytes_down)}",
+        f"version {figures.version}",
+        f"{progress.rate:,.0f} tokens/s" if progress.rate else "- tokens/s",
+        f"{figures.live} live, K {figures.buffer_size}",
+        f"accepted {figures.accepted}, refused {figures.refused}",
+        f"up {bytes_text(figures.bytes_up)}, down {bytes_text(figures.bytes_down)}",
     ]
-    return "  ".join([*parts, moment.standing] if moment.standing else parts)
+    return "  ".join([*parts, standing] if standing else parts)
 
 
 def sparkline(values: Sequence[float], width: int = 24) -> str:
@@ -94,38 +117,37 @@ def sparkline(values: Sequence[float], width: int = 24) -> str:
     return "".join(BLOCKS[round((value - low) * scale)] for value in kept)
 
 
-def _heading(moment: Moment) -> Text:
-    text = Text.assemble((moment.run, "bold"), f"  {moment.mode}  {duration_text(moment.seconds)}")
-    if moment.standing:
-        text.append(f"  {moment.standing}", "yellow")
+def _heading(heading: Heading) -> Text:
+    text = Text.assemble((heading.run, "bold"), f"  {heading.mode}  {duration_text(heading.seconds)}")
+    if heading.standing:
+        text.append(f"  {heading.standing}", "yellow")
     return text
 
 
-def _progress(moment: Moment, width: int) -> Text:
-    left = moment.budget - moment.tokens
-    facts = [f"{moment.progress:.1%}", f"{_short(moment.tokens)} of {_short(moment.budget)} tokens"]
-    facts.append(f"{moment.rate:,.0f}/s")
-    if left > 0 and moment.rate > 0:
-        facts.append(f"{duration_text(left / moment.rate)} left")
+def _progress(progress: Progress, width: int) -> Text:
+    left = progress.budget - progress.tokens
+    facts = [f"{progress.share:.1%}", f"{_short(progress.tokens)} of {_short(progress.budget)} tokens"]
+    facts.append(f"{progress.rate:,.0f}/s")
+    if left > 0 and progress.rate > 0:
+        facts.append(f"{duration_text(left / progress.rate)} left")
     room = min(LONGEST_BAR, max(10, width - sum(map(len, facts)) - 3 * len(facts)))
-    done = round(room * moment.progress)
+    done = round(room * progress.share)
     bar = [("\u2501" * done, "green" if done == room else "cyan"), ("\u2501" * (room - done), "bright_black")]
     return Text.assemble(*bar, "  " + "   ".join(facts), no_wrap=True, overflow="ellipsis")
 
 
-def _figures(moment: Moment) -> list[Text]:
+def _figures(figures: Figures, losses: Sequence[float]) -> list[Text]:
     """Two lines of labelled figures that do not move."""
-    values = [value for _, value in moment.losses]
-    loss = f"{values[-1]:.3f} {sparkline(values)}" if values else "-"
+    loss = f"{losses[-1]:.3f} {sparkline(losses)}" if losses else "-"
     pairs: list[tuple[str, Cell]] = [
         ("loss", (loss, "bold")),
-        ("accepted", f"{moment.accepted:,}"),
-        ("refused", (f"{moment.refused:,}", "yellow" if moment.refused else "")),
-        ("up", bytes_text(moment.bytes_up)),
-        ("version", f"{moment.version:,}"),
-        ("K", f"{moment.buffer_size} of {moment.live} live"),
-        ("discarded", f"{moment.discarded:,}"),
-        ("down", bytes_text(moment.bytes_down)),
+        ("accepted", f"{figures.accepted:,}"),
+        ("refused", (f"{figures.refused:,}", "yellow" if figures.refused else "")),
+        ("up", bytes_text(figures.bytes_up)),
+        ("version", f"{figures.version:,}"),
+        ("K", f"{figures.buffer_size} of {figures.live} live"),
+        ("discarded", f"{figures.discarded:,}"),
+        ("down", bytes_text(figures.bytes_down)),
     ]
     rows = [[cell for label, value in pairs[at : at + 4] for cell in ((label, "dim"), value)] for at in (0, 4)]
     return columns(rows, "<" * 8, header=False, gap=3)

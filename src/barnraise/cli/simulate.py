@@ -96,25 +96,24 @@ def _print(result: Report) -> None:
 
 
 def _lines(result: Report) -> Iterator[tuple[str, str]]:
-    speed = result.virtual_seconds / result.seconds if result.seconds > 0 else math.inf
-    yield "end", f"{result.end}, after {duration_text(result.virtual_seconds)} of virtual time"
+    verdicts, traffic, losses, took = result.verdicts, result.traffic, result.losses, result.duration
+    speed = took.virtual_seconds / took.seconds if took.seconds > 0 else math.inf
+    yield "end", f"{result.end}, after {duration_text(took.virtual_seconds)} of virtual time"
     yield "nodes", f"{result.nodes:,}, {result.utilisation:.1%} of their time in training that counts"
     yield "versions", f"{result.versions:,} from {result.tokens:,} tokens"
-    rate = "-" if result.acceptance_rate is None else f"{result.acceptance_rate:.2%}"
-    yield (
-        "contributions",
-        f"{result.accepted:,} accepted ({rate}), {result.refused:,} refused, " + (f"{result.discarded:,} left over"),
-    )
-    yield "staleness", f"{result.staleness_mean:.1f} versions on average, {result.staleness_max:,} at most"
-    yield "transfer", f"up {bytes_text(result.bytes_up)}, down {bytes_text(result.bytes_down)}"
-    if result.first_loss is not None and result.final_loss is not None:
-        yield "loss", f"{result.first_loss:.3f} to {result.final_loss:.3f} nats a token, held out"
+    rate = "-" if verdicts.acceptance_rate is None else f"{verdicts.acceptance_rate:.2%}"
+    counts = f"{verdicts.accepted:,} accepted ({rate}), {verdicts.refused:,} refused, {verdicts.discarded:,} left over"
+    yield "contributions", counts
+    yield "staleness", f"{verdicts.staleness_mean:.1f} versions on average, {verdicts.staleness_max:,} at most"
+    yield "transfer", f"up {bytes_text(traffic.bytes_up)}, down {bytes_text(traffic.bytes_down)}"
+    if losses.first_loss is not None and losses.final_loss is not None:
+        yield "loss", f"{losses.first_loss:.3f} to {losses.final_loss:.3f} nats a token, held out"
     if result.sat is not None:
         from barnraise.account.scores import parts, shares
 
         for which, scores in parts(result.sat):
             told = "\n".join(f"{share:>6}  {what}" for share, what in shares(scores))
             yield "solved", f"of {which}:\n{told}"
-    took = f"{duration_text(result.seconds)} ({speed:,.0f} times as fast as real time)"
-    yield "simulation", f"{count_text(result.events, 'event')} in {took}"
+    fast = f"{speed:,.0f} times as fast as real time"
+    yield "simulation", f"{count_text(took.events, 'event')} in {duration_text(took.seconds)} ({fast})"
     yield "ledger", result.ledger_hash

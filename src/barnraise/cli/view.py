@@ -15,7 +15,7 @@ from barnraise.account.chronicle import Chronicle, Happening, of_note
 from barnraise.account.nodes import living
 from barnraise.assembly.voice import Voice
 from barnraise.cli import console
-from barnraise.cli.panel import MOST_EVENTS, Moment, draw, line
+from barnraise.cli.panel import MOST_EVENTS, Figures, Heading, Moment, Progress, draw, line
 from barnraise.cli.tables import use_line
 from barnraise.core.text import printable
 from barnraise.ledger import LedgerView
@@ -59,22 +59,24 @@ class Observer:
         state, settings, server = host.machine.state, host.machine.settings, host.server
         now = server.clock()
         return Moment(
-            run=settings.run,
-            mode="asynchronous" if settings.asynchronous else "synchronous",
-            seconds=now,
-            tokens=state.tokens,
-            budget=settings.tokens,
-            rate=self._rate(now, state.tokens),
+            heading=Heading(
+                run=settings.run,
+                mode="asynchronous" if settings.asynchronous else "synchronous",
+                seconds=now,
+                standing=_standing(host),
+            ),
+            progress=Progress(state.tokens, settings.tokens, self._rate(now, state.tokens)),
+            figures=Figures(
+                version=state.version,
+                buffer_size=state.buffer_size,
+                live=state.num_live,
+                accepted=state.accepted,
+                refused=state.refused,
+                discarded=state.discarded,
+                bytes_up=server.bytes_up,
+                bytes_down=server.bytes_down,
+            ),
             losses=state.evaluations,
-            version=state.version,
-            buffer_size=state.buffer_size,
-            live=state.num_live,
-            accepted=state.accepted,
-            refused=state.refused,
-            discarded=state.discarded,
-            bytes_up=server.bytes_up,
-            bytes_down=server.bytes_down,
-            standing=_standing(host),
             rows=living(state, host.machine.membership.seen, now, self._chronicle.dismissed if self._chronicle else ()),
             happenings=tuple(self._recent),
             links=host.links(),

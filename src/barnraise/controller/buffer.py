@@ -172,7 +172,7 @@ class Buffer(Part):
         By its nodes' share of all work, in asynchronous mode, and by what staleness has left of their weights: a mean
         sees how these compare, so that of one node alone they would count for nothing.
         """
-        alike, rates = bool(self.settings.worker.normalize_steps), []
+        alike, rates = bool(self.settings.worker.uplink.normalize_steps), []
         for piece in pieces(slot.parameters for slot in held):
             there = [slot for slot in held if covers(slot.parameters, piece)]
             rate = _freshness(there, alike)

@@ -48,7 +48,7 @@ class Pacing(Part):
         batch_ratio = num_rows / (steps * tasks.batch_size)
         if tasks.pace == "matched" and self.speeds.estimate(node) > 0.0:
             steps += pace.hindered_steps(self._speed(node), length, tasks.max_local_steps)
-        adam = INNER.entry(self.worker.inner_optimizer).declares.adaptive
+        adam = INNER.entry(self.worker.inner.optimizer).declares.adaptive
         return pace.rate_factor(steps, tasks.local_steps, staleness, batch_ratio, adam=adam)
 
     def tuned(self, node: NodeState) -> Iterator[Noted]:
@@ -76,7 +76,7 @@ class Pacing(Part):
         """What a contribution of the node weighs in a version."""
         if not self.context.settings.versions.participation:
             return 1.0
-        return self.speeds.participation(node, bool(self.worker.normalize_steps))
+        return self.speeds.participation(node, bool(self.worker.uplink.normalize_steps))
 
     @property
     def _batch_tokens(self) -> int:

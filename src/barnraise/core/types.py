@@ -163,7 +163,7 @@ class Train(Task, frozen=True, gc=False, tag="train", kw_only=True):
     tokens: Count  # token positions in its batches: what is credited at most, whatever the worker claims
     local_steps: Count
     learning_rate: Finite
-    rung: Count  # which of `WorkerSettings.ratios` its contribution is compressed at
+    rung: Count  # which of `Uplink.ratios` its contribution is compressed at
     parameters: ParameterRange
     max_staleness: Count
 

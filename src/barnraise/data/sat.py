@@ -14,27 +14,26 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from barnraise.core.errors import DataError, InputError, OptionError, UnknownNameError
-from barnraise.data import generators, shards
+from barnraise.data import shards
 from barnraise.data.dimacs import Formula
 from barnraise.data.dpll import HEURISTICS, STYLES, Solver
 from barnraise.data.meta import Format, Meta, Targets
+from barnraise.data.sat_formulas import Formulas, require_within
 from barnraise.data.sat_tokenizer import SatTokenizer
 
-FAMILIES = ("random", "skewed", "marginal", "crafted")
 RECORD, BACKTRACKING = "sat.json", "backtracking.bin"
-MAX_CRAFTED = 100  # variables
 MAX_RECORD_BYTES = 64 * 1024
 MAX_EXAMPLES = 20_000_000
 MAX_BACKTRACKING = 10_000
-_BLOCK = 64  # formulas drawn at once: few, so that any part of the stream mixes all sizes
 _CHUNK = 1000  # rows
 _PATIENCE = 30_000  # formulas drawn in a row without a new example before giving up
 
@@ -43,17 +42,11 @@ _PATIENCE = 30_000  # formulas drawn in a row without a new example before givin
 class SatOptions:
     """What the `data` section of a run file says for `kind: sat`.
 
-    `variables` and `clause_lengths` are closed ranges, drawn from uniformly; a formula over n variables has
-    round(clause_ratio * n) clauses (for the families "marginal" and "crafted": at most that of the largest n).
-    `skew` is the exponent of the family "skewed". `balanced` keeps as many satisfiable as unsatisfiable formulas. Of
-    `held_out_backtracking` there are fewer where such formulas are too rare.
+    `balanced` keeps as many satisfiable as unsatisfiable formulas. Of `held_out_backtracking` there are fewer where
+    such formulas are too rare.
     """
 
-    variables: tuple[int, int] = (4, 4)
-    clause_ratio: float = 2.0
-    clause_lengths: tuple[int, int] = (1, 3)
-    family: str = "random"
-    skew: float = 1.0
+    formulas: Formulas = field(default_factory=Formulas)
     balanced: bool = True
     style: str = "restated"
     heuristic: str = "first"
@@ -65,52 +58,34 @@ class SatOptions:
 
     def __post_init__(self) -> None:
         for what, value, known in (
-            ("formula family", self.family, FAMILIES),
             ("trace style", self.style, STYLES),
             ("decision heuristic", self.heuristic, tuple(HEURISTICS)),
         ):
             if value not in known:
                 raise UnknownNameError(what, value, known)
-        for name, (low, high) in (("variables", self.variables), ("clause_lengths", self.clause_lengths)):
-            if not 1 <= low <= high:
-                raise OptionError(f"{name} is [{low}, {high}], but must be a range that starts at 1 or more")
-        if self.family != "crafted" and self.clause_lengths[1] > self.variables[0]:
-            raise OptionError(
-                f"clause_lengths go to {self.clause_lengths[1]}, but formulas may have {self.variables[0]} variables; "
-                "a clause names a variable once"
-            )
-        limits: tuple[tuple[str, float, float, float], ...] = (
-            ("clause_ratio", self.clause_ratio, 0.1, 1000),
-            ("skew", self.skew, 0, 10),
+        require_within(
             ("context", self.context, 4, 2**20),
             ("examples", self.examples, 1, MAX_EXAMPLES),
             ("held_out", self.held_out, 2, MAX_EXAMPLES),
             ("held_out_backtracking", self.held_out_backtracking, 0, MAX_BACKTRACKING),
         )
-        for name, number, least, most in limits:
-            if not least <= number <= most:
-                raise OptionError(f"{name} is {number}, but must be between {least} and {most}")
-        self.tokenizer()
-        if self.context < self.slots + 6:
+        if self.context < self.formulas.slots + 6:
             raise OptionError(
-                f"context is {self.context}, but a formula of {self.slots} clauses and the shortest trace need "
-                f"{self.slots + 6} tokens; give a larger context or a smaller clause_ratio"
+                f"context is {self.context}, but a formula of {self.formulas.slots} clauses and the shortest trace "
+                f"need {self.formulas.slots + 6} tokens; give a larger context or a smaller clause_ratio"
             )
-        largest = {"marginal": generators.MAX_MARGINAL, "crafted": MAX_CRAFTED}.get(self.family)
-        if largest is not None and self.variables[1] > largest:
-            raise OptionError(
-                f"variables go to {self.variables[1]}, but the family '{self.family}' has at most {largest}; use fewer"
-            )
-        if self.family == "crafted":
-            _crafted(self)
 
-    @property
-    def slots(self) -> int:
-        """Clauses that every formula is padded to."""
-        return max(1, round(self.clause_ratio * self.variables[1]))
+    @classmethod
+    def of(cls, **values: Any) -> SatOptions:
+        """The options whose `as_dict` has these values; what is left out is as usual."""
+        drawn = {known.name: values.pop(known.name) for known in fields(Formulas) if known.name in values}
+        return cls(Formulas(**drawn), **values)
 
-    def tokenizer(self) -> SatTokenizer:
-        return SatTokenizer(self.variables[1], min(self.clause_lengths[1], self.variables[1]))
+    def as_dict(self) -> dict[str, Any]:
+        """All values side by side, as in a run file and in sat.json."""
+        found = asdict(self)
+        del found["formulas"]
+        return asdict(self.formulas) | found
 
 
 @dataclass
@@ -132,11 +107,11 @@ def build(folder: Path | str, options: SatOptions) -> Meta:
 
     Raises DataError when the options do not yield enough distinct formulas that fit.
     """
-    tokenizer, counts = options.tokenizer(), Counts()
+    tokenizer, counts = options.formulas.tokenizer(), Counts()
     source = _Examples(options, tokenizer, counts)
     held_out = np.concatenate(list(source.rows(options.held_out)))
     train: list[npt.NDArray[np.uint16]] = list(source.rows(options.examples))
-    record: dict[str, object] = {"options": asdict(options), "counts": asdict(counts)}
+    record: dict[str, object] = {"options": options.as_dict(), "counts": asdict(counts)}
     files = tokenizer.files()
     if options.held_out_backtracking:
         source.counts = Counts()
@@ -155,7 +130,7 @@ def build(folder: Path | str, options: SatOptions) -> Meta:
 
 def form(options: SatOptions) -> Format:
     """What the rows of a dataset made with `options` are; no data is made."""
-    tokenizer = options.tokenizer()
+    tokenizer = options.formulas.tokenizer()
     return Format(
         kind="sat",
         tokenizer=tokenizer.name,
@@ -175,7 +150,7 @@ def options_of(dataset: shards.Dataset) -> SatOptions:
         if path.stat().st_size > MAX_RECORD_BYTES:
             raise DataError(f"{path} has more than {MAX_RECORD_BYTES} bytes; make the dataset again")
         given = json.loads(path.read_bytes())["options"]
-        return msgspec.convert(given, SatOptions)
+        return msgspec.convert({**given, "formulas": given}, SatOptions)
     except OSError as error:
         raise DataError(f"{dataset.folder} is not a SAT dataset: it has no {RECORD} ({error.strerror})") from error
     except (ValueError, KeyError, TypeError, RecursionError, InputError) as error:
@@ -199,8 +174,8 @@ class _Examples:
 
     def __init__(self, options: SatOptions, tokenizer: SatTokenizer, counts: Counts) -> None:
         self.options, self.tokenizer, self.counts = options, tokenizer, counts
-        self.solver = Solver(style=options.style, heuristic=options.heuristic, slots=options.slots)
-        self.formulas = _formulas(options, np.random.default_rng(options.seed))
+        self.solver = Solver(style=options.style, heuristic=options.heuristic, slots=options.formulas.slots)
+        self.formulas = options.formulas.draw(np.random.default_rng(options.seed))
         self.seen: set[bytes] = set()  # digests of formulas
 
     def rows(self, number: int) -> Iterator[npt.NDArray[np.uint16]]:
@@ -250,14 +225,14 @@ class _Examples:
             self.counts.repeated += 1
             return None
         self.seen.add(key)
-        if len(formula.clauses) > self.options.slots:
+        if len(formula.clauses) > self.options.formulas.slots:
             self.counts.too_long += 1
             return None
         result = self.solver.solve(formula)
         if backtracking and "B" not in result.trace:
             self.counts.straight += 1
             return None
-        if self.options.slots + len(result.trace) + 3 > self.options.context:
+        if self.options.formulas.slots + len(result.trace) + 3 > self.options.context:
             self.counts.too_long += 1
             return None
         if wanted is not None:
@@ -269,48 +244,4 @@ class _Examples:
         self.counts.satisfiable += result.satisfiable
         self.counts.with_decisions += result.num_decisions > 0
         self.counts.with_backtracking += "B" in result.trace
-        return self.tokenizer.example(formula, result.trace, self.options.slots)
-
-
-def _formulas(options: SatOptions, rng: np.random.Generator) -> Iterator[Formula]:
-    """An endless stream of formulas, repeats included."""
-    if options.family == "crafted":
-        suited = _crafted(options)
-        while True:
-            yield generators.scramble(rng, suited[rng.integers(len(suited))])
-    draw = {"random": _random, "skewed": _skewed, "marginal": _marginal}[options.family]
-    while True:
-        yield from draw(options, rng, int(rng.integers(options.variables[0], options.variables[1] + 1)))
-
-
-def _random(options: SatOptions, rng: np.random.Generator, num_variables: int) -> Iterator[Formula]:
-    size = max(1, round(options.clause_ratio * num_variables))
-    clauses = generators.clauses_at_random(rng, num_variables, size * _BLOCK, options.clause_lengths)
-    for start in range(0, len(clauses), size):
-        yield Formula(num_variables, clauses[start : start + size])
-
-
-def _skewed(options: SatOptions, rng: np.random.Generator, num_variables: int) -> Iterator[Formula]:
-    ratio, lengths = options.clause_ratio, options.clause_lengths
-    yield generators.skewed(rng, num_variables, clause_ratio=ratio, lengths=lengths, exponent=options.skew)
-
-
-def _marginal(options: SatOptions, rng: np.random.Generator, num_variables: int) -> Iterator[Formula]:
-    yield from generators.marginal_pair(rng, num_variables, lengths=options.clause_lengths)
-
-
-def _crafted(options: SatOptions) -> list[Formula]:
-    """Every crafted formula within the options' variables, clause lengths and slots."""
-    low, high = options.variables
-    sizes = range(2, high + 2)
-    formulas = [generators.pigeonhole(p, h) for p, h in itertools.product(sizes, sizes) if low <= p * h <= high]
-    formulas += [generators.parity(n) for n in sizes if low <= n * (n - 1) // 2 <= high]
-    formulas += [generators.ordering(n) for n in sizes if low <= n * (n - 1) <= high]
-    longest = options.clause_lengths[1]
-    suited = [f for f in formulas if len(f.clauses) <= options.slots and max(map(len, f.clauses)) <= longest]
-    if not suited:
-        raise OptionError(
-            f"no crafted formula has {low} to {high} variables, clauses of at most {longest} literals and at most "
-            f"{options.slots} clauses; widen variables, clause_lengths or clause_ratio"
-        )
-    return suited
+        return self.tokenizer.example(formula, result.trace, self.options.formulas.slots)

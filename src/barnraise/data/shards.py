@@ -70,7 +70,8 @@ def write(
     try:
         _check_replaceable(folder)
         partial.mkdir(parents=True)
-        meta = _write(partial, form, train, held_out, files or {}, np.random.default_rng(seed), shard_bytes)
+        rng = np.random.default_rng(seed)
+        meta = _write(partial, form, train, held_out, files=files or {}, rng=rng, shard_bytes=shard_bytes)
         _replace(folder, partial)
     except OSError as error:
         raise _os_error(folder, error) from error
@@ -205,6 +206,7 @@ def _write(
     form: Format,
     train: Iterable[npt.NDArray[np.integer]],
     held_out: npt.NDArray[np.integer],
+    *,
     files: Mapping[str, bytes],
     rng: np.random.Generator,
     shard_bytes: int,

@@ -88,14 +88,14 @@ def make(name: str, own_address: str, *, tap: bool = False) -> int:
 
     Raises InputError when the kernel refuses.
     """
-    _ip("netns", "add", name)
+    _ip(["netns", "add", name])
     with _inside(name):
         descriptor = os.open(TUN, os.O_RDWR | os.O_NONBLOCK)
         kind = (_IFF_TAP if tap else _IFF_TUN) | _IFF_NO_PI
         fcntl.ioctl(descriptor, _TUNSETIFF, struct.pack("16sH22x", DEVICE.encode(), kind))
-    _ip("-n", name, "address", "add", f"{own_address}/{PREFIX_BITS}", "dev", DEVICE)
-    _ip("-n", name, "link", "set", DEVICE, "up", "mtu", str(MTU), "txqueuelen", str(QUEUE))
-    _ip("-n", name, "link", "set", "lo", "up")
+    _ip(["-n", name, "address", "add", f"{own_address}/{PREFIX_BITS}", "dev", DEVICE])
+    _ip(["-n", name, "link", "set", DEVICE, "up", "mtu", str(MTU), "txqueuelen", str(QUEUE)])
+    _ip(["-n", name, "link", "set", "lo", "up"])
     return descriptor
 
 
@@ -151,7 +151,7 @@ def _setns(descriptor: int) -> None:
         raise OSError(number, f"cannot enter a network namespace: {os.strerror(number)}")
 
 
-def _ip(*arguments: str) -> None:
+def _ip(arguments: Sequence[str]) -> None:
     found = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
     if found.returncode != 0:
         raise InputError(f"`ip {' '.join(arguments)}` failed: {found.stderr.strip()}")

@@ -46,13 +46,11 @@ class RealNodeWork:
         return self._built
 
     def start(self) -> None:
-        trainer = copy.copy(self.trainer)
+        trainer, inner = copy.copy(self.trainer), self.settings.inner
         trainer.optimizer = (  # a worker keeps it on its disk
             self._built.trainer.optimizer
             if self._built
-            else inner_optimizer(
-                self.settings.inner_optimizer, trainer.flat.as_parameter(), self.settings.inner_options
-            )
+            else inner_optimizer(inner.optimizer, trainer.flat.as_parameter(), inner.options)
         )
         self._built = self._make(trainer, self.dataset, self.settings, 0.0)
         self._fetched, self._taken = {}, deque()

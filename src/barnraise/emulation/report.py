@@ -13,16 +13,53 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Verdicts:
+    """What became of contributions. `acceptance_rate` is accepted over accepted and refused, None before the first;
+    staleness is that of the accepted."""
+
+    accepted: int
+    refused: int
+    discarded: int
+    acceptance_rate: float | None
+    staleness_mean: float
+    staleness_max: int
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes on the nodes' links; `joining_bytes` went down before the first node had its model, work and rows."""
+
+    bytes_up: int
+    bytes_down: int
+    joining_bytes: int
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Held-out losses in nats a token, None where work was only costed; `curve` has all evaluations."""
+
+    first_loss: float | None
+    final_loss: float | None
+    curve: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Duration:
+    """Of the run in virtual time, and of the simulation; `first_task_seconds` is the virtual time at which the first
+    node had its model, work and rows."""
+
+    virtual_seconds: float
+    first_task_seconds: float | None
+    seconds: float
+    events: int
+
+
+@dataclass(frozen=True)
 class Report:
     """The outcome of one simulated run.
 
-    `ledger_hash` covers every decision, so equal hashes are equal histories. `acceptance_rate` is accepted over
-    accepted and refused, None before the first verdict; staleness is that of accepted contributions. `utilisation` is
-    training that entered the model over the time nodes were up. Bytes are those on the nodes' links. Losses are
-    held-out, in nats a token, None where work was only costed; `curve` has all evaluations, and `sat` what a model
-    that was trained on satisfiability solves at the end. `seconds` is how long the
-    simulation took, `first_task_seconds` the virtual time at which the first node had its model, work and rows,
-    `joining_bytes` what had gone down by then.
+    `ledger_hash` covers every decision, so equal hashes are equal histories. `utilisation` is training that entered the
+    model over the time nodes were up, and `sat` what a model that was trained on satisfiability solves at the end.
     """
 
     ledger_hash: str
@@ -30,27 +67,19 @@ class Report:
     nodes: int
     versions: int
     tokens: int
-    accepted: int
-    refused: int
-    discarded: int
-    acceptance_rate: float | None
-    staleness_mean: float
-    staleness_max: int
     utilisation: float
-    bytes_up: int
-    bytes_down: int
-    first_loss: float | None
-    final_loss: float | None
-    virtual_seconds: float
-    seconds: float
-    events: int
-    first_task_seconds: float | None
-    joining_bytes: int
-    curve: tuple[Point, ...]
+    verdicts: Verdicts
+    traffic: Traffic
+    losses: Losses
+    duration: Duration
     sat: SatScores | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """All figures side by side, as `simulate --json` prints them."""
+        found = asdict(self)
+        for group in ("verdicts", "traffic", "losses", "duration"):
+            found |= found.pop(group)
+        return found
 
 
 def report(
@@ -71,22 +100,22 @@ def report(
         nodes=len(simulator.nodes),
         versions=state.version,
         tokens=state.tokens,
-        accepted=state.accepted,
-        refused=state.refused,
-        discarded=state.discarded,
-        acceptance_rate=state.accepted / judged if judged else None,
-        staleness_mean=state.staleness_sum / state.accepted if state.accepted else 0.0,
-        staleness_max=simulator.max_staleness,
         utilisation=simulator.utilisation(),
-        bytes_up=simulator.bytes_up,
-        bytes_down=simulator.bytes_down,
-        first_loss=first,
-        final_loss=last,
-        virtual_seconds=simulator.now,
-        seconds=seconds,
-        events=simulator.events,
-        first_task_seconds=first_task if first_task < math.inf else None,
-        joining_bytes=joining_bytes,
-        curve=tuple(simulator.curve) if losses else (),
+        verdicts=Verdicts(
+            accepted=state.accepted,
+            refused=state.refused,
+            discarded=state.discarded,
+            acceptance_rate=state.accepted / judged if judged else None,
+            staleness_mean=state.staleness_sum / state.accepted if state.accepted else 0.0,
+            staleness_max=simulator.max_staleness,
+        ),
+        traffic=Traffic(simulator.bytes_up, simulator.bytes_down, joining_bytes),
+        losses=Losses(first, last, tuple(simulator.curve) if losses else ()),
+        duration=Duration(
+            virtual_seconds=simulator.now,
+            first_task_seconds=first_task if first_task < math.inf else None,
+            seconds=seconds,
+            events=simulator.events,
+        ),
         sat=sat,
     )

@@ -18,7 +18,7 @@ from barnraise.ledger.lock import RunLock
 from barnraise.ledger.rows import LedgerHash
 from barnraise.ledger.run_directory import RunDirectory
 from barnraise.ledger.segments import Segments
-from barnraise.ledger.view import LedgerView, NodeTotals, Totals, VersionRow
+from barnraise.ledger.view import LedgerView, NodeTotals, Outcomes, Totals, VersionRow
 
 __all__ = [
     "AnyDecision",
@@ -35,6 +35,7 @@ __all__ = [
     "NodeChanged",
     "NodeTotals",
     "Noted",
+    "Outcomes",
     "Rejected",
     "RunDirectory",
     "RunLock",

@@ -63,6 +63,26 @@ class Totals(msgspec.Struct, frozen=True):
     found: int = 0  # accepted results that are no contributions: measurements
 
 
+class Outcomes(msgspec.Struct, frozen=True):
+    """What became of a node's assignments."""
+
+    assigned: int
+    accepted: int
+    found: int  # accepted results that are no contributions
+    refused: int
+    discarded: int
+    lost: int  # taken back because the node left or forgot them, before the run's end
+
+    @property
+    def judged(self) -> int:
+        return self.accepted + self.found + self.refused + self.discarded
+
+    @property
+    def open(self) -> int:
+        """Those without an outcome: yet, or when the run ended."""
+        return self.assigned - self.judged - self.lost
+
+
 class NodeTotals(msgspec.Struct, frozen=True):
     """One node so far."""
 
@@ -70,23 +90,13 @@ class NodeTotals(msgspec.Struct, frozen=True):
     change: Change  # the last
     reason: str
     time: float  # of that change
-    assigned: int
-    accepted: int
-    refused: int
-    discarded: int
+    outcomes: Outcomes
     tokens: int  # of accepted contributions
     num_bytes: int
     seconds: float  # of work on contributions, as the node tells it
     mean_staleness: float  # of judged contributions
     max_staleness: int
-    found: int = 0  # accepted results that are no contributions
-    lost: int = 0  # assignments that were taken back because the node left or forgot them, before the run's end
-    device: str = ""  # as the node tells it
-
-    @property
-    def open(self) -> int:
-        """Assignments without an outcome: yet, or when the run ended."""
-        return self.assigned - self.accepted - self.found - self.refused - self.discarded - self.lost
+    device: str  # as the node tells it
 
 
 class VersionRow(msgspec.Struct, frozen=True):
@@ -215,7 +225,7 @@ class LedgerView:
             "avg(staleness) FILTER (WHERE outcome <> 'found') AS mean_staleness, max(staleness) AS max_staleness "
             "FROM outcomes GROUP BY node) USING (node) ORDER BY first"
         )
-        return msgspec.convert(rows, list[NodeTotals])
+        return msgspec.convert([row | {"outcomes": row} for row in rows], list[NodeTotals])
 
     def refusals(self) -> dict[str, int]:
         """How many contributions were refused, by reason, the most frequent first."""

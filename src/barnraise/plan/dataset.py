@@ -31,7 +31,7 @@ def sat_options(run_file: RunFile) -> SatOptions:
     values = run_file.data.model_dump(exclude={"kind"})
     if values["seed"] is None:
         values["seed"] = run_file.run.seed
-    return SatOptions(**values)
+    return SatOptions.of(**values)
 
 
 def vocabulary(run_file: RunFile) -> Vocabulary:

@@ -34,13 +34,20 @@ SNAPSHOTS = 2
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """Bytes, counts and seconds of a whole run. None where the run file does not say enough."""
+class Sizes:
+    """The model, and what travels of it each time."""
 
     parameters: int
     snapshot_bytes: int
     contribution_bytes: int
     version_bytes: int
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes, counts and seconds of a whole run. None where the run file does not say enough."""
+
+    sizes: Sizes
     contributions: int
     buffer_size: int | None
     versions: int | None
@@ -52,7 +59,10 @@ class Estimate:
     seconds: float | None
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """All figures side by side, as `check --json` prints them."""
+        found = asdict(self)
+        del found["sizes"]
+        return asdict(self.sizes) | found
 
 
 def estimate(plan: Plan) -> Estimate:
@@ -80,10 +90,7 @@ def estimate(plan: Plan) -> Estimate:
     inner_states = INNER.entry(plan.inner.name).declares.moments
     batch = {"batch_size": training.batch_size, "context": run_file.data.context}
     return Estimate(
-        parameters=size,
-        snapshot_bytes=snapshot,
-        contribution_bytes=contribution,
-        version_bytes=version,
+        sizes=Sizes(size, snapshot, contribution, version),
         contributions=contributions,
         buffer_size=nodes,
         versions=versions,

@@ -78,10 +78,10 @@ class Invite:
             port,
             run,
             server_key,
-            token,
-            secret,
-            int(now + lifetime),
-            min(uses, 2**32 - 1),
+            token=token,
+            secret=secret,
+            expires=int(now + lifetime),
+            uses=min(uses, 2**32 - 1),
             scheme=scheme,
             http_port=http_port,
         )
@@ -125,9 +125,19 @@ class Invite:
                 f"the invite has format {version}, but only {_FORMAT} and {_FORMAT_HTTP} are understood: install the "
                 "barnraise version of the controller"
             )
-        key, role = z85.encode(server_key).decode(), rest.decode("utf-8", "replace")
-        name, known = host.strip("[]"), _SCHEMES[scheme]
-        invite = cls(name, int(port), run, key, token.hex(), secret, expires, uses, role, known, http_port)
+        invite = cls(
+            host.strip("[]"),
+            int(port),
+            run,
+            z85.encode(server_key).decode(),
+            token=token.hex(),
+            secret=secret,
+            expires=expires,
+            uses=uses,
+            role=rest.decode("utf-8", "replace"),
+            scheme=_SCHEMES[scheme],
+            http_port=http_port,
+        )
         if now >= expires:
             raise InviteError(
                 f"the invite expired at {_time(expires)} and this machine's clock says {_time(now)}: "

@@ -101,30 +101,48 @@ class Hello(Message, frozen=True, tag=True):
     kinds: Annotated[tuple[Name, ...], msgspec.Meta(max_length=64)] = ()  # of task, that it can do
 
 
+class Uplink(msgspec.Struct, frozen=True):
+    """How a worker makes a contribution of what its steps changed."""
+
+    codec: Name
+    options: Options
+    ratios: Annotated[tuple[Finite, ...], msgspec.Meta(max_length=16)]  # what a task's rung chooses from; (): no choice
+    last: Name  # codec of a leaving worker's last contribution, its residual included; "": none
+    error_feedback: bool
+    decay: Finite  # share of the residual that survives a round
+    keep: Finite  # share of the residual that the worker trains on with
+    clip: Finite | None
+    normalize_steps: Count  # scale an update to as many local steps (FedNova); 0: leave it
+
+
+class Downlink(msgspec.Struct, frozen=True):
+    """How versions come, and how a worker takes one in."""
+
+    codec: Name
+    options: Options
+    merge_lerp: Finite  # share of its own parameters that a worker keeps
+    version_momentum: Finite  # share of a worker's momentum that follows the versions
+
+
+class Inner(msgspec.Struct, frozen=True):
+    """How a worker takes its local steps."""
+
+    batch_size: Count
+    optimizer: Name
+    options: Annotated[dict[Name, Finite], msgspec.Meta(max_length=64)]
+    gradient_clip: Finite | None
+    proximal: Finite  # weight of the pull towards a task's start (FedProx)
+    precision: Name
+
+
 class WorkerSettings(msgspec.Struct, frozen=True):
     """What the controller decides for all workers, so that two sides cannot diverge."""
 
-    batch_size: Count
-    compression: Name
-    compression_options: Options
-    ratios: Annotated[tuple[Finite, ...], msgspec.Meta(max_length=16)]  # what a task's rung chooses from; (): no choice
-    error_feedback: bool
-    error_feedback_decay: Finite
-    error_feedback_keep: Finite
-    downlink: Name
-    downlink_options: Options
-    inner_optimizer: Name
-    inner_options: Annotated[dict[Name, Finite], msgspec.Meta(max_length=64)]
-    gradient_clip: Finite | None
-    update_clip: Finite | None
+    uplink: Uplink
+    downlink: Downlink
+    inner: Inner
     fragments: Count  # ranges of the parameters that take turns to be exchanged
-    merge_lerp: Finite  # share of its own parameters that a worker keeps when it takes a version in
-    version_momentum: Finite  # share of a worker's momentum that follows the versions
-    normalize_steps: Count  # scale an update to as many local steps (FedNova); 0: leave it
-    proximal: Finite  # weight of the pull towards a task's start (FedProx)
-    overlap: bool
-    precision: Name
-    last_compression: Name = ""  # codec of a leaving worker's last contribution, its residual included; "": none
+    overlap: bool  # of training and exchanges
 
 
 class Welcome(Message, frozen=True, tag=True):

@@ -60,13 +60,14 @@ def make_trainer(module: nn.Module, settings: WorkerSettings, means: Means | Non
     """What takes the inner steps of a run on `module`, in a worker's process and in a simulation."""
     from barnraise.training.local import LocalTrainer
 
+    inner = settings.inner
     return LocalTrainer(
         module,
-        optimizer=settings.inner_optimizer,
-        options=settings.inner_options,
-        gradient_clip=settings.gradient_clip,
-        proximal=settings.proximal,
-        precision=(means and means.precision) or settings.precision,
+        optimizer=inner.optimizer,
+        options=inner.options,
+        gradient_clip=inner.gradient_clip,
+        proximal=inner.proximal,
+        precision=(means and means.precision) or inner.precision,
         device=means.device if means else "cpu",
     )
 
@@ -82,7 +83,7 @@ def restore_moments(
         "controller": server_key,
         "node": welcome.node,
         "manifest": welcome.manifest.digest,
-        "optimizer": welcome.settings.inner_optimizer,
+        "optimizer": welcome.settings.inner.optimizer,
     }
     moments = Moments(path, owner, say)
     moments.restore(executor.trainer)

@@ -1,7 +1,7 @@
-"""The tensors of one worker: its replica of the published parameters, its model, and the updates nobody answered yet.
+"""What a worker does with a task: the model's steps from the published parameters, and the updates that came of them,
+until they are answered.
 
-The runtime calls `train` on one thread and `update` on another; they meet only in the replica, under a lock that is
-held for a pass over it. A replica is checked against the version's digest after every update. What is done to each
+The runtime calls `train` on one thread and `update` on another; they meet only in the replica. What is done to each
 element of these vectors is done in chunks, by as many threads as torch has.
 """
 
@@ -20,17 +20,15 @@ from torch import Tensor
 
 from barnraise import compression
 from barnraise.core.errors import PayloadError
-from barnraise.core.threads import SERIAL, SPAN, Crew, spans
-from barnraise.core.types import Batches, Blob, Contribution, Flush, News, NodeProfile, ParameterRange, Train
+from barnraise.core.threads import SERIAL, Crew, spans
+from barnraise.core.types import Batches, Contribution, Flush, News, NodeProfile, Train
 from barnraise.data.meta import Format
 from barnraise.data.shards import Dataset, labels, row_lengths
-from barnraise.models.vectors import Leaves, raw
 from barnraise.training.local import Batch, LocalTrainer
-from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import WorkerSettings
+from barnraise.worker.replica import Fetched, Replica, span_of
 from barnraise.worker.update_path import Opened, Payload, UpdatePath
 
-Fetched = Callable[[Blob], Buffer]
 Rows = np.ndarray[Any, Any]
 
 
@@ -38,92 +36,51 @@ class Executor:
     """Runs tasks on `trainer` with rows of `dataset`. `slowdown` s makes every second of work take s + 1."""
 
     def __init__(self, trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, slowdown: float = 0.0):
+        self.uplink, self.downlink = uplink, downlink = settings.uplink, settings.downlink
         self.codecs = [
-            compression.create(settings.compression, **settings.compression_options | given)
-            for given in ([{"ratio": ratio} for ratio in settings.ratios] or [{}])
+            compression.create(uplink.codec, **uplink.options | given)
+            for given in ([{"ratio": ratio} for ratio in uplink.ratios] or [{}])
         ]
         self.trainer, self.dataset, self.slowdown = trainer, dataset, slowdown
-        self.normalize_steps, self.merge_lerp = settings.normalize_steps, settings.merge_lerp
-        self.version_momentum = settings.version_momentum
-        self.movement: Tensor | None = None  # of the versions, over the last `steps` of this worker's steps
-        self.steps = 0
-        self.reached: Tensor | None = None  # where the last task led
-        self.codec = compression.create(settings.downlink, **settings.downlink_options)
-        threads = torch.get_num_threads()
-        self._taking, self._training = Crew(threads), Crew(threads)  # of `update` and of `train`
-        last = compression.create(settings.last_compression) if settings.last_compression else None
+        self.published = Replica(
+            trainer.flat.num_parameters,
+            compression.create(downlink.codec, **downlink.options),
+            follows=downlink.version_momentum != 0.0,
+        )
+        self._crew = Crew(torch.get_num_threads())
+        last = compression.create(uplink.last) if uplink.last else None
         self.sent_in = [*self.codecs, *([last] if last else [])]  # by the number that a contribution names
         for codec in self.sent_in:
-            codec.crew = self._training
+            codec.crew = self._crew
         self.path = UpdatePath(
             self.codecs[0],
-            error_feedback=settings.error_feedback,
-            decay=settings.error_feedback_decay,
-            keep=settings.error_feedback_keep,
+            error_feedback=uplink.error_feedback,
+            decay=uplink.decay,
+            keep=uplink.keep,
             fragments=settings.fragments > 1,
-            update_clip=settings.update_clip,
+            update_clip=uplink.clip,
             last=last,
-            crew=self._training,
+            crew=self._crew,
         )
-        self.replica = torch.zeros(trainer.flat.num_parameters)
-        self.start = torch.empty_like(self.replica)
+        self.start = torch.empty_like(self.replica)  # of the task that runs
+        self.reached: Tensor | None = None  # where the last task led
         self.payloads: dict[int, Payload] = {}
         self.unmerged: dict[int, Payload] = {}  # accepted or unanswered, and in no version that was seen yet
-        self.merged, self.share, self.moved = 0, 1.0, False  # as `update` said last, and whether that is to be taken in
         self.cut, self.leaving = threading.Event(), threading.Event()
-        self._leaves = Leaves(self._taking)
-        self._lock = threading.Lock()
         # Waiting for a crowded core is not work: counted as such it would slow a slow worker twice.
         self.busy = time.thread_time if trainer.device.type == "cpu" else time.monotonic
+
+    @property
+    def replica(self) -> Tensor:
+        """The version that it is at, float32 [d]."""
+        return self.published.parameters
 
     def update(self, news: News, fetched: Fetched) -> int:
         """Apply the updates of `news` in order to the replica: the version it is at, or -1 when it is void.
 
         A task that runs takes it in after its step.
         """
-        with self._lock:
-            self.moved = False
-            for update in news.updates:
-                data = fetched(update.blob)
-                try:
-                    if update.kind == "snapshot":
-                        self._load(data)
-                    else:
-                        self._follow(data, _span(update.parameters))
-                except PayloadError:
-                    return -1
-                changed = _span(update.parameters) if update.parameters and update.kind == "delta" else None
-                if self._leaves.digest(self.replica, changed) != update.parameters_digest:
-                    return -1
-            self.merged, self.share, self.moved = news.merged, news.share, True
-        return news.updates[-1].version
-
-    def _load(self, snapshot: Buffer) -> None:
-        """The replica is what the snapshot says. One that was downloaded becomes the replica, without a copy."""
-        if len(snapshot) != raw(self.replica).nbytes:
-            raise PayloadError(f"snapshot has {len(snapshot)} bytes, but the model needs {raw(self.replica).nbytes}")
-        if isinstance(snapshot, bytearray):
-            self.replica = torch.frombuffer(snapshot, dtype=torch.float32)
-        else:  # it came along with a message, and belongs to that
-            np.copyto(self.replica.numpy(), np.frombuffer(snapshot, "<f4"))
-        self.movement, self.steps = None, 0
-
-    def _follow(self, delta: Buffer, span: slice) -> None:
-        """The replica, and what the versions' movement is told by, move by what the delta decodes to."""
-        part = self.replica[span].numpy()
-        reader = self.codec.open(delta, part.size)
-        if self.version_momentum and self.movement is None:
-            self.movement = torch.zeros_like(self.replica)
-        movement = None if self.movement is None else self.movement[span].numpy()
-
-        def move(piece: slice) -> None:
-            decoded = np.empty(piece.stop - piece.start, np.float32)
-            reader.read(piece.start, decoded)
-            part[piece] += decoded  # what decodes to zero is added, too: a zero may have a sign
-            if movement is not None:
-                movement[piece] += decoded
-
-        self._taking.each(move, spans(part.size, -(-SPAN // self.codec.multiple) * self.codec.multiple))
+        return self.published.update(news, fetched)
 
     def rest(self, began: float, busy: float) -> None:
         """Idle as long as a slowed machine would still be at what it did since `began`, its clock of work at `busy`."""
@@ -143,7 +100,7 @@ class Executor:
         parameters that are not finite: nothing of them is kept, and the next task starts from the published version.
         """
         began, busy = time.monotonic(), self.busy()
-        with self._lock:
+        with self.published.lock:
             self.start.copy_(self.reached if self.reached is not None else self.replica)
         self._take_in(self.start, task)
         self.trainer.load(self.start)
@@ -151,10 +108,10 @@ class Executor:
             self.trainer.ramp()
 
         def after_step(step: int) -> bool:
-            self.steps += 1
+            self.published.steps += 1
             on_step(step)
             self.rest(began, busy)
-            if self.moved:
+            if self.published.moved:
                 here = self.trainer.flat.vector.cpu()
                 offset = here.clone()
                 self._take_in(offset, task)
@@ -175,13 +132,13 @@ class Executor:
             return None
         self.path.codec = self.codecs[task.rung]
         # Wang et al. 2020, "FedNova", with tau_eff fixed: nodes that take more steps pull no harder for it.
-        scale = self.normalize_steps / steps if self.normalize_steps and steps else 1.0
+        scale = self.uplink.normalize_steps / steps if self.uplink.normalize_steps else 1.0
         try:
             payload = self.path.send(
                 self.start,
                 self.reached,
                 version=task.base,
-                span=_span(task.parameters),
+                span=span_of(task.parameters),
                 scale=scale,
                 leaving=self.leaving.is_set(),
             )
@@ -220,33 +177,36 @@ class Executor:
         a round, too). A lone worker trains on as if it had never handed anything in. `merge_lerp` of where it was
         stays (Douillard et al. 2025, "Streaming DiLoCo", section 2.3).
         """
-        with self._lock:
-            if not self.moved:
+        published = self.published
+        with published.lock:
+            if not published.moved:
                 return
-            self.moved = False
-            if 2 * self.steps >= task.local_steps and self.movement is not None:  # else too few to tell a speed by
-                if self.share < 1.0:  # a lone worker's momentum is the fleet's
-                    self.trainer.follow(self.movement, self.steps, task.learning_rate, self.version_momentum)
-                self.movement, self.steps = None, 0
-            self.unmerged = {key: payload for key, payload in self.unmerged.items() if key > self.merged}
+            published.moved = False
+            movement, steps = published.movement, published.steps
+            if 2 * steps >= task.local_steps and movement is not None:  # else too few to tell a speed by
+                if published.share < 1.0:  # a lone worker's momentum is the fleet's
+                    self.trainer.follow(movement, steps, task.learning_rate, self.downlink.version_momentum)
+                published.forget_movement()
+            self.unmerged = {key: payload for key, payload in self.unmerged.items() if key > published.merged}
             self._merge(parameters, [payload.opened(len(parameters)) for payload in self.unmerged.values()])
 
     def _merge(self, parameters: Tensor, unmerged: Sequence[Opened]) -> None:
         """`_take_in`, by all threads."""
+        replica, share = self.replica, self.published.share
 
         def merge(piece: slice) -> None:
-            moved = self.replica.numpy()[piece].copy()
+            moved = replica.numpy()[piece].copy()
             for part, reader in unmerged:
                 first, last = max(piece.start, part.start), min(piece.stop, part.stop)
                 if first < last:
-                    reader.add(first - part.start, moved[first - piece.start : last - piece.start], -self.share)
+                    reader.add(first - part.start, moved[first - piece.start : last - piece.start], -share)
             for few in spans(moved.size, SERIAL):
                 here, there = slice(piece.start + few.start, piece.start + few.stop), torch.from_numpy(moved[few])
-                there.add_(parameters[here] - self.start[here], alpha=self.share)
+                there.add_(parameters[here] - self.start[here], alpha=share)
                 self.path.add_kept(there, here)
-                parameters[here].lerp_(there, 1.0 - self.merge_lerp)
+                parameters[here].lerp_(there, 1.0 - self.downlink.merge_lerp)
 
-        self._training.each(merge, spans(len(parameters)))
+        self._crew.each(merge, spans(len(parameters)))
 
     def _rows(self, task: Train) -> Rows:
         return np.concatenate([self.dataset.rows(piece.shard, piece.start, piece.stop) for piece in task.rows])
@@ -290,7 +250,3 @@ def batches(rows: Rows, order: Batches, form: Format) -> Iterator[Batch]:
 def _finite(vector: Tensor) -> bool:
     low, high = torch.aminmax(vector)  # NaN, where there is any
     return math.isfinite(float(low)) and math.isfinite(float(high))
-
-
-def _span(parameters: ParameterRange | None) -> slice:
-    return slice(None) if parameters is None else slice(parameters.start, parameters.stop)

@@ -292,7 +292,7 @@ class WorkerRuntime:
         build = partial(self.build, manifest, meta, action.settings, options)
         self._built = await self._loop.run_in_executor(self._training, build)
         self.fetcher.limit = max(self.fetcher.limit, 8 * manifest.num_parameters + 4096)
-        measure = partial(self.executor.measure, self.machine.profile, action.settings.batch_size)
+        measure = partial(self.executor.measure, self.machine.profile, action.settings.inner.batch_size)
         profile = await self._loop.run_in_executor(self._training, measure)
         if options.moments is not None:
             restore = partial(restore_moments, self.executor, options.moments, welcome, options.server_key, self.say)

@@ -33,11 +33,14 @@ class TaskExecutor(Protocol):
 
     trainer: LocalTrainer  # whose moments are kept on disk, and whose skipped steps are told
     dataset: Dataset
-    replica: Tensor  # the version that it is at, float32 [d]; on the training thread when no update is on its way
     cut: Event
     leaving: Event
 
     busy: Callable[[], float]  # a clock of the work that this process does
+
+    @property
+    def replica(self) -> Tensor:
+        """The version that it is at, float32 [d]; on the training thread when no update is on its way."""
 
     @property
     def payloads(self) -> Mapping[int, Payload]:

@@ -31,14 +31,15 @@ def require_intervals(heartbeat: float, lease: float) -> None:
 
 def require_settings(settings: WorkerSettings) -> None:
     """RunFailedError when a worker cannot train so. Codecs are judged where they are made."""
-    entry = INNER.entries.get(settings.inner_optimizer)
-    if entry is None or not entry.known_options <= settings.inner_options.keys():
+    inner = settings.inner
+    entry = INNER.entries.get(inner.optimizer)
+    if entry is None or not entry.known_options <= inner.options.keys():
         known = ", ".join(f"{name} ({', '.join(sorted(found.known_options))})" for name, found in INNER.entries.items())
-        raise _unfit("inner_optimizer", settings.inner_optimizer, f"known, with their options: {known}")
-    if settings.precision not in PRECISIONS:
-        raise _unfit("precision", settings.precision, f"known: {', '.join(PRECISIONS)}")
-    if settings.batch_size < 1:
-        raise _unfit("batch_size", settings.batch_size, "at least 1 row")
+        raise _unfit("inner_optimizer", inner.optimizer, f"known, with their options: {known}")
+    if inner.precision not in PRECISIONS:
+        raise _unfit("precision", inner.precision, f"known: {', '.join(PRECISIONS)}")
+    if inner.batch_size < 1:
+        raise _unfit("batch_size", inner.batch_size, "at least 1 row")
 
 
 def require_model(manifest: Manifest, meta: Meta, settings: WorkerSettings, available: int, device: str) -> None:
@@ -54,9 +55,9 @@ def require_model(manifest: Manifest, meta: Meta, settings: WorkerSettings, avai
         )
     needs = memory.worker(
         manifest.model,
-        batch_size=settings.batch_size,
+        batch_size=settings.inner.batch_size,
         context=meta.context,
-        inner_states=INNER.entry(settings.inner_optimizer).declares.moments,
+        inner_states=INNER.entry(settings.inner.optimizer).declares.moments,
     )
     here = needs.vectors + needs.activations if device == "cpu" else HOST_VECTORS * memory.FLOAT * size
     memory.require(here, available, "this run's model and batches")
