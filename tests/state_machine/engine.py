@@ -350,22 +350,23 @@ class Account:
         whole = {(i, n) for i in set(self.piece.values()) - self.gone for n in range(*self.span[i])}
         assert whole <= places, "a piece of work is lost"
         assert len(self.covered) + sum(last - first for first, last in waiting) == len(places), "or in two places"
-        buffer = [i for slots in state.slots.values() for slot in slots.values() for i, *_ in slot.contributions]
+        buffer = [i for slots in state.buffer.slots.values() for slot in slots.values() for i, *_ in slot.contributions]
         assert sorted(buffer) == sorted(self.buffer)
-        closing = [i for slot in state.closing_slots for i, *_ in slot.contributions]
+        slots = state.closing.slots if state.closing is not None else []
+        closing = [i for slot in slots for i, *_ in slot.contributions]
         assert sorted(closing) == sorted(self.versions[len(self.made) + 1] if self.closed else [])
         merged = [i for version in self.versions.values() for i in version]
         assert Counter([*merged, *self.buffer]) == Counter(list(self.accepted))
-        assert state.tokens == sum(d.tokens for d in self.accepted.values())
-        assert state.accepted == len(self.accepted)
-        assert state.version == len(self.made)
-        assert state.version_tokens == sum(
-            self.accepted[i].tokens for v, c in self.versions.items() if v <= state.version for i in c
+        assert state.totals.tokens == sum(d.tokens for d in self.accepted.values())
+        assert state.totals.accepted == len(self.accepted)
+        assert state.newest.version == len(self.made)
+        assert state.totals.version_tokens == sum(
+            self.accepted[i].tokens for v, c in self.versions.items() if v <= state.newest.version for i in c
         )
         assert state.num_live == len(self.live) == sum(node.live for node in state.nodes.values())
         trained = [work for work in state.works.values() if work.kind == "train"]
-        assert state.current == sum(work.base == state.version for work in trained)
-        assert state.final == self.final
+        assert state.newest.in_flight == sum(work.base == state.newest.version for work in trained)
+        assert state.progress.final == self.final
         for node in state.nodes.values():
             assert sorted(node.open) == sorted(i for i, work in state.works.items() if work.node == node.id)
             assert len(node.verdicts) <= MOST_OPEN
@@ -448,7 +449,7 @@ class Engine:
             task = message.task
             assert self.account.tasks[task.id].node == node
             assert len(self.state.nodes[node].open) <= MOST_OPEN + isinstance(task, Flush)
-            assert task.base == self.state.version
+            assert task.base == self.state.newest.version
             self._check_way(task.news.updates)
             self.held[node][task.id] = task
             self.asked.discard(node)
@@ -475,7 +476,7 @@ class Engine:
         """Updates lead in steps to the newest version, and none of a chain's was released."""
         versions = [update.version for update in updates]
         if versions:
-            assert versions == list(range(versions[0], self.state.version + 1))
+            assert versions == list(range(versions[0], self.state.newest.version + 1))
             assert all(u.parameters_digest == self.digests[u.version] for u in updates)
             assert len(versions) == 1 or all(u.kind == "delta" for u in updates)
             assert all(u.kind == "snapshot" or u.blob.digest in self.deltas for u in updates)
@@ -493,7 +494,7 @@ class Engine:
             validate(state)
         aggregates = [job for job in self.jobs if isinstance(job, act.Aggregate)]
         assert len(aggregates) == (state.closing is not None)
-        assert all(job.version == state.version + 1 for job in aggregates)
+        assert all(job.version == state.newest.version + 1 for job in aggregates)
         for kind, flag in (
             (act.Evaluate, machine.measuring.busy),
             (act.Checkpoint, machine.ending.checkpointing),
@@ -504,13 +505,16 @@ class Engine:
         assert inspects == custody.inspecting.keys() <= state.works.keys()
         self._check_uploads(custody)
         idle = [work for i, work in state.works.items() if i not in inspects and not state.nodes[work.node].live]
-        assert not idle or state.finished, "work is open that nobody does"
+        assert not idle or state.progress.finished, "work is open that nobody does"
         assert self.payloads == {(state.works[i].node, i) for i in inspects}
-        if not state.final and state.buffer_size:
+        if not state.progress.final and state.buffer.size:
             lowest = max(self.settings.versions.minimum_nodes, 1)
-            assert lowest <= state.buffer_size <= max(lowest, state.num_live)
-            assert bool(state.paused) == (0 < state.num_live < lowest) or state.num_live == 0
-        assert state.finished or machine.membership.seen.keys() | machine.membership.awaited.keys() == self.account.live
+            assert lowest <= state.buffer.size <= max(lowest, state.num_live)
+            assert bool(state.progress.paused) == (0 < state.num_live < lowest) or state.num_live == 0
+        assert (
+            state.progress.finished
+            or machine.membership.seen.keys() | machine.membership.awaited.keys() == self.account.live
+        )
         asking, resting = machine.dispatch.asking.keys(), machine.dispatch.resting.keys()
         assert asking | resting <= machine.membership.seen.keys()
         assert not asking & resting
@@ -541,8 +545,8 @@ class Engine:
         for state in (self.state, self.shadow):
             for name, rate in rates.items():
                 node = state.nodes[name]
-                node.rate, node.rate_tokens, node.rate_seconds = rate, tokens, tokens / rate
-                node.turnaround, node.turnaround_spread, node.accepted = tokens / rate, 0.0, FEW
+                node.speed.rate, node.speed.tokens, node.speed.seconds = rate, tokens, tokens / rate
+                node.speed.turnaround, node.speed.spread, node.tally.accepted = tokens / rate, 0.0, FEW
         self.machine.speeds.at = -1
 
     # What may happen
@@ -560,7 +564,7 @@ class Engine:
             "session": self.sessions[node],
             "greeting": 1,
             "profile": NodeProfile(100.0),
-            "have": self.state.version,
+            "have": self.state.newest.version,
             "pending": held[: len(held) // 2],
             "working": held[len(held) // 2 :],
             "kinds": tuple(KINDS),
@@ -576,7 +580,7 @@ class Engine:
 
     def next(self, node: str, have: int | None = None, link: LinkReport = LinkReport()) -> None:  # noqa: B008 (frozen)
         self.asked.add(node)
-        self.handle(ev.Received(node, Next(self.state.version if have is None else have, link)))
+        self.handle(ev.Received(node, Next(self.state.newest.version if have is None else have, link)))
 
     def heartbeat(self, node: str) -> None:
         self.handle(ev.Received(node, Heartbeat(self.now)))
@@ -621,9 +625,9 @@ class Engine:
                 void = dict.fromkeys(held[job.version % 3 - 1 :: 2], "cannot be decoded")
                 return ev.Unmade(job.epoch, job.version, void, {held[-1]: "is damaged"} if job.version % 2 else {})
             case act.Evaluate():
-                return ev.Evaluated(job.epoch, self.state.version, 2.0 if good else math.inf)
+                return ev.Evaluated(job.epoch, self.state.newest.version, 2.0 if good else math.inf)
             case act.Checkpoint():
-                return ev.Checkpointed(job.epoch, self.state.version, "" if good else "disk full")
+                return ev.Checkpointed(job.epoch, self.state.newest.version, "" if good else "disk full")
         raise AssertionError(job)
 
     def tick(self, seconds: float) -> None:
@@ -679,10 +683,10 @@ class Engine:
 
     def _check_end(self) -> None:
         state = self.state
-        assert state.final
-        assert state.finished
-        assert state.tokens >= self.settings.tokens or state.stopping or self.account.voided
-        assert state.checkpoint == state.version == state.evaluations[-1][0]
+        assert state.progress.final
+        assert state.progress.finished
+        assert state.totals.tokens >= self.settings.tokens or state.progress.stopping or self.account.voided
+        assert state.record.checkpoint == state.newest.version == state.record.evaluations[-1][0]
         assert sorted(i for version in self.account.versions.values() for i in version) == sorted(self.account.accepted)
         self.crash()
-        assert self.finished == act.Finish(state.finished)
+        assert self.finished == act.Finish(state.progress.finished)

@@ -85,11 +85,11 @@ class Host:
         self.uploads: dict[tuple[str, int], bool] = {}  # that were asked for
         self.payloads: dict[tuple[str, int], str] = {}
         self.deltas: set[str] = set()
-        self.snapshots = [self.machine.state.digest or digest(0)]
+        self.snapshots = [self.machine.state.newest.digest or digest(0)]
         self.batch: tuple[list[Decision], set[int]] = ([], set())
 
     def begin(self) -> None:
-        fresh = not self.machine.state.digest
+        fresh = not self.machine.state.newest.digest
         now = self.clock.now
         self._commit(self.machine.start(digest(0), now) if fresh else self.machine.resume(now, grace=6.0))
 

@@ -33,13 +33,13 @@ def check(network: Network) -> None:
     disk = network.disk
     state, account = disk.fold(), disk.account
     account.compare(state)
-    assert state.final
-    assert state.finished
-    assert state.tokens >= network.settings.tokens or state.stopping
-    assert state.checkpoint == state.version == state.evaluations[-1][0]
+    assert state.progress.final
+    assert state.progress.finished
+    assert state.totals.tokens >= network.settings.tokens or state.progress.stopping
+    assert state.record.checkpoint == state.newest.version == state.record.evaluations[-1][0]
     merged = Counter(number for version in account.versions.values() for number in version)
     assert set(merged.values()) <= {1}
     assert merged.keys() == account.accepted.keys()
     assert max(Counter(network.acknowledged).values(), default=1) == 1
-    if state.discarded == 0:
+    if state.totals.discarded == 0:
         assert set(network.acknowledged) <= merged.keys()

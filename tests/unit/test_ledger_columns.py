@@ -118,7 +118,7 @@ def test_a_checkpoints_state_of_another_form_is_left_for_the_ledger(tmp_path: Pa
     """Contributions in a slot were pairs once."""
     run = Run(tmp_path)
     run.go_on(10)
-    assert any(slot.contributions for slots in run.machine.state.slots.values() for slot in slots.values())
+    assert any(slot.contributions for slots in run.machine.state.buffer.slots.values() for slot in slots.values())
     kept = msgspec.msgpack.decode(saved.encode(run.machine.state, run.now))
     for slot in kept["slots"]:
         slot["contributions"] = [held[:2] for held in slot["contributions"]]
@@ -128,5 +128,5 @@ def test_a_checkpoints_state_of_another_form_is_left_for_the_ledger(tmp_path: Pa
     run.kill()
     again = Run(tmp_path)
     assert again.server.digest == run.server.digest
-    assert replay(again.ledger).state.slots == run.machine.state.slots
+    assert replay(again.ledger).state.buffer.slots == run.machine.state.buffer.slots
     again.kill()

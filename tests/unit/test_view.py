@@ -90,7 +90,7 @@ def test_rows_say_what_each_node_does(state: State) -> None:
     busy = rows["busy"]
     assert (busy.device, busy.staleness, busy.accepted, busy.tokens, busy.share) == ("cuda:0", "3 of 16", 1, 1000, 0.5)
     assert (busy.seen, rows["idle"].seen, rows["gone"].seen) == (0.5, 0.0, None)
-    living = [state.nodes["busy"].rate, state.nodes["idle"].rate]
+    living = [state.nodes["busy"].speed.rate, state.nodes["idle"].speed.rate]
     assert busy.speed == pytest.approx(living[0] / (sum(living) / 2))
 
 

@@ -62,16 +62,16 @@ class Observer:
             run=settings.run,
             mode="asynchronous" if settings.asynchronous else "synchronous",
             seconds=now,
-            tokens=state.tokens,
+            tokens=state.totals.tokens,
             budget=settings.tokens,
-            rate=self._rate(now, state.tokens),
-            losses=state.evaluations,
-            version=state.version,
-            buffer_size=state.buffer_size,
+            rate=self._rate(now, state.totals.tokens),
+            losses=state.record.evaluations,
+            version=state.newest.version,
+            buffer_size=state.buffer.size,
             live=state.num_live,
-            accepted=state.accepted,
-            refused=state.refused,
-            discarded=state.discarded,
+            accepted=state.totals.accepted,
+            refused=state.totals.refused,
+            discarded=state.totals.discarded,
             bytes_up=server.bytes_up,
             bytes_down=server.bytes_down,
             standing=_standing(host),
@@ -179,12 +179,12 @@ VOICE = Voice(console.note, console.warn, make_view)
 def _standing(host: Host) -> str:
     """Why the run does not train just now; empty when it does."""
     state = host.machine.state
-    if state.finished:
-        return f"finished: {printable(state.finished)}"
-    if state.final or state.stopping:
+    if state.progress.finished:
+        return f"finished: {printable(state.progress.finished)}"
+    if state.progress.final or state.progress.stopping:
         return "finishing: measuring and saving the last version"
-    if state.paused:
-        return f"paused: {printable(state.paused)}"
+    if state.progress.paused:
+        return f"paused: {printable(state.progress.paused)}"
     if not state.num_live:
         return "waiting for workers"
     return ""

@@ -81,7 +81,7 @@ class Dispatch(Part):
     def _may_ask(self, node: NodeState) -> bool:
         """However fast a node is, others' contributions are to come between its own; one whose work comes to nothing
         again and again has to wait."""
-        if len(node.open) >= MOST_OPEN or self.state.num_in_buffer(node.id) >= MOST_IN_BUFFER:
+        if len(node.open) >= MOST_OPEN or self.state.buffer.count(node.id) >= MOST_IN_BUFFER:
             return False
         if not self.wasted.has(node.id, self.now):
             self.ask_again = min(self.ask_again, self.wasted.when(node.id))
@@ -95,8 +95,8 @@ class Dispatch(Part):
         if self.settings.asynchronous:
             ready = not node.open and state.closing is None
         else:
-            ready = node.id not in state.slots and all(
-                state.works[number].base != state.version for number in node.open
+            ready = node.id not in state.buffer.slots and all(
+                state.works[number].base != state.newest.version for number in node.open
             )
         if ready:
             return True
@@ -128,7 +128,7 @@ class Dispatch(Part):
             lost = self.state.redo[task] if task > 0 else None
             have = self.asking.pop(node)
             if node in self.publishing.watching:
-                self.publishing.watching[node] = self.state.version
+                self.publishing.watching[node] = self.state.newest.version
             yield from kinds[task].give(self.state.nodes[node], have, lost)
 
     def _tasks(self, asking: Sequence[NodeState]) -> list[TaskView]:
@@ -149,7 +149,7 @@ class Dispatch(Part):
 
     def _view(self, node: NodeState) -> NodeView:
         """What matching knows of a node: observed speed, its own word for its link, and what it could do now."""
-        profile, link, have = node.profile, self.speeds.links.get(node.id, LinkReport()), self.asking[node.id]
+        profile, link, have = node.session.profile, self.speeds.links.get(node.id, LinkReport()), self.asking[node.id]
         able = self.membership.kinds.get(node.id, frozenset())
         return NodeView(
             node.id,

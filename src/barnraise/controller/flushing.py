@@ -24,16 +24,16 @@ class Flushing(TaskKind):
 
     def look(self) -> Steps:
         state = self.state
-        if state.flushing is None or state.final:
+        if state.progress.flushing is None or state.progress.final:
             return
-        for node in [state.nodes[name] for name in self.membership.seen if name not in state.flushed]:
+        for node in [state.nodes[name] for name in self.membership.seen if name not in state.progress.flushed]:
             if any(state.works[number].task is Flush for number in node.open):
                 continue
             if self.membership.can(node.id, self.name):
                 yield from self._ask(node.id)
 
     def _ask(self, node: str) -> Steps:
-        number, base = self.state.last_assignment + 1, self.state.version
+        number, base = self.state.totals.assigned + 1, self.state.newest.version
         whole = ParameterRange(0, self.payloads.num_parameters)
         decision = Assigned(
             time=self.now,
@@ -47,12 +47,12 @@ class Flushing(TaskKind):
             learning_rate=0.0,
             rows=(),
             parameters=whole,
-            cursor=self.state.cursor,
+            cursor=self.state.totals.rows,
         )
         yield from self.assigned(decision, Flush(id=number, base=base, parameters=whole))
 
     def too_late(self, work: Work) -> str:
-        return TOO_LATE if self.state.final else ""
+        return TOO_LATE if self.state.progress.final else ""
 
     def refuse(self, result: AnyResult, work: Work, version: int) -> str:
         assert isinstance(result, Contribution)

@@ -55,14 +55,14 @@ class Measuring(TaskKind):
     @property
     def due(self) -> bool:
         """Whether the run has come so far since the last time that the newest version is to be measured."""
-        share = len(self.state.evaluations) / self.plan.times
-        return not self.busy and self.state.version_tokens >= self.settings.tokens * share
+        share = len(self.state.record.evaluations) / self.plan.times
+        return not self.busy and self.state.totals.version_tokens >= self.settings.tokens * share
 
     @property
     def done(self) -> bool:
         """Whether the newest version is measured."""
-        evaluations = self.state.evaluations
-        return bool(evaluations) and evaluations[-1][0] == self.state.version
+        evaluations = self.state.record.evaluations
+        return bool(evaluations) and evaluations[-1][0] == self.state.newest.version
 
     @property
     def needs_nodes(self) -> bool:
@@ -79,7 +79,7 @@ class Measuring(TaskKind):
 
     def _measure_here(self) -> Steps:
         self.here, self.until = True, math.inf
-        yield actions.Evaluate(self.context.epoch, self.state.version)
+        yield actions.Evaluate(self.context.epoch, self.state.newest.version)
 
     def _evaluated(self, event: Evaluated) -> Steps:
         if event.epoch == self.context.epoch:
@@ -88,7 +88,7 @@ class Measuring(TaskKind):
     def _note(self, version: int, loss: float) -> Steps:
         self.busy, self.here, self.version, self.until = False, False, -1, math.inf
         told = loss if math.isfinite(loss) else None  # JSON knows no NaN
-        yield Noted(self.now, notes.Evaluated(version, told, self.state.version_tokens))
+        yield Noted(self.now, notes.Evaluated(version, told, self.state.totals.version_tokens))
 
     # By workers
 
@@ -103,7 +103,7 @@ class Measuring(TaskKind):
     def _pieces(self) -> list[Work]:
         """The pieces that were given out and are not measured by the controller."""
         state = self.state
-        found = [finding.work for finding in state.findings.values()]
+        found = [finding.work for finding in state.record.findings.values()]
         return [work for work in [*state.works.values(), *state.redo.values(), *found] if work.task is Evaluate]
 
     def _given(self) -> int:
@@ -123,17 +123,17 @@ class Measuring(TaskKind):
         return self._shared and lost.base == self.version
 
     def suits(self, node: NodeState, have: int) -> bool:
-        return self.version in (-1, self.state.version) or self.publishing.chain(have, self.version) is not None
+        return self.version in (-1, self.state.newest.version) or self.publishing.chain(have, self.version) is not None
 
     def give(self, node: NodeState, have: int, lost: Work | None) -> Steps:
         if self.version < 0:
-            self.version = self.state.version
+            self.version = self.state.newest.version
         rows = lost.rows[0] if lost is not None else self._rows(node)
         if rows.start >= rows.stop:
             return
         chain = self.publishing.chain(have, self.version)
         updates = self.publishing.updates_from(have) if chain is None else chain
-        number, count = self.state.last_assignment + 1, rows.stop - rows.start
+        number, count = self.state.totals.assigned + 1, rows.stop - rows.start
         tokens = count * self.settings.tasks.context
         decision = Assigned(
             time=self.now,
@@ -147,10 +147,10 @@ class Measuring(TaskKind):
             learning_rate=0.0,
             rows=(rows,),
             parameters=ParameterRange(0, 0),
-            cursor=self.state.cursor,
+            cursor=self.state.totals.rows,
             redo=lost.assignment if lost is not None else 0,
         )
-        news = News(updates, node.merged, self.pacing.share(node))
+        news = News(updates, node.updates.merged, self.pacing.share(node))
         task = Evaluate(
             id=number, base=self.version, news=news, held_out=rows, batch_size=BATCH_ROWS, tokens=tokens
         )  # fmt: skip
@@ -182,7 +182,7 @@ class Measuring(TaskKind):
         """Once all rows are measured the version is."""
         if not self._shared:
             return
-        found = [finding for finding in self.state.findings.values() if finding.work.base == self.version]
+        found = [finding for finding in self.state.record.findings.values() if finding.work.base == self.version]
         if sum(piece.work.rows[0].stop - piece.work.rows[0].start for piece in found) >= self.plan.rows:
             yield from self._note(self.version, _mean(found))
 
@@ -203,7 +203,7 @@ class Measuring(TaskKind):
     @property
     def _needed(self) -> bool:
         """Whether there is a loss to wait for: while nobody takes part nothing changes that could be measured."""
-        return self.state.final or self.state.num_live > 0
+        return self.state.progress.final or self.state.num_live > 0
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {Evaluated: self._evaluated}

@@ -79,16 +79,16 @@ class Membership(Part):
         if message.protocol != PROTOCOL_VERSION:
             yield Send(node, Stop(_foreign(message.protocol)))
             return
-        if self.state.final or self.state.finished:
+        if self.state.progress.final or self.state.progress.finished:
             yield from self._answer_pending(node, message)
-            yield Send(node, Stop(self.state.finished or "the run's token budget is met"))
+            yield Send(node, Stop(self.state.progress.finished or "the run's token budget is met"))
             return
         known = self.state.nodes[node]
-        restarted = message.session != known.session
-        if restarted or not known.live or message.profile != known.profile:
+        restarted = message.session != known.session.id
+        if restarted or not known.live or message.profile != known.session.profile:
             if not self.joins.take(node, self.now):
                 return  # it comes and goes too often: it will ask again
-            reason = "came back" if known.session else ""
+            reason = "came back" if known.session.id else ""
             yield NodeChanged(
                 self.now, node, Change.JOINED, reason, session=message.session, profile=message.profile
             )  # fmt: skip

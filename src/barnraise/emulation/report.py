@@ -62,20 +62,20 @@ def report(
 ) -> Report:
     """The report of a run that has been played in `seconds`; `losses` are the first and the last."""
     state = simulator.controller.state
-    judged = state.accepted + state.refused
+    judged = state.totals.accepted + state.totals.refused
     first, last = losses or (None, None)
     first_task, joining_bytes = simulator.first_task
     return Report(
         ledger_hash=simulator.ledger_hash.hexdigest(),
         end=simulator.end,
         nodes=len(simulator.nodes),
-        versions=state.version,
-        tokens=state.tokens,
-        accepted=state.accepted,
-        refused=state.refused,
-        discarded=state.discarded,
-        acceptance_rate=state.accepted / judged if judged else None,
-        staleness_mean=state.staleness_sum / state.accepted if state.accepted else 0.0,
+        versions=state.newest.version,
+        tokens=state.totals.tokens,
+        accepted=state.totals.accepted,
+        refused=state.totals.refused,
+        discarded=state.totals.discarded,
+        acceptance_rate=state.totals.accepted / judged if judged else None,
+        staleness_mean=state.totals.staleness / state.totals.accepted if state.totals.accepted else 0.0,
         staleness_max=simulator.max_staleness,
         utilisation=simulator.utilisation(),
         bytes_up=simulator.bytes_up,
