@@ -217,7 +217,7 @@ class Account:
             assert d.tokens == sum(self.accepted[i].tokens for i in self.buffer)
             assert 0 < d.rate <= 1
             if not self.settings.asynchronous and not (d.reason == "last" and self.flushing):
-                assert {self.accepted[i].base for i in self.buffer} == {d.version - 1}
+                assert {self.accepted[i].claim.base for i in self.buffer} == {d.version - 1}
             self.versions[d.version], self.buffer, self.closed = d.contributions, [], True
             self.final = d.reason == "last"
         elif isinstance(d, VersionMade):
@@ -245,7 +245,7 @@ class Account:
             self._uncover(verdict)
             self.versions[version] = tuple(i for i in self.versions[version] if i != assignment)
             self.voided.add(assignment)
-            self._lost(assignment, verdict.steps)
+            self._lost(assignment, verdict.claim.steps)
         elif isinstance(d, Noted) and d.kind == "left_over":
             assert not self.closed
             assert d.note.contributions == len(self.buffer)
@@ -289,8 +289,8 @@ class Account:
             self.span[d.assignment] = 0, d.local_steps
         whole = ParameterRange(0, self.settings.payloads.num_parameters)
         allowed = [part for ranges in self.settings.payloads.partitions for part in ranges]
-        assert d.parameters in ((whole,) if d.kind == "flush" else allowed)
-        assert self.settings.asynchronous or self.flushing or (d.max_staleness == 0 and not self.closed)
+        assert d.terms.parameters in ((whole,) if d.kind == "flush" else allowed)
+        assert self.settings.asynchronous or self.flushing or (d.terms.max_staleness == 0 and not self.closed)
         self.tasks[d.assignment] = d
         self.piece[d.assignment] = self.piece[d.redo] if d.redo else d.assignment
 
@@ -302,12 +302,12 @@ class Account:
         self.verdicts[d.assignment] = d
         if d.verdict == "accepted":
             assert d.assignment not in self.accepted
-            assert d.base == task.base
-            assert task.kind == "flush" or 0 < d.steps <= task.local_steps
-            assert d.tokens * max(1, task.local_steps) == task.tokens * d.steps, "credit is for what was done"
+            assert d.claim.base == task.base
+            assert task.kind == "flush" or 0 < d.claim.steps <= task.local_steps
+            assert d.tokens * max(1, task.local_steps) == task.tokens * d.claim.steps, "credit is for what was done"
             self._cover(d)
             assert d.weight > 0
-            assert 0 <= d.staleness == d.version - d.base <= task.max_staleness
+            assert 0 <= d.staleness == d.version - d.claim.base <= task.terms.max_staleness
             self.accepted[d.assignment] = d
             self.buffer.append(d.assignment)
         elif d.verdict == "discarded":
@@ -318,15 +318,15 @@ class Account:
     def _cover(self, d: Judged) -> None:
         """The contribution holds some steps of its piece, and no other does; the others wait to be done."""
         (first, last), piece = self.span[d.assignment], self.piece[d.assignment]
-        steps = {(piece, step) for step in range(first, first + d.steps)}
+        steps = {(piece, step) for step in range(first, first + d.claim.steps)}
         assert not steps & self.covered, "work is done twice"
         self.covered |= steps
-        if first + d.steps < last:
-            self.left[d.assignment] = first + d.steps, self.left.get(d.assignment, (last, last))[1]
+        if first + d.claim.steps < last:
+            self.left[d.assignment] = first + d.claim.steps, self.left.get(d.assignment, (last, last))[1]
 
     def _uncover(self, d: Judged) -> None:
         first, piece = self.span[d.assignment][0], self.piece[d.assignment]
-        self.covered -= {(piece, step) for step in range(first, first + d.steps)}
+        self.covered -= {(piece, step) for step in range(first, first + d.claim.steps)}
 
     def _lost(self, assignment: int, steps: int | None = None) -> None:
         """The assignment (or its first steps, beside what was left undone of it) waits to be done again."""

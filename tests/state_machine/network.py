@@ -131,7 +131,7 @@ class Host:
         decisions = [action.decision for action in actions if isinstance(action, ca.Journal)]
         accepted = [d for d in decisions if isinstance(d, Judged) and d.verdict == "accepted"]
         for verdict in accepted:
-            assert self.payloads.pop((verdict.node, verdict.assignment)) == verdict.digest
+            assert self.payloads.pop((verdict.node, verdict.assignment)) == verdict.claim.digest
         self.batch = decisions, {verdict.assignment for verdict in accepted}
         self.committing = True
         self.clock.at(self.clock.now + self.network.rng.uniform(0.0, 0.05) * bool(decisions), self._durable, actions)

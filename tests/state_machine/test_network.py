@@ -23,7 +23,7 @@ def test_every_run_finishes_with_each_contribution_in_one_version(mode: str) -> 
             network.clock.at(25.0, network.stop)
         network.run()
         check(network)
-        tokens += network.disk.fold().tokens
+        tokens += network.disk.fold().totals.tokens
     assert tokens > 15 * 12 * seed  # most were not stopped early
 
 

@@ -249,7 +249,7 @@ def test_the_bound_follows_the_nodes_speed_when_the_task_is_assigned() -> None:
         engine.observed(**{node: rate})
     for node in ("slow", "middle", "fast"):
         engine.next(node)
-    assert {d.node: d.max_staleness for d in assigned(engine)} == {"slow": 167, "middle": 50, "fast": 8}
+    assert {d.node: d.terms.max_staleness for d in assigned(engine)} == {"slow": 167, "middle": 50, "fast": 8}
     assert engine.state.buffer.size == 1, "two tasks are in flight: four times two versions must not be too many"
 
 
@@ -288,7 +288,7 @@ def test_matched_nodes_get_tasks_of_one_length_in_time() -> None:
     for task in tasks.values():
         assert sum(piece.stop - piece.start for piece in task.rows) == task.local_steps * settings.tasks.batch_size
         assert task.tokens == task.local_steps * settings.tasks.batch_size * settings.tasks.context
-    assert tasks["slow"].learning_rate > tasks["middle"].learning_rate > tasks["fast"].learning_rate
+    assert tasks["slow"].terms.learning_rate > tasks["middle"].terms.learning_rate > tasks["fast"].terms.learning_rate
 
 
 @pytest.mark.parametrize("batch_rows", [2, 1])
@@ -315,4 +315,4 @@ def test_a_fixed_pace_is_the_same_for_all() -> None:
     settings = engine_settings(pace="fixed")
     tasks = paced(Engine(settings), slow=10.0, fast=4000.0)
     assert {task.local_steps for task in tasks.values()} == {settings.tasks.local_steps}
-    assert {task.learning_rate for task in tasks.values()} == {settings.tasks.learning_rate}
+    assert {task.terms.learning_rate for task in tasks.values()} == {settings.tasks.learning_rate}

@@ -14,7 +14,7 @@ from barnraise.controller import saved
 from barnraise.controller.recovery import replay
 from barnraise.core.types import AnyTask
 from barnraise.ledger import Judged, Ledger, LedgerView, schema
-from barnraise.ledger.rows import FORMATS
+from barnraise.ledger.rows import FORMATS, fields_of
 
 from .test_ledger import a_run, judged, payloads_of
 from .test_recovery import Run
@@ -32,7 +32,7 @@ def columns(connection: sqlite3.Connection) -> list[str]:
 
 
 def codecs(decisions: object) -> list[int]:
-    return [d.codec for _, d in decisions if isinstance(d, Judged)]  # type: ignore[attr-defined]
+    return [d.claim.codec for _, d in decisions if isinstance(d, Judged)]  # type: ignore[attr-defined]
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_a_columns_default_is_its_fields() -> None:
     """So an old row says what a decision without that field says."""
     found = 0
     for form in FORMATS.values():
-        fields = {field.name: field for field in msgspec.structs.fields(form.decision)}
+        fields = {field.name: field for field in fields_of(form.decision)}
         with closing(sqlite3.connect(":memory:")) as connection:
             schema.create(connection)
             for _, name, _, _, default, _ in connection.execute(f"PRAGMA table_info({form.table})").fetchall():
@@ -112,6 +112,12 @@ def test_versions_of_contributions_in_several_codecs_are_made_again(tmp_path: Pa
     expected = {-1, 0, 1} if old else {0, 1}
     assert set(codecs(again.ledger.replay())) == expected
     again.kill()
+
+
+def test_a_checkpoint_tells_its_layout_by_all_that_its_state_is_made_of() -> None:
+    layout = saved._layout(saved.Saved)
+    assert {"State", "NodeState", "Speed", "NodeProfile", "Work", "Terms", "Held", "ParameterRange"} <= layout.keys()
+    assert ("contributions", "list[barnraise.controller.actions.Held]") in layout["SlotState"]
 
 
 def test_a_checkpoints_state_of_another_form_is_left_for_the_ledger(tmp_path: Path) -> None:

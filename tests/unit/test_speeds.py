@@ -45,7 +45,7 @@ def told(
     for job in list(engine.jobs):
         engine.answer(job)
     (weight,) = [d.rate for d in engine.journal if isinstance(d, VersionClosed)]
-    work = {node: (d.local_steps, d.learning_rate, d.max_staleness) for node, d in tasks.items()}
+    work = {node: (d.local_steps, d.terms.learning_rate, d.terms.max_staleness) for node, d in tasks.items()}
     return work, weight, engine.state.buffer.size
 
 

@@ -112,7 +112,7 @@ def test_a_changed_choice_is_on_the_ledger_and_in_the_task() -> None:
     (note,) = [d for d in engine.journal if isinstance(d, Noted) and d.kind == "tuned"]
     assert (note.node, note.note.rung, note.note.bytes) == ("a", 2, 400)
     assert engine.held["a"][1].rung == 2
-    assert [d.rung for d in engine.journal if isinstance(d, Assigned)] == [2]
+    assert [d.terms.rung for d in engine.journal if isinstance(d, Assigned)] == [2]
     engine.crash()
     assert engine.state.nodes["a"].tuning.rung == 2
     engine.hello("a", working=(1,), pending=())

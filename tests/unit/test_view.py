@@ -19,8 +19,10 @@ from barnraise.cli.tables import total_table, use_line, use_table
 from barnraise.controller.folding import apply
 from barnraise.controller.state import State
 from barnraise.core.text import printable
-from barnraise.core.types import NodeProfile, ParameterRange, RowRange
+from barnraise.core.types import NodeProfile, ParameterRange
 from barnraise.ledger import Assigned, Decision, Judged, NodeChanged, Noted, notes
+
+from .. import decisions as some
 
 SPAN = ParameterRange(0, 10)
 
@@ -31,14 +33,12 @@ def joined(node: str, session: int, time: float = 1.0, rate: float = 100.0, devi
 
 
 def assigned(assignment: int, node: str, bound: int = 50) -> Assigned:
-    return Assigned(2.0, assignment, node, "train", 0, bound, 1000, 4, 0.1, (RowRange(0, 0, 4),), SPAN, 4)
+    return some.assigned(2.0, assignment, node, max_staleness=bound, tokens=1000)
 
 
 def accepted(assignment: int, node: str, staleness: int) -> Judged:
-    digest, version = "ab" * 32, staleness
-    return Judged(
-        12.0, assignment, node, "accepted", "", 0, version, staleness, 1000, 4, 2.0, 0.1, 9.0, 40, digest, SPAN, 1.0
-    )  # fmt: skip
+    late = {"version": staleness, "staleness": staleness}
+    return some.judged(12.0, assignment, node, tokens=1000, seconds=9.0, **late)
 
 
 def a_run() -> list[Decision]:

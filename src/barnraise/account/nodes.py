@@ -67,7 +67,7 @@ def _living(node: NodeState, state: State, middle: float, seen: float | None, no
         standing = TRAINING
     else:
         standing = IDLE if node.tally.accepted + node.tally.refused else STARTING  # it measures itself first
-    bound = max((state.works[assignment].max_staleness for assignment in node.open), default=None)
+    bound = max((state.works[assignment].terms.max_staleness for assignment in node.open), default=None)
     staleness = f"{node.updates.staleness}" if node.tally.accepted + node.tally.refused else "-"
     return NodeRow(
         name=node.id,

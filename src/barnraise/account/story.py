@@ -76,10 +76,11 @@ def _told(found: Sequence[tuple[int, Decision]], number: int = 0) -> list[Line]:
 def _assigned(d: Assigned, number: int) -> str:
     if d.kind == "flush":
         return f"{d.assignment}: {d.node} is asked for the residual that error feedback holds"
-    again = f", work of {d.redo} again" if d.redo else ""
+    terms, again = d.terms, f", work of {d.redo} again" if d.redo else ""
     return (
         f"{d.assignment}: {d.node} is to take {count_text(d.local_steps, 'step')} ({count_text(d.tokens, 'token')}"
-        f"{again}) from version {d.base}, at rate {d.learning_rate:.3g}; at most {d.max_staleness} versions late"
+        f"{again}) from version {d.base}, at rate {terms.learning_rate:.3g}; at most {terms.max_staleness} versions "
+        "late"
     )
 
 
@@ -87,10 +88,11 @@ def _judged(d: Judged, number: int) -> str:
     told = f"{d.assignment}: {d.node}'s contribution is {d.verdict}"
     if d.verdict != "accepted":
         return f"{told}: {printable(d.reason)}"
+    claim = d.claim
     late = f"{count_text(d.staleness, 'version')} late" if d.staleness else "in time"
     return (
-        f"{told}, {late}: {count_text(d.steps, 'step')} in {d.seconds:.1f} s, {bytes_text(d.num_bytes)}, "
-        f"norm {d.norm:.3g}, loss {d.loss:.3f}"
+        f"{told}, {late}: {count_text(claim.steps, 'step')} in {claim.seconds:.1f} s, {bytes_text(claim.num_bytes)}, "
+        f"norm {d.norm:.3g}, loss {claim.loss:.3f}"
     )
 
 

@@ -10,7 +10,7 @@ from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import Work
 from barnraise.controller.training import TOO_LATE
 from barnraise.core.types import AnyResult, Contribution, Flush, ParameterRange
-from barnraise.ledger.decisions import Assigned
+from barnraise.ledger.decisions import Assigned, Terms
 
 
 class Flushing(TaskKind):
@@ -41,13 +41,11 @@ class Flushing(TaskKind):
             node=node,
             kind=self.name,
             base=base,
-            max_staleness=ANY_STALENESS,
             tokens=0,
             local_steps=0,
-            learning_rate=0.0,
             rows=(),
-            parameters=whole,
             cursor=self.state.totals.rows,
+            terms=Terms(max_staleness=ANY_STALENESS, learning_rate=0.0, parameters=whole),
         )
         yield from self.assigned(decision, Flush(id=number, base=base, parameters=whole))
 

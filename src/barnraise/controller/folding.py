@@ -103,7 +103,7 @@ def _judged(state: State, d: Judged) -> None:
             _contributed(state, node, work, d)
         else:
             found = work.at(Stage.FOUND)
-            state.record.findings[d.assignment] = Finding(found, d.loss, d.weight)
+            state.record.findings[d.assignment] = Finding(found, d.claim.loss, d.weight)
     elif d.verdict == "refused":
         state.totals.refused += 1
         node.tally.refused += 1
@@ -119,11 +119,11 @@ def _contributed(state: State, node: NodeState, work: Work, d: Judged) -> None:
     slot = slots.get(d.parameters)
     if slot is None:
         slot = slots[d.parameters] = SlotState(d.node, d.parameters, [])
-    slot.contributions.append(Held(d.assignment, d.weight, d.codec, d.staleness))
+    slot.contributions.append(Held(d.assignment, d.weight, d.claim.codec, d.staleness))
     slot.fresh_weight += d.tokens if work.task.trains else d.weight
-    state.merging[d.assignment] = work.at(Stage.ACCEPTED, tokens=d.tokens, local_steps=d.steps)
+    state.merging[d.assignment] = work.at(Stage.ACCEPTED, tokens=d.tokens, local_steps=d.claim.steps)
     if d.tokens < work.tokens:
-        _redo(state, _rest(work, d.steps, d.tokens, d.assignment))
+        _redo(state, _rest(work, d.claim.steps, d.tokens, d.assignment))
     buffer.time = min(buffer.time, d.time)
     if buffer.half_time == math.inf and 2 * len(buffer.slots) >= state.num_live:
         buffer.half_time = d.time
@@ -153,7 +153,7 @@ def _observe_rate(node: NodeState, work: Work, d: Judged) -> None:
         speed.spread += share * ((abs(late) if speed.rate else 0.0) - speed.spread)
         speed.turnaround += share * late
         speed.rate = _bounded(speed.tokens / speed.seconds)
-        speed.step_seconds = [*speed.step_seconds[1 - REMEMBERED_TIMES :], elapsed / max(1, d.steps)]
+        speed.step_seconds = [*speed.step_seconds[1 - REMEMBERED_TIMES :], elapsed / max(1, d.claim.steps)]
     speed.verdict_time = d.time
 
 
@@ -163,7 +163,7 @@ def _observe_norm(node: NodeState, work: Work, d: Judged) -> None:
     if work.task.trains and d.norm > 0.0:
         share = RATE_SMOOTHING if updates.norm else 1.0
         updates.norm += share * (d.norm - updates.norm)
-        updates.travel += share * (work.learning_rate * d.steps - updates.travel)
+        updates.travel += share * (work.terms.learning_rate * d.claim.steps - updates.travel)
 
 
 def _bounded(rate: float) -> float:

@@ -21,7 +21,7 @@ from barnraise.controller.state import Finding as Found
 from barnraise.controller.state import NodeState, Work
 from barnraise.core.types import AnyResult, Evaluate, Finding, News, ParameterRange, RowRange
 from barnraise.ledger import notes
-from barnraise.ledger.decisions import Assigned, Noted
+from barnraise.ledger.decisions import Assigned, Noted, Terms
 from barnraise.matching.base import TaskView
 
 BATCH_ROWS = 16
@@ -141,13 +141,11 @@ class Measuring(TaskKind):
             node=node.id,
             kind=self.name,
             base=self.version,
-            max_staleness=ANY_STALENESS,
             tokens=tokens,
             local_steps=-(-count // BATCH_ROWS),
-            learning_rate=0.0,
             rows=(rows,),
-            parameters=ParameterRange(0, 0),
             cursor=self.state.totals.rows,
+            terms=Terms(max_staleness=ANY_STALENESS, learning_rate=0.0, parameters=ParameterRange(0, 0)),
             redo=lost.assignment if lost is not None else 0,
         )
         news = News(updates, node.updates.merged, self.pacing.share(node))

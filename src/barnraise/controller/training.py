@@ -25,7 +25,7 @@ from barnraise.core.types import (
     RowRange,
     Train,
 )
-from barnraise.ledger.decisions import Assigned
+from barnraise.ledger.decisions import Assigned, Terms
 from barnraise.matching.base import TaskView
 
 IN_FLIGHT = 4.0
@@ -83,20 +83,23 @@ class Training(TaskKind):
             tokens, cursor = tasks.context * num_rows, cursor + num_rows
         schedule = tasks.rate_multiplier(state.totals.tokens, self.settings.tokens)
         factor = self.pacing.rate_factor(node, steps, tokens / tasks.context)
+        terms = Terms(
+            max_staleness=self._bound(node) if self.settings.asynchronous else 0,
+            learning_rate=tasks.learning_rate * schedule * factor,
+            parameters=self._fragment(node),
+            rung=node.tuning.rung,
+        )
         decision = Assigned(
             time=self.now,
             assignment=number,
             node=node.id,
             kind=self.name,
             base=state.newest.version,
-            max_staleness=self._bound(node) if self.settings.asynchronous else 0,
             tokens=tokens,
             local_steps=steps,
-            learning_rate=tasks.learning_rate * schedule * factor,
             rows=rows,
-            parameters=self._fragment(node),
             cursor=cursor,
-            rung=node.tuning.rung,
+            terms=terms,
             redo=lost.assignment if lost is not None else 0,
         )
         news = self.publishing.news(node, have)
@@ -107,10 +110,10 @@ class Training(TaskKind):
             batches=Batches(rows, tasks.batch_size, tasks.seed + root, skip),
             tokens=tokens,
             local_steps=steps,
-            learning_rate=decision.learning_rate,
-            rung=decision.rung,
-            parameters=decision.parameters,
-            max_staleness=decision.max_staleness,
+            learning_rate=terms.learning_rate,
+            rung=terms.rung,
+            parameters=terms.parameters,
+            max_staleness=terms.max_staleness,
         )
         yield from self.assigned(decision, task)
 
@@ -146,7 +149,7 @@ class Training(TaskKind):
 
     def refuse(self, result: AnyResult, work: Work, version: int) -> str:
         assert isinstance(result, Contribution)
-        return refuse_update(result, work, work.rung, self.payloads)
+        return refuse_update(result, work, work.terms.rung, self.payloads)
 
     def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
         return tokens * self.settings.versions.staleness.weight(staleness)

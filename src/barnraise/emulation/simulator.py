@@ -211,7 +211,7 @@ class Simulator(Agenda):
             if decision.brings:
                 self.work.accept(decision.node, decision.assignment)
             if decision.verdict == "accepted":
-                self.nodes[decision.node].busy_seconds += decision.seconds
+                self.nodes[decision.node].busy_seconds += decision.claim.seconds
                 self.max_staleness = max(self.max_staleness, decision.staleness)
                 if self.faults and self._until == math.inf:
                     self._play_due()
