@@ -163,7 +163,8 @@ class Seen:
             if isinstance(decision, Judged):
                 self.num_verdicts += 1
                 said = decision.assignment, decision.node, decision.verdict, decision.reason, decision.staleness
-                counted = decision.tokens, decision.steps, decision.time, decision.weight, decision.num_bytes
+                claim = decision.claim
+                counted = decision.tokens, claim.steps, decision.time, decision.weight, claim.num_bytes
                 self.verdicts.update(repr((*said, *counted)).encode())
             elif isinstance(decision, VersionMade):
                 self.num_versions += 1

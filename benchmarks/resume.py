@@ -88,7 +88,7 @@ class History:
             self.do(ev.Admitted(name, keys.public))
             self.do(ev.Received(name, Hello(PROTOCOL_VERSION, 1, 1, NodeProfile(1000.0), -1, kinds=tuple(KINDS))))
             self.do(ev.Received(name, Next(-1)))
-        while self.host.machine.state.accepted < self.wanted:
+        while self.host.machine.state.totals.accepted < self.wanted:
             node, task = self.tasks.popleft()
             offer = Contribution(
                 assignment=task.id,
@@ -101,7 +101,7 @@ class History:
                 codec=task.rung,
             )
             self.do(ev.Received(node, Offer(offer)))
-            self.do(ev.Received(node, Next(self.host.machine.state.version)))
+            self.do(ev.Received(node, Next(self.host.machine.state.newest.version)))
         self.commit()
 
     def do(self, event: ev.Event) -> None:

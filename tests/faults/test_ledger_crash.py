@@ -23,11 +23,13 @@ from barnraise.core.types import ParameterRange
 from barnraise.ledger import (
     Assigned,
     Checkpoints,
+    Claim,
     Decision,
     Judged,
     Ledger,
     LedgerView,
     Noted,
+    Terms,
     VersionClosed,
     VersionMade,
     notes,
@@ -43,9 +45,10 @@ def payload(assignment: int) -> bytes:
     return generator.randbytes(50) * generator.choice([0, 1, 20, 600, 3000])
 
 
+SPAN = ParameterRange(0, 100)
 HANDED_OUT = Assigned(
-    time=0.0, assignment=10**6, node="node-0", kind="train", base=0, max_staleness=9, tokens=0, local_steps=1,
-    learning_rate=0.1, rows=(), parameters=ParameterRange(0, 100), cursor=0,
+    time=0.0, assignment=10**6, node="node-0", kind="train", base=0, tokens=0, local_steps=1, rows=(), cursor=0,
+    terms=Terms(max_staleness=9, learning_rate=0.1, parameters=SPAN),
 )  # fmt: skip
 """All assignments up to this one were made."""
 
@@ -57,17 +60,12 @@ def judged(assignment: int) -> Judged:
         node=f"node-{assignment % 7}",
         verdict="accepted",
         reason="",
-        base=0,
+        claim=Claim(base=0, steps=20, loss=2.5, seconds=4.0, digest="ab" * 32),
         version=0,
         staleness=0,
         tokens=1000,
-        steps=20,
-        loss=2.5,
         norm=0.1,
-        seconds=4.0,
-        num_bytes=0,
-        digest="ab" * 32,
-        parameters=ParameterRange(0, 100),
+        parameters=SPAN,
         weight=1.0,
     )
 

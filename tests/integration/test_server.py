@@ -119,7 +119,7 @@ class Cluster:
         return [decision for _, decision in self.ledger.replay() if type(decision) is kind]
 
     async def reach(self, version: int) -> None:
-        while self.machine.state.version < version:
+        while self.machine.state.newest.version < version:
             await asyncio.sleep(0.01)
 
     async def client(self, *, enrolled: bool = True) -> Client:
@@ -303,7 +303,7 @@ def test_poison_is_refused_and_journaled(tmp_path: Path) -> None:
             assert not answer.accepted
             assert word in answer.reason
         assert [judged.verdict for judged in cluster.decisions(Judged)] == ["refused"] * len(wrong)
-        assert cluster.machine.state.version == 0
+        assert cluster.machine.state.newest.version == 0
 
     run(tmp_path, scenario)
 

@@ -26,7 +26,7 @@ def test_a_version_is_made_without_what_the_disk_lost(tmp_path: Path) -> None:
         await first.hello()
         await second.hello()
         await contribute(first, -0.25)
-        while not cluster.machine.state.accepted:
+        while not cluster.machine.state.totals.accepted:
             await asyncio.sleep(0.01)
         while 1 not in cluster.ledger.segments:
             await asyncio.sleep(0.01)
@@ -40,6 +40,6 @@ def test_a_version_is_made_without_what_the_disk_lost(tmp_path: Path) -> None:
         (void,) = [noted for noted in cluster.decisions(Noted) if noted.kind == "voided"]
         assert (void.note.assignment, void.note.judged) == (1, False)
         assert any("contribution 1 of n0 is void" in warning and segment.name in warning for warning in warnings)
-        assert cluster.machine.state.accepted == 1
+        assert cluster.machine.state.totals.accepted == 1
 
     run(tmp_path, scenario)

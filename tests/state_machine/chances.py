@@ -92,7 +92,7 @@ class RunChance:
         """From here on all goes well, after a restart when the run had given up."""
         if self.engine.finished is not None or self.engine.machine.ending.interrupted is not None:
             self.engine.crash()
-        if not self.engine.state.finished:
+        if not self.engine.state.progress.finished:
             self.engine.finish()
 
     def join(self, node: str) -> None:
@@ -110,12 +110,12 @@ class RunChance:
             self.engine.hello(node, pending=tuple(keep[:cut]), working=tuple(keep[cut:]), profile=profile)
 
     def ask(self, node: str) -> None:
-        version = self.engine.state.version
+        version = self.engine.state.newest.version
         self.engine.next(node, self.rng.choice([-1, 0, version, max(0, version - 1), version + 1]))
 
     def watch(self, node: str) -> None:
         if node in self.engine.machine.membership.seen:
-            self.engine.watch(node, max(0, self.engine.state.version - self.rng.choice([0, 0, 0, 1])))
+            self.engine.watch(node, max(0, self.engine.state.newest.version - self.rng.choice([0, 0, 0, 1])))
 
     def work(self, node: str) -> None:
         """What a well-behaved worker does next."""
@@ -192,7 +192,7 @@ class RunChance:
 
     def go_on(self, node: str) -> None:
         """Somebody resumes what was interrupted."""
-        if self.engine.finished is not None and not self.engine.state.finished:
+        if self.engine.finished is not None and not self.engine.state.progress.finished:
             self.engine.crash()
 
     def revoke(self, node: str) -> None:

@@ -342,7 +342,7 @@ class Account:
             assert d.tokens == sum(self.accepted[i].tokens for i in self.buffer)
             assert 0 < d.rate <= 1
             if not self.settings.asynchronous and not (d.reason == "last" and self.flushing):
-                assert {self.accepted[i].base for i in self.buffer} == {d.version - 1}
+                assert {self.accepted[i].claim.base for i in self.buffer} == {d.version - 1}
             self.versions[d.version], self.buffer, self.closed = d.contributions, [], True
             self.final = d.reason == "last"
         elif isinstance(d, VersionMade):
@@ -376,7 +376,7 @@ class Account:
             self._uncover(verdict)
             self.versions[version] = tuple(i for i in self.versions[version] if i != assignment)
             self.voided.add(assignment)
-            self._lost(assignment, verdict.steps)
+            self._lost(assignment, verdict.claim.steps)
         elif isinstance(d, Noted) and d.kind == "left_over":
             assert not self.closed
             assert d.note.contributions == len(self.buffer)
@@ -424,8 +424,8 @@ class Account:
             self.span[d.assignment] = 0, d.local_steps
         whole = ParameterRange(0, self.settings.payloads.num_parameters)
         allowed = [part for ranges in self.settings.payloads.partitions for part in ranges]
-        assert d.parameters in ((whole,) if d.kind == "flush" else allowed)
-        assert self.settings.asynchronous or self.flushing or (d.max_staleness == 0 and not self.closed)
+        assert d.terms.parameters in ((whole,) if d.kind == "flush" else allowed)
+        assert self.settings.asynchronous or self.flushing or (d.terms.max_staleness == 0 and not self.closed)
         self.tasks[d.assignment] = d
         self.piece[d.assignment] = self.piece[d.redo] if d.redo else d.assignment
 
@@ -437,12 +437,12 @@ class Account:
         self.verdicts[d.assignment] = d
         if d.verdict == "accepted":
             assert d.assignment not in self.accepted
-            assert d.base == task.base
-            assert task.kind == "flush" or 0 < d.steps <= task.local_steps
-            assert d.tokens * max(1, task.local_steps) == task.tokens * d.steps, "credit is for what was done"
+            assert d.claim.base == task.base
+            assert task.kind == "flush" or 0 < d.claim.steps <= task.local_steps
+            assert d.tokens * max(1, task.local_steps) == task.tokens * d.claim.steps, "credit is for what was done"
             self._cover(d)
             assert d.weight > 0
-            assert 0 <= d.staleness == d.version - d.base <= task.max_staleness
+            assert 0 <= d.staleness == d.version - d.claim.base <= task.terms.max_staleness
             self.accepted[d.assignment] = d
             self.buffer.append(d.assignment)
         elif d.verdict == "discarded":
@@ -453,15 +453,15 @@ class Account:
     def _cover(self, d: Judged) -> None:
         """The contribution holds some steps of its piece, and no other does; the others wait to be done."""
         (first, last), piece = self.span[d.assignment], self.piece[d.assignment]
-        steps = {(piece, step) for step in range(first, first + d.steps)}
+        steps = {(piece, step) for step in range(first, first + d.claim.steps)}
         assert not steps & self.covered, "work is done twice"
         self.covered |= steps
-        if first + d.steps < last:
-            self.left[d.assignment] = first + d.steps, self.left.get(d.assignment, (last, last))[1]
+        if first + d.claim.steps < last:
+            self.left[d.assignment] = first + d.claim.steps, self.left.get(d.assignment, (last, last))[1]
 
     def _uncover(self, d: Judged) -> None:
         first, piece = self.span[d.assignment][0], self.piece[d.assignment]
-        self.covered -= {(piece, step) for step in range(first, first + d.steps)}
+        self.covered -= {(piece, step) for step in range(first, first + d.claim.steps)}
 
     def _lost(self, assignment: int, steps: int | None = None) -> None:
         """The assignment (or its first steps, beside what was left undone of it) waits to be done again."""
@@ -488,22 +488,23 @@ class Account:
         whole = {(i, n) for i in set(self.piece.values()) - self.gone for n in range(*self.span[i])}
         assert whole <= places, "a piece of work is lost"
         assert len(self.covered) + sum(last - first for first, last in waiting) == len(places), "or in two places"
-        buffer = [i for slots in state.slots.values() for slot in slots.values() for i, *_ in slot.contributions]
+        buffer = [i for slots in state.buffer.slots.values() for slot in slots.values() for i, *_ in slot.contributions]
         assert sorted(buffer) == sorted(self.buffer)
-        closing = [i for slot in state.closing_slots for i, *_ in slot.contributions]
+        slots = state.closing.slots if state.closing is not None else []
+        closing = [i for slot in slots for i, *_ in slot.contributions]
         assert sorted(closing) == sorted(self.versions[len(self.made) + 1] if self.closed else [])
         merged = [i for version in self.versions.values() for i in version]
         assert Counter([*merged, *self.buffer]) == Counter(list(self.accepted))
-        assert state.tokens == sum(d.tokens for d in self.accepted.values())
-        assert state.accepted == len(self.accepted)
-        assert state.version == len(self.made)
-        assert state.version_tokens == sum(
-            self.accepted[i].tokens for v, c in self.versions.items() if v <= state.version for i in c
+        assert state.totals.tokens == sum(d.tokens for d in self.accepted.values())
+        assert state.totals.accepted == len(self.accepted)
+        assert state.newest.version == len(self.made)
+        assert state.totals.version_tokens == sum(
+            self.accepted[i].tokens for v, c in self.versions.items() if v <= state.newest.version for i in c
         )
         assert state.num_live == len(self.live) == sum(node.live for node in state.nodes.values())
         trained = [work for work in state.works.values() if work.kind == "train"]
-        assert state.current == sum(work.base == state.version for work in trained)
-        assert state.final == self.final
+        assert state.newest.in_flight == sum(work.base == state.newest.version for work in trained)
+        assert state.progress.final == self.final
         for node in state.nodes.values():
             assert sorted(node.open) == sorted(i for i, work in state.works.items() if work.node == node.id)
             assert len(node.verdicts) <= MOST_OPEN
@@ -654,7 +655,7 @@ class Engine:
             validate(state)
         aggregates = [job for job in self.jobs if isinstance(job, act.Aggregate)]
         assert len(aggregates) == (state.closing is not None)
-        assert all(job.version == state.version + 1 for job in aggregates)
+        assert all(job.version == state.newest.version + 1 for job in aggregates)
         for kind, flag in (
             (act.Evaluate, machine.measuring.here),
             (act.Checkpoint, machine.ending.checkpointing),
@@ -665,13 +666,16 @@ class Engine:
         assert inspects == custody.inspecting.keys() <= state.works.keys()
         self._check_uploads(custody)
         idle = [work for i, work in state.works.items() if i not in inspects and not state.nodes[work.node].live]
-        assert not idle or state.finished, "work is open that nobody does"
+        assert not idle or state.progress.finished, "work is open that nobody does"
         assert self.payloads == {(state.works[i].node, i) for i in inspects}
-        if not state.final and state.buffer_size:
+        if not state.progress.final and state.buffer.size:
             lowest = max(self.settings.versions.minimum_nodes, 1)
-            assert lowest <= state.buffer_size <= max(lowest, state.num_live)
-            assert bool(state.paused) == (0 < state.num_live < lowest) or state.num_live == 0
-        assert state.finished or machine.membership.seen.keys() | machine.membership.awaited.keys() == self.account.live
+            assert lowest <= state.buffer.size <= max(lowest, state.num_live)
+            assert bool(state.progress.paused) == (0 < state.num_live < lowest) or state.num_live == 0
+        assert (
+            state.progress.finished
+            or machine.membership.seen.keys() | machine.membership.awaited.keys() == self.account.live
+        )
         asking, resting = machine.dispatch.asking.keys(), machine.dispatch.resting.keys()
         assert asking | resting <= machine.membership.seen.keys()
         assert not asking & resting
@@ -702,8 +706,8 @@ class Engine:
         for state in (self.state, self.shadow):
             for name, rate in rates.items():
                 node = state.nodes[name]
-                node.rate, node.rate_tokens, node.rate_seconds = rate, tokens, tokens / rate
-                node.turnaround, node.turnaround_spread, node.accepted = tokens / rate, 0.0, FEW
+                node.speed.rate, node.speed.tokens, node.speed.seconds = rate, tokens, tokens / rate
+                node.speed.turnaround, node.speed.spread, node.tally.accepted = tokens / rate, 0.0, FEW
         self.machine.speeds.at = -1
 
     # What may happen
@@ -721,7 +725,7 @@ class Engine:
             "session": self.sessions[node],
             "greeting": 1,
             "profile": NodeProfile(100.0),
-            "have": self.state.version,
+            "have": self.state.newest.version,
             "pending": held[: len(held) // 2],
             "working": held[len(held) // 2 :],
             "kinds": tuple(KINDS),
@@ -787,7 +791,7 @@ class Engine:
                 self.account.last_loss = 2.0 if good else math.inf
                 return ev.Evaluated(job.epoch, self.state.version, self.account.last_loss)
             case act.Checkpoint():
-                return ev.Checkpointed(job.epoch, self.state.version, "" if good else "disk full")
+                return ev.Checkpointed(job.epoch, self.state.newest.version, "" if good else "disk full")
         raise AssertionError(job)
 
     def tick(self, seconds: float) -> None:
@@ -844,10 +848,10 @@ class Engine:
 
     def _check_end(self) -> None:
         state = self.state
-        assert state.final
-        assert state.finished
-        assert state.tokens >= self.settings.tokens or state.stopping or self.account.voided
-        assert state.checkpoint == state.version == state.evaluations[-1][0]
+        assert state.progress.final
+        assert state.progress.finished
+        assert state.totals.tokens >= self.settings.tokens or state.progress.stopping or self.account.voided
+        assert state.record.checkpoint == state.newest.version == state.record.evaluations[-1][0]
         assert sorted(i for version in self.account.versions.values() for i in version) == sorted(self.account.accepted)
         self.crash()
-        assert self.finished == act.Finish(state.finished)
+        assert self.finished == act.Finish(state.progress.finished)

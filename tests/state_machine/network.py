@@ -98,7 +98,7 @@ class Host:
         self.disk.account.measured.restarted()
 
     def begin(self) -> None:
-        fresh = not self.machine.state.digest
+        fresh = not self.machine.state.newest.digest
         now = self.clock.now
         self._commit(self.machine.start(digest(0), now) if fresh else self.machine.resume(now, grace=6.0))
 
@@ -141,7 +141,7 @@ class Host:
         decisions = [step for step in steps if isinstance(step, Decision | ca.Evaluate)]
         accepted = [d for d in decisions if isinstance(d, Judged) and d.brings]
         for verdict in accepted:
-            assert self.payloads.pop((verdict.node, verdict.assignment)) == verdict.digest
+            assert self.payloads.pop((verdict.node, verdict.assignment)) == verdict.claim.digest
         self.batch = decisions, {verdict.assignment for verdict in accepted}
         self.committing = True
         self.clock.at(self.clock.now + self.network.rng.uniform(0.0, 0.05) * bool(decisions), self._durable, actions)

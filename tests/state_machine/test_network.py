@@ -23,7 +23,7 @@ def test_every_run_finishes_with_each_contribution_in_one_version(mode: str) -> 
             network.clock.at(25.0, network.stop)
         network.run()
         check(network)
-        tokens += network.disk.fold().tokens
+        tokens += network.disk.fold().totals.tokens
     assert tokens > 15 * 12 * seed  # most were not stopped early
 
 
@@ -33,10 +33,10 @@ def check(network: Network) -> None:
     disk = network.disk
     state, account = disk.fold(), disk.account
     account.compare(state)
-    assert state.final
-    assert state.finished
-    assert state.tokens >= network.settings.tokens or state.stopping
-    assert state.checkpoint == state.version == state.evaluations[-1][0]
+    assert state.progress.final
+    assert state.progress.finished
+    assert state.totals.tokens >= network.settings.tokens or state.progress.stopping
+    assert state.record.checkpoint == state.newest.version == state.record.evaluations[-1][0]
     merged = Counter(number for version in account.versions.values() for number in version)
     assert set(merged.values()) <= {1}
     assert merged.keys() == account.accepted.keys()

@@ -12,19 +12,24 @@ from barnraise.controller import admission
 from barnraise.controller.machine import Controller
 from barnraise.controller.state import Work
 from barnraise.core.types import Blob, Contribution, ParameterRange
+from barnraise.ledger import Terms
 
 from ..state_machine.engine import digest, engine_settings
 
 WORK = Work(
-    0.0, assignment=3, node="a", kind="train", base=7, max_staleness=2, tokens=12, local_steps=4, learning_rate=0.0,
-    rows=(), parameters=ParameterRange(0, 100), cursor=0,
+    0.0, assignment=3, node="a", kind="train", base=7, tokens=12, local_steps=4, rows=(), cursor=0,
+    terms=Terms(max_staleness=2, learning_rate=0.0, parameters=ParameterRange(0, 100)),
 )  # fmt: skip
 
 
+def at_rate(work: Work, learning_rate: float) -> Work:
+    return msgspec.structs.replace(work, terms=msgspec.structs.replace(work.terms, learning_rate=learning_rate))
+
+
 def offer(**changes: Any) -> Contribution:
-    values: dict[str, Any] = {"base": 7, "parameters": WORK.parameters, "payload": Blob(digest(1), 500), "steps": 4}
-    values = {"assignment": 3, "loss": 1.0, "seconds": 1.0, "codec": 0} | values | changes
-    return Contribution(**values)
+    usual: dict[str, Any] = {"assignment": 3, "base": 7, "steps": 4, "loss": 1.0, "seconds": 1.0}
+    update = {"parameters": WORK.terms.parameters, "payload": Blob(digest(1), 500), "codec": 0}
+    return Contribution(**(usual | update | changes))
 
 
 @pytest.mark.parametrize(
@@ -74,7 +79,7 @@ def test_an_offer_is_in_the_codec_of_its_rung_or_in_that_of_residuals(
     kind: str, codec: int, num_bytes: int, reason: str
 ) -> None:
     payloads = engine_settings(rungs=(200, 300, 400), last=900).payloads
-    work = msgspec.structs.replace(WORK, kind=kind, rung=1)
+    work = msgspec.structs.replace(WORK, kind=kind, terms=msgspec.structs.replace(WORK.terms, rung=1))
     offered = offer(codec=codec, payload=Blob(digest(1), num_bytes))
     assigned = 1 if kind == "train" else payloads.last_codec
     assert admission.refuse_update(offered, work, assigned, payloads) == reason
@@ -103,10 +108,10 @@ def test_without_a_limit_in_the_run_file_an_update_must_not_be_far_above_the_usu
     speeds.num_norms, speeds.norm, speeds.travel = 2, 1.0, 0.1
     assert admission.most_norm(WORK, False, speeds, settings) == at_first, "one of two could move a median"
     speeds.num_norms = 3
-    work = msgspec.structs.replace(WORK, learning_rate=0.025)  # 4 steps: as far as others go
+    work = at_rate(WORK, 0.025)  # 4 steps: as far as others go
     assert admission.most_norm(work, False, speeds, settings) == 30.0
     assert admission.most_norm(work, True, speeds, settings) == 300.0, "what was held back is of many tasks"
     longer = msgspec.structs.replace(work, local_steps=12)
     assert admission.most_norm(longer, False, speeds, settings) == pytest.approx(90.0)
-    later = msgspec.structs.replace(work, learning_rate=1e-9)
+    later = at_rate(work, 1e-9)
     assert admission.most_norm(later, False, speeds, settings) == 30.0, "it brings earlier work along"

@@ -68,12 +68,12 @@ def test_an_explicit_k_above_the_living_is_lowered_with_an_event() -> None:
 
 def test_below_the_rules_minimum_the_run_pauses_and_says_so() -> None:
     engine = run("a", "b", "c", minimum_nodes=3)
-    assert engine.state.buffer_size == 3
+    assert engine.state.buffer.size == 3
     engine.leave("b")
-    assert engine.state.paused == "2 live nodes, but the aggregation rule needs 3"
-    assert engine.state.buffer_size == 3
+    assert engine.state.progress.paused == "2 live nodes, but the aggregation rule needs 3"
+    assert engine.state.buffer.size == 3
     engine.hello("d")
-    assert not engine.state.paused
+    assert not engine.state.progress.paused
     assert [len(notes(engine, kind)) for kind in ("paused", "continued")] == [2, 2]  # at first there was but one
 
 
@@ -91,7 +91,7 @@ def test_an_automatic_k_keeps_staleness_within_half_the_bounds(rates: list[float
         engine.hello(f"n{index}")
         engine.observed(**{f"n{index}": rate})
     engine.handle(ev.Tick())
-    assert engine.state.buffer_size == expected
+    assert engine.state.buffer.size == expected
 
 
 def unequal(**changes: Any) -> Engine:
@@ -164,7 +164,7 @@ def test_the_rate_of_a_node_survives_an_outage() -> None:
         engine.now += 1.0
         hand_in(engine, "a")
         settle(engine)
-    assert engine.state.nodes["a"].rate == pytest.approx(12.0, rel=0.05)
+    assert engine.state.nodes["a"].speed.rate == pytest.approx(12.0, rel=0.05)
     engine.next("a")
     engine.next("a")
     engine.now += 2.0
@@ -172,7 +172,7 @@ def test_the_rate_of_a_node_survives_an_outage() -> None:
     engine.now += 1e-6
     hand_in(engine, "a")
     settle(engine)
-    assert 9.0 < engine.state.nodes["a"].rate < 15.0
+    assert 9.0 < engine.state.nodes["a"].speed.rate < 15.0
 
 
 def test_a_synchronous_round_closes_when_all_who_work_have_contributed() -> None:
@@ -215,7 +215,7 @@ def test_a_synchronous_round_waits_no_longer_than_the_longest_wait() -> None:
 def test_a_deadline_that_is_reached_is_over(start: float) -> None:
     """Rounding must not leave a deadline in the past that no tick moves."""
     engine = run("a", "b", "c", asynchronous=False, sync_longest_wait=0.1, sync_window=0.3)
-    engine.state.version_time = engine.shadow.version_time = start
+    engine.state.newest.time = engine.shadow.newest.time = start
     engine.now = start
     hand_in(engine, "a")
     engine.now = engine.machine.deadline
@@ -245,7 +245,7 @@ def test_what_is_under_way_at_the_runs_end_sets_no_deadline(under_way: type[act.
     if under_way is act.Inspect:
         settle(engine)
         engine.offer("a", contribution(next(iter(engine.held["a"].values())), steps=0))
-    assert engine.state.flushing is not None
+    assert engine.state.progress.flushing is not None
     assert any(isinstance(job, under_way) for job in engine.jobs)
     engine.tick(engine.settings.flush_patience + 1.0)  # no deadline that has passed is left
     settle(engine)
@@ -283,12 +283,12 @@ def test_the_budget_ends_a_run_with_the_next_close() -> None:
     engine = run("a", "b", tokens=12, buffer_size=2)
     hand_in(engine, "a")
     assert last(engine, VersionClosed).reason == "last"
-    assert engine.state.final
+    assert engine.state.progress.final
     hand_in(engine, "b")
     assert last(engine, Judged).verdict == "discarded"
     settle(engine)
     assert engine.finished == act.Finish("the token budget is met")
-    assert (engine.state.tokens, engine.state.discarded) == (12, 1)
+    assert (engine.state.totals.tokens, engine.state.totals.discarded) == (12, 1)
 
 
 def test_a_stop_closes_what_there_is() -> None:
@@ -296,7 +296,7 @@ def test_a_stop_closes_what_there_is() -> None:
     hand_in(engine, "a")
     engine.handle(ev.StopRequested("SIGINT"))
     settle(engine)
-    assert (engine.state.version, engine.finished) == (1, act.Finish("SIGINT"))
+    assert (engine.state.newest.version, engine.finished) == (1, act.Finish("SIGINT"))
 
 
 def test_an_interruption_saves_the_newest_version_and_leaves_the_run_open() -> None:
@@ -308,10 +308,10 @@ def test_an_interruption_saves_the_newest_version_and_leaves_the_run_open() -> N
     hand_in(engine, "a")
     settle(engine)
     assert engine.finished == act.Finish("SIGINT", interrupted=True)
-    assert (engine.state.checkpoint, engine.state.version, engine.state.finished) == (1, 1, "")
+    assert (engine.state.record.checkpoint, engine.state.newest.version, engine.state.progress.finished) == (1, 1, "")
     engine.crash()
     engine.finish()
-    assert engine.state.tokens >= engine.settings.tokens
+    assert engine.state.totals.tokens >= engine.settings.tokens
 
 
 def test_an_interruption_closes_no_version() -> None:
@@ -319,7 +319,7 @@ def test_an_interruption_closes_no_version() -> None:
     engine.handle(ev.InterruptRequested("SIGINT"))
     hand_in(engine, "a")
     settle(engine)
-    assert (engine.state.version, engine.state.accepted) == (0, 1)
+    assert (engine.state.newest.version, engine.state.totals.accepted) == (0, 1)
     assert engine.finished == act.Finish("SIGINT", interrupted=True)
 
 
@@ -346,12 +346,12 @@ def test_a_stop_leaves_over_what_the_rule_cannot_use() -> None:
     hand_in(engine, "a")
     engine.offer("b", contribution(next(iter(engine.held["b"].values()))))
     engine.handle(ev.StopRequested("SIGINT"))
-    assert not engine.state.final  # one is being inspected: it may make up the number
+    assert not engine.state.progress.final  # one is being inspected: it may make up the number
     for job in list(engine.jobs):
         engine.answer(job, good=False)
     settle(engine)
     assert notes(engine, "left_over") == [{"contributions": 1, "reason": "SIGINT"}]
-    assert (engine.state.accepted, engine.state.discarded, engine.state.version) == (0, 1, 0)
+    assert (engine.state.totals.accepted, engine.state.totals.discarded, engine.state.newest.version) == (0, 1, 0)
     assert engine.finished == act.Finish("SIGINT")
 
 
@@ -376,7 +376,7 @@ def test_an_older_checkpoint_that_fails_late_does_not_end_the_run() -> None:
     assert [type(job) for job in engine.jobs] == [act.Checkpoint]  # of version 1
     engine.next("a")
     hand_in(engine, "a")
-    assert engine.state.final
+    assert engine.state.progress.final
     engine.jobs.remove(next(job for job in engine.jobs if isinstance(job, act.Checkpoint)))
     engine.handle(ev.Checkpointed(1, 1, "disk full"))
     assert engine.finished is None
@@ -416,7 +416,7 @@ def test_evaluations_and_checkpoints_come_at_their_times() -> None:
         engine.next("a")
         hand_in(engine, "a")
         settle(engine)
-    assert [version for version, _ in engine.state.evaluations] == [0, 2, 4, 6, 8, 10]
+    assert [version for version, _ in engine.state.record.evaluations] == [0, 2, 4, 6, 8, 10]
     assert [d["version"] for d in notes(engine, "checkpointed")] == [3, 6, 9, 10]
 
 
@@ -425,7 +425,7 @@ def test_a_loss_that_is_no_number_is_no_number_after_a_replay_too(loss: float) -
     engine = run("a")
     engine.handle(ev.Evaluated(1, 0, loss))
     engine.crash()
-    assert math.isnan(engine.state.evaluations[-1][1])
+    assert math.isnan(engine.state.record.evaluations[-1][1])
 
 
 def test_blobs_of_old_deltas_are_released_but_not_one_that_a_newer_version_shares() -> None:

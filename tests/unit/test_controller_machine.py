@@ -48,7 +48,7 @@ def test_the_walk_of_a_contribution() -> None:
     assert (verdict.norm, verdict.tokens, verdict.weight, verdict.staleness) == (2.5, 12, 12.0, 0)
     made = ev.Aggregated(1, 1, digest(1), Blob(digest(9), 90))
     assert kinds(engine.machine.handle(made, 1.5)) == ["VersionMade"]
-    assert (engine.state.version, engine.state.digest, engine.state.version_time) == (1, digest(1), 1.5)
+    assert (engine.state.newest.version, engine.state.newest.digest, engine.state.newest.time) == (1, digest(1), 1.5)
 
 
 def test_every_effect_follows_the_decision_that_it_depends_on() -> None:
@@ -73,7 +73,7 @@ def test_a_contribution_offered_twice_counts_once() -> None:
     assert engine.handle(ev.Received("a", Offer(offered))) == []
     engine.answer(engine.jobs[-1])
     engine.offer("a", offered)
-    assert engine.state.accepted == 1
+    assert engine.state.totals.accepted == 1
     assert engine.payloads == set()
 
 
@@ -102,7 +102,7 @@ def test_results_of_a_dead_epoch_change_nothing(late: bool) -> None:
     if not late:
         engine.offer("a", offered)
     engine.answer(next(job for job in engine.jobs if isinstance(job, act.Inspect)))
-    assert engine.state.accepted == 1
+    assert engine.state.totals.accepted == 1
 
 
 def test_a_version_that_was_closed_is_made_after_a_restart() -> None:
@@ -128,7 +128,7 @@ def test_a_refused_contribution_leaves_its_rows_for_others() -> None:
     engine = working()
     engine.offer("a", contribution(engine.held["a"][1]))
     engine.answer(engine.jobs[-1], good=False)
-    assert engine.state.refused == 1
+    assert engine.state.totals.refused == 1
     assert list(engine.state.redo) == [1]
     engine.next("a")
     again = engine.journal[-1]
@@ -158,7 +158,7 @@ def test_notes_are_kept_for_the_reader() -> None:
     note = engine.journal[-2]
     assert isinstance(note, Noted)
     assert (note.node, note.note) == ("a", FrameDropped("too long", 1))
-    assert (engine.state.bytes_up, engine.state.bytes_down) == (5, 7)
+    assert (engine.state.totals.bytes_up, engine.state.totals.bytes_down) == (5, 7)
 
 
 def test_slots_hold_a_nodes_contributions_in_order() -> None:
@@ -180,7 +180,7 @@ def test_nothing_is_credited_that_was_not_done() -> None:
     engine = working()
     engine.offer("a", contribution(engine.held["a"][1], steps=0))
     verdict = engine.account.verdicts[1]
-    assert (verdict.verdict, engine.state.tokens) == ("refused", 0)
+    assert (verdict.verdict, engine.state.totals.tokens) == ("refused", 0)
     assert "claims no step" in verdict.reason
 
 
@@ -188,7 +188,7 @@ def test_what_a_leaver_left_undone_is_done_by_another_from_where_it_stopped() ->
     engine = working()
     engine.offer("a", contribution(engine.held["a"][1], steps=1))
     engine.answer(engine.jobs[-1])
-    assert (engine.state.tokens, engine.account.verdicts[1].weight) == (6, 6.0)
+    assert (engine.state.totals.tokens, engine.account.verdicts[1].weight) == (6, 6.0)
     engine.hello("b")
     engine.next("b")
     (rest,) = engine.held["b"].values()
@@ -196,4 +196,4 @@ def test_what_a_leaver_left_undone_is_done_by_another_from_where_it_stopped() ->
     assert rest.batches.seed == engine.settings.tasks.seed + 1, "its batches are those of the task that it goes on with"
     engine.offer("b", contribution(rest))
     engine.answer(next(job for job in engine.jobs if isinstance(job, act.Inspect)))
-    assert engine.state.tokens == 12
+    assert engine.state.totals.tokens == 12

@@ -84,11 +84,13 @@ def test_a_run_from_before_there_were_leaves_is_resumed(tmp_path: Path, monkeypa
 
     def older(ledger: Ledger, checkpoints: Checkpoints) -> Replayed:
         found = replay(ledger, checkpoints)
-        found.digests[version] = found.state.digest = plain
+        found.digests[version] = found.state.newest.digest = plain
         return found
 
     monkeypatch.setattr(test_recovery, "replay", older)
     again = test_recovery.Run(tmp_path)
     assert torch.equal(again.server.parameters, newest)
-    assert again.machine.state.digest == again.server.digest == digest(newest), "it goes by its new name from here on"
+    assert again.machine.state.newest.digest == again.server.digest == digest(newest), (
+        "it goes by its new name from here on"
+    )
     again.kill()

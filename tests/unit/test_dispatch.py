@@ -10,7 +10,7 @@ from barnraise.controller.folding import MOST_OPEN
 from barnraise.controller.machine import Controller
 from barnraise.controller.publishing import LONGEST_CHAIN
 from barnraise.controller.speeds import Speeds
-from barnraise.controller.state import NodeState, State
+from barnraise.controller.state import Newest, NodeState, Speed, State
 from barnraise.core.types import MOST_ROW_RANGES, Blob, LinkReport, RowRange, Update
 from barnraise.data.ranges import RowIndex
 from barnraise.ledger.decisions import Assigned
@@ -110,7 +110,7 @@ def test_lost_work_is_done_in_pieces_of_what_each_node_takes() -> None:
         while engine.jobs:
             engine.answer(engine.jobs[0])
         done += piece.local_steps
-    assert engine.state.tokens == lost.tokens
+    assert engine.state.totals.tokens == lost.tokens
     assert not engine.state.redo
 
 
@@ -166,7 +166,7 @@ def test_a_clock_that_goes_back_leaves_tasks_their_steps() -> None:
     hand_in(engine, "b")
     for node in ("a", "b"):
         engine.next(node)
-        assert engine.state.nodes[node].turnaround >= 0.0
+        assert engine.state.nodes[node].speed.turnaround >= 0.0
     assert {d.local_steps for d in assigned(engine)} == {engine.settings.tasks.local_steps}
 
 
@@ -174,10 +174,10 @@ def test_no_work_while_paused_or_stopping() -> None:
     engine = Engine(engine_settings(minimum_nodes=2))
     engine.hello("a")
     engine.next("a")
-    assert engine.state.paused == "1 live nodes, but the aggregation rule needs 2"
+    assert engine.state.progress.paused == "1 live nodes, but the aggregation rule needs 2"
     assert assigned(engine) == []
     engine.hello("b")
-    assert not engine.state.paused
+    assert not engine.state.progress.paused
     assert [d.node for d in assigned(engine)] == ["a"]
 
 
@@ -193,7 +193,7 @@ def test_a_synchronous_node_waits_for_the_next_version() -> None:
         engine.offer(node, contribution(next(iter(engine.held[node].values()))))
     while engine.jobs:
         engine.answer(engine.jobs[-1])
-    assert engine.state.version == 1
+    assert engine.state.newest.version == 1
     assert [(d.node, d.base) for d in assigned(engine)[2:]] == [("a", 1), ("b", 1)]
 
 
@@ -214,7 +214,7 @@ def update(version: int, size: int) -> Update:
 )
 def test_the_way_to_the_base_is_whichever_is_fewer_bytes(have: int, size: int, expected: list[object]) -> None:
     settings = engine_settings(num_parameters=1000)
-    published = Controller(settings, State(version=3, digest=digest(103))).publishing
+    published = Controller(settings, State(newest=Newest(3, digest(103)))).publishing
     published.updates = {version: update(version, size) for version in (1, 2, 3)}
     way = published.updates_from(have)
     assert [u.version if u.kind == "delta" else "snapshot" for u in way] == expected
@@ -223,7 +223,7 @@ def test_the_way_to_the_base_is_whichever_is_fewer_bytes(have: int, size: int, e
 
 
 def test_a_chain_has_no_gap() -> None:
-    published = Controller(engine_settings(), State(version=3, digest=digest(103))).publishing
+    published = Controller(engine_settings(), State(newest=Newest(3, digest(103)))).publishing
     published.updates = {1: update(1, 10), 3: update(3, 10)}
     (way,) = published.updates_from(0)
     assert way.kind == "snapshot"
@@ -249,13 +249,13 @@ def test_the_bound_follows_the_nodes_speed_when_the_task_is_assigned() -> None:
         engine.observed(**{node: rate})
     for node in ("slow", "middle", "fast"):
         engine.next(node)
-    assert {d.node: d.max_staleness for d in assigned(engine)} == {"slow": 167, "middle": 50, "fast": 8}
-    assert engine.state.buffer_size == 1, "two tasks are in flight: four times two versions must not be too many"
+    assert {d.node: d.terms.max_staleness for d in assigned(engine)} == {"slow": 167, "middle": 50, "fast": 8}
+    assert engine.state.buffer.size == 1, "two tasks are in flight: four times two versions must not be too many"
 
 
 def node_at(name: str, rate: float, turnaround: float = 0.1) -> NodeState:
     """A node that was seen to train on so many tokens a second."""
-    return NodeState(name, live=True, rate=rate, rate_tokens=rate, rate_seconds=1.0, turnaround=turnaround)
+    return NodeState(name, live=True, speed=Speed(rate, rate, 1.0, turnaround))
 
 
 def speeds_of(nodes: dict[str, NodeState]) -> Speeds:
@@ -288,7 +288,7 @@ def test_matched_nodes_get_tasks_of_one_length_in_time() -> None:
     for task in tasks.values():
         assert sum(piece.stop - piece.start for piece in task.rows) == task.local_steps * settings.tasks.batch_size
         assert task.tokens == task.local_steps * settings.tasks.batch_size * settings.tasks.context
-    assert tasks["slow"].learning_rate > tasks["middle"].learning_rate > tasks["fast"].learning_rate
+    assert tasks["slow"].terms.learning_rate > tasks["middle"].terms.learning_rate > tasks["fast"].terms.learning_rate
 
 
 @pytest.mark.parametrize("batch_rows", [2, 1])
@@ -315,4 +315,4 @@ def test_a_fixed_pace_is_the_same_for_all() -> None:
     settings = engine_settings(pace="fixed")
     tasks = paced(Engine(settings), slow=10.0, fast=4000.0)
     assert {task.local_steps for task in tasks.values()} == {settings.tasks.local_steps}
-    assert {task.learning_rate for task in tasks.values()} == {settings.tasks.learning_rate}
+    assert {task.terms.learning_rate for task in tasks.values()} == {settings.tasks.learning_rate}

@@ -34,7 +34,7 @@ def _twice_open(state: State) -> None:
 
 
 def _credited_twice(state: State) -> None:
-    state.tokens += 12
+    state.totals.tokens += 12
 
 
 def _lost_and_open(state: State) -> None:
@@ -43,7 +43,7 @@ def _lost_and_open(state: State) -> None:
 
 
 def _in_no_slot(state: State) -> None:
-    state.slots["a"].clear()
+    state.buffer.slots["a"].clear()
 
 
 def _dead_but_counted(state: State) -> None:

@@ -6,12 +6,13 @@ import math
 import sqlite3
 import threading
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from barnraise.core.errors import CorruptionError, RunDirectoryError, StorageError
-from barnraise.core.types import NodeProfile, ParameterRange, RowRange
+from barnraise.core.types import NodeProfile, RowRange
 from barnraise.ledger import (
     Assigned,
     Change,
@@ -26,48 +27,21 @@ from barnraise.ledger import (
     VersionMade,
     notes,
 )
-from barnraise.ledger.rows import FORMATS
+from barnraise.ledger.rows import FORMATS, flat
+
+from .. import decisions as some
 
 
-def assigned(assignment: int, node: str = "a", **changes: object) -> Assigned:
-    decision = Assigned(
-        time=float(assignment),
-        assignment=assignment,
-        node=node,
-        kind="train",
-        base=3,
-        max_staleness=50,
-        tokens=1000,
-        local_steps=20,
-        learning_rate=1e-3,
-        rows=(RowRange(0, 8, 16), RowRange(1, 0, 4)),
-        parameters=ParameterRange(0, 100),
-        cursor=16,
-    )
-    return msgspec.structs.replace(decision, **changes)
+def assigned(assignment: int, node: str = "a", **changes: Any) -> Assigned:
+    rows = RowRange(0, 8, 16), RowRange(1, 0, 4)
+    usual: dict[str, Any] = {"base": 3, "tokens": 1000, "local_steps": 20, "rows": rows, "cursor": 16}
+    return some.assigned(float(assignment), assignment, node, **(usual | changes))
 
 
-def judged(assignment: int, node: str = "a", **changes: object) -> Judged:
-    decision = Judged(
-        time=float(assignment),
-        assignment=assignment,
-        node=node,
-        verdict="accepted",
-        reason="",
-        base=3,
-        version=5,
-        staleness=2,
-        tokens=1000,
-        steps=20,
-        loss=2.5,
-        norm=0.1,
-        seconds=4.0,
-        num_bytes=10,
-        digest="ab" * 32,
-        parameters=ParameterRange(0, 100),
-        weight=1.0,
-    )
-    return msgspec.structs.replace(decision, **changes)
+def judged(assignment: int, node: str = "a", **changes: Any) -> Judged:
+    usual: dict[str, Any] = {"time": float(assignment), "base": 3, "version": 5, "staleness": 2, "tokens": 1000}
+    values = usual | {"steps": 20, "loss": 2.5, "num_bytes": 10} | changes
+    return some.judged(values.pop("time"), assignment, node, **values)
 
 
 def a_run() -> list[Decision]:
@@ -111,15 +85,21 @@ def test_the_schema_has_the_fields_of_the_decisions_as_columns(path: Path) -> No
     Ledger(path).close()
     with sqlite3.connect(path) as connection:
         columns = {
-            form.table: [row[1] for row in connection.execute(f"PRAGMA table_info({form.table})")]
+            form.table: sorted(row[1] for row in connection.execute(f"PRAGMA table_info({form.table})"))
             for form in FORMATS.values()
         }
-    half = len(columns["versions"]) - len(FORMATS[VersionMade].columns) + 1
-    expected = {form.table: form.columns for kind, form in FORMATS.items() if kind is not VersionMade}
+    expected = {form.table: sorted(form.columns) for kind, form in FORMATS.items() if kind is not VersionMade}
     made = [column for column in FORMATS[VersionMade].columns if column != "version"]
-    expected["versions"] = FORMATS[VersionClosed].columns + made
+    expected["versions"] = sorted(FORMATS[VersionClosed].columns + made)
     assert columns == expected
-    assert columns["versions"][half:] == made
+
+
+def test_the_fields_of_a_group_are_columns() -> None:
+    form, decision = FORMATS[Judged], judged(1, codec=2, loss=math.nan)
+    row = dict(zip(form.columns, form.to_row(7, 1, decision), strict=True))
+    assert (row["base"], row["steps"], row["codec"], row["version"], row["parameters"]) == (3, 20, 2, 5, "[0,10]")
+    assert flat(decision).keys() == row.keys() - {"id", "epoch"}
+    assert flat(decision)["codec"] == 2
 
 
 def test_what_was_committed_comes_back_in_order_after_reopening(path: Path) -> None:

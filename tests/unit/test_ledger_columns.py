@@ -14,7 +14,7 @@ from barnraise.controller import saved
 from barnraise.controller.recovery import replay
 from barnraise.core.types import AnyTask
 from barnraise.ledger import Judged, Ledger, LedgerView, schema
-from barnraise.ledger.rows import FORMATS
+from barnraise.ledger.rows import FORMATS, fields_of
 
 from .test_ledger import a_run, judged, payloads_of
 from .test_recovery import Run
@@ -32,7 +32,7 @@ def columns(connection: sqlite3.Connection) -> list[str]:
 
 
 def codecs(decisions: object) -> list[int]:
-    return [d.codec for _, d in decisions if isinstance(d, Judged)]  # type: ignore[attr-defined]
+    return [d.claim.codec for _, d in decisions if isinstance(d, Judged)]  # type: ignore[attr-defined]
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_a_columns_default_is_its_fields() -> None:
     """So an old row says what a decision without that field says."""
     found = 0
     for form in FORMATS.values():
-        fields = {field.name: field for field in msgspec.structs.fields(form.decision)}
+        fields = {field.name: field for field in fields_of(form.decision)}
         with closing(sqlite3.connect(":memory:")) as connection:
             schema.create(connection)
             for _, name, _, _, default, _ in connection.execute(f"PRAGMA table_info({form.table})").fetchall():
@@ -114,11 +114,17 @@ def test_versions_of_contributions_in_several_codecs_are_made_again(tmp_path: Pa
     again.kill()
 
 
+def test_a_checkpoint_tells_its_layout_by_all_that_its_state_is_made_of() -> None:
+    layout = saved._layout(saved.Saved)
+    assert {"State", "NodeState", "Speed", "NodeProfile", "Work", "Terms", "Held", "ParameterRange"} <= layout.keys()
+    assert ("contributions", "list[barnraise.controller.actions.Held]") in layout["SlotState"]
+
+
 def test_a_checkpoints_state_of_another_form_is_left_for_the_ledger(tmp_path: Path) -> None:
     """Contributions in a slot were pairs once."""
     run = Run(tmp_path)
     run.go_on(10)
-    assert any(slot.contributions for slots in run.machine.state.slots.values() for slot in slots.values())
+    assert any(slot.contributions for slots in run.machine.state.buffer.slots.values() for slot in slots.values())
     kept = msgspec.msgpack.decode(saved.encode(run.machine.state, run.now))
     for slot in kept["slots"]:
         slot["contributions"] = [held[:2] for held in slot["contributions"]]
@@ -128,5 +134,5 @@ def test_a_checkpoints_state_of_another_form_is_left_for_the_ledger(tmp_path: Pa
     run.kill()
     again = Run(tmp_path)
     assert again.server.digest == run.server.digest
-    assert replay(again.ledger).state.slots == run.machine.state.slots
+    assert replay(again.ledger).state.buffer.slots == run.machine.state.buffer.slots
     again.kill()

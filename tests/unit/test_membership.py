@@ -36,7 +36,7 @@ def sent(actions: list[act.Action]) -> list[object]:
 def hello(
     engine: Engine, node: str, session: int, pending: tuple[int, ...] = (), protocol: int = PROTOCOL_VERSION
 ) -> list[object]:
-    message = Hello(protocol, session, 1, engine.state.nodes[node].profile, 0, pending, kinds=tuple(KINDS))
+    message = Hello(protocol, session, 1, engine.state.nodes[node].session.profile, 0, pending, kinds=tuple(KINDS))
     return sent(engine.handle(ev.Received(node, message)))
 
 
@@ -92,7 +92,7 @@ def test_what_a_revoked_node_had_handed_in_before_is_judged() -> None:
     engine.offer("a", contribution(engine.held["a"][number]))
     engine.handle(ev.RevokeRequested("a", "it lies"))
     engine.answer(next(job for job in engine.jobs if isinstance(job, act.Inspect)))
-    assert engine.state.accepted == 1
+    assert engine.state.totals.accepted == 1
 
 
 def test_nothing_is_believed_before_a_hello() -> None:
@@ -115,7 +115,7 @@ def test_a_contribution_survives_that_its_node_restarts_while_it_is_inspected() 
     engine.hello("a", restart=True)
     assert number in engine.state.works
     engine.answer(next(job for job in engine.jobs if isinstance(job, act.Inspect)))
-    assert engine.state.accepted == 1
+    assert engine.state.totals.accepted == 1
 
 
 def test_a_contribution_survives_that_its_node_leaves_while_it_is_inspected_and_offers_again() -> None:
@@ -125,7 +125,7 @@ def test_a_contribution_survives_that_its_node_leaves_while_it_is_inspected_and_
     engine.leave("a")
     engine.offer("a", offered)
     engine.answer(next(job for job in engine.jobs if isinstance(job, act.Inspect)))
-    assert engine.state.accepted == 1
+    assert engine.state.totals.accepted == 1
 
 
 def test_work_of_a_node_that_left_while_it_was_inspected_is_for_others_after_a_crash() -> None:

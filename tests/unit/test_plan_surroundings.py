@@ -174,7 +174,7 @@ def test_the_expected_buffer_is_the_controllers(seed: int) -> None:
     engine.machine.speeds.at = -1
     engine.handle(ev.Tick())
     assert cost is not None
-    assert engine.state.buffer_size == cost.buffer_size
+    assert engine.state.buffer.size == cost.buffer_size
 
 
 def test_nothing_is_guessed_about_workers_elsewhere() -> None:

@@ -22,7 +22,7 @@ from barnraise.controller import saved
 from barnraise.controller.machine import Controller
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.controller.recovery import Replayed, replay, restore
-from barnraise.controller.state import State
+from barnraise.controller.state import Newest, State
 from barnraise.core.errors import CorruptionError, VersionRefusedError
 from barnraise.core.types import KINDS, AnyTask, Blob, NodeProfile, ParameterRange
 from barnraise.ledger import Checkpoints, Ledger
@@ -199,9 +199,9 @@ class Run:
     def get_ahead(self) -> int:
         """Make versions that are in no checkpoint yet; the newest that is in one."""
         self.go_on(14)
-        while self.server.version < self.machine.state.checkpoint + 2:
+        while self.server.version < self.machine.state.record.checkpoint + 2:
             self.go_on(1)
-        return self.machine.state.checkpoint
+        return self.machine.state.record.checkpoint
 
     def to_the_end(self) -> dict[int, str]:
         """Every version's digest."""
@@ -221,7 +221,7 @@ def test_a_killed_run_makes_its_versions_again(tmp_path: Path) -> None:
     assert version >= 3
     run.kill()
     again = Run(tmp_path)
-    assert (again.server.version, again.server.digest) == (version, again.machine.state.digest)
+    assert (again.server.version, again.server.digest) == (version, again.machine.state.newest.digest)
     assert torch.equal(again.server.parameters, parameters)
     assert torch.equal(again.server.state()["residual"], residual)
     assert again.found.digests[version] == again.server.digest
@@ -247,7 +247,7 @@ def test_what_a_checkpoint_has_need_not_be_folded(tmp_path: Path) -> None:
         assert folded.state == whole.state == run.machine.state
         assert folded.time == whole.time
     assert 0 < len(folded.digests) < len(whole.digests)
-    assert run.machine.state.slots, "places in the open buffer are worth comparing"
+    assert run.machine.state.buffer.slots, "places in the open buffer are worth comparing"
     assert run.ledger.merged(0) == {
         version: tuple(held.assignment for slot in slots for held in slot.contributions)
         for version, slots in whole.slots.items()
@@ -255,7 +255,7 @@ def test_what_a_checkpoint_has_need_not_be_folded(tmp_path: Path) -> None:
     run.kill()
 
 
-@pytest.mark.parametrize("state", [b"", b"{}", b"\xc1", saved.encode(State(version=10**6), 0.0)])
+@pytest.mark.parametrize("state", [b"", b"{}", b"\xc1", saved.encode(State(newest=Newest(10**6)), 0.0)])
 def test_a_state_that_cannot_be_used_is_no_obstacle(tmp_path: Path, state: bytes) -> None:
     run = Run(tmp_path)
     run.go_on(10)
@@ -301,7 +301,7 @@ def test_a_version_that_was_being_made_is_made(tmp_path: Path) -> None:
     assert again.server.version == closing.version - 1
     while again.queue:
         again.work()
-    assert again.server.version == again.machine.state.version == closing.version
+    assert again.server.version == again.machine.state.newest.version == closing.version
     again.kill()
 
 
@@ -386,8 +386,8 @@ def test_a_damaged_payload_of_no_version_yet_is_void(tmp_path: Path, closed: boo
     run = Run(tmp_path)
     run.get_ahead()
     state = run.machine.state
-    run.until(lambda: state.closing is not None if closed else bool(state.slots) and state.closing is None)
-    slots = state.closing_slots if closed else [slot for by in state.slots.values() for slot in by.values()]
+    run.until(lambda: state.closing is not None if closed else bool(state.buffer.slots) and state.closing is None)
+    slots = state.closing.slots if closed else [slot for by in state.buffer.slots.values() for slot in by.values()]
     hurt, version, parameters = slots[0].contributions[0][0], run.server.version, run.server.parameters
     path, offset = place_of(run, hurt)
     run.kill()
@@ -395,14 +395,14 @@ def test_a_damaged_payload_of_no_version_yet_is_void(tmp_path: Path, closed: boo
     again = Run(tmp_path, run.workers)
     assert again.server.version == version
     assert torch.equal(again.server.parameters, parameters)
-    again.until(lambda: again.machine.state.version > version)
+    again.until(lambda: again.machine.state.newest.version > version)
     void, *others = events(again, "voided")
     assert void.note.assignment == hurt
     assert path.name in void.note.reason
     assert not any(noted.note.judged for noted in (void, *others))
-    assert not any(node.refused for node in again.machine.state.nodes.values())
+    assert not any(node.tally.refused for node in again.machine.state.nodes.values())
     digests = again.to_the_end()
-    assert again.machine.state.tokens >= again.settings.tokens
+    assert again.machine.state.totals.tokens >= again.settings.tokens
     assert hurt in {d.redo for _, d in again.ledger.replay() if isinstance(d, Assigned)}
     again.kill()
     last = Run(tmp_path)
@@ -441,8 +441,8 @@ def test_no_payload_on_the_ledger_can_stop_a_run_or_its_resume(tmp_path: Path, h
     assert run.finished
     assert bool(torch.isfinite(run.server.parameters).all())
     assert events(run, "voided")
-    assert 0 < sum(noted.note.judged for noted in events(run, "voided")) <= run.machine.state.refused
-    assert run.machine.state.tokens >= run.settings.tokens
+    assert 0 < sum(noted.note.judged for noted in events(run, "voided")) <= run.machine.state.totals.refused
+    assert run.machine.state.totals.tokens >= run.settings.tokens
     refused = {noted.note.version for noted in events(run, "version_refused")}
     assert refused <= replay(run.ledger).digests.keys() | {run.server.version}
     run.kill()

@@ -12,9 +12,8 @@ from matplotlib import image
 from barnraise.account import charts, report
 from barnraise.account.account import Account, read
 from barnraise.account.chronicle import Happening
-from barnraise.core.types import Blob, NodeProfile, ParameterRange, RowRange
+from barnraise.core.types import Blob, NodeProfile, ParameterRange
 from barnraise.ledger import (
-    Assigned,
     Decision,
     Judged,
     Ledger,
@@ -28,17 +27,17 @@ from barnraise.ledger import (
 from barnraise.ledger.view import LossPoint, Piece
 from barnraise.wire.manifest import Manifest
 
+from ..decisions import assigned, judged
+
 SPAN = ParameterRange(0, 10)
 HOSTILE = "a | b\n## owned <script>alert(1)</script> \x1b[2J ![x](http://example.org)"
 
 
 def work(assignment: int, node: str, start: float, verdict: str, reason: str = "") -> list[Decision]:
     return [
-        Assigned(start, assignment, node, "train", 0, 50, 100, 4, 0.1, (RowRange(0, 0, 4),), SPAN, 4),
-        Judged(
-            start + 4.0, assignment, node, verdict, reason, 0, 1, 1, 100, 4, 2.0, 0.1, 4.0, 40, "ab" * 32, SPAN, 1.0
-        ),  # type: ignore[arg-type]
-    ]  # fmt: skip
+        assigned(start, assignment, node, tokens=100),
+        judged(start + 4.0, assignment, node, verdict=verdict, reason=reason, version=1, staleness=1, tokens=100),
+    ]
 
 
 def make_account(folder: Path, decisions: list[Decision]) -> Account:

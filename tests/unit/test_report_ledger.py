@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from barnraise.core.types import NodeProfile, ParameterRange, RowRange
+from barnraise.core.types import NodeProfile, ParameterRange
 from barnraise.ledger import (
     Assigned,
     Decision,
@@ -21,18 +21,18 @@ from barnraise.ledger import (
 )
 from barnraise.ledger.view import LossPoint, Outcomes
 
+from .. import decisions as some
+
 SPAN = ParameterRange(0, 10)
 
 
 def assigned(assignment: int, node: str, time: float) -> Assigned:
-    return Assigned(time, assignment, node, "train", 0, 50, 100, 4, 0.1, (RowRange(0, 0, 4),), SPAN, 4)
+    return some.assigned(time, assignment, node, tokens=100)
 
 
 def judged(assignment: int, node: str, time: float, verdict: str = "accepted") -> Judged:
-    return Judged(
-        time, assignment, node, verdict, "stale" if verdict == "refused" else "", 0, 1, 1, 100, 4, 2.0, 0.1, 1.0, 40,
-        "ab" * 32, SPAN, 1.0,
-    )  # type: ignore[arg-type]  # fmt: skip
+    reason, late = "stale" if verdict == "refused" else "", {"version": 1, "staleness": 1}
+    return some.judged(time, assignment, node, verdict=verdict, reason=reason, tokens=100, seconds=1.0, **late)
 
 
 def closed(version: int, contributions: tuple[int, ...], time: float) -> list[Decision]:

@@ -120,7 +120,7 @@ def test_one_node_takes_longer_to_hand_in_where_work_is_costed() -> None:
         simulator.run(work.digest)
     seconds = defaultdict(list)
     for one in seen:
-        seconds[one.node].append(one.seconds)
+        seconds[one.node].append(one.claim.seconds)
     others = [max(spent) for node, spent in seconds.items() if node != "cat"]
     assert len(others) == 3
     assert min(seconds["cat"]) > DELAY > max(others)

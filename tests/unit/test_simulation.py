@@ -62,10 +62,10 @@ def test_the_line_says_how_long_it_will_take() -> None:
     @contextmanager
     def watch(simulator: Simulator) -> Iterator[None]:
         lines.append(line(simulator, 5.0))
-        simulator.controller.state.tokens = 5_000
+        simulator.controller.state.totals.tokens = 5_000
         lines.append(line(simulator, 0.1))
         lines.append(line(simulator, 60.0))
-        simulator.controller.state.tokens = 0
+        simulator.controller.state.totals.tokens = 0
         yield
 
     play(watch=watch)

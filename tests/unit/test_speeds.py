@@ -45,8 +45,8 @@ def told(
     for job in list(engine.jobs):
         engine.answer(job)
     (weight,) = [d.rate for d in engine.journal if isinstance(d, VersionClosed)]
-    work = {node: (d.local_steps, d.learning_rate, d.max_staleness) for node, d in tasks.items()}
-    return work, weight, engine.state.buffer_size
+    work = {node: (d.local_steps, d.terms.learning_rate, d.terms.max_staleness) for node, d in tasks.items()}
+    return work, weight, engine.state.buffer.size
 
 
 @pytest.mark.parametrize("pace", ["fixed", "matched"])
@@ -99,20 +99,20 @@ def test_a_node_that_only_says_that_it_is_there_stops_nobody(claim: float, pinne
     engine = fleet(buffer_size=pinned)
     engine.hello("idle", profile=NodeProfile(claim))
     work(engine, "a", "b", rounds=int(speeds.LEAST_PATIENCE) + 5)  # for so long it might still come to something
-    version, accepted = engine.state.version, engine.state.accepted
+    version, accepted = engine.state.newest.version, engine.state.totals.accepted
     work(engine, "a", "b", rounds=10)
     assert engine.state.nodes["idle"].live
-    assert engine.state.accepted == accepted + 20
-    assert engine.state.version >= version + 10
-    assert engine.state.buffer_size <= 2
+    assert engine.state.totals.accepted == accepted + 20
+    assert engine.state.newest.version >= version + 10
+    assert engine.state.buffer.size <= 2
 
 
 def test_an_open_buffer_does_not_wait_for_ever_for_a_node_that_has_taken_a_task_and_hangs() -> None:
     engine = fleet(buffer_size=2)
     engine.next("b")
-    version = engine.state.version
+    version = engine.state.newest.version
     work(engine, "a", rounds=2 * int(speeds.LEAST_PATIENCE))
-    assert engine.state.version > version + speeds.LEAST_PATIENCE / 2
+    assert engine.state.newest.version > version + speeds.LEAST_PATIENCE / 2
     closed = [d for d in engine.journal if isinstance(d, VersionClosed)]
     assert closed[-1].num_nodes == 1
 

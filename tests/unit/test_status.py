@@ -13,9 +13,7 @@ from barnraise.cli.main import main
 from barnraise.config.load import dump, load
 from barnraise.core.types import Blob, NodeProfile, ParameterRange, RowRange
 from barnraise.ledger import (
-    Assigned,
     Decision,
-    Judged,
     Ledger,
     NodeChanged,
     Noted,
@@ -25,6 +23,8 @@ from barnraise.ledger import (
     notes,
 )
 from barnraise.wire.manifest import Manifest
+
+from ..decisions import assigned, judged
 
 RUN_FILE = {
     "run": {"name": "barn"},
@@ -40,13 +40,13 @@ BEGINNING: list[Decision] = [
     NodeChanged(1.0, "a", "enrolled", key="a"),
     NodeChanged(1.0, "b", "enrolled", key="b"),
     NodeChanged(1.5, "a", "joined", session=1, profile=NodeProfile(device="cuda:0 \x1b[2J")),
-    Assigned(2.0, 1, "a", "train", 0, 50, 400, 4, 0.1, (RowRange(0, 0, 4),), SPAN, 4),
-    Judged(6.0, 1, "a", "accepted", "", 0, 0, 0, 400, 4, 2.0, 0.1, 4.0, 40, "ab" * 32, SPAN, 1.0),
+    assigned(2.0, 1, "a"),
+    judged(6.0, 1, "a"),
     VersionClosed(6.0, 1, (1,), 1, 400, "full"),
     VersionMade(6.5, 1, "cd" * 32, 40),
     Noted(7.0, notes.Evaluated(version=1, loss=3.25, tokens=400)),
     Noted(7.5, notes.Traffic(up=1000, down=2000)),
-    Assigned(8.0, 2, "a", "train", 1, 50, 400, 4, 0.1, (RowRange(0, 4, 8),), SPAN, 8),
+    assigned(8.0, 2, "a", base=1, rows=(RowRange(0, 4, 8),), cursor=8),
 ]
 END = [Noted(9.0, notes.Stopping(reason="SIGINT")), Noted(10.0, notes.Finished(reason="SIGINT"))]
 

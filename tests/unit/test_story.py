@@ -10,9 +10,7 @@ import pytest
 from barnraise.cli.main import main
 from barnraise.core.types import NodeProfile, ParameterRange, RowRange
 from barnraise.ledger import (
-    Assigned,
     Decision,
-    Judged,
     Ledger,
     NodeChanged,
     Noted,
@@ -22,23 +20,26 @@ from barnraise.ledger import (
     notes,
 )
 
+from ..decisions import assigned, judged
+
 SPAN, ROWS = ParameterRange(0, 10), (RowRange(0, 0, 4),)
 DECISIONS: list[Decision] = [
     NodeChanged(1.0, "7", "enrolled", "invite 0123456789abcdef", key="7"),
     NodeChanged(1.5, "7", "joined", session=1, profile=NodeProfile(2000.0)),
     NodeChanged(1.5, "b", "enrolled", key="b"),
-    Assigned(2.0, 1, "7", "train", 0, 50, 400, 4, 0.1, ROWS, SPAN, 4),
+    assigned(2.0, 1, "7"),
     NodeChanged(3.0, "7", "left", "silent for 1.2 s \x1b[2J"),
     Noted(3.0, notes.Released(1, "silent for 1.2 s"), "7"),
-    Assigned(4.0, 2, "b", "train", 0, 50, 400, 4, 0.1, ROWS, SPAN, 4, redo=1),
-    Judged(6.0, 2, "b", "accepted", "", 0, 0, 0, 400, 4, 2.0, 0.1, 4.0, 40_000, "ab" * 32, SPAN, 1.0),
+    assigned(4.0, 2, "b", redo=1),
+    judged(6.0, 2, "b", num_bytes=40_000),
     VersionClosed(6.0, 1, (2,), 1, 400, "full"),
     VersionMade(6.5, 1, "cd" * 32, 4000),
-    Assigned(7.0, 3, "b", "train", 1, 50, 400, 1, 0.1, ROWS, SPAN, 8),
-    Judged(
-        8.0, 3, "b", "refused", "stale: 3 versions behind", 1, 4, 3, 400, 1, 2.0, 0.0, 1.0, 40, "ab" * 32, SPAN, 1.0
+    assigned(7.0, 3, "b", base=1, local_steps=1, cursor=8),
+    judged(
+        8.0, 3, "b", verdict="refused", reason="stale: 3 versions behind", base=1, version=4, staleness=3, steps=1,
+        norm=0.0, seconds=1.0,
     ),
-]
+]  # fmt: skip
 
 
 @pytest.fixture

@@ -99,7 +99,7 @@ def test_a_node_with_parts_hands_them_in_by_turns() -> None:
     assert (note.note.partition, note.note.bytes) == (1, 50)
     assert engine.held["a"][1].parameters in halves
     engine.crash()
-    assert engine.state.nodes["a"].partition == 1
+    assert engine.state.nodes["a"].tuning.partition == 1
 
 
 def test_a_changed_choice_is_on_the_ledger_and_in_the_task() -> None:
@@ -112,9 +112,9 @@ def test_a_changed_choice_is_on_the_ledger_and_in_the_task() -> None:
     (note,) = [d for d in engine.journal if isinstance(d, Noted) and d.kind == "tuned"]
     assert (note.node, note.note.rung, note.note.bytes) == ("a", 2, 400)
     assert engine.held["a"][1].rung == 2
-    assert [d.rung for d in engine.journal if isinstance(d, Assigned)] == [2]
+    assert [d.terms.rung for d in engine.journal if isinstance(d, Assigned)] == [2]
     engine.crash()
-    assert engine.state.nodes["a"].rung == 2
+    assert engine.state.nodes["a"].tuning.rung == 2
     engine.hello("a", working=(1,), pending=())
     slow = LinkReport(0.0, 100 / (5 * settings.tasks.local_steps * step), 1e9)
     engine.handle(ev.Received("a", Next(0, slow)))

@@ -19,8 +19,10 @@ from barnraise.cli.tables import total_table, use_line, use_table
 from barnraise.controller.folding import apply
 from barnraise.controller.state import State
 from barnraise.core.text import printable
-from barnraise.core.types import NodeProfile, ParameterRange, RowRange
+from barnraise.core.types import NodeProfile, ParameterRange
 from barnraise.ledger import Assigned, Decision, Judged, NodeChanged, Noted, notes
+
+from .. import decisions as some
 
 SPAN = ParameterRange(0, 10)
 
@@ -31,14 +33,12 @@ def joined(node: str, session: int, time: float = 1.0, rate: float = 100.0, devi
 
 
 def assigned(assignment: int, node: str, bound: int = 50) -> Assigned:
-    return Assigned(2.0, assignment, node, "train", 0, bound, 1000, 4, 0.1, (RowRange(0, 0, 4),), SPAN, 4)
+    return some.assigned(2.0, assignment, node, max_staleness=bound, tokens=1000)
 
 
 def accepted(assignment: int, node: str, staleness: int) -> Judged:
-    digest, version = "ab" * 32, staleness
-    return Judged(
-        12.0, assignment, node, "accepted", "", 0, version, staleness, 1000, 4, 2.0, 0.1, 9.0, 40, digest, SPAN, 1.0
-    )  # fmt: skip
+    late = {"version": staleness, "staleness": staleness}
+    return some.judged(12.0, assignment, node, tokens=1000, seconds=9.0, **late)
 
 
 def a_run() -> list[Decision]:
@@ -94,7 +94,7 @@ def test_rows_say_what_each_node_does(state: State) -> None:
     busy = rows["busy"]
     assert (busy.device, busy.staleness, busy.accepted, busy.tokens, busy.share) == ("cuda:0", "3 of 16", 1, 1000, 0.5)
     assert (busy.seen, rows["idle"].seen, rows["gone"].seen) == (0.5, 0.0, None)
-    living = [state.nodes["busy"].rate, state.nodes["idle"].rate]
+    living = [state.nodes["busy"].speed.rate, state.nodes["idle"].speed.rate]
     assert busy.speed == pytest.approx(living[0] / (sum(living) / 2))
 
 

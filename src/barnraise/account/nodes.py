@@ -51,7 +51,7 @@ GONE = (LEFT, KILLED, REVOKED, NEVER)
 def living(state: State, seen: Mapping[str, float], now: float, dismissed: Container[str] = ()) -> list[NodeRow]:
     """The nodes of a controller that works, and when each was `seen` last; those `dismissed` ended when the run
     did."""
-    rates = [node.rate for node in state.nodes.values() if node.live and node.rate > 0]
+    rates = [node.speed.rate for node in state.nodes.values() if node.live and node.speed.rate > 0]
     middle = median(rates) if rates else 0.0
     return [_living(node, state, middle, seen.get(node.id), now, node.id in dismissed) for node in state.nodes.values()]
 
@@ -60,26 +60,26 @@ def _living(node: NodeState, state: State, middle: float, seen: float | None, no
     if node.revoked:
         standing = REVOKED
     elif not node.live:
-        standing = STAYED if dismissed else LEFT if node.session else STARTING
-    elif state.finished:
+        standing = STAYED if dismissed else LEFT if node.session.id else STARTING
+    elif state.progress.finished:
         standing = STAYED
     elif node.open:
         standing = TRAINING
     else:
-        standing = IDLE if node.accepted + node.refused else STARTING  # it measures itself first
-    bound = max((state.works[assignment].max_staleness for assignment in node.open), default=None)
-    staleness = f"{node.last_staleness}" if node.accepted + node.refused else "-"
+        standing = IDLE if node.tally.accepted + node.tally.refused else STARTING  # it measures itself first
+    bound = max((state.works[assignment].terms.max_staleness for assignment in node.open), default=None)
+    staleness = f"{node.updates.staleness}" if node.tally.accepted + node.tally.refused else "-"
     return NodeRow(
         name=node.id,
         state=standing,
-        device=plain(node.profile.device, 24) if node.session else "",
-        speed=node.rate / middle if middle else 0.0,
-        rate=node.rate,
-        tokens=node.tokens,
-        share=node.tokens / max(1, state.tokens),
+        device=plain(node.session.profile.device, 24) if node.session.id else "",
+        speed=node.speed.rate / middle if middle else 0.0,
+        rate=node.speed.rate,
+        tokens=node.tally.tokens,
+        share=node.tally.tokens / max(1, state.totals.tokens),
         staleness=staleness if bound is None else f"{staleness} of {bound}",
-        accepted=node.accepted,
-        refused=node.refused,
+        accepted=node.tally.accepted,
+        refused=node.tally.refused,
         seen=None if seen is None else max(0.0, now - seen),
     )
 

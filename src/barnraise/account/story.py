@@ -83,7 +83,8 @@ def _assigned(d: Assigned, number: int) -> str:
     again = f", work of {d.redo} again" if d.redo else ""
     return (
         f"{d.assignment}: {d.node} is to take {count_text(d.local_steps, 'step')} ({count_text(d.tokens, 'token')}"
-        f"{again}) from version {d.base}, at rate {d.learning_rate:.3g}; at most {d.max_staleness} versions late"
+        f"{again}) from version {d.base}, at rate {terms.learning_rate:.3g}; at most {terms.max_staleness} versions "
+        "late"
     )
 
 
@@ -96,10 +97,11 @@ def _judged(d: Judged, number: int) -> str:
     told = f"{d.assignment}: {d.node}'s {'contribution' if d.digest else 'result'} is {d.verdict}"
     if d.verdict != "accepted":
         return f"{told}: {printable(d.reason)}"
+    claim = d.claim
     late = f"{count_text(d.staleness, 'version')} late" if d.staleness else "in time"
     return (
-        f"{told}, {late}: {count_text(d.steps, 'step')} in {d.seconds:.1f} s, {bytes_text(d.num_bytes)}, "
-        f"norm {d.norm:.3g}, loss {d.loss:.3f}"
+        f"{told}, {late}: {count_text(claim.steps, 'step')} in {claim.seconds:.1f} s, {bytes_text(claim.num_bytes)}, "
+        f"norm {d.norm:.3g}, loss {claim.loss:.3f}"
     )
 
 

@@ -40,8 +40,8 @@ async def see_through(
         if local is not None:
             host.links = local.uses
             if host.resumed:
-                local.skip_faults(host.machine.state.tokens / host.machine.settings.tokens)
-        if host.machine.state.finished:
+                local.skip_faults(host.machine.state.totals.tokens / host.machine.settings.tokens)
+        if host.machine.state.progress.finished:
             await host.close()
         else:
             view = voice.view()

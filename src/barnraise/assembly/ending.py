@@ -61,12 +61,14 @@ def conclude(host: Host, finish: Finish | None, voice: Voice) -> Ending:
     """Bring a run that has ended to its summary; of one that was interrupted say how it goes on."""
     if finish is not None and finish.interrupted:
         state, path = host.machine.state, host.run.path
-        share = state.tokens / host.machine.settings.tokens
-        voice.say(f"interrupted at version {state.version}, with {share:.1%} of the tokens; nothing accepted is lost")
+        share = state.totals.tokens / host.machine.settings.tokens
+        voice.say(
+            f"interrupted at version {state.newest.version}, with {share:.1%} of the tokens; nothing accepted is lost"
+        )
         voice.say(f"end it with what it has learnt: barnraise finish {path}")
         voice.say(f"train on: barnraise resume {path}")
         return Ending(read(host.run), interrupted=True)
-    if host.machine.state.finished:
+    if host.machine.state.progress.finished:
         shutil.rmtree(host.run.moments, ignore_errors=True)  # nobody goes on from there
     return summarise(host.run, host.plan, voice.say, voice.warn)
 

@@ -111,7 +111,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
         warn=warn,
         contributions=contributions,
     )
-    resumed = bool(found.state.digest)
+    resumed = bool(found.state.newest.digest)
     first = machine.resume(clock(), RESUME_GRACE) if resumed else machine.start(server.digest, clock())
     if changed or told_before is None:
         told = "; ".join(map(str, changed))

@@ -69,8 +69,8 @@ async def _watch(host: Host, view: View, local: LocalWorkers | None) -> None:
         view.update(host)
         state = host.machine.state
         if local is not None:
-            local.play_faults(state.tokens / budget)
-            if local.exhausted and not (state.num_live or state.final or state.stopping):
+            local.play_faults(state.totals.tokens / budget)
+            if local.exhausted and not (state.num_live or state.progress.final or state.progress.stopping):
                 reason = why_nobody_is_left(local.exhausted, host.plan.run_file.training, host.run)
                 host.server.post(InterruptRequested(reason, failed=True))
         await asyncio.sleep(VIEW_INTERVAL)

@@ -83,7 +83,7 @@ def simulate(plan: Plan, trial: Trial, watch: Watch = _nobody, executors: Mappin
         if not trial.real:
             return report(simulator, seconds)
         done = cast("RealControllerWork", work)
-        losses = controller.state.evaluations[0][1], done.evaluate()
+        losses = controller.state.record.evaluations[0][1], done.evaluate()
         model = done.evaluator.model_of(done.server.average)
         sat = solving.solve(model, done.dataset) if plan.run_file.data.kind == "sat" else None
         return report(simulator, seconds, losses=losses, sat=sat)

@@ -44,6 +44,6 @@ def line(simulator: Simulator, elapsed: float) -> str:
     else:
         left = f"{duration_text(elapsed)} so far, about {duration_text(elapsed * (1.0 - done) / done)} to go"
     return (
-        f"{done:6.1%}  {duration_text(simulator.now)} of virtual time, {count_text(state.version, 'version')}, "
-        f"{state.tokens:,} tokens; {left}"
+        f"{done:6.1%}  {duration_text(simulator.now)} of virtual time, {count_text(state.newest.version, 'version')}, "
+        f"{state.totals.tokens:,} tokens; {left}"
     )

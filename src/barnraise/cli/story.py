@@ -25,10 +25,9 @@ def story(
 
     Works while the run does, and after it ended or crashed.
     """
-    import msgspec
-
     from barnraise.account import story as told
     from barnraise.ledger import LedgerView, RunDirectory
+    from barnraise.ledger.rows import flat
 
     run = RunDirectory.open(run_dir)
     with LedgerView(run.ledger) as view:
@@ -45,8 +44,7 @@ def story(
     for line in lines:
         if json:
             sort = type(line.decision).__name__
-            console.emit_json({"time": line.time, "text": line.text, "sort": sort} | {
-                "decision": msgspec.to_builtins(line.decision)
-            })  # fmt: skip
+            decision = flat(line.decision)
+            console.emit_json({"time": line.time, "text": line.text, "sort": sort, "decision": decision})
         else:
             console.say(f"{line.time:10.1f} s  {line.text}")

@@ -181,12 +181,12 @@ VOICE = Voice(console.note, console.warn, make_view)
 def _standing(host: Host) -> str:
     """Why the run does not train just now; empty when it does."""
     state = host.machine.state
-    if state.finished:
-        return f"finished: {printable(state.finished)}"
-    if state.final or state.stopping:
+    if state.progress.finished:
+        return f"finished: {printable(state.progress.finished)}"
+    if state.progress.final or state.progress.stopping:
         return "finishing: measuring and saving the last version"
-    if state.paused:
-        return f"paused: {printable(state.paused)}"
+    if state.progress.paused:
+        return f"paused: {printable(state.progress.paused)}"
     if not state.num_live:
         return "waiting for workers"
     return ""

@@ -38,15 +38,15 @@ def refuse_result(result: AnyResult, work: Work, version: int) -> str:
     if work.local_steps and not result.steps:
         return "claims no step: nothing was done, so nothing is taken"
     staleness = version - result.base
-    if staleness > work.max_staleness:
-        return f"stale: {staleness} versions behind, at most {work.max_staleness} are allowed for this node"
+    if staleness > work.terms.max_staleness:
+        return f"stale: {staleness} versions behind, at most {work.terms.max_staleness} are allowed for this node"
     return ""
 
 
 def refuse_update(offer: Contribution, work: Work, codec: int, payloads: Payloads) -> str:
     """Why `offer` is no update that was assigned, in `codec`; empty when it can be."""
-    if offer.parameters != work.parameters:
-        return f"updates parameters {offer.parameters}, but {work.parameters} were assigned"
+    if offer.parameters != work.terms.parameters:
+        return f"updates parameters {offer.parameters}, but {work.terms.parameters} were assigned"
     if not offer.payload.num_bytes:
         return "payload of 0 bytes: a contribution has one"
     last = offer.codec == payloads.last_codec and payloads.last > 0  # of a residual, or of a node that leaves
@@ -69,7 +69,7 @@ def most_norm(work: Work, dense: bool, speeds: Speeds, payloads: Payloads) -> fl
     largest = LARGEST * math.sqrt(payloads.num_parameters)
     if speeds.num_norms < ENOUGH_NODES:
         return largest
-    travel = work.learning_rate * work.local_steps
+    travel = work.terms.learning_rate * work.local_steps
     usual = speeds.norm * max(1.0, travel / speeds.travel if speeds.travel else 1.0)
     return min(largest, TIMES_USUAL * usual * (TIMES_RESIDUAL if dense else 1.0))
 

@@ -48,20 +48,20 @@ class Buffer(Part):
     def _size(self) -> Steps:
         """Set K for the living, and pause or go on with the aggregation rule's minimum."""
         state, settings, least = self.state, self.settings, self.versions.minimum_nodes
-        if state.final:
+        if state.progress.final:
             return
         short = state.num_live < least
-        if short and state.num_live and not state.paused:
+        if short and state.num_live and not state.progress.paused:
             reason = f"{state.num_live} live nodes, but the aggregation rule needs {least}"
             yield Noted(self.now, notes.Paused(reason))
-        elif not short and state.paused:
+        elif not short and state.progress.paused:
             yield Noted(self.now, notes.Continued())
         self._measure()
         pinned = self.versions.buffer_size
         wanted = state.num_live if not settings.asynchronous else pinned or self.automatic_size
         there = len(self.speeds.counted) if settings.asynchronous else state.num_live
         nodes = max(least, min(wanted, there), 1)
-        if nodes != state.buffer_size:
+        if nodes != state.buffer.size:
             why = "automatic" if pinned is None else f"controller.buffer_size is {pinned}"
             yield Noted(self.now, notes.BufferSize(nodes, state.num_live, why))
         yield from self._advise()
@@ -89,7 +89,12 @@ class Buffer(Part):
     def _advise(self) -> Steps:
         """Say once, when a pinned K makes versions too fast for somebody's staleness bound, which one would do."""
         pinned, state = self.versions.buffer_size, self.state
-        if pinned is None or not self.settings.asynchronous or self.advised or state.accepted < 2 * state.num_live:
+        if (
+            pinned is None
+            or not self.settings.asynchronous
+            or self.advised
+            or state.totals.accepted < 2 * state.num_live
+        ):
             return
         enough = math.ceil(self.automatic_size / 2)  # which leaves half of each bound in hand
         if pinned < enough:
@@ -105,53 +110,57 @@ class Buffer(Part):
     def _close(self) -> Steps:
         """Close the buffer if it is time."""
         state = self.state
-        if state.closing is not None or state.final or self.ending.interrupted is not None:
+        if state.closing is not None or state.progress.final or self.ending.interrupted is not None:
             return
         reason = self._why()
         if not reason:
             return
-        nodes = len(state.slots)
+        nodes = len(state.buffer.slots)
         if nodes < self.versions.minimum_nodes or not nodes:
-            if reason == "last" and (state.stopping or state.flushing is not None) and not self.custody.inspecting:
-                count = sum(len(s.contributions) for slots in state.slots.values() for s in slots.values())
-                why = state.stopping or "too few residuals came for a version"
+            if (
+                reason == "last"
+                and (state.progress.stopping or state.progress.flushing is not None)
+                and not self.custody.inspecting
+            ):
+                count = sum(len(s.contributions) for slots in state.buffer.slots.values() for s in slots.values())
+                why = state.progress.stopping or "too few residuals came for a version"
                 yield Noted(self.now, notes.LeftOver(count, why))
                 yield from self.ending.end()
             return
         if reason == "flush":
             yield Noted(self.now, notes.Flushing(state.num_live))
-        held = shares(slot for slots in state.slots.values() for slot in slots.values())
+        held = shares(slot for slots in state.buffer.slots.values() for slot in slots.values())
         numbers = tuple(one.assignment for share in held for one in share.contributions)
         rate, scales = self._rates(held)
         yield VersionClosed(
-            self.now, state.version + 1, numbers, nodes, state.buffer_tokens, reason, rate=rate, scales=scales
+            self.now, state.newest.version + 1, numbers, nodes, state.buffer.tokens, reason, rate=rate, scales=scales
         )  # fmt: skip
         yield from self.aggregate()
-        if state.final:
+        if state.progress.final:
             yield from self.ending.dismiss_all()
 
     def aggregate(self) -> Steps:
         """Have the closed buffer made into its version."""
         closing = self.state.closing
         assert closing is not None
-        held = shares(self.state.closing_slots)
+        held = shares(closing.slots)
         yield Aggregate(self.context.epoch, closing.version, held, closing.rate, closing.scales)
 
     def _unmade(self, event: Unmade) -> Steps:
         closing = self.state.closing
         if event.epoch == self.context.epoch and closing is not None and closing.version == event.version:
-            yield from self._void(event)
+            yield from self._void(event, closing.slots)
             yield from self.aggregate()
             yield from self.context.follow()
 
-    def _void(self, event: Unmade) -> Steps:
+    def _void(self, event: Unmade, slots: list[SlotState]) -> Steps:
         """The version cannot be made of all that its buffer holds: void what cannot be used, to make it of the rest.
 
         Where numbers are at fault, or too few nodes are left for the aggregation rule, that is everything: the version
         is then the one before, and its rows are done again. A node is judged by what it sent, not by what our disk
         lost.
         """
-        faults, slots, least = event.void | event.lost, self.state.closing_slots, self.versions.minimum_nodes
+        faults, least = event.void | event.lost, self.versions.minimum_nodes
         used = {slot.node for slot in slots if any(held.assignment not in faults for held in slot.contributions)}
         reason = event.reason
         if not reason and len(used) < max(1, least):
@@ -187,30 +196,32 @@ class Buffer(Part):
         """Why the buffer closes now; empty while it does not. After `flush` it holds residuals alone, `last` is
         next."""
         state = self.state
-        if state.stopping:
+        if state.progress.stopping:
             return "last"
-        if state.tokens >= self.settings.tokens or state.flushing is not None:  # which voided ones do not undo
-            if state.flushing is None:
+        if (
+            state.totals.tokens >= self.settings.tokens or state.progress.flushing is not None
+        ):  # which voided ones do not undo
+            if state.progress.flushing is None:
                 return "flush" if self.versions.flush else "last"
             awaited = self.custody.inspecting or any(
-                node.live and node.id not in state.flushed for node in state.nodes.values()
+                node.live and node.id not in state.progress.flushed for node in state.nodes.values()
             )
-            return "" if awaited and self.now < state.flushing + self.settings.flush_patience else "last"
+            return "" if awaited and self.now < state.progress.flushing + self.settings.flush_patience else "last"
         if self.settings.asynchronous:
-            if len(state.slots) >= state.buffer_size:
+            if len(state.buffer.slots) >= state.buffer.size:
                 return "full"
-            return "time" if self.now >= state.buffer_time + self.patience else ""
+            return "time" if self.now >= state.buffer.time + self.patience else ""
         return self._round_over()
 
     def _round_over(self) -> str:
         """Why the synchronous round is over; empty while it is worth waiting (what has arrived still belongs to it)."""
-        if self.state.current == 0:
+        if self.state.newest.in_flight == 0:
             return "all"
         if self.custody.inspecting:
             return ""
-        if self.now >= self.state.version_time + self.versions.sync_longest_wait:
+        if self.now >= self.state.newest.time + self.versions.sync_longest_wait:
             return "longest wait"
-        if self.now >= self.state.half_time + self.versions.sync_window:
+        if self.now >= self.state.buffer.half_time + self.versions.sync_window:
             return "window"
         return ""
 
@@ -219,18 +230,18 @@ class Buffer(Part):
         state = self.state
         if self.ending.interrupted is not None or state.closing is not None:
             return math.inf
-        enough = len(state.slots) >= max(1, self.versions.minimum_nodes)
-        if state.flushing is not None and not state.final:
+        enough = len(state.buffer.slots) >= max(1, self.versions.minimum_nodes)
+        if state.progress.flushing is not None and not state.progress.final:
             looked_at = self.custody.inspecting and not enough  # what it shows is waited for
-            return math.inf if looked_at else state.flushing + self.settings.flush_patience
+            return math.inf if looked_at else state.progress.flushing + self.settings.flush_patience
         if not enough:
             return math.inf
         if self.settings.asynchronous:
-            return state.buffer_time + self.patience
+            return state.buffer.time + self.patience
         if self.custody.inspecting:
             return math.inf
         versions = self.versions
-        return min(state.version_time + versions.sync_longest_wait, state.half_time + versions.sync_window)
+        return min(state.newest.time + versions.sync_longest_wait, state.buffer.half_time + versions.sync_window)
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {Unmade: self._unmade}

@@ -89,7 +89,7 @@ class Dispatch(Part):
     def _may_ask(self, node: NodeState) -> bool:
         """However fast a node is, others' contributions are to come between its own; one whose work comes to nothing
         again and again has to wait."""
-        if len(node.open) >= MOST_OPEN or self.state.num_in_buffer(node.id) >= MOST_IN_BUFFER:
+        if len(node.open) >= MOST_OPEN or self.state.buffer.count(node.id) >= MOST_IN_BUFFER:
             return False
         if not self.wasted.has(node.id, self.now):
             self.ask_again = min(self.ask_again, self.wasted.when(node.id))
@@ -103,8 +103,8 @@ class Dispatch(Part):
         if self.settings.asynchronous:
             ready = not node.open and state.closing is None
         else:
-            ready = node.id not in state.slots and all(
-                state.works[number].base != state.version for number in node.open
+            ready = node.id not in state.buffer.slots and all(
+                state.works[number].base != state.newest.version for number in node.open
             )
         if ready:
             return True

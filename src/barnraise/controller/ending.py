@@ -42,12 +42,12 @@ class Ending(Part):
             return
         yield VersionMade(self.now, event.version, event.digest, event.delta.num_bytes)
         yield from self.publishing.keep(Update("delta", event.version, event.delta, event.digest, event.parameters))
-        if self.state.final:
+        if self.state.progress.final:
             yield from self.end()
         else:
             if self.measuring.due:
                 yield from self.measuring.measure()
-            waited = self.now - self.state.checkpoint_time
+            waited = self.now - self.state.record.checkpoint_time
             if waited >= self.settings.versions.checkpoint_seconds and not self.checkpointing:
                 yield from self._checkpoint()
         yield from self.context.follow()
@@ -56,7 +56,7 @@ class Ending(Part):
 
     def _checkpoint(self) -> Steps:
         self.checkpointing = True
-        yield Checkpoint(self.context.epoch, self.state.version)
+        yield Checkpoint(self.context.epoch, self.state.newest.version)
 
     def _checkpointed(self, event: Checkpointed) -> Steps:
         if event.epoch != self.context.epoch:
@@ -64,7 +64,9 @@ class Ending(Part):
         self.checkpointing = False
         if event.reason:
             yield Noted(self.now, notes.CheckpointFailed(event.version, event.reason))
-            last = self.state.final and event.version == self.state.version and self.state.closing is None
+            last = (
+                self.state.progress.final and event.version == self.state.newest.version and self.state.closing is None
+            )
             if last or self.interrupted is not None:  # without the mark of a finished run, so that it can be resumed
                 reason = event.reason if last else f"the checkpoint failed: {event.reason}"
                 yield Finish(reason, failed=True)
@@ -75,7 +77,7 @@ class Ending(Part):
         yield from self._rest()
 
     def look(self) -> Steps:
-        if self.state.final:
+        if self.state.progress.final:
             yield from self._settle()
 
     def end(self) -> Steps:
@@ -83,7 +85,7 @@ class Ending(Part):
         yield from self.dismiss_all()
         if not self.measuring.busy and not self.measuring.done:
             yield from self.measuring.measure()
-        if not self.checkpointing and self.state.checkpoint != self.state.version:
+        if not self.checkpointing and self.state.record.checkpoint != self.state.newest.version:
             yield from self._checkpoint()
         yield from self._settle()
 
@@ -92,7 +94,7 @@ class Ending(Part):
         if self.context.needs_nodes():
             return
         for node in list(self.membership.seen):
-            yield Send(node, Stop(self.state.stopping or "the run's token budget is met"))
+            yield Send(node, Stop(self.state.progress.stopping or "the run's token budget is met"))
 
     def _evaluated(self, event: Evaluated) -> Steps:
         if event.epoch == self.context.epoch:
@@ -101,26 +103,32 @@ class Ending(Part):
     def _settle(self) -> Steps:
         """Finish once the last version is measured and durable."""
         state = self.state
-        if not state.final or state.closing is not None or state.finished or self.measuring.busy or self.checkpointing:
+        if (
+            not state.progress.final
+            or state.closing is not None
+            or state.progress.finished
+            or self.measuring.busy
+            or self.checkpointing
+        ):
             return
         if not self.measuring.done:
             yield from self.measuring.measure()
-        elif state.checkpoint != state.version:
+        elif state.record.checkpoint != state.newest.version:
             yield from self._checkpoint()
         else:
-            reason = state.stopping or "the token budget is met"
+            reason = state.progress.stopping or "the token budget is met"
             if self.settings.evaluations.by_workers:
                 yield from self.dismiss_all()
             yield Noted(self.now, notes.Finished(reason))
             yield Finish(reason)
 
     def _stop(self, event: StopRequested) -> Steps:
-        if not self.state.stopping and not self.state.final:
+        if not self.state.progress.stopping and not self.state.progress.final:
             yield Noted(self.now, notes.Stopping(event.reason))
             yield from self.context.follow()
 
     def _interrupt(self, event: InterruptRequested) -> Steps:
-        if self.interrupted is None and not self.state.finished:
+        if self.interrupted is None and not self.state.progress.finished:
             yield Noted(self.now, notes.Interrupted(event.reason))
             self.interrupted = event
             yield from self._rest()
@@ -128,9 +136,9 @@ class Ending(Part):
     def _rest(self) -> Steps:
         """Once the process shall end: make the newest version durable, so that a resume has nothing to make again."""
         wanted, state = self.interrupted, self.state
-        if wanted is None or state.closing is not None or state.finished or self.checkpointing:
+        if wanted is None or state.closing is not None or state.progress.finished or self.checkpointing:
             return
-        if state.checkpoint != state.version:
+        if state.record.checkpoint != state.newest.version:
             yield from self._checkpoint()
         else:
             yield Finish(wanted.reason, failed=wanted.failed, interrupted=not wanted.failed)

@@ -10,7 +10,7 @@ from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import Work
 from barnraise.controller.training import TOO_LATE
 from barnraise.core.types import AnyResult, Contribution, Flush, ParameterRange
-from barnraise.ledger.decisions import Assigned
+from barnraise.ledger.decisions import Assigned, Terms
 
 
 class Flushing(TaskKind):
@@ -24,9 +24,9 @@ class Flushing(TaskKind):
 
     def look(self) -> Steps:
         state = self.state
-        if state.flushing is None or state.final:
+        if state.progress.flushing is None or state.progress.final:
             return
-        for node in [state.nodes[name] for name in self.membership.seen if name not in state.flushed]:
+        for node in [state.nodes[name] for name in self.membership.seen if name not in state.progress.flushed]:
             if any(state.works[number].task is Flush for number in node.open):
                 continue
             if self.membership.can(node.id, self.name):
@@ -45,18 +45,16 @@ class Flushing(TaskKind):
             node=node,
             kind=self.name,
             base=base,
-            max_staleness=ANY_STALENESS,
             tokens=0,
             local_steps=0,
-            learning_rate=0.0,
             rows=(),
-            parameters=whole,
-            cursor=self.state.cursor,
+            cursor=self.state.totals.rows,
+            terms=Terms(max_staleness=ANY_STALENESS, learning_rate=0.0, parameters=whole),
         )
         yield from self.assigned(decision, Flush(id=number, base=base, parameters=whole))
 
     def too_late(self, work: Work) -> str:
-        return TOO_LATE if self.state.final else ""
+        return TOO_LATE if self.state.progress.final else ""
 
     def refuse(self, result: AnyResult, work: Work, version: int) -> str:
         assert isinstance(result, Contribution)

@@ -12,7 +12,18 @@ from typing import Any
 import msgspec
 
 from barnraise.controller.actions import Held
-from barnraise.controller.state import Finding, NodeState, SlotState, Stage, State, Work
+from barnraise.controller.state import (
+    Closing,
+    Finding,
+    Newest,
+    NodeState,
+    Session,
+    SlotState,
+    Stage,
+    State,
+    Tuning,
+    Work,
+)
 from barnraise.core.types import FASTEST, SLOWEST, Flush, NodeProfile
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import (
@@ -44,14 +55,13 @@ def apply(state: State, decision: Decision) -> None:
 
 def _node_changed(state: State, d: NodeChanged) -> None:
     if d.change == Change.ENROLLED:
-        state.nodes[d.node] = NodeState(d.node, key=d.key, step_seconds=[], open=[], verdicts={})
+        state.nodes[d.node] = NodeState(d.node, key=d.key)
         state.keys[d.key] = d.node
         return
     node = state.nodes[d.node]
     if d.change == Change.JOINED:
         state.num_live += not node.live
-        node.live, node.session, node.joined = True, d.session, d.time
-        node.profile = d.profile or NodeProfile()
+        node.live, node.session = True, Session(d.session, d.time, d.profile or NodeProfile())
     else:
         state.num_live -= node.live
         node.live = False
@@ -61,25 +71,25 @@ def _node_changed(state: State, d: NodeChanged) -> None:
 
 def _assigned(state: State, d: Assigned) -> None:
     lost = state.redo.pop(d.redo) if d.redo else None
-    state.last_assignment = d.assignment
-    state.cursor = d.cursor
+    state.totals.assigned = d.assignment
+    state.totals.rows = d.cursor
     root, done = (lost.root, lost.done) if lost is not None else (d.assignment, 0)
     state.works[d.assignment] = Work(**msgspec.structs.asdict(d), root=root, done=done)
     state.nodes[d.node].open.append(d.assignment)
     work = state.works[d.assignment]
-    state.nodes[d.node].turns += work.task.trains
-    state.current += _is_current(state, work)
+    state.nodes[d.node].tally.turns += work.task.trains
+    state.newest.in_flight += _is_current(state, work)
     if lost is not None and d.local_steps < lost.local_steps:
         state.redo[d.assignment] = _rest(lost, d.local_steps, d.tokens, d.assignment)
 
 
 def _judged(state: State, d: Judged) -> None:
     work = state.works.pop(d.assignment)
-    state.current -= _is_current(state, work)
+    state.newest.in_flight -= _is_current(state, work)
     node = state.nodes[d.node]
     node.open.remove(d.assignment)
     if work.task is Flush:
-        state.flushed[d.node] = None
+        state.progress.flushed[d.node] = None
     node.verdicts[d.assignment] = (d.verdict == "accepted", d.reason)
     while len(node.verdicts) > MOST_OPEN:
         del node.verdicts[next(iter(node.verdicts))]
@@ -93,62 +103,65 @@ def _judged(state: State, d: Judged) -> None:
         node.accepted += 1
         _contributed(state, node, work, d)
     elif d.verdict == "refused":
-        state.refused += 1
-        node.refused += 1
+        state.totals.refused += 1
+        node.tally.refused += 1
         _redo(state, work.at(Stage.REFUSED))
     else:
-        state.discarded += 1
+        state.totals.discarded += 1
 
 
 def _contributed(state: State, node: NodeState, work: Work, d: Judged) -> None:
     """An update enters the buffer."""
-    slots = state.slots.setdefault(d.node, {})
+    buffer, totals = state.buffer, state.totals
+    slots = buffer.slots.setdefault(d.node, {})
     slot = slots.get(d.parameters)
     if slot is None:
         slot = slots[d.parameters] = SlotState(d.node, d.parameters, [])
-    slot.contributions.append(Held(d.assignment, d.weight, d.codec, d.staleness))
+    slot.contributions.append(Held(d.assignment, d.weight, d.claim.codec, d.staleness))
     slot.fresh_weight += d.tokens if work.task.trains else d.weight
-    state.merging[d.assignment] = work.at(Stage.ACCEPTED, tokens=d.tokens, local_steps=d.steps)
+    state.merging[d.assignment] = work.at(Stage.ACCEPTED, tokens=d.tokens, local_steps=d.claim.steps)
     if d.tokens < work.tokens:
-        _redo(state, _rest(work, d.steps, d.tokens, d.assignment))
-    state.buffer_time = min(state.buffer_time, d.time)
-    if state.half_time == math.inf and 2 * len(state.slots) >= state.num_live:
-        state.half_time = d.time
+        _redo(state, _rest(work, d.claim.steps, d.tokens, d.assignment))
+    buffer.time = min(buffer.time, d.time)
+    if buffer.half_time == math.inf and 2 * len(buffer.slots) >= state.num_live:
+        buffer.half_time = d.time
     _observe_norm(node, work, d)
-    node.tokens += d.tokens
-    state.tokens += d.tokens
-    state.buffer_tokens += d.tokens
-    state.staleness_sum += d.staleness
+    node.tally.tokens += d.tokens
+    totals.tokens += d.tokens
+    buffer.tokens += d.tokens
+    totals.staleness += d.staleness
 
 
 def _is_current(state: State, work: Work) -> bool:
     """Whether it trains from the newest version."""
-    return work.task.trains and work.base == state.version
+    return work.task.trains and work.base == state.newest.version
 
 
 def _observe_rate(node: NodeState, work: Work, d: Judged) -> None:
     """Smooth tokens and seconds apart: two contributions at once after an outage are no sign of great speed. One that
     is refused is none either, but it may be one of slowness."""
-    elapsed = max(1e-9, d.time - max(work.time, node.last_verdict_time))
+    speed = node.speed
+    elapsed = max(1e-9, d.time - max(work.time, speed.verdict_time))
     tokens = d.tokens if d.verdict == "accepted" else work.tokens
-    if d.verdict == "accepted" or tokens < node.rate * elapsed or not node.rate:
-        share = RATE_SMOOTHING if node.rate else 1.0
-        node.rate_tokens += share * (tokens - node.rate_tokens)
-        node.rate_seconds += share * (elapsed - node.rate_seconds)
-        late = max(0.0, d.time - work.time) - node.turnaround
-        node.turnaround_spread += share * ((abs(late) if node.rate else 0.0) - node.turnaround_spread)
-        node.turnaround += share * late
-        node.rate = _bounded(node.rate_tokens / node.rate_seconds)
-        node.step_seconds = [*node.step_seconds[1 - REMEMBERED_TIMES :], elapsed / max(1, d.steps)]
-    node.last_verdict_time = d.time
+    if d.verdict == "accepted" or tokens < speed.rate * elapsed or not speed.rate:
+        share = RATE_SMOOTHING if speed.rate else 1.0
+        speed.tokens += share * (tokens - speed.tokens)
+        speed.seconds += share * (elapsed - speed.seconds)
+        late = max(0.0, d.time - work.time) - speed.turnaround
+        speed.spread += share * ((abs(late) if speed.rate else 0.0) - speed.spread)
+        speed.turnaround += share * late
+        speed.rate = _bounded(speed.tokens / speed.seconds)
+        speed.step_seconds = [*speed.step_seconds[1 - REMEMBERED_TIMES :], elapsed / max(1, d.claim.steps)]
+    speed.verdict_time = d.time
 
 
 def _observe_norm(node: NodeState, work: Work, d: Judged) -> None:
     """A residual, which is dense and of many tasks, says nothing of what one task makes."""
+    updates = node.updates
     if work.task.trains and d.norm > 0.0:
-        share = RATE_SMOOTHING if node.norm else 1.0
-        node.norm += share * (d.norm - node.norm)
-        node.travel += share * (work.learning_rate * d.steps - node.travel)
+        share = RATE_SMOOTHING if updates.norm else 1.0
+        updates.norm += share * (d.norm - updates.norm)
+        updates.travel += share * (work.terms.learning_rate * d.claim.steps - updates.travel)
 
 
 def _bounded(rate: float) -> float:
@@ -157,28 +170,29 @@ def _bounded(rate: float) -> float:
 
 
 def _version_closed(state: State, d: VersionClosed) -> None:
-    state.closing = d
-    state.closing_slots = [slot for slots in state.slots.values() for slot in slots.values()]
-    for name, slots in state.slots.items():
+    buffer = state.buffer
+    closed = [slot for slots in buffer.slots.values() for slot in slots.values()]
+    state.closing = Closing(d.version, closed, d.tokens, d.rate, d.scales)
+    for name, slots in buffer.slots.items():
         node, count = state.nodes[name], sum(len(slot.contributions) for slot in slots.values())
-        node.waited = max(0.0, d.time - node.last_verdict_time) if count == 1 else 0.0
-    state.slots, state.buffer_tokens, state.half_time, state.buffer_time = {}, 0, math.inf, math.inf
+        node.speed.waited = max(0.0, d.time - node.speed.verdict_time) if count == 1 else 0.0
+    buffer.empty()
     if d.reason == "last":
-        state.final = True
+        state.progress.final = True
 
 
 def _version_made(state: State, d: VersionMade) -> None:
-    assert state.closing is not None
-    assert state.closing.version == d.version
-    state.version, state.digest, state.version_time = d.version, d.digest, d.time
-    state.current = 0
-    state.version_tokens += state.closing.tokens
-    for slot in state.closing_slots:
+    closing = state.closing
+    assert closing is not None
+    assert closing.version == d.version
+    state.newest = Newest(d.version, d.digest, d.time)
+    state.totals.version_tokens += closing.tokens
+    for slot in closing.slots:
         node = state.nodes[slot.node]
         for held in slot.contributions:
-            node.merged = max(node.merged, held.assignment)
+            node.updates.merged = max(node.updates.merged, held.assignment)
             del state.merging[held.assignment]
-    state.closing, state.closing_slots = None, []
+    state.closing = None
 
 
 def _noted(state: State, d: Noted) -> None:
@@ -188,13 +202,13 @@ def _noted(state: State, d: Noted) -> None:
 
 
 def _started(state: State, d: Noted, note: notes.Started) -> None:
-    state.digest, state.version_time = note.digest, d.time
-    state.checkpoint_time = d.time
+    state.newest.digest, state.newest.time = note.digest, d.time
+    state.record.checkpoint_time = d.time
 
 
 def _released(state: State, d: Noted, note: notes.Released) -> None:
     work = state.works.pop(note.assignment)
-    state.current -= _is_current(state, work)
+    state.newest.in_flight -= _is_current(state, work)
     state.nodes[work.node].open.remove(work.assignment)
     _redo(state, work.at(Stage.RELEASED))
 
@@ -219,7 +233,7 @@ def _rest(work: Work, steps: int, tokens: int, assignment: int) -> Work:
 def _reopened(state: State, d: Noted, note: notes.Reopened) -> None:
     work = state.redo.pop(note.assignment).at(Stage.OPEN)
     state.works[work.assignment] = work
-    state.current += _is_current(state, work)
+    state.newest.in_flight += _is_current(state, work)
     state.nodes[work.node].open.append(work.assignment)
 
 
@@ -228,77 +242,76 @@ def _voided(state: State, d: Noted, note: notes.Voided) -> None:
 
     Its node holds it no longer and was told that it counts, so to that node it is as if it were merged.
     """
-    work, node = state.merging.pop(note.assignment), state.nodes[d.node]
-    assert state.closing is not None
-    state.closing = msgspec.structs.replace(state.closing, tokens=state.closing.tokens - work.tokens)
-    for slot in state.closing_slots:
+    work, node, closing = state.merging.pop(note.assignment), state.nodes[d.node], state.closing
+    assert closing is not None
+    closing.tokens -= work.tokens
+    for slot in closing.slots:
         for held in [held for held in slot.contributions if held.assignment == work.assignment]:
             slot.contributions.remove(held)
             slot.fresh_weight -= work.tokens if work.task.trains else held.weight
-    node.merged = max(node.merged, work.assignment)
-    state.accepted -= 1
-    node.accepted -= 1
-    state.tokens -= work.tokens
-    node.tokens -= work.tokens
+    node.updates.merged = max(node.updates.merged, work.assignment)
+    state.totals.accepted -= 1
+    node.tally.accepted -= 1
+    state.totals.tokens -= work.tokens
+    node.tally.tokens -= work.tokens
     if note.judged:
-        state.refused += 1
-        node.refused += 1
+        state.totals.refused += 1
+        node.tally.refused += 1
     else:
-        state.discarded += 1
+        state.totals.discarded += 1
     _redo(state, work.at(Stage.VOIDED))
 
 
 def _left_over(state: State, d: Noted, note: notes.LeftOver) -> None:
-    state.accepted -= note.contributions
-    state.discarded += note.contributions
-    state.tokens -= state.buffer_tokens
-    state.slots, state.buffer_tokens, state.final = {}, 0, True
-    state.merging = {}
+    state.totals.accepted -= note.contributions
+    state.totals.discarded += note.contributions
+    state.totals.tokens -= state.buffer.tokens
+    state.buffer.empty()
+    state.merging, state.progress.final = {}, True
 
 
 def _tuned(state: State, d: Noted, note: notes.Tuned) -> None:
     node = state.nodes[d.node]
-    node.rung, node.least_steps = note.rung, note.local_steps
-    node.partition = note.partition
+    node.tuning = Tuning(note.rung, note.local_steps, note.partition)
 
 
 def _flushing(state: State, d: Noted, note: notes.Flushing) -> None:
-    state.flushing = d.time
+    state.progress.flushing = d.time
 
 
 def _evaluated(state: State, d: Noted, note: notes.Evaluated) -> None:
     """What was found out about it is used up; what was lost about it, or about one before, nobody wants again."""
-    state.evaluations.append((note.version, math.nan if note.loss is None else note.loss))
-    for number, finding in list(state.findings.items()):
+    state.record.evaluations.append((note.version, math.nan if note.loss is None else note.loss))
+    for number, finding in list(state.record.findings.items()):
         if finding.work.base <= note.version:
-            del state.findings[number]
+            del state.record.findings[number]
     for number, work in list(state.redo.items()):
         if work.task.exact and work.base <= note.version:
             del state.redo[number]
 
 
 def _checkpointed(state: State, d: Noted, note: notes.Checkpointed) -> None:
-    state.checkpoint, state.checkpoint_time = note.version, d.time
+    state.record.checkpoint, state.record.checkpoint_time = note.version, d.time
 
 
 def _traffic(state: State, d: Noted, note: notes.Traffic) -> None:
-    state.bytes_up, state.bytes_down = note.up, note.down
+    state.totals.bytes_up, state.totals.bytes_down = note.up, note.down
 
 
 def _buffer_size(state: State, d: Noted, note: notes.BufferSize) -> None:
-    state.buffer_size = note.nodes
+    state.buffer.size = note.nodes
 
 
 def _paused(state: State, d: Noted, note: notes.Paused | notes.Continued) -> None:
-    state.paused = note.reason
+    state.progress.paused = note.reason
 
 
 def _stopping(state: State, d: Noted, note: notes.Stopping) -> None:
-    state.stopping = note.reason
+    state.progress.stopping = note.reason
 
 
 def _finished(state: State, d: Noted, note: notes.Finished) -> None:
-    state.finished = note.reason
+    state.progress.finished = note.reason
 
 
 _NOTED: dict[type[notes.Note], Callable[[State, Noted, Any], None]] = {

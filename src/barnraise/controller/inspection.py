@@ -19,7 +19,7 @@ from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import Work
 from barnraise.core.errors import DIVERGED
 from barnraise.core.types import AnyResult, Contribution
-from barnraise.ledger.decisions import Change, Judged
+from barnraise.ledger.decisions import Change, Claim, Judged
 from barnraise.wire.messages import Ack, Message, Offer, Stop
 
 MOST_INSANE = 10
@@ -112,19 +112,16 @@ class Inspection(Part):
         tokens = work.credit(offer.steps) if verdict == "accepted" else work.tokens
         if not work.task.trains:
             tokens = 0  # of training, which is what tokens count
-        payload = offer.payload if isinstance(offer, Contribution) else None
         yield Judged(
             time=self.now,
             assignment=work.assignment,
             node=work.node,
             verdict=verdict,
             reason=reason,
-            base=offer.base,
+            claim=Claim.of(offer),
             version=version,
             staleness=staleness,
             tokens=tokens,
-            steps=offer.steps,
-            loss=offer.loss,
             norm=norm,
             seconds=offer.seconds,
             num_bytes=payload.num_bytes if payload is not None else 0,
@@ -133,7 +130,7 @@ class Inspection(Part):
             weight=kind.weight(offer, work, tokens, staleness) if kind and isinstance(offer, kind.result) else 0.0,
             codec=offer.codec if isinstance(offer, Contribution) else -1,
         )
-        if payload is not None and verdict != "accepted":
+        if isinstance(offer, Contribution) and verdict != "accepted":
             yield Discard(work.node, work.assignment)
         yield Send(work.node, Ack(work.assignment, verdict == "accepted", reason))
 

@@ -36,7 +36,7 @@ def _validate_nodes(state: State) -> None:
         assert all(state.works[number].node == name for number in node.open), f"{name} holds another's work"
         assert len(node.open) <= MOST_OPEN + 1, f"{name} holds {len(node.open)} assignments"
         assert len(node.verdicts) <= MOST_OPEN, f"{len(node.verdicts)} answers are kept for {name}"
-        assert not node.open or max(node.open) <= state.last_assignment, "an assignment from the future"
+        assert not node.open or max(node.open) <= state.totals.assigned, "an assignment from the future"
 
 
 def _validate_works(state: State) -> None:
@@ -45,14 +45,14 @@ def _validate_works(state: State) -> None:
         for number, work in found.items():
             assert number == work.assignment, f"{place}: {work.assignment} is kept as {number}"
             assert work.stage in stages, f"{place}: {number} is {work.stage}"
-            assert 0 < number <= state.last_assignment, f"{place}: {number} was never assigned"
+            assert 0 < number <= state.totals.assigned, f"{place}: {number} was never assigned"
             assert work.root <= number, f"{place}: {number} goes on with a later one, {work.root}"
             assert min(work.tokens, work.local_steps, work.done) >= 0, f"{place}: {number} is less than none"
             assert place != "redo" or (work.task.redone and work.local_steps), f"{number} is nothing to do again"
     assert not state.works.keys() & state.merging.keys(), "open, and accepted"
-    assert state.current == sum(work.task.trains and work.base == state.version for work in state.works.values()), (
-        "works from the newest"
-    )
+    assert state.newest.in_flight == sum(
+        work.task.trains and work.base == state.newest.version for work in state.works.values()
+    ), "works from the newest"
 
 
 def _validate_findings(state: State) -> None:
@@ -76,30 +76,31 @@ def _validate_findings(state: State) -> None:
 
 
 def _validate_buffer(state: State) -> None:
-    open_slots = [slot for slots in state.slots.values() for slot in slots.values()]
-    slots = [*open_slots, *state.closing_slots]
+    open_slots = [slot for slots in state.buffer.slots.values() for slot in slots.values()]
+    slots = [*open_slots, *(state.closing.slots if state.closing is not None else ())]
     numbers = [held.assignment for slot in slots for held in slot.contributions]
     assert len(set(numbers)) == len(numbers), "a contribution is in two places"
     assert set(numbers) == state.merging.keys(), f"slots hold {sorted(numbers)}, accepted are {sorted(state.merging)}"
-    assert state.buffer_tokens == sum(
+    assert state.buffer.tokens == sum(
         state.merging[held.assignment].tokens for slot in open_slots for held in slot.contributions
     ), "tokens in the buffer"
     assert all(slot.contributions for slot in open_slots), "a slot without contributions"
-    assert (state.closing is None) <= (not state.closing_slots), "slots of no version"
     if state.closing is not None:
-        assert state.closing.version == state.version + 1, "the version that is being made"
-        closing = [held.assignment for slot in state.closing_slots for held in slot.contributions]
+        assert state.closing.version == state.newest.version + 1, "the version that is being made"
+        closing = [held.assignment for slot in state.closing.slots for held in slot.contributions]
         held = sum(state.merging[number].tokens for number in closing)
         assert state.closing.tokens == held, "tokens in the version that is being made"
 
 
 def _validate_totals(state: State) -> None:
     nodes = state.nodes.values()
-    left_over = state.final and not state.merging  # which counts as its nodes' all the same
+    left_over = state.progress.final and not state.merging  # which counts as its nodes' all the same
     if not left_over:
-        assert state.tokens == sum(node.tokens for node in nodes), "tokens"
-        assert state.accepted == sum(node.accepted for node in nodes), "accepted"
-    assert state.refused == sum(node.refused for node in nodes), "refused"
+        assert state.totals.tokens == sum(node.tally.tokens for node in nodes), "tokens"
+        assert state.totals.accepted == sum(node.tally.accepted for node in nodes), "accepted"
+    assert state.totals.refused == sum(node.tally.refused for node in nodes), "refused"
     waiting = sum(work.tokens for work in state.merging.values())
-    assert left_over or state.version_tokens + waiting == state.tokens, "tokens in versions, and on their way there"
-    assert not state.finished or state.final, "finished before its last version"
+    assert left_over or state.totals.version_tokens + waiting == state.totals.tokens, (
+        "tokens in versions, and on their way there"
+    )
+    assert not state.progress.finished or state.progress.final, "finished before its last version"

@@ -133,14 +133,14 @@ class Controller:
 
     def _resume(self, grace: float) -> Steps:
         state = self.state
-        if state.finished:
-            yield Finish(state.finished)
+        if state.progress.finished:
+            yield Finish(state.progress.finished)
             return
-        yield Noted(self.context.now, notes.Resumed(state.version, self.epoch))
+        yield Noted(self.context.now, notes.Resumed(state.newest.version, self.epoch))
         yield from self.membership.await_back(grace)
         if state.closing is not None:
             yield from self.buffer.aggregate()
-        elif state.final:
+        elif state.progress.final:
             yield from self.ending.end()
         elif not state.evaluations and not self.measuring.busy:
             yield from self.measuring.measure()

@@ -22,7 +22,7 @@ from barnraise.controller.state import Finding as Found
 from barnraise.controller.state import NodeState, Work
 from barnraise.core.types import AnyResult, Evaluate, Finding, News, ParameterRange, RowRange, Update
 from barnraise.ledger import notes
-from barnraise.ledger.decisions import Assigned, Noted
+from barnraise.ledger.decisions import Assigned, Noted, Terms
 from barnraise.matching.base import TaskView
 
 BATCH_ROWS = 16
@@ -62,14 +62,14 @@ class Measuring(TaskKind):
     @property
     def due(self) -> bool:
         """Whether the run has come so far since the last time that the newest version is to be measured."""
-        share = len(self.state.evaluations) / self.plan.times
-        return not self.busy and self.state.version_tokens >= self.settings.tokens * share
+        share = len(self.state.record.evaluations) / self.plan.times
+        return not self.busy and self.state.totals.version_tokens >= self.settings.tokens * share
 
     @property
     def done(self) -> bool:
         """Whether the newest version is measured."""
-        evaluations = self.state.evaluations
-        return bool(evaluations) and evaluations[-1][0] == self.state.version
+        evaluations = self.state.record.evaluations
+        return bool(evaluations) and evaluations[-1][0] == self.state.newest.version
 
     @property
     def needs_nodes(self) -> bool:
@@ -115,7 +115,7 @@ class Measuring(TaskKind):
     def _pieces(self) -> list[Work]:
         """The pieces that were given out and are not measured by the controller."""
         state = self.state
-        found = [finding.work for finding in state.findings.values()]
+        found = [finding.work for finding in state.record.findings.values()]
         return [work for work in [*state.works.values(), *state.redo.values(), *found] if work.task is Evaluate]
 
     def _given(self) -> int:
@@ -158,16 +158,14 @@ class Measuring(TaskKind):
             node=node.id,
             kind=self.name,
             base=self.version,
-            max_staleness=ANY_STALENESS,
             tokens=tokens,
             local_steps=-(-count // BATCH_ROWS),
-            learning_rate=0.0,
             rows=(rows,),
-            parameters=ParameterRange(0, 0),
-            cursor=self.state.cursor,
+            cursor=self.state.totals.rows,
+            terms=Terms(max_staleness=ANY_STALENESS, learning_rate=0.0, parameters=ParameterRange(0, 0)),
             redo=lost.assignment if lost is not None else 0,
         )
-        news = News(updates, node.merged, self.pacing.share(node))
+        news = News(updates, node.updates.merged, self.pacing.share(node))
         task = Evaluate(
             id=number, base=self.version, news=news, held_out=rows, batch_size=BATCH_ROWS, tokens=tokens
         )  # fmt: skip
@@ -231,7 +229,7 @@ class Measuring(TaskKind):
     @property
     def _needed(self) -> bool:
         """Whether there is a loss to wait for: while nobody takes part nothing changes that could be measured."""
-        return self.state.final or self.state.num_live > 0
+        return self.state.progress.final or self.state.num_live > 0
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {Evaluated: self._evaluated}

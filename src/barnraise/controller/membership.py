@@ -81,14 +81,14 @@ class Membership(Part):
             return
         if self.state.finished or (self.state.final and not self.context.needs_nodes()):
             yield from self._answer_pending(node, message)
-            yield Send(node, Stop(self.state.finished or "the run's token budget is met"))
+            yield Send(node, Stop(self.state.progress.finished or "the run's token budget is met"))
             return
         known = self.state.nodes[node]
-        restarted = message.session != known.session
-        if restarted or not known.live or message.profile != known.profile:
+        restarted = message.session != known.session.id
+        if restarted or not known.live or message.profile != known.session.profile:
             if not self.joins.take(node, self.now):
                 return  # it comes and goes too often: it will ask again
-            reason = "came back" if known.session else ""
+            reason = "came back" if known.session.id else ""
             yield NodeChanged(
                 self.now, node, Change.JOINED, reason, session=message.session, profile=message.profile
             )  # fmt: skip

@@ -29,10 +29,10 @@ class Pacing(Part):
     def local_steps(self, node: NodeState) -> int:
         """How many steps the node's next task takes: as its speed says, and more where it is ahead of the others."""
         steps = self._own_steps(node)
-        if not self.worker.overlap or node.rate <= 0.0:
+        if not self.worker.overlap or node.speed.rate <= 0.0:
             return steps
         most = max(steps, self.tasks.max_local_steps)
-        return min(most, pace.aligned_steps(steps, self._batch_tokens / node.rate, node.waited))
+        return min(most, pace.aligned_steps(steps, self._batch_tokens / node.speed.rate, node.speed.waited))
 
     def rate_factor(self, node: NodeState, steps: int, num_rows: float) -> float:
         """The share of the learning rate at which the node takes `steps` steps with so many rows.
@@ -44,7 +44,7 @@ class Pacing(Part):
         if tasks.pace == "fixed":
             return 1.0
         length = self._round()
-        staleness = max(0.0, node.last_staleness - self.speeds.usual_staleness)
+        staleness = max(0.0, node.updates.staleness - self.speeds.usual_staleness)
         batch_ratio = num_rows / (steps * tasks.batch_size)
         if tasks.pace == "matched" and self.speeds.estimate(node) > 0.0:
             steps += pace.hindered_steps(self._speed(node), length, tasks.max_local_steps)
@@ -57,12 +57,12 @@ class Pacing(Part):
         tasks, payloads = self.tasks, self.payloads
         if not tasks.tune or link is None or rate <= 0.0:
             return
-        round_trip = min(link.round_trip, node.turnaround) if node.turnaround else link.round_trip
+        round_trip = min(link.round_trip, node.speed.turnaround) if node.speed.turnaround else link.round_trip
         measured = tuning.Measured(self._batch_tokens / rate, round_trip, link.up, link.down)
-        least = max(node.least_steps, tasks.local_steps)
-        now_at = tuning.Tuned(node.rung, least, node.partition)
+        least = max(node.tuning.least_steps, tasks.local_steps)
+        now_at = tuning.Tuned(node.tuning.rung, least, node.tuning.partition)
         versions = max(
-            1.0, self.state.num_live / max(1, self.state.buffer_size)
+            1.0, self.state.num_live / max(1, self.state.buffer.size)
         )  # that are made while it trains a task
         down = min(round(versions * payloads.delta), payloads.snapshot)
         choices = tuning.Choices(payloads.rungs, payloads.parts, tasks.local_steps, tasks.max_local_steps)
@@ -89,14 +89,14 @@ class Pacing(Part):
         speed, length = self._speed(node), self._round()
         if tasks.pace == "literal":
             computing = length - speed.exchange
-            return pace.literal_steps(node.step_seconds, tasks.local_steps, tasks.max_local_steps, computing)
+            return pace.literal_steps(node.speed.step_seconds, tasks.local_steps, tasks.max_local_steps, computing)
         return pace.local_steps(speed, length, tasks.max_local_steps)
 
     def _round(self) -> float:
         """Seconds of a round at the fleet's pace; found anew with the rates."""
         self.speeds.refresh()
         if self.speeds.count != self._found_at:
-            fleet = [self._speed(other) for other in self.speeds.counted if other.rate > 0.0]
+            fleet = [self._speed(other) for other in self.speeds.counted if other.speed.rate > 0.0]
             self._round_seconds = pace.round_seconds(fleet, self.tasks.local_steps)
             self._found_at = self.speeds.count
         return self._round_seconds
@@ -104,6 +104,6 @@ class Pacing(Part):
     def _speed(self, node: NodeState) -> pace.Speed:
         """What the node says of its link counts as far as its contributions were seen to take so long."""
         link = self.speeds.links.get(node.id, LinkReport())
-        sent = self.payloads.rungs[node.rung] / self.payloads.parts[node.partition]
-        exchange = min(link.round_trip + (sent / link.up if link.up else 0.0), node.turnaround)
+        sent = self.payloads.rungs[node.tuning.rung] / self.payloads.parts[node.tuning.partition]
+        exchange = min(link.round_trip + (sent / link.up if link.up else 0.0), node.speed.turnaround)
         return pace.Speed(self._batch_tokens / self.speeds.known(node), exchange)

@@ -39,7 +39,7 @@ class Context:
         """The version that a contribution arriving now is compared with: the newest published, but a synchronous round
         that is closed takes no more."""
         closed = self.state.closing is not None and not self.settings.asynchronous
-        return self.state.version + closed
+        return self.state.newest.version + closed
 
 
 class Part:

@@ -64,24 +64,29 @@ class Publishing(Part):
     def _tell(self, node: NodeState) -> Steps:
         """Tell a node that trains of the newest version, if it watches and has an older one."""
         have = self.watching.get(node.id)
-        if have is None or have >= self.state.version or self.state.flushing is not None or self.state.final:
+        if (
+            have is None
+            or have >= self.state.newest.version
+            or self.state.progress.flushing is not None
+            or self.state.progress.final
+        ):
             return
         del self.watching[node.id]
-        self.told[node.id] = self.state.version
+        self.told[node.id] = self.state.newest.version
         yield Send(node.id, Newer(self.news(node, have)))
 
     def news(self, node: NodeState, have: int) -> News:
         """The way to the newest version for a node that has version `have`."""
-        return News(self.updates_from(have), node.merged, self.pacing.share(node))
+        return News(self.updates_from(have), node.updates.merged, self.pacing.share(node))
 
     def updates_from(self, have: int) -> tuple[Update, ...]:
         """How a replica at version `have` reaches the newest: a chain of deltas or a snapshot, whichever is fewer
         bytes."""
         state, snapshot = self.state, self.settings.payloads.snapshot
-        chain = self.chain(have, state.version)
+        chain = self.chain(have, state.newest.version)
         if chain is not None:
             return chain
-        return (Update("snapshot", state.version, Blob(state.digest, snapshot), state.digest),)
+        return (Update("snapshot", state.newest.version, Blob(state.newest.digest, snapshot), state.newest.digest),)
 
     def chain(self, have: int, wanted: int) -> tuple[Update, ...] | None:
         """The deltas that lead from version `have` to `wanted`; None when they are not kept, or a snapshot of the

@@ -36,11 +36,11 @@ class Replayed:
     def close(self) -> None:
         """Take down the closed buffer, less what was voided since, as what its version is made of."""
         if self.state.closing is not None:
-            self.slots[self.state.closing.version] = shares(self.state.closing_slots)
+            self.slots[self.state.closing.version] = shares(self.state.closing.slots)
 
     def open_contributions(self) -> list[int]:
         """Accepted contributions that are in no version yet."""
-        slots = (slot for slots in self.state.slots.values() for slot in slots.values())
+        slots = (slot for slots in self.state.buffer.slots.values() for slot in slots.values())
         return [held.assignment for slot in slots for held in slot.contributions]
 
 
@@ -70,10 +70,10 @@ def _begin(found: Replayed, ledger: Ledger, checkpoints: Checkpoints) -> int:
     if checkpoint is None or checkpoint.manifest.ledger_id > ledger.last_id:
         return 0
     kept = saved.decode(checkpoint.state())
-    if kept is None or kept[0].version != checkpoint.manifest.version:
+    if kept is None or kept[0].newest.version != checkpoint.manifest.version:
         return 0
     found.state, found.time = kept
-    found.digests[found.state.version] = found.state.digest
+    found.digests[found.state.newest.version] = found.state.newest.digest
     if found.state.closing is not None:
         found.rates[found.state.closing.version] = found.state.closing.rate, found.state.closing.scales
     return checkpoint.manifest.ledger_id
@@ -102,7 +102,7 @@ def restore(
     server.load(latest.checkpoint.tensors("parameters"), version)
     _check(server, found, version)
     made = []
-    for later in range(version + 1, found.state.version + 1):
+    for later in range(version + 1, found.state.newest.version + 1):
         try:
             made.append(server.aggregate(later, found.slots[later], ledger.read, *found.rates[later]))
         except VersionRefusedError as error:
@@ -112,8 +112,8 @@ def restore(
                 f"damaged{passed_over} from a backup, and resume"
             ) from error
         _check(server, found, later)
-    if found.state.digest:
-        found.state.digest = server.digest
+    if found.state.newest.digest:
+        found.state.newest.digest = server.digest
     return made
 
 
@@ -122,15 +122,15 @@ def _refuse_newer(found: Replayed, checkpoints: Checkpoints, ledger: Ledger) -> 
     newer = [
         checkpoint
         for version, checkpoint in checkpoints.readable().items()
-        if version > found.state.version or checkpoint.manifest.ledger_id > ledger.last_id
+        if version > found.state.newest.version or checkpoint.manifest.ledger_id > ledger.last_id
     ]
     if newer:
         names = " ".join(checkpoint.path.name for checkpoint in newer)
         raise CorruptionError(
             f"there is a checkpoint of version {newer[-1].manifest.version}, but the ledger ends at "
-            f"{found.state.version}: it is an older copy, or was copied without its ledger.sqlite-wal, or they are not "
-            f"of one run. Nothing was changed: put back the ledger that belongs to {names}. If it is lost, remove "
-            f"those (in {newer[-1].path.parent}: rm -r {names}) to go on from where this ledger ends"
+            f"{found.state.newest.version}: it is an older copy, or was copied without its ledger.sqlite-wal, or they "
+            f"are not of one run. Nothing was changed: put back the ledger that belongs to {names}. If it is lost, "
+            f"remove those (in {newer[-1].path.parent}: rm -r {names}) to go on from where this ledger ends"
         )
 
 

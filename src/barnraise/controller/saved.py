@@ -7,14 +7,12 @@ and folding it takes longer.
 from __future__ import annotations
 
 import hashlib
+import typing
 from typing import Any
 
 import msgspec
 
-from barnraise.controller.actions import Held
-from barnraise.controller.state import Finding, NodeState, SlotState, State, Work
-from barnraise.core.types import NodeProfile
-from barnraise.ledger.decisions import VersionClosed
+from barnraise.controller.state import SlotState, State
 
 
 class Saved(msgspec.Struct):
@@ -27,10 +25,21 @@ class Saved(msgspec.Struct):
 
 
 def _form() -> str:
-    """Tells this layout of the state from others."""
-    structs: list[type[Any]] = [Saved, State, Finding, NodeState, SlotState, Work, NodeProfile, VersionClosed]
-    told = [(field.name, str(field.type)) for struct in structs for field in msgspec.structs.fields(struct)]
-    return hashlib.sha256(repr((told, Held._fields)).encode()).hexdigest()
+    """Tells this layout of the state, and of all that it is made of, from others."""
+    return hashlib.sha256(repr(sorted(_layout(Saved).items())).encode()).hexdigest()
+
+
+def _layout(hint: Any) -> dict[str, list[tuple[str, str]]]:
+    """The fields of each record in `hint`, with their types."""
+    inner = typing.get_args(hint)
+    found = {}
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct | tuple):
+        fields = typing.get_type_hints(hint)
+        found[hint.__name__] = [(name, str(kind)) for name, kind in fields.items()]
+        inner = tuple(fields.values())
+    for part in inner:
+        found |= _layout(part)
+    return found
 
 
 _FORM = _form()
@@ -39,8 +48,8 @@ _DECODER = msgspec.msgpack.Decoder(Saved)
 
 def encode(state: State, time: float) -> bytes:
     """What a checkpoint keeps of `state`."""
-    slots = [slot for slots in state.slots.values() for slot in slots.values()]
-    bare = msgspec.structs.replace(state, slots={})
+    slots = [slot for slots in state.buffer.slots.values() for slot in slots.values()]
+    bare = msgspec.structs.replace(state, buffer=msgspec.structs.replace(state.buffer, slots={}))
     return msgspec.msgpack.encode(Saved(_FORM, time, bare, slots))
 
 
@@ -53,5 +62,5 @@ def decode(content: bytes) -> tuple[State, float] | None:
     if saved.form != _FORM:
         return None
     for slot in saved.slots:
-        saved.state.slots.setdefault(slot.node, {})[slot.parameters] = slot
+        saved.state.buffer.slots.setdefault(slot.node, {})[slot.parameters] = slot
     return saved.state, saved.time

@@ -77,7 +77,7 @@ class Server:
         self.peers: dict[str, Peer] = {}
         self.enrolling: set[str] = set()  # keys let in by this process
         self.contributions = contributions or {}
-        self.bytes_up, self.bytes_down = machine.state.bytes_up, machine.state.bytes_down
+        self.bytes_up, self.bytes_down = machine.state.totals.bytes_up, machine.state.totals.bytes_down
         self.finished: act.Finish | None = None
         self.error: BaseException | None = None
         self._asked_who: dict[str, float] = {}

@@ -67,21 +67,21 @@ class Speeds(Part):
             return
         self.at, self.time, self.count = self.news, self.now, self.count + 1
         living = [node for node in self.state.nodes.values() if node.live]
-        seen = [node for node in living if node.rate > 0.0]
-        self.turnaround = median(node.turnaround for node in seen) if seen else 0.0
-        rates = [node.rate for node in seen] or [node.profile.tokens_per_second for node in living]
+        seen = [node for node in living if node.speed.rate > 0.0]
+        self.turnaround = median(node.speed.turnaround for node in seen) if seen else 0.0
+        rates = [node.speed.rate for node in seen] or [node.session.profile.tokens_per_second for node in living]
         middle = median(rates) if rates else 0.0
         self.lowest = min(rates) if seen else middle / SPREAD
         self.highest = max(rates) if seen else middle * SPREAD
         self.counted = [node for node in living if self._counts(node)]
-        working = [self.known(node) for node in self.counted if node.open or node.rate > 0.0]
+        working = [self.known(node) for node in self.counted if node.open or node.speed.rate > 0.0]
         working = [rate for rate in working if rate > 0.0]
         self.median = median(working) if working else 0.0
         self.total = sum(min(rate, SPREAD * self.median) for rate in working)
-        norms = [node.norm for node in living if node.norm > 0.0]
+        norms = [node.updates.norm for node in living if node.updates.norm > 0.0]
         self.num_norms, self.norm = len(norms), median(norms) if norms else 0.0
-        self.travel = median(node.travel for node in living if node.norm > 0.0) if norms else 0.0
-        self.usual_staleness = median(node.last_staleness for node in seen) if seen else 0.0
+        self.travel = median(node.updates.travel for node in living if node.updates.norm > 0.0) if norms else 0.0
+        self.usual_staleness = median(node.updates.staleness for node in seen) if seen else 0.0
 
     def estimate(self, node: NodeState) -> float:
         """The node's tokens a second; 0 while nothing is known."""
@@ -100,16 +100,16 @@ class Speeds(Part):
 
     def period(self, node: NodeState) -> float:
         """Seconds from one contribution of the node to the next; 0 while nothing is known."""
-        if node.rate > 0.0:
-            return node.rate_tokens / node.rate
+        if node.speed.rate > 0.0:
+            return node.speed.tokens / node.speed.rate
         rate = self.known(node)
         return self.tokens / rate if rate > 0.0 else 0.0
 
     def known(self, node: NodeState) -> float:
         """`estimate`, of the fleet as it was seen last."""
-        if node.rate > 0.0:
-            return node.rate
-        claim = node.profile.tokens_per_second
+        if node.speed.rate > 0.0:
+            return node.speed.rate
+        claim = node.session.profile.tokens_per_second
         return min(max(claim, self.lowest), self.highest) if claim > 0.0 else 0.0
 
     def participation(self, node: NodeState, alike: bool = False) -> float:
@@ -131,8 +131,8 @@ class Speeds(Part):
         if node.id in self.custody.sending or node.id in self.custody.offered:
             return True
         works = self.state.works
-        since = works[node.open[0]].time if node.open else max(node.joined, node.last_verdict_time)
-        usual = node.turnaround if node.rate > 0.0 else max(self.turnaround, self.period(node))
+        since = works[node.open[0]].time if node.open else max(node.session.joined, node.speed.verdict_time)
+        usual = node.speed.turnaround if node.speed.rate > 0.0 else max(self.turnaround, self.period(node))
         return self.now <= since + max(LEAST_PATIENCE, OVERDUE * usual)
 
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
@@ -146,7 +146,7 @@ def delay(node: NodeState, first: float) -> float:
     More than one where exchanges overlap with work. As with a retransmission timeout (Jacobson 1988), the mean and some
     of its spread: links are not steady.
     """
-    if node.rate <= 0.0:
+    if node.speed.rate <= 0.0:
         return first
-    least = first if node.accepted + node.refused < FEW else 1.0
-    return max(least, (node.turnaround + CAUTION * node.turnaround_spread) * node.rate / node.rate_tokens)
+    least = first if node.tally.accepted + node.tally.refused < FEW else 1.0
+    return max(least, (node.speed.turnaround + CAUTION * node.speed.spread) * node.speed.rate / node.speed.tokens)

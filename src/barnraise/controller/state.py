@@ -14,7 +14,7 @@ import msgspec
 
 from barnraise.controller.actions import Held, SlotShare
 from barnraise.core.types import NodeProfile, ParameterRange, Task, kind_of
-from barnraise.ledger.decisions import Assigned, VersionClosed
+from barnraise.ledger.decisions import Assigned
 
 
 class Stage(Enum):
@@ -80,6 +80,54 @@ class Finding(msgspec.Struct, frozen=True):
     weight: float
 
 
+class Speed(msgspec.Struct):
+    """How fast a node was seen to be, smoothed over its contributions (EWMA)."""
+
+    rate: float = 0.0  # tokens a second: `tokens` / `seconds`; 0 until one was seen
+    tokens: float = 0.0
+    seconds: float = 0.0
+    turnaround: float = 0.0  # seconds from a task to its contribution; and of how far they are from that
+    spread: float = 0.0
+    step_seconds: list[float] = []  # its newest contributions'
+    verdict_time: float = 0.0  # of the last
+    waited: float = 0.0  # seconds that its newest then waited for the others', if it was the only one of its round
+
+
+class Updates(msgspec.Struct):
+    """What the updates of a node are like."""
+
+    norm: float = 0.0  # of those accepted, EWMA; and of learning rate times steps behind them
+    travel: float = 0.0
+    staleness: int = 0  # of the newest
+    merged: int = 0  # the newest that is in a version
+
+
+class Tuning(msgspec.Struct):
+    """What a node's tasks are like, as fitted to its link: how densely it sends, the steps that they have at least, and
+    whose ranges of the parameters take turns."""
+
+    rung: int = 0
+    least_steps: int = 0
+    partition: int = 0
+
+
+class Tally(msgspec.Struct):
+    """What a node did so far."""
+
+    turns: int = 0  # training tasks that it was given
+    accepted: int = 0
+    refused: int = 0
+    tokens: int = 0  # in accepted contributions
+
+
+class Session(msgspec.Struct):
+    """What a node said as it joined last, and when."""
+
+    id: int = 0
+    joined: float = 0.0
+    profile: NodeProfile = NodeProfile()
+
+
 class NodeState(msgspec.Struct):
     """What the ledger says about one node."""
 
@@ -87,30 +135,13 @@ class NodeState(msgspec.Struct):
     key: str = ""
     live: bool = False
     revoked: str = ""  # why the host wants it in the run no more
-    session: int = 0
-    joined: float = 0.0
-    profile: NodeProfile = NodeProfile()
-    rate: float = 0.0  # tokens a second, as observed: EWMA tokens / EWMA seconds; 0 until then
-    rate_tokens: float = 0.0
-    rate_seconds: float = 0.0
-    turnaround: float = 0.0  # seconds from a task to its contribution, EWMA; and of how far they are from that
-    turnaround_spread: float = 0.0
-    norm: float = 0.0  # of its accepted updates, EWMA; and of learning rate times steps behind them
-    travel: float = 0.0
-    turns: int = 0  # training tasks so far
-    step_seconds: list[float] = []  # its newest contributions'
-    last_verdict_time: float = 0.0
-    rung: int = 0  # as tuned to its link, like the steps its tasks have at least and whose ranges take turns
-    least_steps: int = 0
-    partition: int = 0
+    session: Session = msgspec.field(default_factory=Session)
+    speed: Speed = msgspec.field(default_factory=Speed)
+    updates: Updates = msgspec.field(default_factory=Updates)
+    tuning: Tuning = msgspec.field(default_factory=Tuning)
+    tally: Tally = msgspec.field(default_factory=Tally)
     open: list[int] = []
     verdicts: dict[int, tuple[bool, str]] = {}
-    accepted: int = 0
-    refused: int = 0
-    tokens: int = 0
-    last_staleness: int = 0
-    merged: int = 0  # its newest contribution that is in a version
-    waited: float = 0.0  # seconds that this one then waited for the others', if it was the only one of its round
 
 
 class SlotState(msgspec.Struct):
@@ -128,47 +159,90 @@ class SlotState(msgspec.Struct):
         return SlotShare(self.node, self.parameters, tuple(self.contributions), freshness)
 
 
-class State(msgspec.Struct):
-    """Everything the ledger says. Totals are over the whole run, across restarts."""
+class Newest(msgspec.Struct):
+    """The newest version, and when it was made."""
 
-    nodes: dict[str, NodeState] = {}
-    keys: dict[str, str] = {}
-    works: dict[int, Work] = {}
-    current: int = 0  # works that started from the newest version
-    redo: dict[int, Work] = {}  # lost work, the longest lost first
-    slots: dict[str, dict[ParameterRange, SlotState]] = {}  # the open buffer, by node
     version: int = 0
-    version_time: float = 0.0
-    buffer_time: float = math.inf  # when the open buffer got its first contribution
-    half_time: float = math.inf  # when half of the living had contributed to the open buffer
     digest: str = ""
-    findings: dict[int, Finding] = {}  # that nothing was made of yet
-    merging: dict[int, Work] = {}  # accepted, and in no version yet; `tokens` are those credited
-    closing: VersionClosed | None = None
-    closing_slots: list[SlotState] = []
-    last_assignment: int = 0
-    cursor: int = 0
-    num_live: int = 0
-    buffer_size: int = 0
-    buffer_tokens: int = 0
-    tokens: int = 0  # in accepted contributions
-    version_tokens: int = 0  # in versions
+    time: float = 0.0
+    in_flight: int = 0  # works that started from it
+
+
+class OpenBuffer(msgspec.Struct):
+    """What was accepted since the last version was closed, and how many nodes the next one takes."""
+
+    slots: dict[str, dict[ParameterRange, SlotState]] = {}  # by node
+    tokens: int = 0
+    size: int = 0  # K
+    time: float = math.inf  # of its first contribution
+    half_time: float = math.inf  # when half of the living had contributed
+
+    def count(self, node: str) -> int:
+        """The node's contributions in it."""
+        return sum(len(slot.contributions) for slot in self.slots.get(node, {}).values())
+
+    def empty(self) -> None:
+        """Begin anew, with the same size."""
+        self.slots, self.tokens, self.time, self.half_time = {}, 0, math.inf, math.inf
+
+
+class Closing(msgspec.Struct):
+    """The version that is being made: what of the closed buffer was not voided since."""
+
+    version: int
+    slots: list[SlotState]
+    tokens: int
+    rate: float
+    scales: tuple[float, ...]
+
+
+class Totals(msgspec.Struct):
+    """Over the whole run, across restarts."""
+
+    assigned: int = 0  # which is the last assignment's number too
+    rows: int = 0  # of the endless row stream that were handed out
     accepted: int = 0
     refused: int = 0
     discarded: int = 0
-    staleness_sum: int = 0
-    evaluations: list[tuple[int, float]] = []
-    checkpoint: int = -1
-    checkpoint_time: float = 0.0
+    tokens: int = 0  # in accepted contributions
+    version_tokens: int = 0  # in versions
+    staleness: int = 0  # of accepted contributions, added up
     bytes_up: int = 0
     bytes_down: int = 0
+
+
+class Record(msgspec.Struct):
+    """What is known, and kept, of versions: their losses, the pieces of the next loss, and the newest checkpoint."""
+
+    evaluations: list[tuple[int, float]] = []
+    findings: dict[int, Finding] = {}  # that nothing was made of yet
+    checkpoint: int = -1
+    checkpoint_time: float = 0.0
+
+
+class Progress(msgspec.Struct):
+    """How far the run is: why it rests, or why it ends, and what of its end has come."""
+
     paused: str = ""
     stopping: str = ""
     flushing: float | None = None  # since when the budget is met and nothing but residuals is wanted
     flushed: dict[str, None] = {}  # nodes whose residual has come
-    final: bool = False
+    final: bool = False  # nothing more enters the model
     finished: str = ""
 
-    def num_in_buffer(self, node: str) -> int:
-        """Contributions of the node in the open buffer."""
-        return sum(len(slot.contributions) for slot in self.slots.get(node, {}).values())
+
+class State(msgspec.Struct):
+    """Everything the ledger says."""
+
+    nodes: dict[str, NodeState] = {}
+    keys: dict[str, str] = {}
+    num_live: int = 0
+    works: dict[int, Work] = {}
+    redo: dict[int, Work] = {}  # lost work, the longest lost first
+    merging: dict[int, Work] = {}  # accepted, and in no version yet; `tokens` are those credited
+    newest: Newest = msgspec.field(default_factory=Newest)
+    buffer: OpenBuffer = msgspec.field(default_factory=OpenBuffer)
+    closing: Closing | None = None
+    totals: Totals = msgspec.field(default_factory=Totals)
+    record: Record = msgspec.field(default_factory=Record)
+    progress: Progress = msgspec.field(default_factory=Progress)

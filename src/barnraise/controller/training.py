@@ -25,7 +25,7 @@ from barnraise.core.types import (
     RowRange,
     Train,
 )
-from barnraise.ledger.decisions import Assigned
+from barnraise.ledger.decisions import Assigned, Terms
 from barnraise.matching.base import TaskView
 
 IN_FLIGHT = 4.0
@@ -49,7 +49,12 @@ class Training(TaskKind):
     @property
     def open(self) -> bool:
         state = self.state
-        if state.paused or state.stopping or state.flushing is not None or state.final:
+        if (
+            state.progress.paused
+            or state.progress.stopping
+            or state.progress.flushing is not None
+            or state.progress.final
+        ):
             return False
         return state.closing is None or self.settings.asynchronous
 
@@ -63,10 +68,10 @@ class Training(TaskKind):
 
     def give(self, node: NodeState, have: int, lost: Work | None) -> Steps:
         state, tasks = self.state, self.tasks
-        cursor = state.cursor
+        cursor = state.totals.rows
         yield from self.pacing.tuned(node)
-        steps = max(self.pacing.local_steps(node), node.least_steps)
-        number = state.last_assignment + 1
+        steps = max(self.pacing.local_steps(node), node.tuning.least_steps)
+        number = state.totals.assigned + 1
         root, skip = number, 0
         if lost is not None:
             root, skip = lost.root, lost.done
@@ -76,22 +81,25 @@ class Training(TaskKind):
             rows, steps = self._rows(cursor, steps)
             num_rows = sum(piece.stop - piece.start for piece in rows)
             tokens, cursor = tasks.context * num_rows, cursor + num_rows
-        schedule = tasks.rate_multiplier(state.tokens, self.settings.tokens)
+        schedule = tasks.rate_multiplier(state.totals.tokens, self.settings.tokens)
         factor = self.pacing.rate_factor(node, steps, tokens / tasks.context)
+        terms = Terms(
+            max_staleness=self._bound(node) if self.settings.asynchronous else 0,
+            learning_rate=tasks.learning_rate * schedule * factor,
+            parameters=self._fragment(node),
+            rung=node.tuning.rung,
+        )
         decision = Assigned(
             time=self.now,
             assignment=number,
             node=node.id,
             kind=self.name,
-            base=state.version,
-            max_staleness=self._bound(node) if self.settings.asynchronous else 0,
+            base=state.newest.version,
             tokens=tokens,
             local_steps=steps,
-            learning_rate=tasks.learning_rate * schedule * factor,
             rows=rows,
-            parameters=self._fragment(node),
             cursor=cursor,
-            rung=node.rung,
+            terms=terms,
             redo=lost.assignment if lost is not None else 0,
         )
         news = self.publishing.news(node, have)
@@ -102,10 +110,10 @@ class Training(TaskKind):
             batches=Batches(rows, tasks.batch_size, tasks.seed + root, skip),
             tokens=tokens,
             local_steps=steps,
-            learning_rate=decision.learning_rate,
-            rung=decision.rung,
-            parameters=decision.parameters,
-            max_staleness=decision.max_staleness,
+            learning_rate=terms.learning_rate,
+            rung=terms.rung,
+            parameters=terms.parameters,
+            max_staleness=terms.max_staleness,
         )
         yield from self.assigned(decision, task)
 
@@ -114,7 +122,7 @@ class Training(TaskKind):
         of what is in flight already, several times over, within what a node of median speed may be. A link or a
         controller that holds all up makes fast nodes no fresher."""
         bound = self.settings.versions.staleness.bound
-        in_flight = math.ceil(IN_FLIGHT * len(self.state.works) / max(1, self.state.buffer_size))
+        in_flight = math.ceil(IN_FLIGHT * len(self.state.works) / max(1, self.state.buffer.size))
         return max(bound(self.speeds.relative(node)), min(bound(1.0), in_flight))
 
     def _rows(self, cursor: int, steps: int) -> tuple[tuple[RowRange, ...], int]:
@@ -132,16 +140,16 @@ class Training(TaskKind):
     def _fragment(self, node: NodeState) -> ParameterRange:
         """The parameters of the node's next contribution: its own turns in asynchronous mode, the round's for all
         else."""
-        turn = node.turns if self.settings.asynchronous else self.state.version
-        ranges = self.payloads.partitions[node.partition]
+        turn = node.tally.turns if self.settings.asynchronous else self.state.newest.version
+        ranges = self.payloads.partitions[node.tuning.partition]
         return ranges[turn % len(ranges)]
 
     def too_late(self, work: Work) -> str:
-        return TOO_LATE if self.state.final or self.state.flushing is not None else ""
+        return TOO_LATE if self.state.progress.final or self.state.progress.flushing is not None else ""
 
     def refuse(self, result: AnyResult, work: Work, version: int) -> str:
         assert isinstance(result, Contribution)
-        return refuse_update(result, work, work.rung, self.payloads)
+        return refuse_update(result, work, work.terms.rung, self.payloads)
 
     def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
         return tokens * self.settings.versions.staleness.weight(staleness)

@@ -91,7 +91,7 @@ def report(
 ) -> Report:
     """The report of a run that has been played in `seconds`; `losses` are the first and the last."""
     state = simulator.controller.state
-    judged = state.accepted + state.refused
+    judged = state.totals.accepted + state.totals.refused
     first, last = losses or (None, None)
     first_task, joining_bytes = simulator.first_task
     return Report(

@@ -100,7 +100,9 @@ class Simulator(Agenda):
     def progress(self) -> float:
         """Which share of the time, or of the token budget, is done. Any thread may ask."""
         state = self.controller.state
-        return self.now / self._until if self._until < math.inf else state.tokens / self.controller.settings.tokens
+        return (
+            self.now / self._until if self._until < math.inf else state.totals.tokens / self.controller.settings.tokens
+        )
 
     def utilisation(self) -> float:
         """Seconds of training that entered the model over seconds that nodes were up."""
@@ -159,7 +161,7 @@ class Simulator(Agenda):
 
     def _play_due(self) -> None:
         """Faults whose share of the token budget is done."""
-        done = self.controller.state.tokens / self.controller.settings.tokens
+        done = self.controller.state.totals.tokens / self.controller.settings.tokens
         while self.faults and self.faults[0].at <= done:
             self.soon(Simulator._play, self, 0, self.faults.pop(0))
 
@@ -209,7 +211,7 @@ class Simulator(Agenda):
             if decision.brings:
                 self.work.accept(decision.node, decision.assignment)
             if decision.verdict == "accepted":
-                self.nodes[decision.node].busy_seconds += decision.seconds
+                self.nodes[decision.node].busy_seconds += decision.claim.seconds
                 self.max_staleness = max(self.max_staleness, decision.staleness)
                 if self.faults and self._until == math.inf:
                     self._play_due()
@@ -220,7 +222,7 @@ class Simulator(Agenda):
 
     def _keep(self, version: int) -> None:
         """When a version came to be, and how much had been done by then."""
-        tokens = self.controller.state.version_tokens
+        tokens = self.controller.state.totals.version_tokens
         self._made[version] = Point(self.now, tokens, None, self.bytes_up, self.bytes_down)
 
     def _noted(self, note: notes.Note) -> None:

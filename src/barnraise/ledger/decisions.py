@@ -1,7 +1,7 @@
 """What the controller can decide. Each decision is one row of one table of the ledger; together they are the truth.
 
 A decision holds all that `apply` needs: no clock, no policy and no random number is consulted when a ledger is
-replayed. `table` names the table; the fields are its columns, in order.
+replayed. `table` names the table; the fields are its columns, and so are those of the groups (`Columns`) among them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from barnraise.core.types import NodeProfile, ParameterRange, RowRange
+from barnraise.core.types import AnyResult, Contribution, NodeProfile, ParameterRange, RowRange
 from barnraise.ledger.notes import Note
 
 UNKNOWN_CODEC = -1
@@ -49,6 +49,10 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     time: float
 
 
+class Columns(msgspec.Struct, frozen=True, gc=False):
+    """Base of what groups fields of a decision. In the table they are columns like the others."""
+
+
 class NodeChanged(Decision, frozen=True, gc=False):
     """A node was enrolled with a key, joined with a new session, or is gone."""
 
@@ -61,6 +65,15 @@ class NodeChanged(Decision, frozen=True, gc=False):
     profile: NodeProfile | None = None
 
 
+class Terms(Columns, frozen=True, gc=False):
+    """What a contribution is to be like."""
+
+    max_staleness: int
+    learning_rate: float
+    parameters: ParameterRange
+    rung: int = 0  # how densely it is to be compressed
+
+
 class Assigned(Decision, frozen=True, gc=False):
     """A piece of work went to a node. `rows` start at `cursor` of the endless row stream, or repeat a lost piece."""
 
@@ -69,15 +82,33 @@ class Assigned(Decision, frozen=True, gc=False):
     node: str
     kind: str
     base: int
-    max_staleness: int
     tokens: int
     local_steps: int
-    learning_rate: float
     rows: tuple[RowRange, ...]
-    parameters: ParameterRange
     cursor: int  # rows handed out for the first time, this piece included
-    rung: int = 0  # how densely the contribution is to be compressed
+    terms: Terms
     redo: int = 0  # the assignment whose lost work this repeats, 0 for fresh rows
+
+
+class Claim(Columns, frozen=True, gc=False):
+    """What the worker says of what it made."""
+
+    base: int
+    steps: int
+    loss: float
+    seconds: float
+    num_bytes: int = 0  # of the payload, if there is one, like its digest
+    digest: str = ""
+    codec: int = UNKNOWN_CODEC  # that the payload is written in
+
+    @classmethod
+    def of(cls, result: AnyResult) -> Claim:
+        """What `result` says."""
+        told = cls(result.base, result.steps, result.loss, result.seconds)
+        if not isinstance(result, Contribution):
+            return told
+        payload = result.payload
+        return msgspec.structs.replace(told, num_bytes=payload.num_bytes, digest=payload.digest, codec=result.codec)
 
 
 class Judged(Decision, frozen=True, gc=False):
@@ -88,24 +119,18 @@ class Judged(Decision, frozen=True, gc=False):
     node: str
     verdict: Literal["accepted", "refused", "discarded"]
     reason: str
-    base: int
+    claim: Claim
     version: int  # the newest published when it arrived
     staleness: int
     tokens: int
-    steps: int
-    loss: float
     norm: float
-    seconds: float
-    num_bytes: int
-    digest: str
     parameters: ParameterRange
     weight: float  # its share of its node's slot is weight / sum of weights there
-    codec: int = UNKNOWN_CODEC  # that its payload is written in
 
     @property
     def brings(self) -> bool:
         """Whether a payload comes with it."""
-        return self.verdict == "accepted" and self.digest != ""
+        return self.verdict == "accepted" and self.claim.digest != ""
 
 
 class VersionClosed(Decision, frozen=True, gc=False):

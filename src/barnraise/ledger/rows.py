@@ -1,8 +1,8 @@
 """How decisions become rows of SQLite and back, and their running hash.
 
 The mapping follows from the structs: a field is the column of the same name, text and numbers as they are, everything
-else as JSON, and a float that is not a number as NULL. One decision is special: `VersionMade` fills in the `made_`
-half of the row that its `VersionClosed` began.
+else as JSON, and a float that is not a number as NULL. The fields of a group (`decisions.Columns`) are columns each.
+One decision is special: `VersionMade` fills in the `made_` half of the row that its `VersionClosed` began.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from barnraise.core.types import NodeProfile
 from barnraise.ledger.decisions import (
     AnyDecision,
     Assigned,
+    Columns,
     Decision,
     Judged,
     NodeChanged,
@@ -40,8 +41,9 @@ class RowFormat:
     """How one sort of decision lies in its table: the statements that write and read it, and the conversions."""
 
     def __init__(self, decision: type[Decision], *, completes: str | None = None) -> None:
-        fields = msgspec.structs.fields(decision)
         self.decision, self.table = decision, decision.table
+        self._groups = _groups(decision)
+        fields = fields_of(decision)
         prefix = "made_" if completes else ""
         columns = [f"{prefix}time" if field.name == "time" else field.name for field in fields]
         self.id_column = f"{prefix}id"
@@ -74,6 +76,8 @@ class RowFormat:
     def to_row(self, row_id: int, epoch: int, decision: Decision) -> Row:
         """The parameters of `write`."""
         values: list[Any] = [row_id, epoch, *msgspec.structs.astuple(decision)]
+        for place, _ in reversed(self._groups):
+            values[place + 2 : place + 3] = msgspec.structs.astuple(values[place + 2])
         for position, encode in self._encode:
             values[position + 2] = encode(values[position + 2])
         if self._key is not None:
@@ -88,6 +92,9 @@ class RowFormat:
                 values[position] = decode(values[position])
         except msgspec.MsgspecError as error:
             raise CorruptionError(f"row {row[0]} of the ledger's table {self.table} is damaged: {error}") from error
+        for place, group in self._groups:
+            stop = place + len(group.__struct_fields__)
+            values[place:stop] = [group(*values[place:stop])]
         return typing.cast(AnyDecision, self.decision(*values))
 
 
@@ -122,6 +129,29 @@ class _NoteRow(Decision, frozen=True, gc=False):
 
 
 _DETAIL = msgspec.json.Decoder(dict[str, Any])
+
+
+def fields_of(decision: type[Decision]) -> list[msgspec.structs.FieldInfo]:
+    """What its columns hold, those of its groups in their place."""
+    groups = dict(_groups(decision))
+    found: list[msgspec.structs.FieldInfo] = []
+    for place, field in enumerate(msgspec.structs.fields(decision)):
+        found += msgspec.structs.fields(groups[place]) if place in groups else [field]
+    return found
+
+
+def flat(decision: Decision) -> dict[str, Any]:
+    """The fields of a decision as its columns are called, for JSON."""
+    told: dict[str, Any] = msgspec.to_builtins(decision)
+    for place, _ in _groups(type(decision)):
+        told |= told.pop(decision.__struct_fields__[place])
+    return told
+
+
+def _groups(decision: type[Decision]) -> list[tuple[int, type[Columns]]]:
+    """The places of its fields that are groups."""
+    fields = enumerate(msgspec.structs.fields(decision))
+    return [(n, one.type) for n, one in fields if isinstance(one.type, type) and issubclass(one.type, Columns)]
 
 
 def _is_plain(hint: Any) -> bool:

@@ -1,5 +1,6 @@
 -- The ledger of a run: every decision of its controller, one row each, in the order of `id` over all tables.
--- A column holds the field of the same name of a decision (barnraise/ledger/decisions.py); structured fields are JSON.
+-- A column holds the field of the same name of a decision (barnraise/ledger/decisions.py), or of a group of its fields;
+-- structured fields are JSON.
 -- `epoch` counts the controller processes of this run, `time` is the controller's clock in seconds.
 -- A float that is not a number is NULL.
 -- A ledger from before a column was thought of is read as if it held the column's default, and gets it when a controller

@@ -1,0 +1,107 @@
+"""A record has at most a dozen fields that are not grouped, and a call at most six arguments without a name. The rules
+are tried on bad code.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "src" / "barnraise"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+MOST_FIELDS, MOST_POSITIONAL = 12, 6
+
+KEYS = "a section of the run file: its keys are stable, and stand side by side for whoever writes one"
+TO_BE_GROUPED = "is to be grouped"
+TO_BE_NAMED = "is to be called by names"
+ALLOWED = {
+    ("config/schema.py", "Training"): KEYS,
+    ("config/schema.py", "Controller"): KEYS,
+    ("config/schema.py", "SatData"): KEYS,
+    ("cli/panel.py", "Moment"): TO_BE_GROUPED,
+    ("data/sat.py", "SatOptions"): TO_BE_GROUPED,
+    ("emulation/report.py", "Report"): TO_BE_GROUPED,
+    ("ledger/view.py", "NodeTotals"): TO_BE_GROUPED,
+    ("plan/estimate.py", "Estimate"): TO_BE_GROUPED,
+    ("wire/messages.py", "WorkerSettings"): TO_BE_GROUPED,
+    ("assembly/hosting.py", "Host"): TO_BE_NAMED,
+    ("data/shards.py", "_write"): TO_BE_NAMED,
+    ("emulation/namespaces.py", "_ip"): TO_BE_NAMED,
+    ("transport/invite.py", "cls"): TO_BE_NAMED,
+}
+"""(file, class or what is called): why it may be larger."""
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
+
+
+def is_field(statement: ast.stmt) -> bool:
+    """Whether it declares a field: all that is annotated, but for what belongs to the class."""
+    if not isinstance(statement, ast.AnnAssign):
+        return False
+    hint = statement.annotation
+    hint = hint.value if isinstance(hint, ast.Subscript) else hint
+    return ast.unparse(hint).rpartition(".")[2] != "ClassVar"
+
+
+def oversized(tree: ast.Module) -> set[str]:
+    """The classes and the callables that are beyond the limits."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and sum(map(is_field, node.body)) > MOST_FIELDS:
+            found.add(node.name)
+        elif isinstance(node, ast.Call):
+            positional = [argument for argument in node.args if not isinstance(argument, ast.Starred)]
+            if len(positional) > MOST_POSITIONAL:
+                found.add(ast.unparse(node.func))
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_records_are_grouped_and_arguments_named(path: Path) -> None:
+    found = oversized(ast.parse(path.read_text(), str(path)))
+    assert {name for name in found if (name_of(path), name) not in ALLOWED} == set()
+
+
+def test_what_is_allowed_is_there() -> None:
+    files = {file for file, _ in ALLOWED}
+    found = {(file, name) for file in files for name in oversized(ast.parse((PACKAGE / file).read_text()))}
+    assert set(ALLOWED) <= found
+
+
+def record(fields: int, base: str = "msgspec.Struct", hint: str = "int") -> str:
+    lines = "\n".join(f"    f{number}: {hint} = 0" for number in range(fields))
+    return f'class Record({base}):\n    """A record."""\n\n{lines}\n    kind = "no field"\n'
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        record(MOST_FIELDS + 1),
+        record(MOST_FIELDS + 1, base="NamedTuple"),
+        record(MOST_FIELDS + 1, hint="dict[str, ClassVar]"),
+        f"@dataclass\n{record(MOST_FIELDS + 1, base='')}",
+        "def f():\n" + "\n".join(f"    {line}" for line in record(MOST_FIELDS + 1).splitlines()),
+        "f(1, 2, 3, 4, 5, 6, 7)",
+        "a.b(1, 2, 3, 4, 5, 6, 7, key=8)",
+        "x = [f(1, 2, 3, *others, 4, 5, 6, 7)]",
+    ],
+)
+def test_too_much_is_noticed(code: str) -> None:
+    assert oversized(ast.parse(code))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        record(MOST_FIELDS),
+        record(MOST_FIELDS) + "    table: ClassVar[str]\n    other: typing.ClassVar = 0\n",
+        "f(1, 2, 3, 4, 5, 6)",
+        "f(1, 2, 3, 4, 5, 6, *others, key=7, **more)",
+    ],
+)
+def test_what_is_small_enough_passes(code: str) -> None:
+    assert oversized(ast.parse(code)) == set()
