@@ -36,7 +36,7 @@ def watched(self, *arguments):
 
 def give_and_kill(self, node, have, lost):
     yield from give(self, node, have, lost)
-    if kill and node.id == "two" and self.state.version and not killed:
+    if kill and node.id == "two" and self.state.newest.version and not killed:
         killed.append(node.id)
         os.kill(workers[0].pids["two"], signal.SIGKILL)
 

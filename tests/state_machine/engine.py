@@ -237,7 +237,7 @@ class Measured:
         assert rows.shard == told.file
         assert 0 <= rows.start < rows.stop <= told.rows
         assert d.tokens == self.settings.tasks.context * (rows.stop - rows.start)
-        assert (d.learning_rate, d.rung) == (0.0, 0)
+        assert (d.terms.learning_rate, d.terms.rung) == (0.0, 0)
         if d.redo:
             self.left.remove(d.redo)
             lost = self.tasks[d.redo]
@@ -255,10 +255,10 @@ class Measured:
         self.open.remove(d.assignment)
         self.verdicts[d.assignment] = d
         if d.verdict == "accepted":
-            assert d.base == task.base
-            assert d.steps == task.local_steps, "a part is no answer"
+            assert d.claim.base == task.base
+            assert d.claim.steps == task.local_steps, "a part is no answer"
             assert 0 <= d.weight <= task.tokens
-            assert not d.loss < 0.0
+            assert not d.claim.loss < 0.0
             assert not d.brings, "a finding has no payload"
             self.found[d.assignment] = d
             self.num_found += 1
@@ -279,16 +279,16 @@ class Measured:
         assert version > self.evaluated or not self.settings.evaluations.by_workers
         if not self.here:
             assert version == self.shared
-            found = [d for d in self.found.values() if d.base == version]
+            found = [d for d in self.found.values() if d.claim.base == version]
             rows = sorted((self.tasks[d.assignment].rows[0] for d in found), key=lambda r: r.start)
             assert [r.start for r in rows] == [0, *(r.stop for r in rows[:-1])]
             assert rows[-1].stop == self.settings.evaluations.rows
             weight = sum(d.weight for d in found)
-            own = sum(d.loss * d.weight / weight for d in found if d.weight) if weight else math.nan
+            own = sum(d.claim.loss * d.weight / weight for d in found if d.weight) if weight else math.nan
         assert (loss is None and not math.isfinite(own)) or loss == pytest.approx(own)
         self.evaluated = version
         self.restarted()
-        self.found = {i: d for i, d in self.found.items() if d.base > version}
+        self.found = {i: d for i, d in self.found.items() if d.claim.base > version}
         self.left = {i for i in self.left if self.tasks[i].base > version}
 
     def restarted(self) -> None:
@@ -296,7 +296,7 @@ class Measured:
         self.here = not self.settings.evaluations.by_workers
 
     def compare(self, state: State) -> None:
-        assert self.found.keys() == state.findings.keys()
+        assert self.found.keys() == state.record.findings.keys()
         assert self.open == {i for i, work in state.works.items() if work.kind == "evaluate"}
         assert self.left == {i for i, work in state.redo.items() if work.kind == "evaluate"}
 
@@ -592,7 +592,7 @@ class Engine:
             task = message.task
             assert (self.account.measured.tasks | self.account.tasks)[task.id].node == node
             assert len(self.state.nodes[node].open) <= MOST_OPEN + isinstance(task, Flush)
-            assert task.base == self.state.version or isinstance(task, Evaluate)
+            assert task.base == self.state.newest.version or isinstance(task, Evaluate)
             have = max(self.said.get(node, -1), self.told.get(node, -1))
             if any(work.task is Evaluate and work.base == task.base != have for work in self._others(node, task)):
                 have = task.base  # where it is while it works on that
@@ -607,8 +607,8 @@ class Engine:
             assert node in self.watching
             assert message.news.updates
             self.watching.discard(node)
-            self._check_way(message.news.updates, self.state.version, self.watched[node])
-            self.told[node] = self.state.version
+            self._check_way(message.news.updates, self.state.newest.version, self.watched[node])
+            self.told[node] = self.state.newest.version
         elif isinstance(message, Ack):
             verdict = self.account.verdicts.get(message.assignment)
             verdict = self.account.measured.verdicts.get(message.assignment, verdict)
@@ -742,7 +742,7 @@ class Engine:
 
     def next(self, node: str, have: int | None = None, link: LinkReport = LinkReport()) -> None:  # noqa: B008 (frozen)
         self.asked.add(node)
-        self.said[node] = self.state.version if have is None else have
+        self.said[node] = self.state.newest.version if have is None else have
         self.handle(ev.Received(node, Next(self.said[node], link)))
 
     def heartbeat(self, node: str) -> None:
@@ -789,7 +789,7 @@ class Engine:
                 return ev.Unmade(job.epoch, job.version, void, {held[-1]: "is damaged"} if job.version % 2 else {})
             case act.Evaluate():
                 self.account.last_loss = 2.0 if good else math.inf
-                return ev.Evaluated(job.epoch, self.state.version, self.account.last_loss)
+                return ev.Evaluated(job.epoch, self.state.newest.version, self.account.last_loss)
             case act.Checkpoint():
                 return ev.Checkpointed(job.epoch, self.state.newest.version, "" if good else "disk full")
         raise AssertionError(job)

@@ -93,7 +93,7 @@ class Host:
         self.uploads: dict[tuple[str, int], bool] = {}  # that were asked for
         self.payloads: dict[tuple[str, int], str] = {}
         self.deltas: set[str] = set()
-        self.snapshots = [self.machine.state.digest or digest(0)]
+        self.snapshots = [self.machine.state.newest.digest or digest(0)]
         self.batch: tuple[list[Decision | ca.Evaluate], set[int]] = ([], set())
         self.disk.account.measured.restarted()
 

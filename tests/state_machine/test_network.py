@@ -41,5 +41,5 @@ def check(network: Network) -> None:
     assert set(merged.values()) <= {1}
     assert merged.keys() == account.accepted.keys()
     assert max(Counter(network.acknowledged).values(), default=1) == 1
-    if state.discarded == 0:
+    if state.totals.discarded == 0:
         assert set(network.acknowledged) <= merged.keys() | account.measured.tasks.keys()

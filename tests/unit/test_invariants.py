@@ -56,27 +56,27 @@ def _anothers(state: State) -> None:
 
 
 def _found(state: State) -> int:
-    (number,) = state.findings
+    (number,) = state.record.findings
     return number
 
 
 def _found_and_open(state: State) -> None:
-    state.findings[state.nodes["b"].open[0]] = state.findings[_found(state)]
+    state.record.findings[state.nodes["b"].open[0]] = state.record.findings[_found(state)]
 
 
 def _found_twice(state: State) -> None:
-    found = state.findings[_found(state)]
+    found = state.record.findings[_found(state)]
     work = msgspec.structs.replace(found.work, assignment=1000)
-    state.findings[1000] = msgspec.structs.replace(found, work=work)
+    state.record.findings[1000] = msgspec.structs.replace(found, work=work)
 
 
 def _known_and_kept(state: State) -> None:
-    state.evaluations.append((0, 1.0))
+    state.record.evaluations.append((0, 1.0))
 
 
 def _found_before_it_was_done(state: State) -> None:
-    found = state.findings[_found(state)]
-    state.findings[_found(state)] = msgspec.structs.replace(
+    found = state.record.findings[_found(state)]
+    state.record.findings[_found(state)] = msgspec.structs.replace(
         found, work=msgspec.structs.replace(found.work, stage=Stage.OPEN)
     )
 

@@ -93,8 +93,8 @@ def test_the_loss_is_the_mean_of_the_pieces_by_their_weights() -> None:
     for node, loss, weight in (("a", 3.0, 30), ("b", 1.0, 10), ("a", 2.0, 0)):
         engine.offer(node, finding(evaluations(engine, node)[0], loss=loss, weight=weight))
     assert losses(engine) == [(0, 2.5, 0)]
-    assert (engine.state.tokens, engine.state.staleness_sum, engine.state.version) == (0, 0, 0)
-    assert not engine.state.findings
+    assert (engine.state.totals.tokens, engine.state.totals.staleness, engine.state.newest.version) == (0, 0, 0)
+    assert not engine.state.record.findings
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
@@ -104,7 +104,7 @@ def test_a_loss_that_is_no_number_is_told_as_none(loss: float) -> None:
     engine.offer("a", finding(evaluations(engine, "a")[0], loss=loss))
     assert losses(engine) == [(0, None, 0)]
     engine.crash()
-    assert math.isnan(engine.state.evaluations[0][1])
+    assert math.isnan(engine.state.record.evaluations[0][1])
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_lost_piece_goes_to_who_can_still_reach_the_version() -> None:
     asks(engine, "a", "b")
     (kept,), (lost,) = evaluations(engine, "a"), evaluations(engine, "b")
     train_once(engine, "a")
-    assert engine.state.version == 1
+    assert engine.state.newest.version == 1
     engine.handle(ev.Lost("b", "killed"))
     engine.hello("far")
     engine.next("far", 1)  # beyond it
@@ -204,7 +204,7 @@ def test_what_nobody_can_reach_the_controller_measures_after_a_while() -> None:
     assert job.version == 1
     engine.answer(job)
     assert losses(engine) == [(1, 2.0, 12)]
-    assert not engine.state.findings
+    assert not engine.state.record.findings
     assert not [work for work in engine.state.redo.values() if work.kind == "evaluate"]
 
 
@@ -264,7 +264,7 @@ def test_the_last_version_is_measured_before_nodes_are_dismissed() -> None:
     train_once(engine, "a")
     while jobs := [job for job in engine.jobs if not isinstance(job, act.Evaluate)]:
         engine.answer(jobs[0])
-    assert engine.state.final
+    assert engine.state.progress.final
     assert engine.finished is None
     engine.hello("a")  # its connection was lost
     assert engine.welcomes["a"]
@@ -325,7 +325,7 @@ def test_evaluations_do_not_count_as_rounds() -> None:
     asks(engine, "a", "b")
     assert evaluations(engine, "a")
     train_once(engine, "b")
-    assert engine.state.version == 1
+    assert engine.state.newest.version == 1
 
 
 def test_all_kinds_are_answered() -> None:

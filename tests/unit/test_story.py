@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,12 +106,14 @@ def test_what_is_not_there_is_said(run: RunDirectory, capsys: pytest.CaptureFixt
 
 
 def test_a_measurement_is_told_in_sentences_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    measured: dict[str, Any] = {"kind": "evaluate", "base": 7, "rows": (RowRange(2, 16, 32),), "local_steps": 1}
+    found: dict[str, Any] = {"base": 7, "tokens": 0, "num_bytes": 0, "digest": ""}
     decisions: list[Decision] = [
         NodeChanged(1.0, "b", "enrolled", key="b"),
-        Assigned(2.0, 1, "b", "evaluate", 7, 50, 48, 1, 0.0, (RowRange(2, 16, 32),), ParameterRange(0, 0), 0),
-        Judged(6.0, 1, "b", "refused", "loss is -1", 7, 9, 0, 0, 1, -1.0, 0.0, 4.0, 0, "", ParameterRange(0, 0), 0.0),
-        Assigned(7.0, 2, "b", "evaluate", 7, 50, 48, 1, 0.0, (RowRange(2, 16, 32),), ParameterRange(0, 0), 0, redo=1),
-        Judged(9.0, 2, "b", "accepted", "", 7, 9, 0, 0, 1, 2.5, 0.0, 4.0, 0, "", ParameterRange(0, 0), 30.0),
+        assigned(2.0, 1, "b", **measured),
+        judged(6.0, 1, "b", verdict="refused", reason="loss is -1", **found),
+        assigned(7.0, 2, "b", redo=1, **measured),
+        judged(9.0, 2, "b", loss=2.5, weight=30.0, **found),
     ]
     run = RunDirectory.create("measured", tmp_path)
     run.run_file.write_text("")

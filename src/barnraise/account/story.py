@@ -80,7 +80,7 @@ def _assigned(d: Assigned, number: int) -> str:
         rows = ", ".join(f"{piece.start:,} to {piece.stop - 1:,}" for piece in d.rows)
         instead = f", instead of {d.redo}" if d.redo else ""
         return f"{d.assignment}: {d.node} is to measure the loss of version {d.base} on held-out rows {rows}{instead}"
-    again = f", work of {d.redo} again" if d.redo else ""
+    terms, again = d.terms, f", work of {d.redo} again" if d.redo else ""
     return (
         f"{d.assignment}: {d.node} is to take {count_text(d.local_steps, 'step')} ({count_text(d.tokens, 'token')}"
         f"{again}) from version {d.base}, at rate {terms.learning_rate:.3g}; at most {terms.max_staleness} versions "
@@ -91,10 +91,10 @@ def _assigned(d: Assigned, number: int) -> str:
 def _judged(d: Judged, number: int) -> str:
     if d.verdict == "accepted" and not d.brings:
         return (
-            f"{d.assignment}: {d.node} found a loss of {d.loss:.3f} in {d.seconds:.1f} s, "
+            f"{d.assignment}: {d.node} found a loss of {d.claim.loss:.3f} in {d.claim.seconds:.1f} s, "
             f"the mean of {count_text(int(d.weight), 'prediction')}"
         )
-    told = f"{d.assignment}: {d.node}'s {'contribution' if d.digest else 'result'} is {d.verdict}"
+    told = f"{d.assignment}: {d.node}'s {'contribution' if d.claim.digest else 'result'} is {d.verdict}"
     if d.verdict != "accepted":
         return f"{told}: {printable(d.reason)}"
     claim = d.claim

@@ -137,7 +137,7 @@ class Dispatch(Part):
             have = self.publishing.known_to(node, self.asking.pop(node))
             yield from kinds[task].give(self.state.nodes[node], have, lost)
             if node in self.publishing.watching:
-                self.publishing.watching[node] = self.state.works[self.state.last_assignment].base
+                self.publishing.watching[node] = self.state.works[self.state.totals.assigned].base
 
     def _tasks(self, asking: Sequence[NodeState]) -> list[TaskView]:
         """Lost work first (by its id), then what is new (ids from 0 down); of no kind more than there are nodes."""
@@ -157,7 +157,7 @@ class Dispatch(Part):
 
     def _view(self, node: NodeState) -> NodeView:
         """What matching knows of a node: observed speed, its own word for its link, and what it could do now."""
-        profile, link, have = node.profile, self.speeds.links.get(node.id, LinkReport()), self.asking[node.id]
+        profile, link, have = node.session.profile, self.speeds.links.get(node.id, LinkReport()), self.asking[node.id]
         have = self.publishing.known_to(node.id, have)
         able = self.membership.kinds.get(node.id, frozenset())
         return NodeView(

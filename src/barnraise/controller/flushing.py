@@ -37,7 +37,7 @@ class Flushing(TaskKind):
         for opened in list(self.state.nodes[node].open):
             if not self.state.works[opened].task.contributes:
                 yield from self.membership.release(node, opened, "it hands in its residual")
-        number, base = self.state.last_assignment + 1, self.state.version
+        number, base = self.state.totals.assigned + 1, self.state.newest.version
         whole = ParameterRange(0, self.payloads.num_parameters)
         decision = Assigned(
             time=self.now,

@@ -95,12 +95,12 @@ def _judged(state: State, d: Judged) -> None:
         del node.verdicts[next(iter(node.verdicts))]
     if work.task.trains:
         _observe_rate(node, work, d)
-        node.last_staleness = d.staleness
+        node.updates.staleness = d.staleness
     if d.verdict == "accepted" and not work.task.contributes:
-        state.findings[d.assignment] = Finding(work.at(Stage.FOUND), d.loss, d.weight)
+        state.record.findings[d.assignment] = Finding(work.at(Stage.FOUND), d.claim.loss, d.weight)
     elif d.verdict == "accepted":
-        state.accepted += 1
-        node.accepted += 1
+        state.totals.accepted += 1
+        node.tally.accepted += 1
         _contributed(state, node, work, d)
     elif d.verdict == "refused":
         state.totals.refused += 1
@@ -215,7 +215,9 @@ def _released(state: State, d: Noted, note: notes.Released) -> None:
 
 def _redo(state: State, work: Work) -> None:
     """Work on rows can be done by somebody else; a residual is nobody else's, and what is known nobody wants again."""
-    if not work.task.redone or (work.task.exact and state.evaluations and work.base <= state.evaluations[-1][0]):
+    if not work.task.redone or (
+        work.task.exact and state.record.evaluations and work.base <= state.record.evaluations[-1][0]
+    ):
         return
     rest = state.redo.get(work.assignment)
     if rest is not None:  # what comes after it: all of that is to be done, by anybody

@@ -123,12 +123,8 @@ class Inspection(Part):
             staleness=staleness,
             tokens=tokens,
             norm=norm,
-            seconds=offer.seconds,
-            num_bytes=payload.num_bytes if payload is not None else 0,
-            digest=payload.digest if payload is not None else "",
-            parameters=work.parameters,
+            parameters=work.terms.parameters,
             weight=kind.weight(offer, work, tokens, staleness) if kind and isinstance(offer, kind.result) else 0.0,
-            codec=offer.codec if isinstance(offer, Contribution) else -1,
         )
         if isinstance(offer, Contribution) and verdict != "accepted":
             yield Discard(work.node, work.assignment)

@@ -57,18 +57,18 @@ def _validate_works(state: State) -> None:
 
 def _validate_findings(state: State) -> None:
     """Findings, and work that will end in one, are about what is not known yet; no two have the same rows."""
-    known = state.evaluations[-1][0] if state.evaluations else -1
-    for number, finding in state.findings.items():
+    known = state.record.evaluations[-1][0] if state.record.evaluations else -1
+    for number, finding in state.record.findings.items():
         work = finding.work
         assert number == work.assignment, f"findings: {work.assignment} is kept as {number}"
         assert work.stage is Stage.FOUND, f"findings: {number} is {work.stage}"
         assert not work.task.contributes, f"findings: {number} belongs into a version"
         assert work.base > known, f"findings: {number} is about version {work.base}, which is known"
         assert finding.weight >= 0.0, f"findings: {number} weighs {finding.weight}"
-    assert not state.findings.keys() & (state.works.keys() | state.redo.keys()), "found, and to be found"
+    assert not state.record.findings.keys() & (state.works.keys() | state.redo.keys()), "found, and to be found"
     waiting = [work for work in state.redo.values() if work.task.exact]
     assert all(work.base > known for work in waiting), "what is known waits to be done again"
-    found = [finding.work for finding in state.findings.values()]
+    found = [finding.work for finding in state.record.findings.values()]
     exact = [work for work in [*state.works.values(), *waiting, *found] if work.task.exact and work.base > known]
     taken = sorted((work.base, piece.shard, piece.start, piece.stop) for work in exact for piece in work.rows)
     for before, after in itertools.pairwise(taken):

@@ -142,7 +142,7 @@ class Controller:
             yield from self.buffer.aggregate()
         elif state.progress.final:
             yield from self.ending.end()
-        elif not state.evaluations and not self.measuring.busy:
+        elif not state.record.evaluations and not self.measuring.busy:
             yield from self.measuring.measure()
         yield from self._follow()
 

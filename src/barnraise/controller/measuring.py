@@ -52,10 +52,10 @@ class Measuring(TaskKind):
         self.settings, self.plan = context.settings, context.settings.evaluations
         self.membership, self.pacing, self.publishing = membership, pacing, publishing
         self.here = False  # the controller does it
-        evaluated = self.state.evaluations[-1][0] if self.state.evaluations else -1
+        evaluated = self.state.record.evaluations[-1][0] if self.state.record.evaluations else -1
         begun = (work.base for work in self._pieces() if work.base > evaluated)
         self.version = max(begun, default=-1)  # that is measured; -1: whichever is the newest as somebody begins
-        self.tokens = self.state.version_tokens  # in it
+        self.tokens = self.state.totals.version_tokens  # in it
         self.busy = self.version >= 0
         self.until = math.inf  # when the controller takes over
 
@@ -76,7 +76,7 @@ class Measuring(TaskKind):
         """Whether nodes are to stay though the run is over, to measure its last version."""
         if self.state.closing is not None:
             return self.plan.by_workers
-        last = self.here and self.version == self.state.version
+        last = self.here and self.version == self.state.newest.version
         return self.plan.by_workers and not last and not self.done
 
     def measure(self) -> Steps:
@@ -88,14 +88,14 @@ class Measuring(TaskKind):
     def _measure_here(self) -> Steps:
         self.here, self.until = True, math.inf
         self._begin()
-        yield actions.Evaluate(self.context.epoch, self.state.version)
+        yield actions.Evaluate(self.context.epoch, self.state.newest.version)
 
     def _begin(self) -> None:
-        self.version, self.tokens = self.state.version, self.state.version_tokens
+        self.version, self.tokens = self.state.newest.version, self.state.totals.version_tokens
 
     def _evaluated(self, event: Evaluated) -> Steps:
         if event.epoch == self.context.epoch:
-            yield from self._note(event.version, event.loss, self.state.version_tokens)
+            yield from self._note(event.version, event.loss, self.state.totals.version_tokens)
 
     def _note(self, version: int, loss: float, tokens: int) -> Steps:
         self.busy, self.here, self.version, self.until = False, False, -1, math.inf
@@ -135,7 +135,7 @@ class Measuring(TaskKind):
         return self._shared and lost.base == self.version
 
     def suits(self, node: NodeState, have: int) -> bool:
-        return self.version in (-1, self.state.version) or self._way(node, have) is not None
+        return self.version in (-1, self.state.newest.version) or self._way(node, have) is not None
 
     def _way(self, node: NodeState, have: int) -> tuple[Update, ...] | None:
         """From version `have` to the one that is measured; None when there is none. Who works on a piece is there,
@@ -150,7 +150,7 @@ class Measuring(TaskKind):
         rows = lost.rows[0] if lost is not None else self._rows(node)
         way = self._way(node, have)
         updates = self.publishing.updates_from(have) if way is None else way
-        number, count = self.state.last_assignment + 1, rows.stop - rows.start
+        number, count = self.state.totals.assigned + 1, rows.stop - rows.start
         tokens = count * self.settings.tasks.context
         decision = Assigned(
             time=self.now,
@@ -199,12 +199,12 @@ class Measuring(TaskKind):
 
     def look(self) -> Steps:
         """Once all rows are measured the version is. Nobody is waited for who cannot come any more."""
-        if self.open and self.state.final and not self.state.num_live:
+        if self.open and self.state.progress.final and not self.state.num_live:
             yield from self._measure_here()
         if not self.open:
             return
         self.until = min(self.until, self.now + PATIENCE)
-        found = [finding for finding in self.state.findings.values() if finding.work.base == self.version]
+        found = [finding for finding in self.state.record.findings.values() if finding.work.base == self.version]
         if sum(piece.work.rows[0].stop - piece.work.rows[0].start for piece in found) >= self.plan.rows:
             yield from self._note(self.version, _mean(found), self.tokens)
 
@@ -223,7 +223,7 @@ class Measuring(TaskKind):
     def _waited_for(self, work: Work) -> bool:
         """Whether it is a piece that somebody may be about to hand in."""
         node = self.state.nodes[work.node]
-        longest = max(LONGEST, OVERDUE * node.turnaround)
+        longest = max(LONGEST, OVERDUE * node.speed.turnaround)
         return work.task is Evaluate and work.base == self.version and node.live and self.now < work.time + longest
 
     @property

@@ -79,7 +79,7 @@ class Membership(Part):
         if message.protocol != PROTOCOL_VERSION:
             yield Send(node, Stop(_foreign(message.protocol)))
             return
-        if self.state.finished or (self.state.final and not self.context.needs_nodes()):
+        if self.state.progress.finished or (self.state.progress.final and not self.context.needs_nodes()):
             yield from self._answer_pending(node, message)
             yield Send(node, Stop(self.state.progress.finished or "the run's token budget is met"))
             return
