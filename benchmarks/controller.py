@@ -29,11 +29,18 @@ from barnraise import aggregation, compression, matching, staleness, training, t
 from barnraise.controller.blobs import BlobStore
 from barnraise.controller.enrolment import Enrolment
 from barnraise.controller.events import Admitted, StopRequested
-from barnraise.controller.executor import Executor
+from barnraise.controller.executor import ControllerExecutor
 from barnraise.controller.machine import Controller
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.controller.server import Server
-from barnraise.controller.settings import EngineSettings, Evaluations, Leases, Payloads, Tasks, Versions
+from barnraise.controller.settings import (
+    EngineSettings,
+    EvaluationSettings,
+    LeaseSettings,
+    PayloadSettings,
+    TaskSettings,
+    VersionSettings,
+)
 from barnraise.core.types import KINDS, Blob, Contribution, NodeProfile, ParameterRange
 from barnraise.data import shards
 from barnraise.data.meta import Format
@@ -54,7 +61,7 @@ from barnraise.wire.messages import (
     Inner,
     Next,
     Offer,
-    Part,
+    PayloadChunk,
     Stop,
     Uplink,
     Welcome,
@@ -89,22 +96,22 @@ def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_b
     )  # fmt: skip
     return EngineSettings(
         run="bench", tokens=2**52, asynchronous=True, worker=told, manifest=Blob("0" * 64, 1),
-        leases=Leases(heartbeat=0.25, lease=60.0, longest=60.0),
-        payloads=Payloads(
+        leases=LeaseSettings(heartbeat=0.25, lease=60.0, longest=60.0),
+        payloads=PayloadSettings(
             num_parameters=num_parameters, partitions=((ParameterRange(0, num_parameters),),), rungs=(payload_bytes,),
             last=0, delta=payload_bytes, most=payload_bytes, memory=1 << 30, max_norm=None,
         ),
-        tasks=Tasks(
+        tasks=TaskSettings(
             rows=shards.RowIndex([10_000]), context=128, batch_size=8, local_steps=20, max_local_steps=100,
             pace="fixed", tune=False, learning_rate=1e-3, rate_multiplier=lambda done, total: 1.0, seed=0,
             scheduler=matching.create("fifo"),
         ),
-        versions=Versions(
+        versions=VersionSettings(
             staleness=staleness.create("fixed", max_staleness=10**6), participation=True,
             buffer_size=CONNECTIONS // 2, minimum_nodes=1, flush=False, sync_window=60.0, sync_longest_wait=600.0,
             checkpoint_seconds=5.0,
         ),
-        evaluations=Evaluations(times=1, rows=1, file=1, by_workers=False),
+        evaluations=EvaluationSettings(times=1, rows=1, file=1, by_workers=False),
     )  # fmt: skip
 
 
@@ -128,7 +135,7 @@ async def control(
     blobs = BlobStore(shards.Dataset.open(folder / "data"), "0" * 64, b"x")
     server = Server(
         machine, ledger, Enrolment(keys, lambda: None), keep_checkpoints=2, clock=time.monotonic, warn=print,
-        make_executor=lambda report, failed: Executor(
+        make_executor=lambda report, failed: ControllerExecutor(
             parameters, blobs, NoEvaluation(), ledger, checkpoints, report=report, failed=failed
         ),
     )  # fmt: skip
@@ -182,7 +189,7 @@ async def ask(connection: Connection, payload: memoryview, count: list[int], lim
                 await connection.send(encode(Offer(offer), inline))
             elif isinstance(message, Go):
                 for offset, piece in parts(payload, start=message.offset):
-                    await connection.send(encode(Part(message.assignment, offset), piece))
+                    await connection.send(encode(PayloadChunk(message.assignment, offset), piece))
             elif isinstance(message, Ack):
                 assert message.accepted, message.reason
                 count[0] += 1

@@ -53,7 +53,7 @@ from barnraise.models.vectors import digest
 from barnraise.plan import resolve
 from barnraise.training.local import LocalTrainer
 from barnraise.worker.building import make_trainer
-from barnraise.worker.executor import Executor
+from barnraise.worker.executor import WorkerExecutor
 from barnraise.worker.options import Means
 
 TOLERANCE = 0.05
@@ -143,17 +143,17 @@ def settings_of(scale: Scale, context: int) -> Any:
 
 def make_executor(
     bench: Bench, model: dict[str, int], vocabulary: int, context: int
-) -> tuple[Executor, dict[str, Any]]:
+) -> tuple[WorkerExecutor, dict[str, Any]]:
     """A worker's executor with a fresh model on the device; and the model's config."""
     resolved = dict(describe({"architecture": "gpt2", "config": model}, vocabulary, context))
     settings = settings_of(bench.scale, context)
     torch.manual_seed(0)
     trainer = make_trainer(build(resolved), settings, Means(device=bench.device))
     dataset: Any = SimpleNamespace(meta=None)
-    return Executor(trainer, dataset, settings), resolved
+    return WorkerExecutor(trainer, dataset, settings), resolved
 
 
-def taken_in(worker: Executor, made: Made) -> int:
+def taken_in(worker: WorkerExecutor, made: Made) -> int:
     """The version that the worker's replica is at once it has taken that one in; -1 when the digest is another."""
     update = Update("delta", made.version, made.delta, made.digest, made.parameters)
     return worker.update(News((update,)), lambda _: made.delta_bytes)

@@ -37,14 +37,14 @@ import torch
 from barnraise import aggregation, compression, training
 from barnraise.controller.actions import Checkpoint, Held, SlotShare
 from barnraise.controller.events import Checkpointed, Event
-from barnraise.controller.executor import Executor as ControllerExecutor
+from barnraise.controller.executor import WorkerExecutor as ControllerExecutor
 from barnraise.controller.parameter_server import Made, ParameterServer
 from barnraise.core.digests import LEAF_BYTES
 from barnraise.core.threads import Crew, spans
 from barnraise.core.types import Blob, Contribution, News, ParameterRange, Update
 from barnraise.ledger import Checkpoints
 from barnraise.wire.messages import Downlink, Inner, Uplink, WorkerSettings
-from barnraise.worker.executor import Executor
+from barnraise.worker.executor import WorkerExecutor
 
 NODES = 4
 UP, DOWN, OUTER = "sparse_loco", "int4", "nesterov"
@@ -264,7 +264,7 @@ def exchange(size: int, machine: Machine, versions: Sequence[Made]) -> None:
     """A worker's exchange by its parts, without training; one for each of `versions`, the first aside."""
     torch.set_num_threads(machine.threads)
     trainer: Any = SimpleNamespace(flat=SimpleNamespace(num_parameters=size), device=torch.device("cpu"))
-    executor, task = Executor(trainer, cast("Any", None), SETTINGS), cast("Any", SimpleNamespace(local_steps=1))
+    executor, task = WorkerExecutor(trainer, cast("Any", None), SETTINGS), cast("Any", SimpleNamespace(local_steps=1))
     reached = torch.from_numpy(np.random.default_rng(1).standard_normal(size, np.float32)).mul_(1e-3)
     seconds: dict[str, list[float]] = {"send": [], "take a version in": [], "merge": []}
     for made in versions:

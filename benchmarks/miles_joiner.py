@@ -15,13 +15,13 @@ import time
 from miles_peers import BARNRAISE, arguments, networks, prepared, run_file
 from peers.runs import Barnraise
 
-from barnraise.ledger.view import Piece
+from barnraise.ledger.view import AssignmentRow
 
 WARM_UP = 20.0
 """Seconds of training before anything is measured."""
 
 
-def trained(pieces: list[Piece], node: str, start: float, stop: float) -> float:
+def trained(pieces: list[AssignmentRow], node: str, start: float, stop: float) -> float:
     """Tokens a second of `node` between two moments of the ledger's clock, in which it hands in twice at least."""
     ends = sorted((piece.stop, piece.tokens) for piece in pieces if piece.node == node and piece.stop is not None)
     within = [(end, tokens) for end, tokens in ends if start <= end <= stop]

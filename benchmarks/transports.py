@@ -43,7 +43,7 @@ from barnraise.wire.messages import (
     Message,
     Next,
     Offer,
-    Part,
+    PayloadChunk,
     Welcome,
 )  # fmt: skip
 
@@ -93,7 +93,7 @@ class Node:
         if inline is None:
             start = (await expect(self.connection, Go)).offset
             for offset, piece in parts(self.payload, start=start):
-                await self.connection.send(encode(Part(task.id, offset), piece))
+                await self.connection.send(encode(PayloadChunk(task.id, offset), piece))
         answer = await expect(self.connection, Ack)
         seconds = time.perf_counter() - began
         assert answer.accepted, answer.reason

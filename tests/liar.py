@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnraise.worker.executor import Executor
-from barnraise.worker.stages import Stage, Update
+from barnraise.worker.executor import WorkerExecutor
+from barnraise.worker.stages import Draft, Stage
 
 FACTOR = -10.0
 
@@ -13,11 +13,11 @@ FACTOR = -10.0
 class Lie(Stage):
     """What is sent leads the other way, and ten times as far."""
 
-    def forward(self, update: Update) -> None:
+    def forward(self, update: Draft) -> None:
         update.scale *= FACTOR
 
 
-class Liar(Executor):
+class Liar(WorkerExecutor):
     """Trains as it is told, and hands in FACTOR times its update. A `MakeExecutor`."""
 
     def __init__(self, *arguments: Any) -> None:

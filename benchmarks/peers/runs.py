@@ -19,7 +19,7 @@ from peers.measure import Counters, Result, events, summarise
 
 from barnraise.core.errors import RunDirectoryError
 from barnraise.emulation.namespaces import address
-from barnraise.ledger.view import LedgerView, Piece
+from barnraise.ledger.view import AssignmentRow, LedgerView
 
 FOLDER = Path(__file__).parent
 READY_SECONDS = 240.0
@@ -140,10 +140,10 @@ class Barnraise:
     def view(self) -> LedgerView:
         return LedgerView(next((self.folder / "runs").glob("*/ledger.sqlite")))
 
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[AssignmentRow]:
         """What was accepted so far."""
         with self.view() as view:
-            pieces = [piece for piece in view.pieces() if piece.outcome == "accepted"]
+            pieces = [piece for piece in view.assignments() if piece.outcome == "accepted"]
         if len(pieces) > self._known:
             self._known = len(pieces)
             self._offset = min(self._offset, time.monotonic() - max(piece.stop or 0.0 for piece in pieces))
@@ -162,7 +162,7 @@ def run_barnraise(name: str, trial: Trial, namespaces: list[str], run_file: dict
             run.join()
         starts = run.started()
         start = max(starts.values())
-        pieces: list[Piece] = []
+        pieces: list[AssignmentRow] = []
         took = 0.0
         while time.monotonic() < start + trial.seconds and run.host.poll() is None:
             time.sleep(max(0.25, 50 * took))  # the whole ledger is read: 2% of a core at most

@@ -17,7 +17,7 @@ from barnraise.assembly.addresses import address, listen, recorded_mode, recorde
 from barnraise.assembly.hosting import Host, open_host
 from barnraise.assembly.local_workers import LocalWorkers
 from barnraise.config.load import load
-from barnraise.config.schema import Controller, Worker
+from barnraise.config.schema import ControllerSection, WorkerSection
 from barnraise.controller.actions import Journal
 from barnraise.core.errors import BarnraiseError, DataError, RunDirectoryError, RunFileError
 from barnraise.ledger import NodeChanged, Noted, RunDirectory
@@ -133,7 +133,7 @@ def test_a_local_worker_whose_key_is_lost_is_told_what_to_do(run: RunDirectory, 
     if replaced:
         Keys.load_or_create(path)
     host = start(run, plan_of(run))
-    worker = Worker(name="one")
+    worker = WorkerSection(name="one")
     local = LocalWorkers(run, [worker], [], lambda index, worker: None, print)
     local.server = host.server
     with pytest.raises(RunDirectoryError, match=r"'one' by is not in .*worker-one\.json any more: restore the file"):
@@ -150,12 +150,14 @@ def test_a_run_that_never_listened_has_no_address(run: RunDirectory) -> None:
 
 def test_ports_of_the_run_file_count_before_those_it_had() -> None:
     before = "zmq://127.0.0.1:4001 xmlrpc://127.0.0.1:4002"
-    assert address(Controller(), "") == "zmq://127.0.0.1:0"
-    assert address(Controller(), before) == "zmq://127.0.0.1:4001"
-    assert address(Controller(port=5000), before) == "zmq://127.0.0.1:5000"
-    assert address(Controller(http_port=0), before) == before
-    assert address(Controller(http_port=6000), before) == "zmq://127.0.0.1:4001 xmlrpc://127.0.0.1:6000"
-    assert address(Controller(use_zmq=False), before) == "xmlrpc://127.0.0.1:0"  # another protocol is another port
+    assert address(ControllerSection(), "") == "zmq://127.0.0.1:0"
+    assert address(ControllerSection(), before) == "zmq://127.0.0.1:4001"
+    assert address(ControllerSection(port=5000), before) == "zmq://127.0.0.1:5000"
+    assert address(ControllerSection(http_port=0), before) == before
+    assert address(ControllerSection(http_port=6000), before) == "zmq://127.0.0.1:4001 xmlrpc://127.0.0.1:6000"
+    assert (
+        address(ControllerSection(use_zmq=False), before) == "xmlrpc://127.0.0.1:0"
+    )  # another protocol is another port
 
 
 def test_the_address_is_replaced_and_never_written_over(run: RunDirectory) -> None:

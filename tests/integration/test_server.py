@@ -19,7 +19,7 @@ from barnraise import aggregation, compression, staleness, training, transport
 from barnraise.controller.blobs import BlobStore
 from barnraise.controller.enrolment import Enrolment
 from barnraise.controller.events import Admitted, RevokeRequested, StopRequested
-from barnraise.controller.executor import Executor
+from barnraise.controller.executor import ControllerExecutor
 from barnraise.controller.machine import Controller
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.controller.server import Server
@@ -48,7 +48,7 @@ from barnraise.wire.messages import (
     Message,
     Next,
     Offer,
-    Part,
+    PayloadChunk,
     Stop,
     Welcome,
     Who,
@@ -107,8 +107,10 @@ class Cluster:
         def open_book() -> Iterator[TokenBook]:
             yield self.book
 
-        def make_executor(report: Any, failed: Any) -> Executor:
-            return Executor(parameters, blobs, Evaluator(), self.ledger, checkpoints, report=report, failed=failed)
+        def make_executor(report: Any, failed: Any) -> ControllerExecutor:
+            return ControllerExecutor(
+                parameters, blobs, Evaluator(), self.ledger, checkpoints, report=report, failed=failed
+            )
 
         self.server = Server(
             self.machine, self.ledger, Enrolment(self.keys, open_book), make_executor=make_executor,
@@ -232,10 +234,10 @@ def test_what_was_inspected_is_what_is_committed(tmp_path: Path) -> None:
             task = await client.task()
             await client.offer(task, update(-0.25), inline=False)
             await client.expect(Go)
-            await client.send(Part(task.id, 0), update(-0.25))
+            await client.send(PayloadChunk(task.id, 0), update(-0.25))
             for other in (b"\x00", update(1e30), update(1e6)):
                 await client.offer(task, other)
-                await client.send(Part(task.id, 0), other)
+                await client.send(PayloadChunk(task.id, 0), other)
             assert (await client.expect(Ack)).accepted
         await cluster.reach(version=20)
         judged = cluster.decisions(Judged)
@@ -253,19 +255,19 @@ def test_an_upload_goes_on_where_it_stood_when_the_connection_broke(tmp_path: Pa
         task = await client.task()
         await client.offer(task, content, inline=False)
         assert await client.expect(Go) == Go(task.id, 0)
-        await client.send(Part(task.id, 0), content[:10])
-        await client.send(Part(task.id, 30), content[30:])  # what is between was lost
+        await client.send(PayloadChunk(task.id, 0), content[:10])
+        await client.send(PayloadChunk(task.id, 30), content[30:])  # what is between was lost
         assert await client.expect(Go) == Go(task.id, 10)
         await client.connection.close()
         again = Client(client.keys, cluster.keys.public)
         cluster.clients.append(again)
         await again.connection.open(cluster.uri, cluster.keys.public, client.keys)
-        await again.send(Part(task.id, 10), content[10:])
+        await again.send(PayloadChunk(task.id, 10), content[10:])
         await again.expect(Who)
         await again.hello(pending=(task.id,))
         await again.offer(task, content, inline=False)
         assert await again.expect(Go) == Go(task.id, 10)
-        await again.send(Part(task.id, 10), content[10:])
+        await again.send(PayloadChunk(task.id, 10), content[10:])
         assert (await again.expect(Ack)).accepted
 
     run(tmp_path, scenario)
@@ -275,7 +277,7 @@ def test_parts_of_what_nobody_asked_for_are_answered(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         client = await cluster.client()
         await client.hello()
-        await client.send(Part((await client.task()).id, 0), b"x")
+        await client.send(PayloadChunk((await client.task()).id, 0), b"x")
         await client.expect(Who)
 
     run(tmp_path, scenario)
@@ -314,7 +316,7 @@ def test_malformed_frames_are_dropped_and_journaled_and_harm_nobody(tmp_path: Pa
         await bad.hello()
         for frames in ([b"\xff" * 50], [b"", b""], [msgspec.msgpack.encode({"t": "Next"})], [b"\x80"] * 5):
             await bad.connection.send(frames)
-        await bad.send(Part(999, 0), b"x")
+        await bad.send(PayloadChunk(999, 0), b"x")
         await good.hello()
         await good.offer(await good.task(), update(0.5))
         assert (await good.expect(Ack)).accepted

@@ -6,7 +6,7 @@ import random
 
 import msgspec
 
-from barnraise.wire.messages import FRAME_LIMIT, Offer, Part
+from barnraise.wire.messages import FRAME_LIMIT, Offer, PayloadChunk
 
 from .values import FROM_WORKER, Hostile, deep, kinds_in_turn
 
@@ -37,7 +37,7 @@ class Fuzzer:
         if rng.random() < 0.25:
             header = spoil(header, self._before[0], rng)
         frames = [header]
-        if rng.random() < {Part: 0.95, Offer: 0.3}.get(kind, 0.03):
+        if rng.random() < {PayloadChunk: 0.95, Offer: 0.3}.get(kind, 0.03):
             frames.append(self._raw())
         if rng.random() < 0.01:
             frames = frames * rng.choice((2, 3, 4, 20)) if rng.random() < 0.8 else [*self._before, *frames]

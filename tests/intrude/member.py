@@ -34,7 +34,7 @@ from barnraise.wire.messages import (
     Message,
     Next,
     Offer,
-    Part,
+    PayloadChunk,
     Pulse,
     Stop,
     Watch,
@@ -255,7 +255,7 @@ class Member:
             case 0:  # in pieces, of which the last never comes
                 await self.send(Offer(offer))
                 await self.expect(Go, Ack, seconds=LIAR_SECONDS)
-                await self.send(Part(task.id, 0), data[: size // 2])
+                await self.send(PayloadChunk(task.id, 0), data[: size // 2])
             case 1:  # the header alone
                 await self.send(Offer(offer))
             case 2:  # other bytes than were promised
@@ -267,7 +267,7 @@ class Member:
         """What was judged long ago, once more."""
         for offer in self.rng.sample(self.old, min(3, len(self.old))):
             await self.send(Offer(offer))
-            await self.send(Part(offer.assignment, self.rng.choice((0, 2**44))), b"\x00" * 64)
+            await self.send(PayloadChunk(offer.assignment, self.rng.choice((0, 2**44))), b"\x00" * 64)
 
     async def _take(self) -> None:
         """Bytes from everywhere, and the newest version all the time."""

@@ -101,7 +101,7 @@ def test_every_field_is_bounded(kind: type[m.Message]) -> None:
 def test_round_trip(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(MESSAGES))
     message = data.draw(strategy(kind))
-    carries = isinstance(message, m.Part | m.Chunk)
+    carries = isinstance(message, m.PayloadChunk | m.Chunk)
     raw = data.draw(st.binary(min_size=1, max_size=300)) if carries else None
     decode = decode_from_worker if isinstance(message, get_args(m.FromWorker)) else decode_from_controller
     decoded, tail = decode(encode(message, raw))
@@ -135,7 +135,7 @@ def test_damaged_messages(data: st.DataObject) -> None:
     """A good message with bytes changed, cut off or added."""
     kind = data.draw(st.sampled_from(MESSAGES))
     message = data.draw(strategy(kind))
-    header = bytearray(encode(message, b"raw" if isinstance(message, m.Part | m.Chunk) else None)[0])
+    header = bytearray(encode(message, b"raw" if isinstance(message, m.PayloadChunk | m.Chunk) else None)[0])
     for _ in range(data.draw(st.integers(1, 4))):
         header[data.draw(st.integers(0, len(header) - 1))] = data.draw(st.integers(0, 255))
     end = data.draw(st.integers(0, len(header)))

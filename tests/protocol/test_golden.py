@@ -64,7 +64,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
         ),
         None,
     ),
-    (m.Part(7, 262144), b"\x00\x01payload"),
+    (m.PayloadChunk(7, 262144), b"\x00\x01payload"),
     (m.Fetch(B, 524288, 262144), None),
     (m.Leave("SIGTERM"), None),
     (m.Enrolled("node-1"), None),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from barnraise.controller import events as ev
-from barnraise.controller.settings import Evaluations
+from barnraise.controller.settings import EvaluationSettings
 from barnraise.core.types import KINDS, AnyResult, AnyTask, Blob, Evaluate, NodeProfile, ParameterRange
 from barnraise.staleness import create as staleness
 from barnraise.wire.messages import Decline, Offer, Who
@@ -28,7 +28,7 @@ QUARTERS = (ParameterRange(0, 20), ParameterRange(20, 40), ParameterRange(40, 70
 
 FLUSH: dict[str, Any] = {"flush": True, "last": 500}
 
-MEASURED: dict[str, Any] = {"evaluations": Evaluations(times=4, rows=40, file=2, by_workers=True)}
+MEASURED: dict[str, Any] = {"evaluations": EvaluationSettings(times=4, rows=40, file=2, by_workers=True)}
 
 MODES: dict[str, dict[str, Any]] = {
     "asynchronous": {"staleness": staleness("adaptive", max_staleness=4, min_staleness=2)},

@@ -20,7 +20,14 @@ from barnraise.controller.custody import Custody
 from barnraise.controller.folding import MOST_OPEN, apply
 from barnraise.controller.invariants import validate
 from barnraise.controller.machine import Controller
-from barnraise.controller.settings import EngineSettings, Evaluations, Leases, Payloads, Tasks, Versions
+from barnraise.controller.settings import (
+    EngineSettings,
+    EvaluationSettings,
+    LeaseSettings,
+    PayloadSettings,
+    TaskSettings,
+    VersionSettings,
+)
 from barnraise.controller.speeds import FEW
 from barnraise.controller.state import State, Work
 from barnraise.core.types import (
@@ -91,8 +98,8 @@ _SETTINGS = EngineSettings(
     asynchronous=True,
     worker=WORKER_SETTINGS,
     manifest=MANIFEST,
-    leases=Leases(heartbeat=1.0, lease=5.0, longest=20.0),
-    payloads=Payloads(
+    leases=LeaseSettings(heartbeat=1.0, lease=5.0, longest=20.0),
+    payloads=PayloadSettings(
         num_parameters=100,
         partitions=((ParameterRange(0, 100),),),
         rungs=(500,),
@@ -102,7 +109,7 @@ _SETTINGS = EngineSettings(
         memory=1 << 30,
         max_norm=None,
     ),
-    tasks=Tasks(
+    tasks=TaskSettings(
         rows=RowIndex([7, 30]),
         context=3,
         batch_size=2,
@@ -115,7 +122,7 @@ _SETTINGS = EngineSettings(
         seed=0,
         scheduler=scheduler("fifo"),
     ),
-    versions=Versions(
+    versions=VersionSettings(
         staleness=staleness("fixed", max_staleness=5),
         participation=True,
         buffer_size=None,
@@ -125,7 +132,7 @@ _SETTINGS = EngineSettings(
         sync_longest_wait=8.0,
         checkpoint_seconds=3.0,
     ),
-    evaluations=Evaluations(times=4, rows=40, file=2, by_workers=False),
+    evaluations=EvaluationSettings(times=4, rows=40, file=2, by_workers=False),
 )
 
 

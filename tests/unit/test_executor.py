@@ -21,7 +21,7 @@ from barnraise.models.build import build
 from barnraise.models.config import describe
 from barnraise.models.vectors import digest
 from barnraise.training.local import LocalTrainer
-from barnraise.worker.executor import Executor
+from barnraise.worker.executor import WorkerExecutor
 
 from ..state_machine.engine import WORKER_SETTINGS, told
 from ..tasks import train
@@ -69,13 +69,13 @@ class Trainer:
         return taken, 1.0
 
 
-def make(codec: str = "none", **downlink: Any) -> tuple[Executor, list[Tensor]]:
+def make(codec: str = "none", **downlink: Any) -> tuple[WorkerExecutor, list[Tensor]]:
     """An executor that encodes by `codec` and takes versions in so, and the steps that it will take."""
     generator = torch.Generator().manual_seed(0)
     steps = [torch.randn(SIZE, generator=generator) for _ in range(5 * STEPS)]
     rows: Any = SimpleNamespace(rows=lambda shard, start, stop: np.zeros((stop - start, 4), np.uint16), meta=None)
     trainer: Any = Trainer(iter(steps))
-    return Executor(trainer, rows, told(uplink={"codec": codec}, downlink=downlink)), steps
+    return WorkerExecutor(trainer, rows, told(uplink={"codec": codec}, downlink=downlink)), steps
 
 
 def task(number: int, share: float = 0.25, merged: int = 0) -> Train:
@@ -83,7 +83,7 @@ def task(number: int, share: float = 0.25, merged: int = 0) -> Train:
     return train(number, rows=rows, tokens=8, steps=STEPS, parameters=whole, merged=merged, share=share)
 
 
-def publish(executor: Executor, version: int, delta: Tensor, merged: int, share: float) -> None:
+def publish(executor: WorkerExecutor, version: int, delta: Tensor, merged: int, share: float) -> None:
     """A version arrives, `delta` beyond the one before."""
     encoded = CODEC.encode(delta)
     blob = Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes)
@@ -91,7 +91,7 @@ def publish(executor: Executor, version: int, delta: Tensor, merged: int, share:
     assert executor.update(News((update,), merged, share), lambda _: bytes(encoded.payload)) == version
 
 
-def sent(executor: Executor, number: int) -> Tensor:
+def sent(executor: WorkerExecutor, number: int) -> Tensor:
     """What was handed in, as progress."""
     return -CODEC.decode(executor.payloads[number].encoded)
 
@@ -190,7 +190,7 @@ def drop_out(seed: int) -> Tensor:
     module = build(describe({"architecture": "gpt2", "config": {**SHAPE, "resid_pdrop": 0.5}}, 40, 16), 0)
     trainer = LocalTrainer(module, optimizer="sgd", options={"momentum": 0.0, "weight_decay": 0.0}, gradient_clip=None)
     rows: Any = SimpleNamespace(rows=lambda *_: np.tile(np.arange(16, dtype=np.uint16), (2, 1)), meta=FORMAT)
-    executor = Executor(trainer, rows, WORKER_SETTINGS)
+    executor = WorkerExecutor(trainer, rows, WORKER_SETTINGS)
     executor.replica.copy_(trainer.flat.vector)
     whole = ParameterRange(0, trainer.flat.num_parameters)
     executor.train(train(rows=(RowRange(0, 0, 2),), tokens=32, steps=1, seed=seed, parameters=whole), lambda step: None)
@@ -221,7 +221,7 @@ def test_a_piece_of_a_task_is_its_steps_batches_alone() -> None:
 
     read: list[list[list[int]]] = []
     rows: Any = SimpleNamespace(rows=lambda *_: np.arange(12 * 4, dtype=np.uint16).reshape(12, 4), meta=FORMAT)
-    executor = Executor(Reader(iter(())), rows, WORKER_SETTINGS)  # type: ignore[arg-type]
+    executor = WorkerExecutor(Reader(iter(())), rows, WORKER_SETTINGS)  # type: ignore[arg-type]
     for skip, steps in ((0, 6), (0, 1), (1, 3), (4, 2)):
         whole = ParameterRange(0, SIZE)
         piece = train(rows=(RowRange(0, 0, 12),), steps=steps, seed=7, parameters=whole, skip=skip)

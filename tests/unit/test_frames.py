@@ -32,10 +32,10 @@ def offer(**fields: Any) -> m.Offer:
     [
         ([], "0 frames"),
         ([header(t="Next", have=1), b"", b""], "3 frames"),
-        ([header(t="Part", assignment=1, offset=0)], "lacks its raw frame"),
+        ([header(t="PayloadChunk", assignment=1, offset=0)], "lacks its raw frame"),
         ([header(t="Next", have=1), b"raw"], "carries none"),
-        ([header(t="Part", assignment=1, offset=0), b""], "empty"),
-        ([header(t="Part", assignment=1, offset=0), bytes(m.FRAME_LIMIT + 1)], str(m.FRAME_LIMIT)),
+        ([header(t="PayloadChunk", assignment=1, offset=0), b""], "empty"),
+        ([header(t="PayloadChunk", assignment=1, offset=0), bytes(m.FRAME_LIMIT + 1)], str(m.FRAME_LIMIT)),
         ([bytes(m.WORKER_HEADER_LIMIT + 1)], str(m.WORKER_HEADER_LIMIT)),
         ([b""], "truncated"),
         ([b"\x91" * 10_000], "array"),
@@ -61,8 +61,8 @@ def test_refused(frames: list[bytes], reason: str) -> None:
 
 def test_raw_frame_is_a_view_of_the_received_bytes() -> None:
     data = bytearray(b"payload")
-    message, raw = decode_from_worker(encode(m.Part(1, 0), data))
-    assert message == m.Part(1, 0)
+    message, raw = decode_from_worker(encode(m.PayloadChunk(1, 0), data))
+    assert message == m.PayloadChunk(1, 0)
     assert raw is not None
     assert raw.obj is data
 
@@ -70,12 +70,17 @@ def test_raw_frame_is_a_view_of_the_received_bytes() -> None:
 def test_sizes_are_bytes_not_items() -> None:
     words = memoryview(bytes(m.FRAME_LIMIT + 8)).cast("Q")
     with pytest.raises(WireError, match=str(m.FRAME_LIMIT + 8)):
-        decode_from_worker([header(t="Part", assignment=1, offset=0), words])
+        decode_from_worker([header(t="PayloadChunk", assignment=1, offset=0), words])
 
 
 @pytest.mark.parametrize(
     ("message", "raw"),
-    [(m.Part(1, 0), None), (m.Who(), b"x"), (m.Chunk(DIGEST, 0), b""), (m.Chunk(DIGEST, 0), bytes(m.FRAME_LIMIT + 1))],
+    [
+        (m.PayloadChunk(1, 0), None),
+        (m.Who(), b"x"),
+        (m.Chunk(DIGEST, 0), b""),
+        (m.Chunk(DIGEST, 0), bytes(m.FRAME_LIMIT + 1)),
+    ],
 )
 def test_what_would_be_refused_is_not_sent(message: m.Message, raw: bytes | None) -> None:
     with pytest.raises(WireError):

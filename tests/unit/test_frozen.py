@@ -17,7 +17,7 @@ from barnraise.controller import blobs, frozen
 from barnraise.controller.actions import Checkpoint, Held, SlotShare
 from barnraise.controller.blobs import BlobStore
 from barnraise.controller.events import Checkpointed, Event
-from barnraise.controller.executor import Executor
+from barnraise.controller.executor import ControllerExecutor
 from barnraise.controller.frozen import Frozen
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.core.errors import StorageError
@@ -129,7 +129,7 @@ class Shell:
         self.events, self.broken = SimpleQueue[Event](), list[BaseException]()
         self.server, self.checkpoints = make("int4", "nesterov", threads=2), Checkpoints(folder)
         store: Any = SimpleNamespace()
-        self.executor = Executor(
+        self.executor = ControllerExecutor(
             self.server, store, store, store, self.checkpoints, report=self.events.put, failed=self.broken.append
         )
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from barnraise.controller.invariants import validate
-from barnraise.controller.state import TRANSITIONS, Stage, State
+from barnraise.controller.state import TRANSITIONS, State, Status
 
 from ..state_machine.chances import MEASURED
 from ..state_machine.engine import Engine, answer_to, contribution, engine_settings
@@ -77,7 +77,7 @@ def _known_and_kept(state: State) -> None:
 def _found_before_it_was_done(state: State) -> None:
     found = state.record.findings[_found(state)]
     state.record.findings[_found(state)] = msgspec.structs.replace(
-        found, work=msgspec.structs.replace(found.work, stage=Stage.OPEN)
+        found, work=msgspec.structs.replace(found.work, stage=Status.OPEN)
     )
 
 
@@ -105,9 +105,9 @@ def test_what_does_not_fit_is_seen(break_it: Callable[[State], None]) -> None:
         validate(state)
 
 
-@pytest.mark.parametrize("before", Stage)
-@pytest.mark.parametrize("after", Stage)
-def test_an_assignment_goes_only_where_it_may(before: Stage, after: Stage) -> None:
+@pytest.mark.parametrize("before", Status)
+@pytest.mark.parametrize("after", Status)
+def test_an_assignment_goes_only_where_it_may(before: Status, after: Status) -> None:
     work = msgspec.structs.replace(next(iter(midway().works.values())), stage=before)
     if after in TRANSITIONS[before]:
         assert work.at(after).stage is after

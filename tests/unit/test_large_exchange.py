@@ -15,7 +15,7 @@ from torch import Tensor
 from barnraise import compression
 from barnraise.core.types import Blob, News, ParameterRange, Update
 from barnraise.models.vectors import digest, raw
-from barnraise.worker.executor import Executor
+from barnraise.worker.executor import WorkerExecutor
 
 from ..state_machine.engine import told
 
@@ -34,7 +34,7 @@ def vector(seed: int, size: int = SIZE) -> Tensor:
     return torch.randn(size, generator=torch.Generator().manual_seed(seed))
 
 
-def make(compressed: str, downlink: str) -> Executor:
+def make(compressed: str, downlink: str) -> WorkerExecutor:
     settings = told(
         uplink={"codec": compressed, "decay": DECAY, "keep": KEEP},
         downlink={"codec": downlink, "merge_lerp": LERP, "version_momentum": 1.0},
@@ -43,7 +43,7 @@ def make(compressed: str, downlink: str) -> Executor:
     trainer: Any = SimpleNamespace(
         flat=SimpleNamespace(num_parameters=SIZE), device=torch.device("cpu"), follow=lambda *given: None
     )
-    return Executor(trainer, cast("Any", None), settings)
+    return WorkerExecutor(trainer, cast("Any", None), settings)
 
 
 def exchanged(compressed: str, downlink: str) -> list[Tensor]:

@@ -317,4 +317,4 @@ def test_findings_are_no_contributions(path: Path) -> None:
         told = node.outcomes
         assert (told.accepted, told.found, told.discarded, told.open) == (0, 1, 1, 0)
         assert (node.seconds, node.mean_staleness) == (4.0, 2.0)
-        assert [piece.outcome for piece in view.pieces()] == ["discarded", "found"]
+        assert [piece.outcome for piece in view.assignments()] == ["discarded", "found"]

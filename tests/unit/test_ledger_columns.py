@@ -65,7 +65,7 @@ def test_readers_take_the_default_and_change_nothing(old: Path) -> None:
         assert codecs(view.find(Judged, "node = ? AND codec < 0", "b")) == [-1]
         assert (view.totals().accepted, view.totals().refused, len(view.versions())) == (2, 1, 2)
         assert [node.outcomes.accepted for node in view.nodes()] == [2, 0]
-        assert view.pieces()
+        assert view.assignments()
     with closing(sqlite3.connect(old)) as connection:
         assert "codec" not in columns(connection)
 

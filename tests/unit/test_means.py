@@ -15,7 +15,7 @@ from barnraise.assembly.engine_settings import worker_settings
 from barnraise.assembly.local_workers import LocalWorkers
 from barnraise.cli.join import join
 from barnraise.config import load
-from barnraise.config.schema import Worker
+from barnraise.config.schema import WorkerSection
 from barnraise.core.errors import RunFileError, UnknownNameError
 from barnraise.plan import resolve
 from barnraise.transport.links.presets import parse
@@ -27,15 +27,15 @@ MINIMAL = {"model": {"architecture": "gpt2"}, "data": {"kind": "text", "files": 
 BFLOAT16 = {"precision": "bfloat16"}
 
 
-def local(*workers: Worker) -> LocalWorkers:
+def local(*workers: WorkerSection) -> LocalWorkers:
     run = SimpleNamespace(path=Path("run"))
     return LocalWorkers(run, workers, [], lambda index, worker: None, print)  # type: ignore[arg-type]
 
 
 def test_the_run_files_keys_arrive_in_the_process() -> None:
     fast, slow = (
-        Worker(name="fast", speed=2.0),
-        Worker(name="slow", speed=0.5, device="cuda:1", threads=3, precision="float32"),
+        WorkerSection(name="fast", speed=2.0),
+        WorkerSection(name="slow", speed=0.5, device="cuda:1", threads=3, precision="float32"),
     )
     means = local(fast, slow).means(slow, parse("10mbit/50ms"))
     assert means == Means("cuda:1", 3, "float32", slowdown=3.0, link=parse("10mbit/50ms"))
@@ -44,7 +44,7 @@ def test_the_run_files_keys_arrive_in_the_process() -> None:
 
 
 def test_the_defaults_agree() -> None:
-    worker = Worker(name="a")
+    worker = WorkerSection(name="a")
     assert local(worker).means(worker) == Means()
 
 

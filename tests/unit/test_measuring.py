@@ -10,7 +10,7 @@ import pytest
 from barnraise.controller import actions as act
 from barnraise.controller import events as ev
 from barnraise.controller.measuring import BATCH_ROWS, FORWARD, LONGEST, PATIENCE
-from barnraise.controller.settings import Evaluations
+from barnraise.controller.settings import EvaluationSettings
 from barnraise.core.types import Evaluate, Flush, Train
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Judged, Noted
@@ -21,7 +21,7 @@ from ..state_machine.engine import Engine, answer_to, contribution, engine_setti
 
 def measured(rows: int = 40, **changes: Any) -> Engine:
     """A run whose workers measure versions on so many rows."""
-    plan = Evaluations(times=4, rows=rows, file=2, by_workers=True)
+    plan = EvaluationSettings(times=4, rows=rows, file=2, by_workers=True)
     return Engine(engine_settings(evaluations=plan, **{"buffer_size": 1} | changes))
 
 

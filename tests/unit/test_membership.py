@@ -8,7 +8,7 @@ from barnraise.controller import actions as act
 from barnraise.controller import events as ev
 from barnraise.controller import membership
 from barnraise.controller.settings import FLEET_HEARTBEATS
-from barnraise.controller.state import Stage
+from barnraise.controller.state import Status
 from barnraise.core.types import KINDS, LinkReport
 from barnraise.ledger.decisions import Noted
 from barnraise.ledger.notes import Released
@@ -273,7 +273,7 @@ def test_a_task_that_is_declined_is_for_somebody_else() -> None:
     assert number in engine.state.works, "nobody declines for another"
     task = engine.held["a"].pop(number)
     engine.handle(ev.Received("a", Decline(number, "no room")))
-    assert engine.state.redo[number].stage is Stage.RELEASED
+    assert engine.state.redo[number].stage is Status.RELEASED
     released = [d.note for d in engine.journal if isinstance(d, Noted) and isinstance(d.note, Released)]
     assert [note.reason for note in released] == ["declined: no room"]
     engine.next("b")

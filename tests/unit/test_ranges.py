@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnraise.core.ranges import CHUNK, covers, pieces, split
+from barnraise.core.ranges import CHUNK, covers, disjoint, split
 from barnraise.core.types import ParameterRange
 
 RANGES = st.lists(
@@ -15,7 +15,7 @@ RANGES = st.lists(
 
 @given(RANGES)
 def test_pieces_are_what_ranges_have_in_common(ranges: list[ParameterRange]) -> None:
-    found = pieces(ranges)
+    found = disjoint(ranges)
     for piece in found:
         inside = [covers(part, piece) for part in ranges]
         touching = [part.start < piece.stop and piece.start < part.stop for part in ranges]
@@ -28,7 +28,7 @@ def test_pieces_are_what_ranges_have_in_common(ranges: list[ParameterRange]) -> 
 @given(st.integers(1, 100 * CHUNK), st.integers(1, 64))
 def test_a_split_covers_all_and_a_finer_one_cuts_it_again(size: int, count: int) -> None:
     coarse, fine = split(size, count), split(size, 2 * count)
-    assert [(part.start, part.stop) for part in pieces(coarse)] == [(part.start, part.stop) for part in coarse]
+    assert [(part.start, part.stop) for part in disjoint(coarse)] == [(part.start, part.stop) for part in coarse]
     assert (coarse[0].start, coarse[-1].stop) == (0, size)
     assert all(part.start % CHUNK == 0 for part in coarse)
     assert sum(any(covers(outer, part) for outer in coarse) for part in fine) == len(fine)

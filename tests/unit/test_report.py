@@ -24,7 +24,7 @@ from barnraise.ledger import (
     VersionMade,
     notes,
 )
-from barnraise.ledger.view import LossPoint, Piece
+from barnraise.ledger.view import AssignmentRow, LossPoint
 from barnraise.wire.manifest import Manifest
 
 from ..decisions import assigned, judged
@@ -127,8 +127,8 @@ def rgb(colour: str) -> int:
     return int(colour.removeprefix("#"), 16)
 
 
-def piece(number: int, node: str, outcome: str, start: float = 0.0, stop: float | None = 1.0) -> Piece:
-    return Piece(number, node, start, stop, outcome, 10)  # type: ignore[arg-type]
+def piece(number: int, node: str, outcome: str, start: float = 0.0, stop: float | None = 1.0) -> AssignmentRow:
+    return AssignmentRow(number, node, start, stop, outcome, 10)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("drawn", [{"accepted", "lost"}, {"refused", "discarded", "open"}])

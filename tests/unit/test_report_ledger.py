@@ -103,7 +103,7 @@ def test_nodes_add_up(view: LedgerView) -> None:
 
 
 def test_pieces_tell_what_became_of_every_assignment(view: LedgerView) -> None:
-    pieces = {piece.assignment: piece for piece in view.pieces()}
+    pieces = {piece.assignment: piece for piece in view.assignments()}
     assert [pieces[number].outcome for number in range(1, 8)] == [
         "accepted", "accepted", "refused", "discarded", "open", "lost", "discarded"
     ]  # fmt: skip
@@ -132,7 +132,7 @@ def test_news_are_nodes_and_events_in_order(view: LedgerView) -> None:
 def test_an_empty_ledger_has_an_account(tmp_path: Path) -> None:
     Ledger(tmp_path / "ledger.sqlite").close()
     with LedgerView(tmp_path / "ledger.sqlite") as view:
-        assert (view.pieces(), view.losses(), view.news(), view.traffic(), view.end) == ([], [], [], (0, 0), 0.0)
+        assert (view.assignments(), view.losses(), view.news(), view.traffic(), view.end) == ([], [], [], (0, 0), 0.0)
         assert (view.totals().version, view.nodes()) == (-1, [])
 
 
@@ -156,4 +156,4 @@ def test_what_was_voided_counts_nowhere(tmp_path: Path) -> None:
         assert (node.outcomes.accepted, node.outcomes.refused, node.outcomes.discarded, node.tokens) == (1, 1, 1, 100)
         assert (version.num_contributions, version.tokens) == (1, 100)
         assert view.refusals() == {"lies": 1}
-        assert [piece.outcome for piece in view.pieces()] == ["refused", "discarded", "accepted"]
+        assert [piece.outcome for piece in view.assignments()] == ["refused", "discarded", "accepted"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from barnraise.assembly.session import why_nobody_is_left
-from barnraise.config.schema import Training
+from barnraise.config.schema import TrainingSection
 from barnraise.ledger import RunDirectory
 from barnraise.worker.machine import NOT_FINITE
 
-TRAINING = Training(tokens=1000, learning_rate=2.5, gradient_clip=None)
+TRAINING = TrainingSection(tokens=1000, learning_rate=2.5, gradient_clip=None)
 RUN = RunDirectory(Path("run"))
 
 

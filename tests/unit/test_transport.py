@@ -13,7 +13,7 @@ import pytest
 
 from barnraise import transport
 from barnraise.core.errors import AddressError, UnknownNameError
-from barnraise.transport import Connection, Keys, Listener, Received
+from barnraise.transport import Connection, Delivery, Keys, Listener
 from barnraise.transport.base import parse
 from barnraise.wire.messages import CHUNK_BYTES
 
@@ -126,7 +126,7 @@ def test_a_reader_that_is_cancelled_loses_nothing(scheme: str) -> None:
                 received = (await asyncio.gather(reading, return_exceptions=True))[0]
                 if isinstance(received, asyncio.CancelledError):
                     received = await listener.receive()
-                assert isinstance(received, Received)
+                assert isinstance(received, Delivery)
                 assert received.frames == [b"%d" % index]
 
     run(test())

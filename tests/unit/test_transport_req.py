@@ -14,7 +14,7 @@ import zmq.asyncio
 
 from barnraise import transport
 from barnraise.core.errors import AddressError
-from barnraise.transport import Keys, Listener, Received
+from barnraise.transport import Delivery, Keys, Listener
 from barnraise.transport.base import parse
 from barnraise.transport.zmq import answering
 from barnraise.transport.zmq.listener import ZmqListener
@@ -36,7 +36,7 @@ class Inbox:
     """Reads a listener all the time, as a controller does."""
 
     def __init__(self, listener: Listener) -> None:
-        self.messages: asyncio.Queue[Received] = asyncio.Queue()
+        self.messages: asyncio.Queue[Delivery] = asyncio.Queue()
         self._listener = listener
         self.task = asyncio.ensure_future(self._read())
 
@@ -47,7 +47,7 @@ class Inbox:
 
 
 @asynccontextmanager
-async def listening() -> AsyncIterator[tuple[Listener, str, asyncio.Queue[Received]]]:
+async def listening() -> AsyncIterator[tuple[Listener, str, asyncio.Queue[Delivery]]]:
     listener = transport.create("zmq").listener()
     try:
         uri = await listener.bind("zmq://127.0.0.1:0", SERVER)

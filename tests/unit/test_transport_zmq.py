@@ -19,7 +19,7 @@ import zmq.asyncio
 
 from barnraise import transport
 from barnraise.core.errors import AddressError, WireError
-from barnraise.transport import Connection, Keys, Listener, Received
+from barnraise.transport import Connection, Delivery, Keys, Listener
 from barnraise.transport.base import parse
 from barnraise.transport.zmq import door as zmq_door
 from barnraise.transport.zmq import loop_socket
@@ -92,7 +92,7 @@ async def foreign(
         context.destroy(linger=0)
 
 
-async def exchange(listener: Listener, connection: Connection, word: bytes) -> Received:
+async def exchange(listener: Listener, connection: Connection, word: bytes) -> Delivery:
     """A message and its answer; whatever else arrives meanwhile fails the test."""
     await connection.send([word])
     received = await listener.receive()

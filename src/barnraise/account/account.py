@@ -8,7 +8,7 @@ from typing import Any
 from barnraise.account.chronicle import Chronicle, Happening
 from barnraise.core.errors import RunDirectoryError
 from barnraise.ledger import LedgerView, NodeTotals, RunDirectory, Totals, notes
-from barnraise.ledger.view import LossPoint, Piece
+from barnraise.ledger.view import AssignmentRow, LossPoint
 from barnraise.wire.manifest import MANIFEST_LIMIT, Manifest
 
 FLOAT_BYTES = 4
@@ -89,10 +89,10 @@ def read(run: RunDirectory) -> Account:
         )
 
 
-def pieces(run: RunDirectory) -> list[Piece]:
+def assignments(run: RunDirectory) -> list[AssignmentRow]:
     """Every assignment of `run` and what became of it."""
     with LedgerView(run.ledger) as view:
-        return view.pieces()
+        return view.assignments()
 
 
 def manifest(run: RunDirectory) -> Manifest:

@@ -8,7 +8,7 @@ from typing import Any
 
 from barnraise.account.chronicle import Happening
 from barnraise.ledger.disk import storage_errors
-from barnraise.ledger.view import LossPoint, Piece
+from barnraise.ledger.view import AssignmentRow, LossPoint
 
 BLUE, ORANGE, GREEN, VERMILION, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7"
 GREY, INK, SKY = "#B8B8B8", "#333333", "#56B4E9"
@@ -79,7 +79,7 @@ def _curve(axes: Any, places: Sequence[float], values: Sequence[float]) -> None:
     axes.annotate(f"{values[-1]:.3f}", (places[-1], values[-1]), color=BLUE, fontweight="bold", **where)
 
 
-def timeline_chart(path: Path, pieces: Sequence[Piece], happenings: Sequence[Happening], end: float) -> None:
+def timeline_chart(path: Path, pieces: Sequence[AssignmentRow], happenings: Sequence[Happening], end: float) -> None:
     """A lane for each worker with its assignments as bars, coloured by what became of them. Raises StorageError."""
     plt = _pyplot()
     lanes = _lanes(pieces, happenings)
@@ -104,7 +104,7 @@ def timeline_chart(path: Path, pieces: Sequence[Piece], happenings: Sequence[Hap
         _save(figure, path)
 
 
-def _lanes(pieces: Sequence[Piece], happenings: Sequence[Happening]) -> list[str]:
+def _lanes(pieces: Sequence[AssignmentRow], happenings: Sequence[Happening]) -> list[str]:
     """The nodes to draw, in the order in which they came: those with the most tokens when there are too many."""
     tokens: dict[str, int] = {happening.node: 0 for happening in happenings if happening.kind == "joined"}
     for piece in pieces:
@@ -135,7 +135,7 @@ def _band(axes: Any, place: dict[str, int], node: str, start: float, stop: float
         axes.barh(place[node], (stop - start) / pace, 0.66, start / pace, color="#EFEFEF", linewidth=0)
 
 
-def _draw_bars(axes: Any, place: dict[str, int], pieces: Sequence[Piece], end: float, pace: float) -> list[Any]:
+def _draw_bars(axes: Any, place: dict[str, int], pieces: Sequence[AssignmentRow], end: float, pace: float) -> list[Any]:
     from matplotlib.patches import Patch
 
     spans: dict[tuple[str, str], list[tuple[float, float]]] = {}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnraise.account import charts, nodes
-from barnraise.account.account import Account, pieces
+from barnraise.account.account import Account, assignments
 from barnraise.account.chronicle import Happening, of_note
 from barnraise.account.facts import facts
 from barnraise.account.scores import judgement, parts, shares
@@ -30,7 +30,7 @@ def write_report(account: Account, scores: SatScores | None) -> Path:
     run = account.run
     folder = run.path / FOLDER
     charts.loss_chart(folder / LOSS, account.losses, account.happenings)
-    charts.timeline_chart(folder / TIMELINE, pieces(run), account.happenings, account.end)
+    charts.timeline_chart(folder / TIMELINE, assignments(run), account.happenings, account.end)
     text = "\n".join(_lines(account, scores)) + "\n"
     run.write(run.report, text.encode())
     return run.report

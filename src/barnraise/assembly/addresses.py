@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from barnraise.config.schema import Controller
+from barnraise.config.schema import ControllerSection
 from barnraise.core.errors import AddressError, RunDirectoryError
 from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan
@@ -47,7 +47,7 @@ async def listen(server: Server, run: RunDirectory, plan: Plan, mode: Mode) -> s
     return uri
 
 
-def address(controller: Controller, before: str) -> str:
+def address(controller: ControllerSection, before: str) -> str:
     """What to listen on: the run file's ports, and for those that are 0 what was taken `before`, if it was.
 
     >>> address(Controller(http_port=0), "zmq://127.0.0.1:40001 xmlrpc://127.0.0.1:40002")

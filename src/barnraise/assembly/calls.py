@@ -21,7 +21,7 @@ from barnraise.config.load import Source, document
 from barnraise.core.errors import InputError
 
 if TYPE_CHECKING:
-    from barnraise.assembly.ending import Ending
+    from barnraise.assembly.ending import Summary
     from barnraise.emulation.report import Report
     from barnraise.ledger import RunDirectory
     from barnraise.plan.purpose import Purpose
@@ -37,7 +37,7 @@ def _nobody(text: str) -> None:
     """Hears nothing."""
 
 
-def train(run_file: Source, *, network: str | None = None, say: Say = _nobody) -> Ending:
+def train(run_file: Source, *, network: str | None = None, say: Say = _nobody) -> Summary:
     """Train with a controller and local workers on this machine, to an exported model.
 
     For one machine, and for trials of many: `network` emulates such links between them, a preset (cellular, satellite
@@ -64,7 +64,7 @@ def serve(
     hours: float = 168.0,
     invited: Callable[[str], None] = _nobody,
     say: Say = _nobody,
-) -> Ending:
+) -> Summary:
     """Run the controller alone, for workers that come by invite, to an exported model.
 
     For workers on other machines: it listens on controller.host and controller.port of the run file. `invited` gets the

@@ -7,7 +7,7 @@ from functools import partial
 
 from barnraise.assembly.addresses import listen
 from barnraise.assembly.course import how_to_go_on, see_through
-from barnraise.assembly.ending import Ending, conclude
+from barnraise.assembly.ending import Summary, conclude
 from barnraise.assembly.hosting import Host
 from barnraise.assembly.local_workers import LocalWorkers
 from barnraise.assembly.preparing import new_run, prepare
@@ -17,18 +17,18 @@ from barnraise.plan.links import live_link
 from barnraise.plan.resolve import Plan
 
 
-async def train_new(plan: Plan, voice: Voice) -> Ending:
+async def train_new(plan: Plan, voice: Voice) -> Summary:
     """Make the run directory, prepare it and train."""
     with new_run(plan, voice.say) as run:
         return await _train(run, plan, voice, lambda: prepare(plan, run, voice.say))
 
 
-async def resume_training(run: RunDirectory, plan: Plan, voice: Voice) -> Ending:
+async def resume_training(run: RunDirectory, plan: Plan, voice: Voice) -> Summary:
     """Go on with a run whose lock is held, with its local workers started anew."""
     return await _train(run, plan, voice, lambda: None)
 
 
-async def _train(run: RunDirectory, plan: Plan, voice: Voice, prepare: Callable[[], None]) -> Ending:
+async def _train(run: RunDirectory, plan: Plan, voice: Voice, prepare: Callable[[], None]) -> Summary:
     run_file = plan.run_file
     local = LocalWorkers(run, run_file.workers, run_file.faults, partial(live_link, run_file), voice.say)
     return conclude(*await see_through(run, plan, voice, _listen, local, prepare), voice)

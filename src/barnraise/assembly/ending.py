@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Ending:
+class Summary:
     """What came of a run: its `account` has every figure, `scores` what a model trained on satisfiability solves.
 
     An `interrupted` run can go on (`barnraise resume`, `finish`), and has no model yet. `broken` says what failed
@@ -57,7 +57,7 @@ class Ending:
         return self.account.final_loss
 
 
-def conclude(host: Host, finish: Finish | None, voice: Voice) -> Ending:
+def conclude(host: Host, finish: Finish | None, voice: Voice) -> Summary:
     """Bring a run that has ended to its summary; of one that was interrupted say how it goes on."""
     if finish is not None and finish.interrupted:
         state, path = host.machine.state, host.run.path
@@ -67,13 +67,13 @@ def conclude(host: Host, finish: Finish | None, voice: Voice) -> Ending:
         )
         voice.say(f"end it with what it has learnt: barnraise finish {path}")
         voice.say(f"train on: barnraise resume {path}")
-        return Ending(read(host.run), interrupted=True)
+        return Summary(read(host.run), interrupted=True)
     if host.machine.state.progress.finished:
         shutil.rmtree(host.run.moments, ignore_errors=True)  # nobody goes on from there
     return summarise(host.run, host.plan, voice.say, voice.warn)
 
 
-def summarise(run: RunDirectory, plan: Plan, say: Say, warn: Say) -> Ending:
+def summarise(run: RunDirectory, plan: Plan, say: Say, warn: Say) -> Summary:
     """Export the model, measure what it solves, write the report."""
     from barnraise.account.report import write_report
 
@@ -84,4 +84,4 @@ def summarise(run: RunDirectory, plan: Plan, say: Say, warn: Say) -> Ending:
         scores = solving.solve_held_out(run)
     account = read(run)
     write_report(account, scores)
-    return Ending(account, scores)
+    return Summary(account, scores)

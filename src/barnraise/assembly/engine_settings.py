@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from barnraise import matching, staleness
-from barnraise.controller.settings import EngineSettings, Evaluations, Leases, Payloads, Tasks, Versions
+from barnraise.controller.settings import (
+    EngineSettings,
+    EvaluationSettings,
+    LeaseSettings,
+    PayloadSettings,
+    TaskSettings,
+    VersionSettings,
+)
 from barnraise.core.ranges import split
 from barnraise.core.types import Blob
 from barnraise.data.ranges import RowIndex
@@ -40,8 +47,8 @@ def engine_settings(
         asynchronous=plan.asynchronous,
         worker=worker_settings(plan),
         manifest=manifest,
-        leases=Leases(controller.heartbeat, controller.lease, max(controller.lease, controller.longest_lease)),
-        payloads=Payloads(
+        leases=LeaseSettings(controller.heartbeat, controller.lease, max(controller.lease, controller.longest_lease)),
+        payloads=PayloadSettings(
             num_parameters=num_parameters,
             partitions=partitions,
             rungs=tuple(payload_bytes(choice, largest) for choice in plan.contributions),
@@ -51,7 +58,7 @@ def engine_settings(
             memory=max(UPLOAD_MEMORY, 2 * largest_payload),
             max_norm=controller.max_update_norm,
         ),
-        tasks=Tasks(
+        tasks=TaskSettings(
             rows=rows,
             context=plan.run_file.data.context,
             batch_size=training.batch_size,
@@ -64,7 +71,7 @@ def engine_settings(
             seed=plan.run_file.run.seed,
             scheduler=matching.create(plan.scheduler.name, **plan.scheduler.options),
         ),
-        versions=Versions(
+        versions=VersionSettings(
             staleness=staleness.create(plan.staleness.name, **plan.staleness.options),
             participation=training.outer_weighting == "share" and not OUTER.entry(plan.outer.name).declares.divides,
             buffer_size=plan.buffer_size,
@@ -74,7 +81,7 @@ def engine_settings(
             sync_longest_wait=controller.sync_longest_wait,
             checkpoint_seconds=controller.checkpoint_seconds,
         ),
-        evaluations=Evaluations(
+        evaluations=EvaluationSettings(
             times=controller.evaluations,
             rows=min(controller.evaluation_rows, held_out),
             file=rows.num_shards,

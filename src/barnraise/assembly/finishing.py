@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from barnraise.account.account import read
 from barnraise.assembly import requests
-from barnraise.assembly.ending import Ending
+from barnraise.assembly.ending import Summary
 from barnraise.ledger import RunDirectory
 
 if TYPE_CHECKING:
     from barnraise.assembly.voice import Voice
 
 
-def finish(run: RunDirectory, voice: Voice) -> Ending:
+def finish(run: RunDirectory, voice: Voice) -> Summary:
     """Ask the run's controller to finish, and wait until it has; where none runs, be it."""
     if not read(run).finished:
         request = requests.put(run, requests.FinishRun("asked to finish"))
@@ -30,4 +30,4 @@ def finish(run: RunDirectory, voice: Voice) -> Ending:
             from barnraise.assembly.serving import finish_run
 
             return asyncio.run(finish_run(run, recorded_plan(run), voice))
-    return Ending(read(run))
+    return Summary(read(run))

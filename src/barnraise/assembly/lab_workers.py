@@ -17,7 +17,7 @@ import msgspec
 from barnraise.account.links import FILE, LinkUse
 from barnraise.assembly.invites import INVITE_VARIABLE
 from barnraise.assembly.local_workers import LocalWorkers, log_tail
-from barnraise.config.schema import Worker
+from barnraise.config.schema import WorkerSection
 from barnraise.controller.events import InterruptRequested
 from barnraise.core.errors import InputError, RunFailedError
 from barnraise.emulation import namespaces
@@ -96,12 +96,12 @@ class LabWorkers(LocalWorkers):
         line = await self.hub.stdout.readline()
         return msgspec.json.decode(line, type=Report) if line else None
 
-    def launch(self, worker: Worker) -> None:
+    def launch(self, worker: WorkerSection) -> None:
         task = asyncio.ensure_future(self._work(worker))
         self._processes.add(task)
         task.add_done_callback(self._processes.discard)
 
-    async def _work(self, worker: Worker) -> None:
+    async def _work(self, worker: WorkerSection) -> None:
         """One worker process, from its start to its end."""
         command = ["ip", "netns", "exec", self.namespaces[worker.name], sys.executable, "-m", "barnraise.cli.main"]
         command += ["join", "--name", worker.name, "--home", str(self.run.path / "lab")]

@@ -8,7 +8,7 @@ from typing import Any
 
 from barnraise.assembly.addresses import listen
 from barnraise.assembly.course import how_to_go_on, see_through
-from barnraise.assembly.ending import Ending, conclude
+from barnraise.assembly.ending import Summary, conclude
 from barnraise.assembly.hosting import Host
 from barnraise.assembly.invites import new_invite
 from barnraise.assembly.lab_workers import LabWorkers
@@ -32,7 +32,7 @@ def with_workers(document: Document, count: int | None) -> Document:
     return replace(document, content={**document.content, "workers": workers})
 
 
-async def lab_new(plan: Plan, voice: Voice, *, backend: str) -> Ending:
+async def lab_new(plan: Plan, voice: Voice, *, backend: str) -> Summary:
     """Make the run directory, prepare it and train."""
     controller = plan.run_file.controller.model_copy(update={"host": namespaces.address(0)})
     plan = replace(plan, run_file=plan.run_file.model_copy(update={"controller": controller}))
@@ -40,12 +40,12 @@ async def lab_new(plan: Plan, voice: Voice, *, backend: str) -> Ending:
         return await _lab(run, plan, voice, backend, lambda: prepare(plan, run, voice.say))
 
 
-async def resume_lab(run: RunDirectory, plan: Plan, voice: Voice) -> Ending:
+async def resume_lab(run: RunDirectory, plan: Plan, voice: Voice) -> Summary:
     """Go on with a run whose lock is held, in namespaces made anew."""
     return await _lab(run, plan, voice, "tun", lambda: None)
 
 
-async def _lab(run: RunDirectory, plan: Plan, voice: Voice, backend: str, prepare: Callable[[], None]) -> Ending:
+async def _lab(run: RunDirectory, plan: Plan, voice: Voice, backend: str, prepare: Callable[[], None]) -> Summary:
     lab = LabWorkers(run, plan, backend, voice.say)
 
     async def listening(host: Host, note: Say) -> str:

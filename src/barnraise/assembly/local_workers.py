@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from barnraise.account.links import LinkUse
-from barnraise.config.schema import Fault, Worker
+from barnraise.config.schema import FaultSection, WorkerSection
 from barnraise.controller.events import Admitted, Lost
 from barnraise.controller.server import Server
 from barnraise.core.errors import DIVERGED, RunDirectoryError
@@ -44,9 +44,9 @@ class LocalWorkers:
     def __init__(
         self,
         run: RunDirectory,
-        workers: Sequence[Worker],
-        faults: Sequence[Fault],
-        link_of: Callable[[int, Worker], Link | None],
+        workers: Sequence[WorkerSection],
+        faults: Sequence[FaultSection],
+        link_of: Callable[[int, WorkerSection], Link | None],
         note: Callable[[str], None],
     ) -> None:
         self.run, self.workers, self.link_of, self.note = run, list(workers), link_of, note
@@ -57,7 +57,7 @@ class LocalWorkers:
         self.down: dict[str, str] = {}  # why the others do not
         self.leaving = False
         self._breakdowns: dict[str, int] = {}
-        self._joined: dict[str, tuple[Worker, float]] = {}
+        self._joined: dict[str, tuple[WorkerSection, float]] = {}
         self._left = asyncio.Event()
         self._can_start = True
         self.nursery: asyncio.subprocess.Process | None = None
@@ -85,13 +85,13 @@ class LocalWorkers:
             else:
                 self.join(worker)
 
-    def join(self, worker: Worker) -> None:
+    def join(self, worker: WorkerSection) -> None:
         """Start one worker."""
         self.up.add(worker.name)
         self._joined[worker.name] = worker, asyncio.get_running_loop().time()
         self.launch(worker)
 
-    def launch(self, worker: Worker) -> None:
+    def launch(self, worker: WorkerSection) -> None:
         """Start its process."""
         keys_path = self.run.keys / f"worker-{worker.name}.json"
         keys = self._keys(worker.name, keys_path)
@@ -111,9 +111,9 @@ class LocalWorkers:
         assert self.nursery.stdin is not None
         self.nursery.stdin.write(msgspec.json.encode(order) + b"\n")
 
-    def means(self, worker: Worker, link: Link | None = None) -> Means:
+    def means(self, worker: WorkerSection, link: Link | None = None) -> Means:
         """What it works with: its keys of the run file that are means, and what they come to beside the others."""
-        shared = ({field.name for field in fields(Means)} & Worker.model_fields.keys()) - {"link"}
+        shared = ({field.name for field in fields(Means)} & WorkerSection.model_fields.keys()) - {"link"}
         return Means(
             **{name: getattr(worker, name) for name in shared},
             slowdown=max(0.0, self.fastest / worker.speed - 1.0),
@@ -188,7 +188,7 @@ class LocalWorkers:
         self.note(f"worker '{name}' broke down ({printable(text)}): it is started again in {pause:g} s")
         loop.call_later(pause, self._restart, worker)
 
-    def _restart(self, worker: Worker) -> None:
+    def _restart(self, worker: WorkerSection) -> None:
         if worker.name in self.up and not self.leaving:
             self.join(worker)
 

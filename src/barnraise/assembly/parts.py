@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from barnraise import aggregation, compression, training
 from barnraise.controller.blobs import BlobStore
 from barnraise.controller.evaluator import Evaluator
-from barnraise.controller.executor import Executor, Report
+from barnraise.controller.executor import ControllerExecutor, Report
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.core.types import Blob
 from barnraise.data.shards import Dataset
@@ -89,10 +89,10 @@ def evaluator_of(plan: Plan, model: dict[str, Any], dataset: Dataset) -> Evaluat
 
 def executor_maker(
     server: ParameterServer, blobs: BlobStore, evaluator: Evaluator, ledger: Ledger, checkpoints: Checkpoints
-) -> Callable[[Report, Callable[[BaseException], None]], Executor]:
+) -> Callable[[Report, Callable[[BaseException], None]], ControllerExecutor]:
     """Makes the executor of these parts, once it is known whom it reports to (`controller.server.Server`)."""
 
-    def make(report: Report, failed: Callable[[BaseException], None]) -> Executor:
-        return Executor(server, blobs, evaluator, ledger, checkpoints, report=report, failed=failed)
+    def make(report: Report, failed: Callable[[BaseException], None]) -> ControllerExecutor:
+        return ControllerExecutor(server, blobs, evaluator, ledger, checkpoints, report=report, failed=failed)
 
     return make

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnraise.assembly.addresses import recorded_mode
 from barnraise.assembly.embedded import resume_training
-from barnraise.assembly.ending import Ending
+from barnraise.assembly.ending import Summary
 from barnraise.assembly.hosting import recorded_plan
 from barnraise.assembly.laboratory import resume_lab
 from barnraise.assembly.serving import resume_serving
@@ -12,7 +12,7 @@ from barnraise.assembly.voice import Voice
 from barnraise.ledger import RunDirectory
 
 
-async def resume_run(run: RunDirectory, voice: Voice) -> Ending:
+async def resume_run(run: RunDirectory, voice: Voice) -> Summary:
     """Go on with a run whose lock is held."""
     resume = {"train": resume_training, "lab": resume_lab, "serve": resume_serving}[recorded_mode(run)]
     return await resume(run, recorded_plan(run), voice)

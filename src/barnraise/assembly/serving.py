@@ -8,7 +8,7 @@ from pathlib import Path
 
 from barnraise.assembly.addresses import listen, recorded_mode
 from barnraise.assembly.course import how_to_go_on, see_through
-from barnraise.assembly.ending import Ending, conclude
+from barnraise.assembly.ending import Summary, conclude
 from barnraise.assembly.hosting import Host
 from barnraise.assembly.invites import new_invite
 from barnraise.assembly.preparing import new_run, prepare
@@ -29,20 +29,20 @@ class Invitation:
     hand: Callable[[RunDirectory, Invite, Path], None]
 
 
-async def serve_new(plan: Plan, voice: Voice, invitation: Invitation) -> Ending:
+async def serve_new(plan: Plan, voice: Voice, invitation: Invitation) -> Summary:
     """Make the run directory, prepare it and listen."""
     with new_run(plan, voice.say) as run:
         return await _serve(run, plan, voice, lambda: prepare(plan, run, voice.say), invitation)
 
 
-async def resume_serving(run: RunDirectory, plan: Plan, voice: Voice) -> Ending:
+async def resume_serving(run: RunDirectory, plan: Plan, voice: Voice) -> Summary:
     """Go on with a run whose lock is held, for the workers that wait for it."""
     return await _serve(run, plan, voice, lambda: None)
 
 
 async def _serve(
     run: RunDirectory, plan: Plan, voice: Voice, prepare: Callable[[], None], invitation: Invitation | None = None
-) -> Ending:
+) -> Summary:
     async def listening(host: Host, note: Say) -> str:
         uri = await listen(host.server, run, plan, "serve")
         note(f"listening on {uri.replace(' ', ' and ')}; {how_to_go_on(run)}")
@@ -55,7 +55,7 @@ async def _serve(
     return conclude(*await see_through(run, plan, voice, listening, prepare=prepare), voice)
 
 
-async def finish_run(run: RunDirectory, plan: Plan, voice: Voice) -> Ending:
+async def finish_run(run: RunDirectory, plan: Plan, voice: Voice) -> Summary:
     """End a run whose lock is held, as a request in its folder says: without local workers, and where the port is
     taken by now, without telling anybody."""
 

@@ -11,7 +11,7 @@ from barnraise.assembly.hosting import Host
 from barnraise.assembly.local_workers import LocalWorkers
 from barnraise.assembly.signals import on_signals
 from barnraise.assembly.voice import View
-from barnraise.config.schema import Training
+from barnraise.config.schema import TrainingSection
 from barnraise.controller.actions import Finish
 from barnraise.controller.events import InterruptRequested
 from barnraise.core.errors import DIVERGED, RunFailedError
@@ -76,7 +76,7 @@ async def _watch(host: Host, view: View, local: LocalWorkers | None) -> None:
         await asyncio.sleep(VIEW_INTERVAL)
 
 
-def why_nobody_is_left(reasons: Mapping[str, str], training: Training, run: RunDirectory) -> str:
+def why_nobody_is_left(reasons: Mapping[str, str], training: TrainingSection, run: RunDirectory) -> str:
     """What ended each local worker, and what to do when it is that training diverged."""
     names: dict[str, list[str]] = {}
     for name, reason in sorted(reasons.items()):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from barnraise.assembly import solving
 from barnraise.assembly.simulated_work import SimulatedWork, costed, real
 from barnraise.assembly.trial import Trial
-from barnraise.config.schema import Worker
+from barnraise.config.schema import WorkerSection
 from barnraise.config.values import MAX_COUNT
 from barnraise.controller.machine import Controller
 from barnraise.core.errors import RunFailedError
@@ -104,7 +104,7 @@ def make_fleet(plan: Plan, nodes: int, rate: float, seed: int) -> list[Machine]:
     return lognormal_fleet(nodes, rate, cache(partial(link_of, plan.run_file)), rng, names=names)
 
 
-def _machine(plan: Plan, worker: Worker, rate: float, index: int) -> Machine:
+def _machine(plan: Plan, worker: WorkerSection, rate: float, index: int) -> Machine:
     band = worker.bandwidth_bytes_per_second
     connection = link_of(plan.run_file, index, worker).changed(up=band, down=band, delay=worker.latency_seconds)
     if worker.flops_per_second is not None:
@@ -114,6 +114,6 @@ def _machine(plan: Plan, worker: Worker, rate: float, index: int) -> Machine:
     return Machine(worker.name, rate, connection, worker.memory_bytes or 16 << 30)
 
 
-def _fault(plan: Plan, at: float, kill: str | None, join: Worker | None, rate: float) -> Fault:
+def _fault(plan: Plan, at: float, kill: str | None, join: WorkerSection | None, rate: float) -> Fault:
     newest = len(plan.run_file.workers)
     return Fault(at, kill or "", _machine(plan, join, rate, newest) if join else None)

@@ -29,7 +29,7 @@ MIN_FILES = 1024
 
 
 @dataclass(frozen=True)
-class Finding:
+class Check:
     """One thing looked at. What is not `required` only some uses need; `remedy` is for when it is missing."""
 
     name: str
@@ -53,11 +53,11 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print one line of 
     raise typer.Exit(0 if healthy else 1)
 
 
-def examine() -> Iterator[Finding]:
+def examine() -> Iterator[Check]:
     """Look at this machine; takes seconds, since it really imports torch and transformers."""
     version = platform.python_version()
     needed = ".".join(map(str, MIN_PYTHON))
-    yield Finding("python", sys.version_info >= MIN_PYTHON, version, f"install Python {needed} or newer")
+    yield Check("python", sys.version_info >= MIN_PYTHON, version, f"install Python {needed} or newer")
     yield _package("torch", "pip install torch", _torch_build)
     yield _package("transformers", "pip install transformers", lambda module: "")
     yield _package("zmq", "pip install pyzmq", _curve, distribution="pyzmq")
@@ -68,14 +68,14 @@ def examine() -> Iterator[Finding]:
     yield _ns3()
 
 
-def _package(name: str, remedy: str, detail: Callable[[Any], str], distribution: str = "") -> Finding:
+def _package(name: str, remedy: str, detail: Callable[[Any], str], distribution: str = "") -> Check:
     """Whether a package imports: that it is installed says little."""
     try:
         module = importlib.import_module(name)
         found = f"{metadata.version(distribution or name)} {detail(module)}".strip()
     except Exception as error:  # a broken installation raises anything
-        return Finding(name, False, f"{type(error).__name__}: {str(error)[:200]}", remedy)
-    return Finding(name, True, found, remedy)
+        return Check(name, False, f"{type(error).__name__}: {str(error)[:200]}", remedy)
+    return Check(name, True, found, remedy)
 
 
 def _torch_build(torch: Any) -> str:
@@ -89,7 +89,7 @@ def _curve(zmq: Any) -> str:
     return f"(libzmq {zmq.zmq_version()} with CURVE)"
 
 
-def _gpu() -> Finding:
+def _gpu() -> Check:
     remedy = "only for `device: cuda`: install the driver and a CUDA build of torch (pytorch.org/get-started)"
     try:
         import torch
@@ -98,31 +98,31 @@ def _gpu() -> Finding:
         if not names and torch.backends.mps.is_available():
             names = ["Apple GPU (mps)"]
     except Exception as error:  # a broken installation raises anything
-        return Finding("gpu", False, str(error)[:200], remedy, required=False)
-    return Finding("gpu", bool(names), ", ".join(names) or "none", remedy, required=False)
+        return Check("gpu", False, str(error)[:200], remedy, required=False)
+    return Check("gpu", bool(names), ", ".join(names) or "none", remedy, required=False)
 
 
-def _machine() -> Iterator[Finding]:
+def _machine() -> Iterator[Check]:
     import psutil
 
     from barnraise.models.memory import available_bytes
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    yield Finding("cores", cores >= 2, count_text(cores, "core"), "one worker per core is a good start", required=False)
+    yield Check("cores", cores >= 2, count_text(cores, "core"), "one worker per core is a good start", required=False)
     total, free = psutil.virtual_memory().total, available_bytes()
     found = f"{bytes_text(free)} available of {bytes_text(total)}"
-    yield Finding("memory", free >= MIN_MEMORY, found, f"free some: a small run takes {bytes_text(MIN_MEMORY)}")
+    yield Check("memory", free >= MIN_MEMORY, found, f"free some: a small run takes {bytes_text(MIN_MEMORY)}")
     disk = shutil.disk_usage(Path.cwd()).free
     remedy = f"free some, or set run.dir elsewhere: a small run takes up to {bytes_text(MIN_DISK)}"
-    yield Finding("disk", disk >= MIN_DISK, f"{bytes_text(disk)} free in {Path.cwd()}", remedy)
+    yield Check("disk", disk >= MIN_DISK, f"{bytes_text(disk)} free in {Path.cwd()}", remedy)
     files, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = files == resource.RLIM_INFINITY
     limit = hard if hard not in (resource.RLIM_INFINITY, files) else 65536
     found = "unlimited" if unlimited else f"{files} a process"
-    yield Finding("open files", unlimited or files >= MIN_FILES, found, f"raise it: ulimit -n {limit}")
+    yield Check("open files", unlimited or files >= MIN_FILES, found, f"raise it: ulimit -n {limit}")
 
 
-def _loopback() -> Finding:
+def _loopback() -> Check:
     remedy = "bring the loopback interface up (ip link set lo up), or leave the sandbox that forbids sockets"
     try:
         with socket.socket() as listener, socket.socket() as dialler:
@@ -131,27 +131,27 @@ def _loopback() -> Finding:
             dialler.settimeout(5)
             dialler.connect(listener.getsockname())
     except OSError as error:
-        return Finding("loopback", False, error.strerror or str(error), remedy)
-    return Finding("loopback", True, "a program can dial another here", remedy)
+        return Check("loopback", False, error.strerror or str(error), remedy)
+    return Check("loopback", True, "a program can dial another here", remedy)
 
 
-def _namespaces() -> Finding:
+def _namespaces() -> Check:
     """Only a lab, and tests of two machines in one, need them."""
     from barnraise.emulation import namespaces
 
     lack, _, remedy = namespaces.missing().partition(": ")
     if lack:
-        return Finding("network lab", False, lack, f"only for `barnraise lab`: {remedy}", required=False)
-    return Finding("network lab", True, f"root, ip and {namespaces.TUN}", required=False)
+        return Check("network lab", False, lack, f"only for `barnraise lab`: {remedy}", required=False)
+    return Check("network lab", True, f"root, ip and {namespaces.TUN}", required=False)
 
 
-def _ns3() -> Finding:
+def _ns3() -> Check:
     there = importlib.util.find_spec("ns") is not None
     found = metadata.version("ns3") if there else "not installed"
-    return Finding("ns-3", there, found, "only for `barnraise lab --ns3`: pip install ns3", required=False)
+    return Check("ns-3", there, found, "only for `barnraise lab --ns3`: pip install ns3", required=False)
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: Check) -> str:
     state = "ok" if finding.ok else ("MISSING" if finding.required else "none")
     remedy = f"\n{'':29}{finding.remedy}" if finding.remedy and not finding.ok else ""
     return f"{state:<8} {finding.name:<19} {finding.found}{remedy}"

@@ -11,7 +11,7 @@ from barnraise.account import scores as sat
 from barnraise.account.account import Account
 from barnraise.account.facts import facts
 from barnraise.account.links import recorded
-from barnraise.assembly.ending import Ending
+from barnraise.assembly.ending import Summary
 from barnraise.assembly.signals import INTERRUPTED
 from barnraise.cli import console
 from barnraise.cli.tables import node_table, total_table
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from barnraise.data.sat_evaluation import SatScores
 
 
-def tell(ending: Ending, *, json: bool) -> None:
+def tell(ending: Summary, *, json: bool) -> None:
     """Print what came of the run; of an interrupted one all is said. Raises Exit, or RunFailedError when something
     around it broke."""
     if ending.interrupted:

@@ -73,7 +73,7 @@ class Encoded:
             yield self.payload[start : start + limit]
 
 
-Payload: TypeAlias = Encoded | bytes | bytearray | memoryview
+EncodedBytes: TypeAlias = Encoded | bytes | bytearray | memoryview
 
 
 class Codec(ABC):
@@ -112,7 +112,7 @@ class Codec(ABC):
         """The payload of a vector of `size` elements, to be filled; InputError when there can be none."""
         return Writer(self, size, self.count(size, version))
 
-    def open(self, payload: Payload, size: int, version: int | None = None) -> Reader:
+    def open(self, payload: EncodedBytes, size: int, version: int | None = None) -> Reader:
         """`payload`, to be decoded; takes memory of the payload's size at most, but for `entropy_coded`.
 
         `size` is what the receiver expects; it is never taken from foreign bytes. PayloadError unless the payload
@@ -133,13 +133,13 @@ class Codec(ABC):
             body = body.copy()
         return Reader(self, self.parse(header, body), size)
 
-    def wrote(self, payload: Payload, size: int) -> bool:
+    def wrote(self, payload: EncodedBytes, size: int) -> bool:
         """Whether `payload`, for a vector of `size` elements, bears this codec's tag and has its size."""
         raw = payload.payload if isinstance(payload, Encoded) else memoryview(payload).cast("B")
         return raw.nbytes == self.max_bytes(size) and raw[: len(self.tag)] == self.tag
 
     def decode(
-        self, payload: Payload, size: int | None = None, out: Tensor | None = None, version: int | None = None
+        self, payload: EncodedBytes, size: int | None = None, out: Tensor | None = None, version: int | None = None
     ) -> Tensor:
         """The float32 vector [size], all finite, into `out` when given; PayloadError as for `open`.
 
@@ -151,7 +151,7 @@ class Codec(ABC):
         reader.read(0, writable(out, size))
         return out
 
-    def decode_add(self, payload: Payload, out: Tensor, weight: float = 1.0) -> Tensor:
+    def decode_add(self, payload: EncodedBytes, out: Tensor, weight: float = 1.0) -> Tensor:
         """out += weight * decoded, without a dense temporary; PayloadError as for `open`, with `out` untouched."""
         size = out.numel()
         self.open(payload, size).add(0, writable(out, size), weight)
@@ -360,7 +360,7 @@ def require_no_exponent(name: str, header: Header) -> None:
         raise PayloadError(f"codec '{name}': the payload has exponent {header.exponent}, but must have 0")
 
 
-def _expected_size(payload: Payload, size: int | None, out: Tensor | None) -> int:
+def _expected_size(payload: EncodedBytes, size: int | None, out: Tensor | None) -> int:
     if size is not None:
         return size
     if out is not None:

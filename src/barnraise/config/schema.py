@@ -122,7 +122,7 @@ class SatData(Section):
     )
 
 
-class Controller(Section):
+class ControllerSection(Section):
     """Where the controller listens, and how it closes versions."""
 
     host: Text = Field(default="127.0.0.1", description="Address to listen on; workers must be able to dial it.")
@@ -179,7 +179,7 @@ class Controller(Section):
     threads: int = Field(default=1, ge=1, le=1024, description="Compute threads of the controller.")
 
 
-class Worker(Section):
+class WorkerSection(Section):
     """One local worker. What describes a machine (memory, operations, bandwidth, latency) is for simulation and
     matching; a live worker measures its own."""
 
@@ -209,7 +209,7 @@ class Worker(Section):
     )
 
 
-class Training(Section):
+class TrainingSection(Section):
     """How workers train and how their contributions become versions."""
 
     tokens: Count = Field(
@@ -326,7 +326,7 @@ class Training(Section):
     aggregation_options: Options = Field(default_factory=dict, description="Further options of the aggregation rule.")
 
 
-class Network(Section):
+class NetworkSection(Section):
     """Emulated links, for trials: of simulated nodes, of `train`'s local workers, of `lab`'s namespaces.
 
     Each worker has a link of its own to the controller. The figures count instead of the profile's, both ways."""
@@ -360,12 +360,12 @@ class Network(Section):
     )
 
 
-class Fault(Section):
+class FaultSection(Section):
     """A trial: at a share of the token budget, kill a local worker or let a new one join."""
 
     at: Share = Field(description="Share of the token budget.")
     kill: Name | None = Field(default=None, description="The local worker to kill with SIGKILL.")
-    join: Worker | None = Field(default=None, description="The local worker to start.")
+    join: WorkerSection | None = Field(default=None, description="The local worker to start.")
 
 
 class RunFile(Section):
@@ -374,12 +374,12 @@ class RunFile(Section):
     run: Run = Field(default_factory=lambda: Run())
     model: Model
     data: Annotated[TextData | SatData, Field(discriminator="kind")]
-    controller: Controller = Field(default_factory=lambda: Controller())
-    workers: Annotated[list[Worker], Field(max_length=10_000)] = Field(
+    controller: ControllerSection = Field(default_factory=lambda: ControllerSection())
+    workers: Annotated[list[WorkerSection], Field(max_length=10_000)] = Field(
         default_factory=list, description="The local workers; `train` needs at least one, `serve` starts none."
     )
-    training: Training = Field(default_factory=lambda: Training())
-    network: Network = Field(default_factory=lambda: Network())
-    faults: Annotated[list[Fault], Field(max_length=1000)] = Field(
+    training: TrainingSection = Field(default_factory=lambda: TrainingSection())
+    network: NetworkSection = Field(default_factory=lambda: NetworkSection())
+    faults: Annotated[list[FaultSection], Field(max_length=1000)] = Field(
         default_factory=list, description="Trials: what is killed and what joins, and when."
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from barnraise.controller.settings import Payloads
+from barnraise.controller.settings import PayloadSettings
 from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import Work
 from barnraise.core.types import AnyResult, Contribution
@@ -43,7 +43,7 @@ def refuse_result(result: AnyResult, work: Work, version: int) -> str:
     return ""
 
 
-def refuse_update(offer: Contribution, work: Work, codec: int, payloads: Payloads) -> str:
+def refuse_update(offer: Contribution, work: Work, codec: int, payloads: PayloadSettings) -> str:
     """Why `offer` is no update that was assigned, in `codec`; empty when it can be."""
     if offer.parameters != work.terms.parameters:
         return f"updates parameters {offer.parameters}, but {work.terms.parameters} were assigned"
@@ -60,7 +60,7 @@ def refuse_update(offer: Contribution, work: Work, codec: int, payloads: Payload
     return ""
 
 
-def most_norm(work: Work, dense: bool, speeds: Speeds, payloads: Payloads) -> float:
+def most_norm(work: Work, dense: bool, speeds: Speeds, payloads: PayloadSettings) -> float:
     """The largest L2 norm that an update made of `work` may have; `dense`: it holds a residual.
 
     An absolute limit in all cases. Once several nodes' updates are known, a multiple of the median one's, which rises
@@ -74,7 +74,7 @@ def most_norm(work: Work, dense: bool, speeds: Speeds, payloads: Payloads) -> fl
     return min(largest, TIMES_USUAL * usual * (TIMES_RESIDUAL if dense else 1.0))
 
 
-def refuse_inspection(norm: float, reason: str, most: float, payloads: Payloads) -> str:
+def refuse_inspection(norm: float, reason: str, most: float, payloads: PayloadSettings) -> str:
     """Why an update of L2 norm `norm` (and `reason`, when it could not be decoded) is refused, where `most` is the
     fleet's limit; empty when fine."""
     if reason:

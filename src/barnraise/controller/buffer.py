@@ -19,7 +19,7 @@ from barnraise.controller.events import Event, Unmade
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.speeds import LEAST_PATIENCE, OVERDUE, Speeds, delay
 from barnraise.controller.state import SlotState
-from barnraise.core.ranges import covers, pieces
+from barnraise.core.ranges import covers, disjoint
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted, VersionClosed
 from barnraise.staleness.buffer import OVERLAPPING, least_buffer
@@ -182,7 +182,7 @@ class Buffer(Part):
         sees how these compare, so that of one node alone they would count for nothing.
         """
         alike, rates = bool(self.settings.worker.uplink.normalize_steps), []
-        for piece in pieces(slot.parameters for slot in held):
+        for piece in disjoint(slot.parameters for slot in held):
             there = [slot for slot in held if covers(slot.parameters, piece)]
             rate = _freshness(there, alike)
             if self.settings.asynchronous and self.versions.participation:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from barnraise.core.errors import StorageError
 from barnraise.ledger import Ledger
 from barnraise.ledger.decisions import Decision
-from barnraise.ledger.segments import Payload
+from barnraise.ledger.segments import PayloadBytes
 
 DISK_PATIENCE = 60.0
 """Seconds for which a commit that fails (disk full) is tried again before the run is given up."""
@@ -26,7 +26,7 @@ class Commits:
         self.ledger, self.warn = ledger, warn
         self._thread = ThreadPoolExecutor(1, "ledger")
 
-    async def commit(self, decisions: Sequence[Decision], payloads: Mapping[int, Payload]) -> None:
+    async def commit(self, decisions: Sequence[Decision], payloads: Mapping[int, PayloadBytes]) -> None:
         """Make a batch durable. Raises StorageError when the disk had no room for too long."""
         began, loop = time.monotonic(), asyncio.get_running_loop()
         while True:

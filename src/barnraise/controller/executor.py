@@ -22,7 +22,7 @@ Report = Callable[[Event], None]
 _GROUP = "parameters"
 
 
-class Executor:
+class ControllerExecutor:
     """Carries out the tensor actions. `report` receives events, `failed` bugs, both on any thread."""
 
     def __init__(

@@ -14,13 +14,13 @@ import msgspec
 from barnraise.controller.actions import Held
 from barnraise.controller.state import (
     Closing,
-    Finding,
+    KeptFinding,
     Newest,
     NodeState,
     Session,
     SlotState,
-    Stage,
     State,
+    Status,
     Tuning,
     Work,
 )
@@ -97,7 +97,7 @@ def _judged(state: State, d: Judged) -> None:
         _observe_rate(node, work, d)
         node.updates.staleness = d.staleness
     if d.verdict == "accepted" and not work.task.contributes:
-        state.record.findings[d.assignment] = Finding(work.at(Stage.FOUND), d.claim.loss, d.weight)
+        state.record.findings[d.assignment] = KeptFinding(work.at(Status.FOUND), d.claim.loss, d.weight)
     elif d.verdict == "accepted":
         state.totals.accepted += 1
         node.tally.accepted += 1
@@ -105,7 +105,7 @@ def _judged(state: State, d: Judged) -> None:
     elif d.verdict == "refused":
         state.totals.refused += 1
         node.tally.refused += 1
-        _redo(state, work.at(Stage.REFUSED))
+        _redo(state, work.at(Status.REFUSED))
     else:
         state.totals.discarded += 1
 
@@ -119,7 +119,7 @@ def _contributed(state: State, node: NodeState, work: Work, d: Judged) -> None:
         slot = slots[d.parameters] = SlotState(d.node, d.parameters, [])
     slot.contributions.append(Held(d.assignment, d.weight, d.claim.codec, d.staleness))
     slot.fresh_weight += d.tokens if work.task.trains else d.weight
-    state.merging[d.assignment] = work.at(Stage.ACCEPTED, tokens=d.tokens, local_steps=d.claim.steps)
+    state.merging[d.assignment] = work.at(Status.ACCEPTED, tokens=d.tokens, local_steps=d.claim.steps)
     if d.tokens < work.tokens:
         _redo(state, _rest(work, d.claim.steps, d.tokens, d.assignment))
     buffer.time = min(buffer.time, d.time)
@@ -210,7 +210,7 @@ def _released(state: State, d: Noted, note: notes.Released) -> None:
     work = state.works.pop(note.assignment)
     state.newest.in_flight -= _is_current(state, work)
     state.nodes[work.node].open.remove(work.assignment)
-    _redo(state, work.at(Stage.RELEASED))
+    _redo(state, work.at(Status.RELEASED))
 
 
 def _redo(state: State, work: Work) -> None:
@@ -222,18 +222,18 @@ def _redo(state: State, work: Work) -> None:
     rest = state.redo.get(work.assignment)
     if rest is not None:  # what comes after it: all of that is to be done, by anybody
         steps, tokens = work.local_steps + rest.local_steps, work.tokens + rest.tokens
-        work = work.at(Stage.UNDONE, local_steps=steps, tokens=tokens)
+        work = work.at(Status.UNDONE, local_steps=steps, tokens=tokens)
     state.redo[work.assignment] = work
 
 
 def _rest(work: Work, steps: int, tokens: int, assignment: int) -> Work:
     """What is left of it after so many steps, which `assignment` takes."""
     left = {"local_steps": work.local_steps - steps, "tokens": work.tokens - tokens, "done": work.done + steps}
-    return work.at(Stage.UNDONE, assignment=assignment, **left)
+    return work.at(Status.UNDONE, assignment=assignment, **left)
 
 
 def _reopened(state: State, d: Noted, note: notes.Reopened) -> None:
-    work = state.redo.pop(note.assignment).at(Stage.OPEN)
+    work = state.redo.pop(note.assignment).at(Status.OPEN)
     state.works[work.assignment] = work
     state.newest.in_flight += _is_current(state, work)
     state.nodes[work.node].open.append(work.assignment)
@@ -261,7 +261,7 @@ def _voided(state: State, d: Noted, note: notes.Voided) -> None:
         node.tally.refused += 1
     else:
         state.totals.discarded += 1
-    _redo(state, work.at(Stage.VOIDED))
+    _redo(state, work.at(Status.VOIDED))
 
 
 def _left_over(state: State, d: Noted, note: notes.LeftOver) -> None:

@@ -131,7 +131,7 @@ class Inspection(Part):
         yield Send(work.node, Ack(work.assignment, verdict == "accepted", reason))
 
     def _dismiss(self, node: str, wrong: str) -> Steps:
-        """Part with a node whose updates are all `wrong` (empty: this one was not): what it sends leads nowhere."""
+        """Dismiss a node whose updates are all `wrong` (empty: this one was not): what it sends leads nowhere."""
         self.insane[node] = self.insane.get(node, 0) + 1 if wrong else 0
         if self.insane[node] >= MOST_INSANE:
             reason = (

@@ -7,12 +7,12 @@ import itertools
 from collections import Counter
 
 from barnraise.controller.folding import MOST_OPEN
-from barnraise.controller.state import Stage, State, Work
+from barnraise.controller.state import State, Status, Work
 
 _PLACES = {
-    "works": {Stage.OPEN},
-    "merging": {Stage.ACCEPTED},
-    "redo": {Stage.RELEASED, Stage.REFUSED, Stage.VOIDED, Stage.UNDONE},
+    "works": {Status.OPEN},
+    "merging": {Status.ACCEPTED},
+    "redo": {Status.RELEASED, Status.REFUSED, Status.VOIDED, Status.UNDONE},
 }
 
 
@@ -61,7 +61,7 @@ def _validate_findings(state: State) -> None:
     for number, finding in state.record.findings.items():
         work = finding.work
         assert number == work.assignment, f"findings: {work.assignment} is kept as {number}"
-        assert work.stage is Stage.FOUND, f"findings: {number} is {work.stage}"
+        assert work.stage is Status.FOUND, f"findings: {number} is {work.stage}"
         assert not work.task.contributes, f"findings: {number} belongs into a version"
         assert work.base > known, f"findings: {number} is about version {work.base}, which is known"
         assert finding.weight >= 0.0, f"findings: {number} weighs {finding.weight}"

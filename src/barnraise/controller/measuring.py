@@ -18,8 +18,7 @@ from barnraise.controller.pacing import Pacing
 from barnraise.controller.part import Context, Steps
 from barnraise.controller.publishing import Publishing
 from barnraise.controller.speeds import OVERDUE
-from barnraise.controller.state import Finding as Found
-from barnraise.controller.state import NodeState, Work
+from barnraise.controller.state import KeptFinding, NodeState, Work
 from barnraise.core.types import AnyResult, Evaluate, Finding, News, ParameterRange, RowRange, Update
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Noted, Terms
@@ -249,7 +248,7 @@ def _enough(left: int, sizes: Iterable[int]) -> int:
     return count
 
 
-def _mean(found: Sequence[Found]) -> float:
+def _mean(found: Sequence[KeptFinding]) -> float:
     """Over all that was predicted, each piece as its own weight says."""
     weight = sum(piece.weight for piece in found)
     return sum(piece.loss * piece.weight for piece in found if piece.weight) / weight if weight else math.nan

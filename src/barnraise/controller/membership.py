@@ -17,7 +17,7 @@ from barnraise.controller.custody import Custody
 from barnraise.controller.events import Admitted, Arrived, Event, Heard, Lost, RevokeRequested
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.speeds import Speeds
-from barnraise.controller.state import NodeState, Stage
+from barnraise.controller.state import NodeState, Status
 from barnraise.ledger.decisions import Change, NodeChanged, Noted
 from barnraise.ledger.notes import NOT_HELD, Released, Reopened
 from barnraise.wire.messages import (
@@ -111,7 +111,7 @@ class Membership(Part):
             if assignment in self.state.works:
                 continue
             lost = self.state.redo.get(assignment)
-            own = lost is not None and lost.node == node and lost.stage is Stage.RELEASED
+            own = lost is not None and lost.node == node and lost.stage is Status.RELEASED
             if own and assignment not in known.verdicts:
                 yield Noted(self.now, Reopened(assignment), node)
             elif assignment not in known.verdicts:
@@ -239,7 +239,7 @@ class Membership(Part):
         return min(self._looks[0][0] if self._looks else math.inf, self.awaited_until if self.awaited else math.inf)
 
     def expire(self) -> Steps:
-        """Part with every node whose lease has ended."""
+        """Let go of every node whose lease has ended."""
         self.intervals()
         while self.deadline() <= self.now:
             if self.now >= self.awaited_until and self.awaited:

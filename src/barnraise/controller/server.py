@@ -20,7 +20,7 @@ from barnraise.controller import saved
 from barnraise.controller.commits import Commits
 from barnraise.controller.drops import Drops
 from barnraise.controller.enrolment import Enrolment
-from barnraise.controller.executor import Executor, Report
+from barnraise.controller.executor import ControllerExecutor, Report
 from barnraise.controller.inbox import MOST_AT_ONCE, MOST_WAITING, TURNS_BEHIND, Awaited, Brought, Waiting
 from barnraise.controller.machine import Controller
 from barnraise.controller.membership import turned_away
@@ -44,7 +44,7 @@ from barnraise.wire.messages import (
     Message,
     Newer,
     Offer,
-    Part,
+    PayloadChunk,
     Stop,
     Who,
 )
@@ -61,7 +61,7 @@ class Server:
         ledger: Ledger,
         enrolment: Enrolment,
         *,
-        make_executor: Callable[[Report, Callable[[BaseException], None]], Executor],
+        make_executor: Callable[[Report, Callable[[BaseException], None]], ControllerExecutor],
         keep_checkpoints: int,
         clock: Callable[[], float],
         warn: Callable[[str], None],
@@ -235,7 +235,7 @@ class Server:
         elif isinstance(message, Fetch):
             self._serve(peer, message)
             self.post(ev.Heard(node))
-        elif isinstance(message, Part):
+        elif isinstance(message, PayloadChunk):
             assert raw is not None
             self._take_part(peer, node, message, raw)
         elif isinstance(message, Offer) and raw is not None:
@@ -249,7 +249,7 @@ class Server:
         if isinstance(message, Enrol | Hello):
             self._transmit(peer, turned_away(self.machine.state.nodes[node]).message)
 
-    def _take_part(self, peer: Peer, node: str, message: Part, raw: memoryview) -> None:
+    def _take_part(self, peer: Peer, node: str, message: PayloadChunk, raw: memoryview) -> None:
         """Bytes of a payload; those that do not follow on what is here are asked for once, others overtook them."""
         number = message.assignment
         upload = self.uploads.get(node, number)

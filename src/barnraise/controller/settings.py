@@ -20,7 +20,7 @@ FLEET_HEARTBEATS = 100.0
 
 
 @dataclass(frozen=True)
-class Leases:
+class LeaseSettings:
     """Seconds between a node's frames, and of silence after which it counts as gone."""
 
     heartbeat: float
@@ -34,7 +34,7 @@ class Leases:
 
 
 @dataclass(frozen=True)
-class Payloads:
+class PayloadSettings:
     """The parameters, and the bytes of what travels of them."""
 
     num_parameters: int
@@ -62,7 +62,7 @@ class Payloads:
 
 
 @dataclass(frozen=True)
-class Tasks:
+class TaskSettings:
     """What there is to do, in which pieces, and at which rates."""
 
     rows: RowIndex
@@ -84,7 +84,7 @@ class Tasks:
 
 
 @dataclass(frozen=True)
-class Versions:
+class VersionSettings:
     """What makes a version, and what is done with it."""
 
     staleness: StalenessPolicy
@@ -98,7 +98,7 @@ class Versions:
 
 
 @dataclass(frozen=True)
-class Evaluations:
+class EvaluationSettings:
     """When and on what the held-out loss is measured, and whether workers do it."""
 
     times: int  # over the run
@@ -116,11 +116,11 @@ class EngineSettings:
     asynchronous: bool
     worker: WorkerSettings
     manifest: Blob
-    leases: Leases
-    payloads: Payloads
-    tasks: Tasks
-    versions: Versions
-    evaluations: Evaluations
+    leases: LeaseSettings
+    payloads: PayloadSettings
+    tasks: TaskSettings
+    versions: VersionSettings
+    evaluations: EvaluationSettings
 
     @property
     def flush_patience(self) -> float:

@@ -17,7 +17,7 @@ from barnraise.core.types import NodeProfile, ParameterRange, Task, kind_of
 from barnraise.ledger.decisions import Assigned
 
 
-class Stage(Enum):
+class Status(Enum):
     """Where an assignment is between its node and a version."""
 
     OPEN = "open"  # its node's: it works on it, or sends it, or it is being inspected
@@ -32,17 +32,19 @@ class Stage(Enum):
     REDONE = "redone"  # another assignment has its rows
 
 
-TRANSITIONS: dict[Stage, frozenset[Stage]] = {
-    Stage.OPEN: frozenset({Stage.ACCEPTED, Stage.FOUND, Stage.REFUSED, Stage.DISCARDED, Stage.RELEASED, Stage.UNDONE}),
-    Stage.ACCEPTED: frozenset({Stage.MERGED, Stage.VOIDED, Stage.DISCARDED}),
-    Stage.RELEASED: frozenset({Stage.OPEN, Stage.UNDONE, Stage.REDONE}),
-    Stage.REFUSED: frozenset({Stage.UNDONE, Stage.REDONE}),
-    Stage.VOIDED: frozenset({Stage.UNDONE, Stage.REDONE}),
-    Stage.UNDONE: frozenset({Stage.UNDONE, Stage.REDONE}),
-    Stage.MERGED: frozenset(),
-    Stage.FOUND: frozenset(),
-    Stage.DISCARDED: frozenset(),
-    Stage.REDONE: frozenset(),
+TRANSITIONS: dict[Status, frozenset[Status]] = {
+    Status.OPEN: frozenset(
+        {Status.ACCEPTED, Status.FOUND, Status.REFUSED, Status.DISCARDED, Status.RELEASED, Status.UNDONE}
+    ),
+    Status.ACCEPTED: frozenset({Status.MERGED, Status.VOIDED, Status.DISCARDED}),
+    Status.RELEASED: frozenset({Status.OPEN, Status.UNDONE, Status.REDONE}),
+    Status.REFUSED: frozenset({Status.UNDONE, Status.REDONE}),
+    Status.VOIDED: frozenset({Status.UNDONE, Status.REDONE}),
+    Status.UNDONE: frozenset({Status.UNDONE, Status.REDONE}),
+    Status.MERGED: frozenset(),
+    Status.FOUND: frozenset(),
+    Status.DISCARDED: frozenset(),
+    Status.REDONE: frozenset(),
 }
 """From each stage to those that may follow."""
 
@@ -55,9 +57,9 @@ class Work(Assigned, frozen=True):
 
     root: int = 0
     done: int = 0
-    stage: Stage = Stage.OPEN
+    stage: Status = Status.OPEN
 
-    def at(self, stage: Stage, **changes: Any) -> Work:
+    def at(self, stage: Status, **changes: Any) -> Work:
         """The same work, gone on to `stage`."""
         assert stage in TRANSITIONS[self.stage], f"assignment {self.assignment} cannot be {stage} after {self.stage}"
         return msgspec.structs.replace(self, stage=stage, **changes)
@@ -72,7 +74,7 @@ class Work(Assigned, frozen=True):
         return self.tokens * steps // self.local_steps if self.local_steps else self.tokens
 
 
-class Finding(msgspec.Struct, frozen=True):
+class KeptFinding(msgspec.Struct, frozen=True):
     """What came of work that ends in no update: a mean, and what that counts for among others of its kind."""
 
     work: Work
@@ -215,7 +217,7 @@ class Record(msgspec.Struct):
     """What is known, and kept, of versions: their losses, the pieces of the next loss, and the newest checkpoint."""
 
     evaluations: list[tuple[int, float]] = []
-    findings: dict[int, Finding] = {}  # that nothing was made of yet
+    findings: dict[int, KeptFinding] = {}  # that nothing was made of yet
     checkpoint: int = -1
     checkpoint_time: float = 0.0
 

@@ -18,10 +18,13 @@ def split(num_parameters: int, count: int) -> tuple[ParameterRange, ...]:
     return tuple(ParameterRange(start, stop) for start, stop in pairwise(cuts))
 
 
-def pieces(ranges: Iterable[ParameterRange]) -> list[ParameterRange]:
+def disjoint(ranges: Iterable[ParameterRange]) -> list[ParameterRange]:
     """The largest ranges, in order, that each of `ranges` either covers or does not touch; gaps between are left out.
 
-    >>> [tuple((r.start, r.stop)) for r in pieces([ParameterRange(0, 8), ParameterRange(4, 8), ParameterRange(9, 12)])]
+    >>> [
+    ...     tuple((r.start, r.stop))
+    ...     for r in disjoint([ParameterRange(0, 8), ParameterRange(4, 8), ParameterRange(9, 12)])
+    ... ]
     [(0, 4), (4, 8), (9, 12)]
     """
     distinct = set(ranges)

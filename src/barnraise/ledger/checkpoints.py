@@ -49,7 +49,7 @@ class StoredFile(msgspec.Struct, frozen=True):
     sha256: Digest
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class CheckpointManifest(msgspec.Struct, frozen=True):
     """What a checkpoint holds. `ledger_id` is the last decision that its state includes."""
 
     version: Count
@@ -64,7 +64,7 @@ class Checkpoint:
     """A checkpoint on disk."""
 
     path: Path
-    manifest: Manifest
+    manifest: CheckpointManifest
 
     def state(self) -> bytes:
         """The controller's state; empty in one of before it was kept."""
@@ -119,7 +119,7 @@ class Unfinished:
             (self._folder / _STATE).write_bytes(state)
             names = [_STATE, *(f"{group}.safetensors" for group in self.files)]
             files = {name: _describe(self._folder / name) for name in names}
-            manifest = Manifest(self._version, ledger_id, parameters_digest, files)
+            manifest = CheckpointManifest(self._version, ledger_id, parameters_digest, files)
             (self._folder / _MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
             for name in (*names, _MANIFEST):
                 _fsync(self._folder / name)
@@ -248,14 +248,14 @@ def _remove(path: Path) -> None:
     shutil.rmtree(doomed)
 
 
-def _read_manifest(path: Path) -> Manifest:
+def _read_manifest(path: Path) -> CheckpointManifest:
     file = path / _MANIFEST
     with storage_errors(file, "read"), file.open("rb") as stream:
         text = stream.read(_MANIFEST_LIMIT + 1)
     if len(text) > _MANIFEST_LIMIT:
         raise CorruptionError(f"{file} is damaged: more than {_MANIFEST_LIMIT} bytes")
     try:
-        return msgspec.json.decode(text, type=Manifest)
+        return msgspec.json.decode(text, type=CheckpointManifest)
     except msgspec.MsgspecError as error:
         raise CorruptionError(f"{file} is damaged: {error}") from error
 

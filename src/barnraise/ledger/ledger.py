@@ -18,7 +18,7 @@ from barnraise.ledger.decisions import AnyDecision, Decision, Judged, Noted
 from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.notes import SomeNote, Voided, kind_of
 from barnraise.ledger.rows import FORMATS, LedgerHash, Row
-from barnraise.ledger.segments import SEGMENT_BYTES, Payload, Position, Segments
+from barnraise.ledger.segments import SEGMENT_BYTES, PayloadBytes, Position, Segments
 from barnraise.ledger.view import SCHEMA_VERSION, read_meta, replay
 
 _PRAGMAS = """
@@ -71,7 +71,7 @@ class Ledger:
             self._connection.close()
             raise
 
-    def commit(self, decisions: Sequence[Decision], payloads: Mapping[int, Payload] | None = None) -> int:
+    def commit(self, decisions: Sequence[Decision], payloads: Mapping[int, PayloadBytes] | None = None) -> int:
         """Make decisions durable, all or none, in their order; returns the id of the last.
 
         `payloads` holds, by assignment, what each accepted contribution among them brought: it is on disk before the

@@ -22,7 +22,7 @@ from barnraise.core.files import fsync_directory
 from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.records import HEADER_BYTES, Damage, Place, intact, pack_header, read_exactly, scan, write_all
 
-Payload: TypeAlias = bytes | bytearray | memoryview
+PayloadBytes: TypeAlias = bytes | bytearray | memoryview
 
 SEGMENT_BYTES = 64 << 20
 """Size in bytes from which on a segment takes no more records."""
@@ -75,7 +75,7 @@ class Segments:
     def __len__(self) -> int:
         return len(self._index)
 
-    def append(self, payloads: Mapping[int, Payload]) -> Position:
+    def append(self, payloads: Mapping[int, PayloadBytes]) -> Position:
         """Append payloads by assignment, durably; returns the position up to which segments count from now on.
 
         Appending once more what is here already writes nothing, so that a commit that failed may be repeated. Raises
@@ -193,7 +193,7 @@ class Segments:
                     os.ftruncate(file.fileno(), self._begun.offset)
                     os.fsync(file.fileno())
 
-    def _holds(self, assignment: int, payload: Payload) -> bool:
+    def _holds(self, assignment: int, payload: PayloadBytes) -> bool:
         try:
             return assignment in self._index and self.read(assignment) == _as_bytes(payload)
         except CorruptionError:
@@ -206,7 +206,7 @@ class Segments:
         self._index[assignment] = place
         self._live[place.number] += 1
 
-    def _append(self, payloads: Mapping[int, Payload]) -> dict[int, Place]:
+    def _append(self, payloads: Mapping[int, PayloadBytes]) -> dict[int, Place]:
         if self._descriptor is None or self._end.offset >= self._segment_bytes:
             self._start_segment()
         assert self._descriptor is not None
@@ -257,7 +257,7 @@ class Segments:
             del self._live[number]
 
 
-def _as_bytes(payload: Payload) -> memoryview:
+def _as_bytes(payload: PayloadBytes) -> memoryview:
     view = memoryview(payload)
     return view.cast("B") if view.nbytes else memoryview(b"")
 

@@ -125,7 +125,7 @@ class LossPoint(msgspec.Struct, frozen=True):
     loss: float
 
 
-class Piece(msgspec.Struct, frozen=True):
+class AssignmentRow(msgspec.Struct, frozen=True):
     """One assignment and what became of it; `stop` is None while nothing has."""
 
     assignment: int
@@ -245,7 +245,7 @@ class LedgerView:
         )
         return msgspec.convert(rows, list[VersionRow])
 
-    def pieces(self) -> list[Piece]:
+    def assignments(self) -> list[AssignmentRow]:
         """All assignments and what became of each, in the order in which they were made."""
         released = {note.assignment: time for time, note in self.events(Released)}
         end = self._rows(f"SELECT {_END} AS time")[0]["time"]
@@ -254,7 +254,7 @@ class LedgerView:
             "coalesce(outcome, 'open') AS outcome, assignments.tokens FROM assignments LEFT JOIN outcomes "
             "USING (assignment) ORDER BY assignments.id"
         )
-        pieces = msgspec.convert(rows, list[Piece])
+        pieces = msgspec.convert(rows, list[AssignmentRow])
         for place, piece in enumerate(pieces):
             if piece.outcome == "open" and piece.assignment in released:
                 stop = released[piece.assignment]

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from barnraise.aggregation import catalog as aggregation
 from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config.problems import Path, Problem
-from barnraise.config.schema import Controller, RunFile, Training
+from barnraise.config.schema import ControllerSection, RunFile, TrainingSection
 from barnraise.core.errors import InputError
 from barnraise.core.registry import Catalog
 from barnraise.matching.catalog import CATALOG as SCHEDULERS
@@ -87,7 +87,7 @@ def choose(run_file: RunFile, problems: list[Problem]) -> Choices:
     )
 
 
-def mode(controller: Controller) -> str:
+def mode(controller: ControllerSection) -> str:
     """The mode's name, as outer optimizers declare theirs."""
     return ASYNCHRONOUS if controller.use_async_training else SYNCHRONOUS
 
@@ -111,13 +111,13 @@ def _checked(catalog: Catalog, name: str, options: Mapping[str, Any]) -> Choice:
     return Choice(name, catalog.resolve(name, options))
 
 
-def _codec(training: Training) -> Choice:
+def _codec(training: TrainingSection) -> Choice:
     known = CODECS.entry(training.compression).known_options
     options = _joined(training, {"ratio": "compression_ratio"}, known, training.compression_options)
     return _checked(CODECS, training.compression, options)
 
 
-def _aggregation(training: Training) -> Aggregation:
+def _aggregation(training: TrainingSection) -> Aggregation:
     given = training.aggregation_rule
     names = (given,) if isinstance(given, str) else tuple(given)
     known = frozenset[str]().union(*(aggregation.CATALOG.entry(name).known_options for name in names))
@@ -138,7 +138,7 @@ def _aggregation(training: Training) -> Aggregation:
     )
 
 
-def _staleness(controller: Controller) -> Choice:
+def _staleness(controller: ControllerSection) -> Choice:
     weighting = controller.staleness_weighting
     if not controller.use_async_training:
         return _checked(STALENESS, FIXED, {"max_staleness": 0, "weighting": weighting})
@@ -150,14 +150,14 @@ def _staleness(controller: Controller) -> Choice:
     return _checked(STALENESS, ADAPTIVE, options)
 
 
-def _outer(training: Training) -> Choice:
+def _outer(training: TrainingSection) -> Choice:
     known = OUTER.entry(training.outer_optimizer).known_options
     own = {"learning_rate": "outer_learning_rate", "momentum": "outer_momentum"}
     options = _joined(training, own, known, training.outer_options)
     return _checked(OUTER, training.outer_optimizer, options)
 
 
-def _inner(training: Training) -> Choice:
+def _inner(training: TrainingSection) -> Choice:
     beta1, beta2 = training.betas
     given = {"beta1": beta1, "beta2": beta2, "momentum": training.momentum, "weight_decay": training.weight_decay}
     known = INNER.entry(training.inner_optimizer).known_options
@@ -165,7 +165,7 @@ def _inner(training: Training) -> Choice:
 
 
 def _joined(
-    training: Training, own_keys: Mapping[str, str], known: AbstractSet[str], further: Mapping[str, Any]
+    training: TrainingSection, own_keys: Mapping[str, str], known: AbstractSet[str], further: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Options from the keys of their own that the run file gives and the algorithm knows, and from its options section.
 

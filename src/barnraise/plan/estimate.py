@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from barnraise import staleness
-from barnraise.config.schema import Worker
+from barnraise.config.schema import WorkerSection
 from barnraise.models import config, memory
 from barnraise.plan.dataset import vocabulary
 from barnraise.plan.purpose import TRAIN
@@ -107,7 +107,7 @@ def estimate(plan: Plan) -> Estimate:
     )
 
 
-def expected_buffer(plan: Plan, workers: list[Worker]) -> int | None:
+def expected_buffer(plan: Plan, workers: list[WorkerSection]) -> int | None:
     """K at the speeds that the run file gives, as the controller sizes its buffer; None without local workers."""
     if not workers:
         return None
@@ -119,7 +119,7 @@ def expected_buffer(plan: Plan, workers: list[Worker]) -> int | None:
     return max(plan.aggregation.minimum_nodes, min(wanted, len(workers)), 1)
 
 
-def _seconds(operations: float, workers: list[Worker]) -> float | None:
+def _seconds(operations: float, workers: list[WorkerSection]) -> float | None:
     """How long local CPU workers take, sharing the machine; None for other devices or no local workers."""
     if not workers or any(worker.device != "cpu" for worker in workers):
         return None

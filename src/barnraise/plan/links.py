@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from barnraise.config.document import Document
 from barnraise.config.problems import Problem
-from barnraise.config.schema import Network, RunFile, Worker
+from barnraise.config.schema import NetworkSection, RunFile, WorkerSection
 from barnraise.core.errors import InputError
 from barnraise.transport.links.link import BrownOuts, Link
 from barnraise.transport.links.presets import LINKS, MBIT, NO_LINK, parse
 
 
-def link_of(run_file: RunFile, index: int, worker: Worker | None = None) -> Link:
+def link_of(run_file: RunFile, index: int, worker: WorkerSection | None = None) -> Link:
     """The link of the run's worker number `index`; InputError when the run file's words for it cannot be read."""
     if worker is not None and worker.link is not None:
         return parse(worker.link, index)
@@ -38,7 +38,7 @@ def controller_link(run_file: RunFile) -> Link | None:
     return parse(text) if text is not None else None
 
 
-def live_link(run_file: RunFile, index: int, worker: Worker | None = None) -> Link | None:
+def live_link(run_file: RunFile, index: int, worker: WorkerSection | None = None) -> Link | None:
     """The same for a live run: None where there is nothing to emulate."""
     found = link_of(run_file, index, worker)
     return None if found == LINKS[NO_LINK] else found
@@ -84,7 +84,7 @@ def _seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
 
 
-def _with_small(found: Link, network: Network) -> Link:
+def _with_small(found: Link, network: NetworkSection) -> Link:
     figures = {
         "delay": _seconds(network.small_delay_ms),
         "jitter": _seconds(network.small_jitter_ms),

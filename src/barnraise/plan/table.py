@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from barnraise.config.problems import Path
-from barnraise.config.schema import Controller, RunFile, Training
+from barnraise.config.schema import ControllerSection, RunFile, TrainingSection
 from barnraise.plan.choices import Aggregation, Choice, Choices
 from barnraise.plan.purpose import Purpose
 
@@ -29,11 +29,11 @@ class Case:
     num_nodes: int | None
 
     @property
-    def training(self) -> Training:
+    def training(self) -> TrainingSection:
         return self.run_file.training
 
     @property
-    def controller(self) -> Controller:
+    def controller(self) -> ControllerSection:
         return self.run_file.controller
 
     @property

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 from .catalog import CATALOG
 
 if TYPE_CHECKING:
-    from .base import Connection, Listener, Peer, Received, Transport
+    from .base import Connection, Delivery, Listener, Peer, Transport
     from .identity import Keys
     from .invite import Invite, TokenBook, proof
 
 __all__ = [
     "CATALOG",
     "Connection",
+    "Delivery",
     "Invite",
     "Keys",
     "Listener",
     "Peer",
-    "Received",
     "TokenBook",
     "Transport",
     "create",
@@ -38,7 +38,7 @@ _HOMES = {
     "Keys": "identity",
     "Listener": "base",
     "Peer": "base",
-    "Received": "base",
+    "Delivery": "base",
     "TokenBook": "invite",
     "Transport": "base",
     "proof": "invite",

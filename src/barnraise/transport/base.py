@@ -34,7 +34,7 @@ class Peer(NamedTuple):
     key: str
 
 
-class Received(NamedTuple):
+class Delivery(NamedTuple):
     """A message as it came: `frames` are untrusted bytes, `peer.key` is proven by the transport."""
 
     peer: Peer
@@ -72,13 +72,13 @@ class Listener(ABC):
         """Start to listen; the URI with the port that was taken. AddressError when that is not possible."""
 
     @abstractmethod
-    async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[Received]:
+    async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[Delivery]:
         """Wait for messages and return those at hand, `limit` or about BATCH_BYTES at the most; empty once closed.
 
         Nothing is read ahead, so a caller that is busy elsewhere slows the senders down instead of filling memory.
         """
 
-    async def receive(self) -> Received | None:
+    async def receive(self) -> Delivery | None:
         """Wait for the next message; None once closed."""
         batch = await self.receive_many(1)
         return batch[0] if batch else None

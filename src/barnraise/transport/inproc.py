@@ -16,9 +16,9 @@ from barnraise.transport.base import (
     BATCH_BYTES,
     BATCH_MESSAGES,
     Connection,
+    Delivery,
     Listener,
     Peer,
-    Received,
     Transport,
     parse,
 )
@@ -58,7 +58,7 @@ class InprocListener(Listener):
         self._name = ""
         self._num_peers = 0
         self._peers: dict[Peer, InprocConnection] = {}
-        self._inbox: deque[Received] = deque()
+        self._inbox: deque[Delivery] = deque()
         self._arrived = Signal()
 
     async def bind(self, uri: str, keys: Keys) -> str:
@@ -86,17 +86,17 @@ class InprocListener(Listener):
         """Take a message from a connection; False when there is no room now."""
         if len(self._inbox) >= LISTENER_QUEUE:
             return False
-        self._inbox.append(Received(peer, frames))
+        self._inbox.append(Delivery(peer, frames))
         self._arrived.wake()
         return True
 
-    async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[Received]:
+    async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[Delivery]:
         await asyncio.sleep(0)
         while _listeners.get(self._name) is self:
             if self.budget.spent:
                 await self.budget.freed()
                 continue
-            batch: list[Received] = []
+            batch: list[Delivery] = []
             size = 0
             while self._inbox and len(batch) < limit and size < BATCH_BYTES:
                 received = self._inbox.popleft()

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from barnraise.transport import create
-from barnraise.transport.base import BATCH_MESSAGES, Listener, Peer, Received, parse
+from barnraise.transport.base import BATCH_MESSAGES, Delivery, Listener, Peer, parse
 from barnraise.transport.identity import Keys
 from barnraise.wire.frames import Buffer
 
@@ -26,8 +26,8 @@ class Several(Listener):
         self._listeners = list(listeners)
         for listener in self._listeners:
             listener.revoked, listener.dropped = self.revoked, self.dropped
-        self._reading: dict[asyncio.Task[list[Received]], int] = {}
-        self._read: deque[Received] = deque()
+        self._reading: dict[asyncio.Task[list[Delivery]], int] = {}
+        self._read: deque[Delivery] = deque()
         self._closed = False
 
     async def bind(self, uri: str, keys: Keys) -> str:
@@ -41,7 +41,7 @@ class Several(Listener):
             raise
         return " ".join(bound)
 
-    async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[Received]:
+    async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[Delivery]:
         """What the first of them has; the others are read ahead by one batch at the most."""
         while not self._read and not self._closed:
             for index in set(range(len(self._listeners))) - set(self._reading.values()):
@@ -51,11 +51,11 @@ class Several(Listener):
             for task in done:
                 index = self._reading.pop(task)
                 self._read += [
-                    Received(Peer(bytes([index]) + peer.route, peer.key), frames) for peer, frames in task.result()
+                    Delivery(Peer(bytes([index]) + peer.route, peer.key), frames) for peer, frames in task.result()
                 ]
         if self._closed:
             return []
-        batch: list[Received] = []
+        batch: list[Delivery] = []
         while self._read and len(batch) < limit:
             received = self._read.popleft()
             if received.peer.key not in self.revoked:

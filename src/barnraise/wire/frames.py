@@ -1,5 +1,5 @@
-"""Messages as frames: a MessagePack header, and behind some (`Part`, `Chunk`, perhaps `Offer`, `Assign` and `Newer`) a
-frame of raw bytes.
+"""Messages as frames: a MessagePack header, and behind some (`PayloadChunk`, `Chunk`, perhaps `Offer`, `Assign` and
+`Newer`) a frame of raw bytes.
 
 Everything that arrives here is hostile. The number of frames and their sizes are checked before a byte is decoded;
 the schema of `messages` bounds every list, map, text and number while it is decoded, and unknown keys are skipped
@@ -34,7 +34,7 @@ from barnraise.wire.messages import (
     Message,
     Newer,
     Offer,
-    Part,
+    PayloadChunk,
 )
 
 Buffer = bytes | bytearray | memoryview
@@ -57,7 +57,7 @@ _greeting = msgspec.msgpack.Decoder(_Greeting)
 
 
 def encode(message: Message, raw: Buffer | None = None) -> list[Buffer]:
-    """The frames of `message`; `raw` are the bytes that a `Part` or `Chunk` carries, and some others may.
+    """The frames of `message`; `raw` are the bytes that a `PayloadChunk` or `Chunk` carries, and some others may.
 
     Raises WireError when the other side would refuse them: no or too many raw bytes, or a header over HEADER_LIMIT.
     """
@@ -68,7 +68,7 @@ def encode(message: Message, raw: Buffer | None = None) -> list[Buffer]:
 
 
 def decode_from_worker(frames: Sequence[Buffer], *, enrolled: bool = True) -> tuple[FromWorker, memoryview | None]:
-    """The message in `frames`, and the raw bytes behind a `Part` or `Offer` (a view: nothing is copied).
+    """The message in `frames`, and the raw bytes behind a `PayloadChunk` or `Offer` (a view: nothing is copied).
 
     From a key that is not `enrolled`, nothing but an `Enrol` of at most ENROL_LIMIT bytes is understood.
     """
@@ -105,7 +105,10 @@ def _decode(
 
 def _check_raw(message: Message, raw: Buffer | None) -> None:
     name = type(message).__name__
-    wanted, allowed = isinstance(message, Part | Chunk), isinstance(message, Part | Chunk | Offer | Assign | Newer)
+    wanted, allowed = (
+        isinstance(message, PayloadChunk | Chunk),
+        isinstance(message, PayloadChunk | Chunk | Offer | Assign | Newer),
+    )
     if (wanted and raw is None) or (raw is not None and not allowed):
         raise WireError(f"{name} {'lacks its raw frame' if raw is None else 'has a raw frame, but carries none'}")
     if raw is not None:

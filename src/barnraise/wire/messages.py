@@ -1,8 +1,8 @@
 """Every message between worker and controller. A worker dials out over one connection; each message is one header.
 
-A header is MessagePack of one of the structs below (a tagged union); `Part` and `Chunk` are followed by one frame of
-raw bytes, and `Offer`, `Assign` and `Newer` may be. The protocol version is exchanged in `Enrol` and `Hello`, before
-anything else is believed.
+A header is MessagePack of one of the structs below (a tagged union); `PayloadChunk` and `Chunk` are followed by
+one frame of raw bytes, and `Offer`, `Assign` and `Newer` may be. The protocol version is exchanged in `Enrol` and
+`Hello`, before anything else is believed.
 
     worker -> controller                     controller -> worker
     Enrol     let me in, here is my proof    Enrolled   you are node N
@@ -12,7 +12,7 @@ anything else is believed.
     Watch     I train, what is new?          Newer      a version
     Decline   I cannot do that task
     Offer     this came of my task           Go         send its payload, from this byte on
-    Part      a piece of its payload         Ack        it is durable: accepted, or refused because ...
+    PayloadChunk  some of its payload        Ack        it is durable: accepted, or refused because ...
                                              Who        I do not know you (any more): say Hello
     Fetch     send me bytes of a blob        Chunk      here they are
                                              Gone       that blob is no longer kept
@@ -226,7 +226,7 @@ class Go(Message, frozen=True, tag=True):
     offset: Count
 
 
-class Part(Message, frozen=True, tag=True):
+class PayloadChunk(Message, frozen=True, tag=True):
     """Bytes from `offset` of the payload of the contribution to `assignment`; one raw frame follows."""
 
     assignment: Count
@@ -280,5 +280,5 @@ class Stop(Message, frozen=True, tag=True):
     final: bool = True
 
 
-FromWorker = Enrol | Hello | Heartbeat | Next | Decline | Watch | Offer | Part | Fetch | Leave
+FromWorker = Enrol | Hello | Heartbeat | Next | Decline | Watch | Offer | PayloadChunk | Fetch | Leave
 FromController = Enrolled | Welcome | Pulse | Assign | Newer | Go | Ack | Chunk | Gone | Who | Stop

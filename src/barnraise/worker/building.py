@@ -27,9 +27,9 @@ def make_executor(
     trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, slowdown: float = 0.0
 ) -> TaskExecutor:
     """What usually carries out a worker's tasks with `trainer`."""
-    from barnraise.worker.executor import Executor
+    from barnraise.worker.executor import WorkerExecutor
 
-    return Executor(trainer, dataset, settings, slowdown)
+    return WorkerExecutor(trainer, dataset, settings, slowdown)
 
 
 def build_executor(

@@ -27,12 +27,12 @@ from barnraise.data.shards import Dataset, labels, row_lengths
 from barnraise.training.local import Batch, LocalTrainer
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.replica import Fetched, Replica, span_of
-from barnraise.worker.update_path import Opened, Payload, UpdatePath
+from barnraise.worker.update_path import Opened, SentUpdate, UpdatePath
 
 Rows = np.ndarray[Any, Any]
 
 
-class Executor:
+class WorkerExecutor:
     """Runs tasks on `trainer` with rows of `dataset`. `slowdown` s makes every second of work take s + 1."""
 
     def __init__(self, trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, slowdown: float = 0.0):
@@ -64,8 +64,8 @@ class Executor:
         )
         self.start = torch.empty_like(self.replica)  # of the task that runs
         self.reached: Tensor | None = None  # where the last task led
-        self.payloads: dict[int, Payload] = {}
-        self.unmerged: dict[int, Payload] = {}  # accepted or unanswered, and in no version that was seen yet
+        self.payloads: dict[int, SentUpdate] = {}
+        self.unmerged: dict[int, SentUpdate] = {}  # accepted or unanswered, and in no version that was seen yet
         self.cut, self.leaving = threading.Event(), threading.Event()
         # Waiting for a crowded core is not work: counted as such it would slow a slow worker twice.
         self.busy = time.thread_time if trainer.device.type == "cpu" else time.monotonic
@@ -149,7 +149,7 @@ class Executor:
         return self._contribution(task, payload, steps, loss, time.monotonic() - began)
 
     def _contribution(
-        self, task: Train | Flush, payload: Payload, steps: int, loss: float, seconds: float
+        self, task: Train | Flush, payload: SentUpdate, steps: int, loss: float, seconds: float
     ) -> Contribution:
         return Contribution(
             assignment=task.id,

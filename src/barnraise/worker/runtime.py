@@ -34,7 +34,7 @@ from barnraise.wire.messages import (
     Message,
     Newer,
     Offer,
-    Part,
+    PayloadChunk,
     Pulse,
     Welcome,
 )
@@ -241,7 +241,7 @@ class WorkerRuntime:
 
     async def _send_parts(self, contribution: Contribution, data: memoryview, offset: int) -> None:
         for start, piece in parts(data, start=offset):
-            await self.connection.send(encode(Part(contribution.assignment, start), piece))
+            await self.connection.send(encode(PayloadChunk(contribution.assignment, start), piece))
 
     def _request_chunks(self) -> None:
         for request in self.fetcher.requests(time.monotonic()):

@@ -24,7 +24,7 @@ MOST_TRIES = 30
 
 
 @dataclass
-class Update:
+class Draft:
     """An update of `version` on its way: `vector` (float32 [d]) starts as where the task began and is overwritten.
 
     Of it the part `span` is sent, as `encoded` by `codec`.
@@ -47,10 +47,10 @@ class Update:
 class Stage:
     """One stage. A subclass overrides what concerns it."""
 
-    def forward(self, update: Update) -> None:
+    def forward(self, update: Draft) -> None:
         """Its turn."""
 
-    def sent(self, update: Update) -> None:
+    def sent(self, update: Draft) -> None:
         """The update is as it will be sent."""
 
     def refused(self, encoded: Encoded, codec: Codec, span: slice) -> None:
@@ -63,7 +63,7 @@ class Difference(Stage):
     def __init__(self, crew: Crew) -> None:
         self._crew = crew
 
-    def forward(self, update: Update) -> None:
+    def forward(self, update: Draft) -> None:
         begin, reached = update.vector.numpy(), update.end.numpy()
 
         def subtract(piece: slice) -> None:
@@ -80,10 +80,10 @@ class Feedback(Stage):
     def __init__(self, feedback: ErrorFeedback) -> None:
         self.feedback = feedback
 
-    def forward(self, update: Update) -> None:
+    def forward(self, update: Draft) -> None:
         self.feedback.add(update.vector)
 
-    def sent(self, update: Update) -> None:
+    def sent(self, update: Draft) -> None:
         assert update.encoded is not None
         self.feedback.keep(update.vector, update.encoded, update.codec, update.span)
 
@@ -94,7 +94,7 @@ class Feedback(Stage):
 class Encode(Stage):
     """The codec chooses what is sent, and writes it."""
 
-    def forward(self, update: Update) -> None:
+    def forward(self, update: Draft) -> None:
         update.encode()
 
 
@@ -108,7 +108,7 @@ class Clip(Stage):
     def __init__(self, limit: float, crew: Crew) -> None:
         self.limit, self._crew = limit, crew
 
-    def forward(self, update: Update) -> None:
+    def forward(self, update: Draft) -> None:
         for _ in range(MOST_TRIES):
             encoded = update.encoded
             assert encoded is not None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # these import torch
 
     from barnraise.data.shards import Dataset
     from barnraise.training.local import LocalTrainer
-    from barnraise.worker.update_path import Payload
+    from barnraise.worker.update_path import SentUpdate
 
 
 class TaskExecutor(Protocol):
@@ -43,7 +43,7 @@ class TaskExecutor(Protocol):
         """The version that it is at, float32 [d]; on the training thread when no update is on its way."""
 
     @property
-    def payloads(self) -> Mapping[int, Payload]:
+    def payloads(self) -> Mapping[int, SentUpdate]:
         """What is sent, by assignment, until it is settled."""
 
     def measure(self, profile: NodeProfile, batch_size: int) -> NodeProfile:

@@ -14,13 +14,13 @@ from barnraise.compression.catalog import CATALOG
 from barnraise.compression.feedback import WHOLE, ErrorFeedback
 from barnraise.core.threads import Crew
 from barnraise.core.types import Blob
-from barnraise.worker.stages import Clip, Difference, Encode, Feedback, Stage, Update
+from barnraise.worker.stages import Clip, Difference, Draft, Encode, Feedback, Stage
 
 Opened: TypeAlias = tuple[slice, Reader]
 
 
 @dataclass(frozen=True)
-class Payload:
+class SentUpdate:
     """An encoded update and its name, kept until the controller answers."""
 
     blob: Blob
@@ -85,13 +85,13 @@ class UpdatePath:
         span: slice = WHOLE,
         scale: float = 1.0,
         leaving: bool = False,
-    ) -> Payload:
+    ) -> SentUpdate:
         """The part `span` of the pseudo-gradient (start - end) * scale (float32 [d]), an update of `version`.
 
         `start` is overwritten. What is outside `span` goes to the residual; `leaving` flushes what is inside.
         """
         codec = self.last if leaving and self.last and self.feedback else self.codec
-        update = Update(start, end, scale, version, span, codec)
+        update = Draft(start, end, scale, version, span, codec)
         for stage in self.stages:
             stage.forward(update)
         for stage in reversed(self.stages):
@@ -99,18 +99,18 @@ class UpdatePath:
         assert update.encoded is not None
         return _named(update.encoded, codec, span)
 
-    def flush(self, size: int) -> Payload:
+    def flush(self, size: int) -> SentUpdate:
         """The residual (float32 [size]; zeros when there is none) as a payload of the last codec."""
         codec = self.last or self.codec
         encoded = self.feedback.flush(codec) if self.feedback else None
         return _named(encoded or codec.encode(torch.zeros(size)), codec)
 
-    def settle(self, payload: Payload, accepted: bool) -> None:
+    def settle(self, payload: SentUpdate, accepted: bool) -> None:
         """The stages hear of a refused update, the last one first: error feedback takes it back."""
         if not accepted:
             for stage in reversed(self.stages):
                 stage.refused(payload.encoded, payload.codec, payload.span)
 
 
-def _named(encoded: Encoded, codec: Codec, span: slice = WHOLE) -> Payload:
-    return Payload(Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes), encoded, codec, span)
+def _named(encoded: Encoded, codec: Codec, span: slice = WHOLE) -> SentUpdate:
+    return SentUpdate(Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes), encoded, codec, span)

@@ -17,7 +17,7 @@ from torch import Tensor
 from barnraise.aggregation.base import Array, Combination, Rule
 from barnraise.aggregation.context import Context, names_of
 from barnraise.controller.version.base import Making, Row, Stage
-from barnraise.core.ranges import covers, pieces
+from barnraise.core.ranges import covers, disjoint
 from barnraise.core.threads import Crew
 from barnraise.core.types import ParameterRange
 
@@ -99,7 +99,7 @@ class PseudoGradient:
 
     def __init__(self, rule: Rule, making: Making, kept: dict[str, Tensor], values: dict[str, Any], crew: Crew) -> None:
         self.kept = kept
-        cut, scales = pieces(slot.parameters for slot in making.slots), making.scales
+        cut, scales = disjoint(slot.parameters for slot in making.slots), making.scales
         self.start, self.stop = cut[0].start, cut[-1].stop
         self._parts = []
         for index, piece in enumerate(cut):

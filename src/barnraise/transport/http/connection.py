@@ -242,7 +242,7 @@ async def _ask(client: HttpClient, envelope: bytes) -> bytes:
 
 def _words(error: Exception, where: str) -> str:
     """What is in the way, and what to do."""
-    if isinstance(error, marshalling.Fault):
+    if isinstance(error, marshalling.CallFault):
         if error.code == marshalling.REFUSED:
             return f"the controller at {where} refuses this machine's key, which was revoked: ask the host"
         if error.code == marshalling.OTHER_KEY:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from barnraise.transport.base import BATCH_BYTES, Peer, Received
+from barnraise.transport.base import BATCH_BYTES, Delivery, Peer
 from barnraise.transport.budget import Budget
 from barnraise.wire.frames import Buffer, num_bytes
 
@@ -35,9 +35,9 @@ class Inbox:
         line.extend(zip(messages, sizes, strict=True))
         self._count(peer, len(sizes), sum(sizes))
 
-    def take(self, limit: int) -> list[Received]:
+    def take(self, limit: int) -> list[Delivery]:
         """The next messages, `limit` or about BATCH_BYTES at the most."""
-        batch: list[Received] = []
+        batch: list[Delivery] = []
         size = 0
         while self._lines and len(batch) < limit and size < BATCH_BYTES:
             peer = next(iter(self._lines))
@@ -46,7 +46,7 @@ class Inbox:
             if line:
                 self._lines[peer] = line
             self._count(peer, -1, -length)
-            batch.append(Received(peer, frames))
+            batch.append(Delivery(peer, frames))
             size += length
         return batch
 

@@ -11,9 +11,9 @@ from barnraise.core.errors import AddressError, WireError
 from barnraise.transport.base import (
     BATCH_MESSAGES,
     Address,
+    Delivery,
     Listener,
     Peer,
-    Received,
     bind_error,
     parse,
 )
@@ -150,7 +150,7 @@ class XmlRpcListener(Listener):
             if session is None or method != marshalling.EXCHANGE:
                 raise WireError(f"there is no {method!a} at this address")
             return marshalling.write_response(await self._exchange(session, argument, prove))
-        except marshalling.Fault as fault:
+        except marshalling.CallFault as fault:
             self._drop(_DROPPED[fault.code])
             return marshalling.write_fault(fault.code, str(fault))
         except WireError as error:
@@ -162,14 +162,14 @@ class XmlRpcListener(Listener):
         self._handshakes = self._handshakes + 1 if second == self._second else 1
         self._second = second
         if self._handshakes > HANDSHAKES_A_SECOND:
-            raise marshalling.Fault(marshalling.BUSY, "too many connections: try again later")
+            raise marshalling.CallFault(marshalling.BUSY, "too many connections: try again later")
         responder = Responder(self._keys)
         try:
             key, _ = responder.accept(message)
         except WireError as error:
-            raise marshalling.Fault(marshalling.OTHER_KEY, str(error)) from None
+            raise marshalling.CallFault(marshalling.OTHER_KEY, str(error)) from None
         if key in self.revoked:
-            raise marshalling.Fault(marshalling.REFUSED, "revoked key")
+            raise marshalling.CallFault(marshalling.REFUSED, "revoked key")
         route = secrets.token_bytes(SESSION_BYTES)
         reply, ciphers = responder.reply(route)
         if len(self._unproven) >= MAX_UNPROVEN:
@@ -185,10 +185,10 @@ class XmlRpcListener(Listener):
             try:
                 content = answerer.open(envelope)
             except WireError as error:
-                raise marshalling.Fault(marshalling.NOT_NEXT, str(error)) from None
+                raise marshalling.CallFault(marshalling.NOT_NEXT, str(error)) from None
             if session.peer.key in self.revoked:
                 self._end(session)
-                raise marshalling.Fault(marshalling.REFUSED, "revoked key")
+                raise marshalling.CallFault(marshalling.REFUSED, "revoked key")
             session.heard = self._loop.time()
             try:
                 self._prove(session)
@@ -212,7 +212,7 @@ class XmlRpcListener(Listener):
         for old in same[:-SESSIONS_A_KEY] + strangers[:-MAX_STRANGERS]:
             self._end(old)
         if len(self._sessions) - len(self._unproven) > MAX_SESSIONS:
-            raise marshalling.Fault(marshalling.BUSY, "too many connections: try again later")
+            raise marshalling.CallFault(marshalling.BUSY, "too many connections: try again later")
 
     async def _push(self, session: Session, content: bytes) -> bytes:
         """Take a batch as soon as there is room; an empty one is a goodbye."""
@@ -272,7 +272,7 @@ class XmlRpcListener(Listener):
 
     # The listener's contract
 
-    async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[Received]:
+    async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[Delivery]:
         await asyncio.sleep(0)  # others get their turn even if there is always something to read
         while not self._closed:
             if self.budget.spent:

@@ -34,7 +34,7 @@ _RESPONSE = {_VALUE, _MEMBER + "name", _MEMBER + "value/int", _MEMBER + "value/i
 _LEAVES = {"call": _CALL, "response": _RESPONSE}
 
 
-class Fault(WireError):
+class CallFault(WireError):
     """An XML-RPC fault: what the other side says is wrong. Not authenticated."""
 
     def __init__(self, code: int, text: str) -> None:
@@ -84,7 +84,9 @@ def read_response(document: bytes) -> bytes:
         raise WireError("XML-RPC: a response has one base64 value, or a fault")
     codes = [text.strip() for name in ("int", "i4") for text in found.get(f"{_MEMBER}value/{name}", [])]
     words = "".join(found.get(_MEMBER + "value/string", [])[:1])
-    raise Fault(int(codes[0]) if codes and codes[0].isdecimal() and len(codes[0]) < 10 else 0, ascii(words)[1:-1][:300])
+    raise CallFault(
+        int(codes[0]) if codes and codes[0].isdecimal() and len(codes[0]) < 10 else 0, ascii(words)[1:-1][:300]
+    )
 
 
 def _read(document: bytes, kind: str) -> Mapping[str, list[str]]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import zmq
 
 from barnraise.core.errors import AddressError
-from barnraise.transport.base import BATCH_BYTES, BATCH_MESSAGES, Address, Listener, Peer, Received, bind_error, parse
+from barnraise.transport.base import BATCH_BYTES, BATCH_MESSAGES, Address, Delivery, Listener, Peer, bind_error, parse
 from barnraise.transport.identity import Keys
 from barnraise.transport.names import numeric
 from barnraise.transport.zmq.answering import Answers
@@ -50,7 +50,7 @@ class ZmqListener(Listener):
         bound = self._socket.socket.getsockopt_string(zmq.LAST_ENDPOINT)
         return str(Address("zmq", address.host, int(bound.rpartition(":")[2])))
 
-    async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[Received]:
+    async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[Delivery]:
         await asyncio.sleep(0)  # others get their turn even if there is always something to read
         while self._socket is not None and not self._socket.closed:
             if self.budget.spent:
@@ -62,9 +62,9 @@ class ZmqListener(Listener):
             await (self._socket.wait_readable() if drained else asyncio.sleep(0))
         return []
 
-    def _read(self, socket: LoopSocket, limit: int) -> tuple[list[Received], bool]:
+    def _read(self, socket: LoopSocket, limit: int) -> tuple[list[Delivery], bool]:
         """What there is to read, and whether that was all."""
-        batch: list[Received] = []
+        batch: list[Delivery] = []
         size = 0
         for _ in range(limit):
             frames = socket.try_receive(max_frames=5)  # route, a REQ's delimiter, header, raw, and one too many
@@ -78,7 +78,7 @@ class ZmqListener(Listener):
                 break
         return batch, False
 
-    def _admit(self, frames: list[zmq.Frame]) -> Received | None:
+    def _admit(self, frames: list[zmq.Frame]) -> Delivery | None:
         route, *body = frames
         peer = Peer(route.bytes, _proven_key(body[0]) if body else "")
         if not peer.key or not _is_given(peer.route):
@@ -94,7 +94,7 @@ class ZmqListener(Listener):
                 if there:
                     self._answers.question(peer, body)
                 body = body if len(body[-1]) else body[:-1]
-            return Received(peer, contents(body[:3])) if body else None
+            return Delivery(peer, contents(body[:3])) if body else None
         return None
 
     def send(self, peer: Peer, frames: Sequence[Buffer]) -> bool:

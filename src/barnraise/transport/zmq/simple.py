@@ -48,7 +48,7 @@ from barnraise.wire.messages import (
     Message,
     Next,
     Offer,
-    Part,
+    PayloadChunk,
     Pulse,
     Stop,
     Welcome,
@@ -205,7 +205,7 @@ class SimpleClient:
                 answer, _ = self.expect(Ack, Go, Who)
                 if isinstance(answer, Go):
                     for offset, piece in parts(payload, start=answer.offset):
-                        self._tell(Part(task.id, offset), piece)
+                        self._tell(PayloadChunk(task.id, offset), piece)
                     answer, _ = self.expect(Ack, Who)
                 if isinstance(answer, Ack) and answer.assignment == task.id:
                     return answer
