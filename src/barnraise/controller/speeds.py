@@ -78,9 +78,9 @@ class Speeds(Part):
         working = [rate for rate in working if rate > 0.0]
         self.median = median(working) if working else 0.0
         self.total = sum(min(rate, SPREAD * self.median) for rate in working)
-        norms = [node.updates.norm for node in living if node.updates.norm > 0.0]
-        self.num_norms, self.norm = len(norms), median(norms) if norms else 0.0
-        self.travel = median(node.updates.travel for node in living if node.updates.norm > 0.0) if norms else 0.0
+        sized = [updates for node in living if (updates := node.updates).norm > 0.0]
+        self.num_norms, self.norm = len(sized), median(updates.norm for updates in sized) if sized else 0.0
+        self.travel = median(updates.travel for updates in sized) if sized else 0.0
         self.usual_staleness = median(node.updates.staleness for node in seen) if seen else 0.0
 
     def estimate(self, node: NodeState) -> float:
@@ -107,8 +107,9 @@ class Speeds(Part):
 
     def known(self, node: NodeState) -> float:
         """`estimate`, of the fleet as it was seen last."""
-        if node.speed.rate > 0.0:
-            return node.speed.rate
+        rate = node.speed.rate
+        if rate > 0.0:
+            return rate
         claim = node.session.profile.tokens_per_second
         return min(max(claim, self.lowest), self.highest) if claim > 0.0 else 0.0
 

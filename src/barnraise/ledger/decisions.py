@@ -104,11 +104,10 @@ class Claim(Columns, frozen=True, gc=False):
     @classmethod
     def of(cls, result: AnyResult) -> Claim:
         """What `result` says."""
-        told = cls(result.base, result.steps, result.loss, result.seconds)
+        made = result.base, result.steps, result.loss, result.seconds
         if not isinstance(result, Contribution):
-            return told
-        payload = result.payload
-        return msgspec.structs.replace(told, num_bytes=payload.num_bytes, digest=payload.digest, codec=result.codec)
+            return cls(*made)
+        return cls(*made, result.payload.num_bytes, result.payload.digest, result.codec)
 
 
 class Judged(Decision, frozen=True, gc=False):
