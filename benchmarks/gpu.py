@@ -42,7 +42,7 @@ from large import DOWN, UP, make_server, make_version, status, timed, updates
 
 from barnraise.assembly.engine_settings import worker_settings
 from barnraise.config import load
-from barnraise.controller.actions import Held, SlotShare
+from barnraise.controller.actions import Held, Slot
 from barnraise.controller.parameter_server import Made
 from barnraise.core.types import News, ParameterRange, Update
 from barnraise.ledger import Checkpoints, RunDirectory
@@ -173,7 +173,7 @@ def replicas(bench: Bench) -> None:
             worker.trainer.load(worker.replica)
             worker.trainer.run(rows.batches(4, 2 + number), 1e-3)
             payloads.append(worker.path.send(worker.replica.clone(), worker.trainer.flat.vector.cpu()).data)
-        slots = [SlotShare(str(n), ParameterRange(0, size), (Held(n, 1.0, 0),)) for n in range(NODES)]
+        slots = [Slot(str(n), ParameterRange(0, size), (Held(n, 1.0, 0),)) for n in range(NODES)]
         made = server.aggregate(version, slots, payloads.__getitem__)
         reached = [taken_in(worker, made) for worker in workers]  # all of them, whatever the first says
         moved += reached == [version] * NODES

@@ -35,7 +35,7 @@ import numpy as np
 import torch
 
 from barnraise import aggregation, compression, training
-from barnraise.controller.actions import Checkpoint, Held, SlotShare
+from barnraise.controller.actions import Checkpoint, Held, Slot
 from barnraise.controller.events import Checkpointed, Event
 from barnraise.controller.executor import WorkerExecutor as ControllerExecutor
 from barnraise.controller.parameter_server import Made, ParameterServer
@@ -104,7 +104,7 @@ def make_server(size: int, threads: int) -> ParameterServer:
 
 def make_version(server: ParameterServer, payloads: Sequence[bytes]) -> Made:
     whole = ParameterRange(0, len(server.parameters))
-    slots = [SlotShare(str(node), whole, (Held(node, 1.0, 0),)) for node in range(len(payloads))]
+    slots = [Slot(str(node), whole, (Held(node, 1.0, 0),)) for node in range(len(payloads))]
     return server.aggregate(server.version + 1, slots, payloads.__getitem__)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from barnraise import compression
 from barnraise.controller import blobs, frozen
-from barnraise.controller.actions import Checkpoint, Held, SlotShare
+from barnraise.controller.actions import Checkpoint, Held, Slot
 from barnraise.controller.blobs import BlobStore
 from barnraise.controller.events import Checkpointed, Event
 from barnraise.controller.executor import ControllerExecutor
@@ -101,9 +101,7 @@ def test_the_average_moves_where_a_version_does_not(tmp_path: Path) -> None:
     server, codec = make("int4", "nesterov"), compression.create("int8")
     advance(server, 2)
     found, expected = freeze(server, tmp_path / "file"), state(server)
-    part = SlotShare(
-        "node", ParameterRange(8192, 12288), (Held(1, 1.0, [one.name for one in server.codecs].index("int8")),)
-    )
+    part = Slot("node", ParameterRange(8192, 12288), (Held(1, 1.0, [one.name for one in server.codecs].index("int8")),))
     server.aggregate(3, [part], {1: codec.encode(0.01 * vector(1, 4096)).to_bytes()}.__getitem__)
     found.finish()
     assert stored(tmp_path / "file") == expected

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from barnraise import aggregation, compression, training
 from barnraise.controller import blobs
-from barnraise.controller.actions import Held, SlotShare
+from barnraise.controller.actions import Held, Slot
 from barnraise.controller.blobs import BlobStore
 from barnraise.controller.parameter_server import Made, ParameterServer
 from barnraise.core.types import ParameterRange
@@ -55,7 +55,7 @@ def advance(server: ParameterServer, last: int) -> list[Made]:
             for number in numbers:
                 update = 0.01 * vector(number, span[1] - span[0])
                 payloads[number] = compression.create(name).encode(update).to_bytes()
-            slots.append(SlotShare(str(node), ParameterRange(*span), tuple(Held(n, 1.0 + node, node) for n in numbers)))
+            slots.append(Slot(str(node), ParameterRange(*span), tuple(Held(n, 1.0 + node, node) for n in numbers)))
         made.append(server.aggregate(version, slots, payloads.__getitem__, 0.9, (1.0, 0.5, 0.25)))
     return made
 
@@ -86,7 +86,7 @@ def test_chunks_are_combined_as_whole_vectors_are(rule: Any, options: dict[str, 
     codec, slots, payloads = compression.create("none"), [], {}
     for number in range(1, 6):
         payloads[number] = codec.encode(vector(number)).to_bytes()
-        slots.append(SlotShare(str(number), ParameterRange(0, SIZE), (Held(number, 1.0, 0),)))
+        slots.append(Slot(str(number), ParameterRange(0, SIZE), (Held(number, 1.0, 0),)))
     server = make("none", "sgd", rule, threads=2, codecs=["none"], **options)
     server.aggregate(1, slots, payloads.__getitem__)
     assert torch.equal(server.parameters, vector(0) - expected)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from barnraise import aggregation, compression, training
-from barnraise.controller.actions import Held, SlotShare
+from barnraise.controller.actions import Held, Slot
 from barnraise.controller.parameter_server import Made, ParameterServer
 from barnraise.core.errors import VersionRefusedError
 from barnraise.core.types import Blob, Contribution, ParameterRange
@@ -69,10 +69,10 @@ class Uploads:
         return self.payloads[number]
 
 
-def slot(node: str, *contributions: tuple[Any, ...], span: tuple[int, int] = (0, SIZE)) -> SlotShare:
+def slot(node: str, *contributions: tuple[Any, ...], span: tuple[int, int] = (0, SIZE)) -> Slot:
     """Contributions are (number, weight), or (number, weight, codec)."""
     held = tuple(Held(number, weight, *codec or (0,)) for number, weight, *codec in contributions)
-    return SlotShare(node, ParameterRange(*span), held)
+    return Slot(node, ParameterRange(*span), held)
 
 
 def offer(codec: int = 0, size: int = SIZE) -> Contribution:
@@ -173,7 +173,7 @@ def test_nodes_that_weigh_alike_pull_no_harder_for_more_steps() -> None:
         uploads.add(number, update)
     server.aggregate(1, [slot("a", (1, 5120.0), (2, 5120.0)), slot("b", (3, 512.0))], uploads.read)
     torch.testing.assert_close(server.parameters, start)
-    stale = SlotShare("b", ParameterRange(0, SIZE), (Held(3, 256.0, 0),), freshness=0.5)
+    stale = Slot("b", ParameterRange(0, SIZE), (Held(3, 256.0, 0),), fresh_weight=512.0)
     server.aggregate(2, [slot("a", (1, 5120.0)), stale], uploads.read)
     torch.testing.assert_close(server.parameters, start - vector(1) / 3)
 

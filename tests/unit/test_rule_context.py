@@ -17,7 +17,7 @@ from barnraise.aggregation.base import Rule
 from barnraise.aggregation.chain import Chain
 from barnraise.aggregation.context import Context
 from barnraise.aggregation.nnm import NearestNeighbourMixing
-from barnraise.controller.actions import Held, SlotShare
+from barnraise.controller.actions import Held, Slot
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.core.errors import VersionRefusedError
 from barnraise.core.types import ParameterRange
@@ -79,7 +79,7 @@ def advance(server: ParameterServer, last: int, span: tuple[int, int] = (0, SIZE
         for place, name in enumerate(names):
             number = 10 * version + place
             payloads[number] = codec.encode(update(number, span[1] - span[0])).to_bytes()
-            slots.append(SlotShare(name, ParameterRange(*span), (Held(number, 1.0, 0, 2 * (place == 1)),)))
+            slots.append(Slot(name, ParameterRange(*span), (Held(number, 1.0, 0, 2 * (place == 1)),)))
         digests.append(server.aggregate(version, slots, payloads.__getitem__).digest)
     return digests
 
@@ -135,7 +135,7 @@ def test_a_refused_version_leaves_nothing_behind() -> None:
     advance(server, 3)
     before, codec = snapshot(server), server.codecs[0]
     payloads = {node: codec.encode(torch.full((SIZE,), 3e38)).to_bytes() for node in (1, 2)}
-    slots = [SlotShare(name, ParameterRange(0, SIZE), (Held(n, 1.0, 0),)) for n, name in ((1, "a"), (2, "new"))]
+    slots = [Slot(name, ParameterRange(0, SIZE), (Held(n, 1.0, 0),)) for n, name in ((1, "a"), (2, "new"))]
     for _ in range(2):
         with pytest.raises(VersionRefusedError, match="finite"):
             server.aggregate(4, slots, payloads.__getitem__)

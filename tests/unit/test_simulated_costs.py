@@ -10,7 +10,7 @@ from barnraise import compression
 from barnraise.assembly.simulation import simulate
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
-from barnraise.controller.actions import Aggregate, Held, SlotShare
+from barnraise.controller.actions import Aggregate, Held, Slot
 from barnraise.core.types import Blob, Contribution, News, ParameterRange, Update
 from barnraise.emulation.access import Access
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
@@ -56,7 +56,7 @@ def test_decoding_takes_the_controllers_time() -> None:
     assert costs("entropy_coded").inspect(contribution) > 1.5 * costs("int4").inspect(contribution)
 
     def version(nodes: int, **changes: Any) -> float:
-        slots = tuple(SlotShare(str(node), WHOLE, (Held(node, 1.0, 0),)) for node in range(nodes))
+        slots = tuple(Slot(str(node), WHOLE, (Held(node, 1.0, 0),)) for node in range(nodes))
         sizes = dict.fromkeys(range(nodes), contribution.payload.num_bytes)
         return costs(**changes).aggregate(Aggregate(1, 1, slots, 1.0), payload("int4"), sizes)
 

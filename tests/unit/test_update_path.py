@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from barnraise import aggregation, compression, training
-from barnraise.controller.actions import Held, SlotShare
+from barnraise.controller.actions import Held, Slot
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.core.types import Contribution, ParameterRange
 from barnraise.worker.update_path import UpdatePath
@@ -117,7 +117,7 @@ def test_a_leaving_worker_flushes_its_residual_and_the_controller_reads_it() -> 
         norm, reason = server.inspect(payload.data, offered)
         assert not reason
         assert norm > 0
-        server.aggregate(version, [SlotShare("n", span, (Held(version, 1.0, codec),))], payloads.__getitem__)
+        server.aggregate(version, [Slot("n", span, (Held(version, 1.0, codec),))], payloads.__getitem__)
     error = float((server.parameters + first + second).norm() / (first + second).norm())
     assert error < 0.02  # 8 bits, where top-k alone would have left out most of it
 

@@ -10,7 +10,7 @@ import torch
 
 from barnraise import aggregation, compression, training
 from barnraise.compression.catalog import CATALOG
-from barnraise.controller.actions import Held, SlotShare
+from barnraise.controller.actions import Held, Slot
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.core.errors import CorruptionError, InputError, VersionRefusedError
 from barnraise.core.types import ParameterRange
@@ -46,7 +46,7 @@ def assert_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 def refusal(
-    server: ParameterServer, version: int, slots: list[SlotShare], read: Callable[[int], bytes], rate: float = 1.0
+    server: ParameterServer, version: int, slots: list[Slot], read: Callable[[int], bytes], rate: float = 1.0
 ) -> VersionRefusedError | None:
     """Why the version is not made; None when it is."""
     try:
@@ -175,8 +175,8 @@ def test_an_outer_optimizer_that_never_stepped_goes_back_to_that() -> None:
     uploads = Uploads(server)
     uploads.add(1, torch.full((4,), HUGE))
     uploads.add(2, torch.ones(4))
-    share = SlotShare("a", ParameterRange(0, 4), (Held(1, 1.0, 0),))
+    share = Slot("a", ParameterRange(0, 4), (Held(1, 1.0, 0),))
     with pytest.raises(VersionRefusedError):
         server.aggregate(1, [share], uploads.read)
     assert (server.outer.steps, server.outer.moments) == (0, {})
-    server.aggregate(1, [SlotShare("a", ParameterRange(0, 4), (Held(2, 1.0, 0),))], uploads.read)
+    server.aggregate(1, [Slot("a", ParameterRange(0, 4), (Held(2, 1.0, 0),))], uploads.read)

@@ -59,13 +59,31 @@ class Held(NamedTuple):
     staleness: int = 0
 
 
-class SlotShare(msgspec.Struct, frozen=True, gc=False):
-    """One node's part of a version: its contributions with their weights, for one range of the parameters."""
+class Slot(msgspec.Struct, frozen=True, gc=False):
+    """One node's contributions in a buffer, and in the version that it becomes, for one range of the parameters."""
 
     node: str
     parameters: ParameterRange
-    contributions: tuple[Held, ...]
-    freshness: float = 1.0  # what staleness has left of those weights
+    contributions: tuple[Held, ...] = ()
+    fresh_weight: float = 0.0  # theirs, were none of them stale; 0: none of them is
+
+    @property
+    def weight(self) -> float:
+        return sum(held.weight for held in self.contributions)
+
+    @property
+    def freshness(self) -> float:
+        """What staleness has left of the weights."""
+        return self.weight / self.fresh_weight if self.fresh_weight else 1.0
+
+    def plus(self, held: Held, fresh: float) -> Slot:
+        """With one more, which would weigh `fresh` were it not stale."""
+        return Slot(self.node, self.parameters, (*self.contributions, held), self.fresh_weight + fresh)
+
+    def minus(self, held: Held, fresh: float) -> Slot:
+        """Without one of them."""
+        left = tuple(other for other in self.contributions if other is not held)
+        return Slot(self.node, self.parameters, left, self.fresh_weight - fresh)
 
 
 class Aggregate(Action, frozen=True, gc=False):
@@ -73,7 +91,7 @@ class Aggregate(Action, frozen=True, gc=False):
 
     epoch: int
     version: int
-    slots: tuple[SlotShare, ...]
+    slots: tuple[Slot, ...]
     rate: float  # the outer optimizer's rate is multiplied by it
     scales: tuple[float, ...] = ()  # and each range's aggregate by its own, in order
 

@@ -9,16 +9,15 @@ one but last, and the last version is made of those.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from barnraise.controller.actions import Aggregate, SlotShare
+from barnraise.controller.actions import Aggregate, Slot
 from barnraise.controller.custody import Custody
 from barnraise.controller.ending import Ending
 from barnraise.controller.events import Event, Unmade
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.speeds import LEAST_PATIENCE, OVERDUE, Speeds, delay
-from barnraise.controller.state import SlotState
 from barnraise.core.ranges import covers, disjoint
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted, VersionClosed
@@ -129,7 +128,7 @@ class Buffer(Part):
             return
         if reason == "flush":
             yield Noted(self.now, notes.Flushing(state.num_live))
-        held = shares(slot for slots in state.buffer.slots.values() for slot in slots.values())
+        held = tuple(slot for slots in state.buffer.slots.values() for slot in slots.values())
         numbers = tuple(one.assignment for share in held for one in share.contributions)
         rate, scales = self._rates(held)
         yield VersionClosed(
@@ -143,8 +142,7 @@ class Buffer(Part):
         """Have the closed buffer made into its version."""
         closing = self.state.closing
         assert closing is not None
-        held = shares(closing.slots)
-        yield Aggregate(self.context.epoch, closing.version, held, closing.rate, closing.scales)
+        yield Aggregate(self.context.epoch, closing.version, tuple(closing.slots), closing.rate, closing.scales)
 
     def _unmade(self, event: Unmade) -> Steps:
         closing = self.state.closing
@@ -153,7 +151,7 @@ class Buffer(Part):
             yield from self.aggregate()
             yield from self.context.follow()
 
-    def _void(self, event: Unmade, slots: list[SlotState]) -> Steps:
+    def _void(self, event: Unmade, slots: list[Slot]) -> Steps:
         """The version cannot be made of all that its buffer holds: void what cannot be used, to make it of the rest.
 
         Where numbers are at fault, or too few nodes are left for the aggregation rule, that is everything: the version
@@ -175,7 +173,7 @@ class Buffer(Part):
                     judged = number in event.void or bool(event.reason)
                     yield Noted(self.now, notes.Voided(number, event.version, why, judged), slot.node)
 
-    def _rates(self, held: tuple[SlotShare, ...]) -> tuple[float, tuple[float, ...]]:
+    def _rates(self, held: tuple[Slot, ...]) -> tuple[float, tuple[float, ...]]:
         """How far the version moves, and what of that each piece of the parameters does when there are several.
 
         By its nodes' share of all work, in asynchronous mode, and by what staleness has left of their weights: a mean
@@ -247,15 +245,10 @@ class Buffer(Part):
         return {Unmade: self._unmade}
 
 
-def shares(slots: Iterable[SlotState]) -> tuple[SlotShare, ...]:
-    """What a version is made of, in the order of reduction."""
-    return tuple(slot.share() for slot in slots)
-
-
-def _freshness(slots: list[SlotShare], alike: bool) -> float:
+def _freshness(slots: list[Slot], alike: bool) -> float:
     """What staleness has left of the slots' weights in all, or of one each."""
     if alike:
         return sum(slot.freshness for slot in slots) / len(slots)
-    weights = [sum(held.weight for held in slot.contributions) for slot in slots]
+    weights = [slot.weight for slot in slots]
     fresh = sum(weight / slot.freshness for weight, slot in zip(weights, slots, strict=True))
     return sum(weights) / fresh if fresh else 1.0

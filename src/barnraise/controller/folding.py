@@ -11,14 +11,13 @@ from typing import Any
 
 import msgspec
 
-from barnraise.controller.actions import Held
+from barnraise.controller.actions import Held, Slot
 from barnraise.controller.state import (
     Closing,
     KeptFinding,
     Newest,
     NodeState,
     Session,
-    SlotState,
     State,
     Status,
     Tuning,
@@ -114,11 +113,9 @@ def _contributed(state: State, node: NodeState, work: Work, d: Judged) -> None:
     """An update enters the buffer."""
     buffer, totals = state.buffer, state.totals
     slots = buffer.slots.setdefault(d.node, {})
-    slot = slots.get(d.parameters)
-    if slot is None:
-        slot = slots[d.parameters] = SlotState(d.node, d.parameters, [])
-    slot.contributions.append(Held(d.assignment, d.weight, d.claim.codec, d.staleness))
-    slot.fresh_weight += d.tokens if work.task.trains else d.weight
+    held = Held(d.assignment, d.weight, d.claim.codec, d.staleness)
+    slot = slots.get(d.parameters, Slot(d.node, d.parameters))
+    slots[d.parameters] = slot.plus(held, d.tokens if work.task.trains else d.weight)
     state.merging[d.assignment] = work.at(Status.ACCEPTED, tokens=d.tokens, local_steps=d.claim.steps)
     if d.tokens < work.tokens:
         _redo(state, _rest(work, d.claim.steps, d.tokens, d.assignment))
@@ -247,10 +244,10 @@ def _voided(state: State, d: Noted, note: notes.Voided) -> None:
     work, node, closing = state.merging.pop(note.assignment), state.nodes[d.node], state.closing
     assert closing is not None
     closing.tokens -= work.tokens
-    for slot in closing.slots:
-        for held in [held for held in slot.contributions if held.assignment == work.assignment]:
-            slot.contributions.remove(held)
-            slot.fresh_weight -= work.tokens if work.task.trains else held.weight
+    for place, slot in enumerate(closing.slots):
+        for held in slot.contributions:
+            if held.assignment == work.assignment:
+                closing.slots[place] = slot.minus(held, work.tokens if work.task.trains else held.weight)
     node.updates.merged = max(node.updates.merged, work.assignment)
     state.totals.accepted -= 1
     node.tally.accepted -= 1

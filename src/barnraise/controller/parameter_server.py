@@ -18,7 +18,7 @@ from torch import Tensor
 
 from barnraise.aggregation.base import Rule
 from barnraise.compression.base import Codec
-from barnraise.controller.actions import SlotShare
+from barnraise.controller.actions import Slot
 from barnraise.controller.frozen import Frozen
 from barnraise.controller.version.arriving import Arrival
 from barnraise.controller.version.base import Making, ReadPayload
@@ -125,7 +125,7 @@ class ParameterServer:
     def aggregate(
         self,
         version: int,
-        slots: Sequence[SlotShare],
+        slots: Sequence[Slot],
         read: ReadPayload,
         rate: float = 1.0,
         scales: Sequence[float] = (),

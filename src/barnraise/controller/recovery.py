@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from barnraise.controller import saved
-from barnraise.controller.actions import SlotShare
-from barnraise.controller.buffer import shares
+from barnraise.controller.actions import Slot
 from barnraise.controller.folding import apply
 from barnraise.controller.parameter_server import Made, ParameterServer
 from barnraise.controller.state import State
@@ -27,7 +26,7 @@ class Replayed:
     """The folded ledger: its state, and of the versions after the checkpoint (all, without one) slots and digests."""
 
     state: State = field(default_factory=State)
-    slots: dict[int, tuple[SlotShare, ...]] = field(default_factory=dict)
+    slots: dict[int, tuple[Slot, ...]] = field(default_factory=dict)
     rates: dict[int, tuple[float, tuple[float, ...]]] = field(default_factory=dict)
     digests: dict[int, str] = field(default_factory=dict)
     time: float = 0.0
@@ -36,7 +35,7 @@ class Replayed:
     def close(self) -> None:
         """Take down the closed buffer, less what was voided since, as what its version is made of."""
         if self.state.closing is not None:
-            self.slots[self.state.closing.version] = shares(self.state.closing.slots)
+            self.slots[self.state.closing.version] = tuple(self.state.closing.slots)
 
     def open_contributions(self) -> list[int]:
         """Accepted contributions that are in no version yet."""

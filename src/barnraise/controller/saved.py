@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from barnraise.controller.state import SlotState, State
+from barnraise.controller.actions import Slot
+from barnraise.controller.state import State
 
 
 class Saved(msgspec.Struct):
@@ -21,7 +22,7 @@ class Saved(msgspec.Struct):
     form: str
     time: float
     state: State
-    slots: list[SlotState]
+    slots: list[Slot]
 
 
 def _form() -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from barnraise.controller.actions import Held, SlotShare
+from barnraise.controller.actions import Slot
 from barnraise.core.types import NodeProfile, ParameterRange, Task, kind_of
 from barnraise.ledger.decisions import Assigned
 
@@ -146,21 +146,6 @@ class NodeState(msgspec.Struct):
     verdicts: dict[int, tuple[bool, str]] = {}
 
 
-class SlotState(msgspec.Struct):
-    """One node's accepted contributions in the open buffer, for one range of the parameters."""
-
-    node: str
-    parameters: ParameterRange
-    contributions: list[Held] = []
-    fresh_weight: float = 0.0  # theirs, were none of them stale
-
-    def share(self) -> SlotShare:
-        """The slot as part of a version."""
-        weight = sum(held.weight for held in self.contributions)
-        freshness = weight / self.fresh_weight if self.fresh_weight else 1.0
-        return SlotShare(self.node, self.parameters, tuple(self.contributions), freshness)
-
-
 class Newest(msgspec.Struct):
     """The newest version, and when it was made."""
 
@@ -173,7 +158,7 @@ class Newest(msgspec.Struct):
 class OpenBuffer(msgspec.Struct):
     """What was accepted since the last version was closed, and how many nodes the next one takes."""
 
-    slots: dict[str, dict[ParameterRange, SlotState]] = {}  # by node
+    slots: dict[str, dict[ParameterRange, Slot]] = {}  # by node
     tokens: int = 0
     size: int = 0  # K
     time: float = math.inf  # of its first contribution
@@ -192,7 +177,7 @@ class Closing(msgspec.Struct):
     """The version that is being made: what of the closed buffer was not voided since."""
 
     version: int
-    slots: list[SlotState]
+    slots: list[Slot]
     tokens: int
     rate: float
     scales: tuple[float, ...]

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from barnraise.compression.base import Array, Encoded, Reader
-from barnraise.controller.actions import SlotShare
+from barnraise.controller.actions import Slot
 from barnraise.core.types import ParameterRange
 
 ReadPayload = Callable[[int], Any]
@@ -23,7 +23,7 @@ class Row:
     `shares` are those of its contributions, `weight` is its own among the rows.
     """
 
-    slot: SlotShare
+    slot: Slot
     readers: Sequence[Reader]
     shares: Sequence[float] = ()
     weight: float = 0.0
@@ -61,7 +61,7 @@ class Making:
     delta that says how (`encoded`)."""
 
     version: int
-    slots: Sequence[SlotShare]
+    slots: Sequence[Slot]
     read: ReadPayload
     rate: float
     scales: Sequence[float]
