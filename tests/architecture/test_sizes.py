@@ -14,22 +14,10 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 MOST_FIELDS, MOST_POSITIONAL = 12, 6
 
 KEYS = "a section of the run file: its keys are stable, and stand side by side for whoever writes one"
-TO_BE_GROUPED = "is to be grouped"
-TO_BE_NAMED = "is to be called by names"
 ALLOWED = {
     ("config/schema.py", "Training"): KEYS,
     ("config/schema.py", "Controller"): KEYS,
     ("config/schema.py", "SatData"): KEYS,
-    ("cli/panel.py", "Moment"): TO_BE_GROUPED,
-    ("data/sat.py", "SatOptions"): TO_BE_GROUPED,
-    ("emulation/report.py", "Report"): TO_BE_GROUPED,
-    ("ledger/view.py", "NodeTotals"): TO_BE_GROUPED,
-    ("plan/estimate.py", "Estimate"): TO_BE_GROUPED,
-    ("wire/messages.py", "WorkerSettings"): TO_BE_GROUPED,
-    ("assembly/hosting.py", "Host"): TO_BE_NAMED,
-    ("data/shards.py", "_write"): TO_BE_NAMED,
-    ("emulation/namespaces.py", "_ip"): TO_BE_NAMED,
-    ("transport/invite.py", "cls"): TO_BE_NAMED,
 }
 """(file, class or what is called): why it may be larger."""
 

@@ -97,8 +97,7 @@ class HostileRun(RunChance):
             )
         elif isinstance(job, act.Evaluate) and rng.random() < 0.5:
             engine.jobs.remove(job)
-            engine.account.last_loss = rng.choice(FLOATS)
-            engine.handle(ev.Evaluated(job.epoch, engine.state.newest.version, engine.account.last_loss))
+            engine.handle(ev.Evaluated(job.epoch, engine.state.newest.version, rng.choice(FLOATS)))
         elif job is not None:
             engine.answer(job, good=rng.random() < 0.9)
 

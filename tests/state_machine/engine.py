@@ -553,10 +553,20 @@ class Engine:
     def handle(self, event: ev.Event) -> list[act.Action]:
         """One event, and all the checks."""
         self.num_events += 1
+        self._observe(event)
         actions = self.machine.handle(event, self.now)
         self._take(actions)
         self.check()
         return actions
+
+    def _observe(self, event: ev.Event) -> None:
+        """What later checks need to know of what is said."""
+        if isinstance(event, ev.Evaluated) and event.epoch == self.epoch:
+            self.account.last_loss = event.loss
+        elif isinstance(event, ev.Received) and isinstance(event.message, Next):
+            self.said[event.node] = event.message.have
+        elif isinstance(event, ev.Received) and isinstance(event.message, Watch):
+            self.watched[event.node] = max(event.message.have, self.told.get(event.node, -1))
 
     def _take(self, actions: list[act.Action]) -> None:
         for action in actions:
@@ -744,13 +754,11 @@ class Engine:
 
     def watch(self, node: str, have: int) -> None:
         self.watching.add(node)
-        self.watched[node] = max(have, self.told.get(node, -1))
         self.handle(ev.Received(node, Watch(have)))
 
     def next(self, node: str, have: int | None = None, link: LinkReport = LinkReport()) -> None:  # noqa: B008 (frozen)
         self.asked.add(node)
-        self.said[node] = self.state.newest.version if have is None else have
-        self.handle(ev.Received(node, Next(self.said[node], link)))
+        self.handle(ev.Received(node, Next(self.state.newest.version if have is None else have, link)))
 
     def heartbeat(self, node: str) -> None:
         self.handle(ev.Received(node, Heartbeat(self.now)))
@@ -795,8 +803,7 @@ class Engine:
                 void = dict.fromkeys(held[job.version % 3 - 1 :: 2], "cannot be decoded")
                 return ev.Unmade(job.epoch, job.version, void, {held[-1]: "is damaged"} if job.version % 2 else {})
             case act.Evaluate():
-                self.account.last_loss = 2.0 if good else math.inf
-                return ev.Evaluated(job.epoch, self.state.newest.version, self.account.last_loss)
+                return ev.Evaluated(job.epoch, self.state.newest.version, 2.0 if good else math.inf)
             case act.Checkpoint():
                 return ev.Checkpointed(job.epoch, self.state.newest.version, "" if good else "disk full")
         raise AssertionError(job)

@@ -75,10 +75,10 @@ def test_a_task_does_not_bring_what_news_have_brought(engine: Engine) -> None:
 def test_news_do_not_bring_what_a_task_has_brought(engine: Engine) -> None:
     make_version(engine, "a")
     engine.machine.publishing.watching["b"] = 0  # as if its Watch had come before the version
+    engine.watching.add("b")
     engine.next("b", have=0)
     task = list(engine.held["b"].values())[-1]
     assert [update.version for update in task.news.updates] == [1]
-    engine.watching.add("b")
     (news,) = make_version(engine, "a")
     assert isinstance(news, Newer)
     assert [update.version for update in news.news.updates] == [2]
