@@ -15,8 +15,8 @@ MOST_FIELDS, MOST_POSITIONAL = 12, 6
 
 KEYS = "a section of the run file: its keys are stable, and stand side by side for whoever writes one"
 ALLOWED = {
-    ("config/schema.py", "Training"): KEYS,
-    ("config/schema.py", "Controller"): KEYS,
+    ("config/schema.py", "TrainingSection"): KEYS,
+    ("config/schema.py", "ControllerSection"): KEYS,
     ("config/schema.py", "SatData"): KEYS,
 }
 """(file, class or what is called): why it may be larger."""
