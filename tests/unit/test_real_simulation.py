@@ -50,9 +50,9 @@ def test_workers_measure_in_virtual_time_too(run: Report, real: bool) -> None:
     assert measured.ledger_hash == again(real, evaluated_by="workers").ledger_hash
     assert measured.tokens == run.tokens
     if real:
-        assert measured.curve[0].loss == pytest.approx(run.curve[0].loss, abs=1e-5)
-        assert [measured.curve[0].tokens, measured.curve[-1].tokens] == [0, run.tokens]
-        assert len(measured.curve) > 2
+        assert measured.losses.curve[0].loss == pytest.approx(run.losses.curve[0].loss, abs=1e-5)
+        assert [measured.losses.curve[0].tokens, measured.losses.curve[-1].tokens] == [0, run.tokens]
+        assert len(measured.losses.curve) > 2
 
 
 def test_a_version_is_measured_as_it_was_when_that_began(run: Report) -> None:
