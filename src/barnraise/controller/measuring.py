@@ -122,8 +122,8 @@ class Measuring(TaskKind):
         return max((work.rows[0].stop for work in self._pieces() if work.base == self.version), default=0)
 
     def fresh(self, nodes: Sequence[NodeState]) -> Sequence[TaskView]:
-        left = self.plan.rows - self._given()
-        if not self.open or left <= 0:
+        left = self.plan.rows - self._given() if self.open else 0
+        if left <= 0:
             return ()
         tokens = left * self.settings.tasks.context
         down = self.settings.payloads.snapshot
