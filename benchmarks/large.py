@@ -37,7 +37,7 @@ import torch
 from barnraise import aggregation, compression, training
 from barnraise.controller.actions import Checkpoint, Held, Slot
 from barnraise.controller.events import Checkpointed, Event
-from barnraise.controller.executor import WorkerExecutor as ControllerExecutor
+from barnraise.controller.executor import ControllerExecutor
 from barnraise.controller.parameter_server import Made, ParameterServer
 from barnraise.core.digests import LEAF_BYTES
 from barnraise.core.threads import Crew, spans

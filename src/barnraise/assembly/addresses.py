@@ -50,9 +50,9 @@ async def listen(server: Server, run: RunDirectory, plan: Plan, mode: Mode) -> s
 def address(controller: ControllerSection, before: str) -> str:
     """What to listen on: the run file's ports, and for those that are 0 what was taken `before`, if it was.
 
-    >>> address(Controller(http_port=0), "zmq://127.0.0.1:40001 xmlrpc://127.0.0.1:40002")
+    >>> address(ControllerSection(http_port=0), "zmq://127.0.0.1:40001 xmlrpc://127.0.0.1:40002")
     'zmq://127.0.0.1:40001 xmlrpc://127.0.0.1:40002'
-    >>> address(Controller(port=5000, http_port=0), "zmq://127.0.0.1:40001 xmlrpc://127.0.0.1:40002")
+    >>> address(ControllerSection(port=5000, http_port=0), "zmq://127.0.0.1:40001 xmlrpc://127.0.0.1:40002")
     'zmq://127.0.0.1:5000 xmlrpc://127.0.0.1:40002'
     """
     taken = [(parts.scheme, parts.port or 0) for parts in map(urlsplit, before.split())]
