@@ -29,10 +29,17 @@ def vector(seed: int, size: int = SIZE) -> Tensor:
 
 
 def make(
-    downlink: str, outer: str, rule: Any = "mean", threads: int = 1, codecs: Sequence[str] = CODECS, **options: Any
+    downlink: str,
+    outer: str,
+    rule: Any = "mean",
+    *,
+    threads: int = 1,
+    codecs: Sequence[str] = CODECS,
+    parameters: Tensor | None = None,
+    **options: Any,
 ) -> ParameterServer:
     return ParameterServer(
-        vector(0),
+        vector(0) if parameters is None else parameters,
         0,
         rule=aggregation.create(rule, **options),
         codecs=[compression.create(name) for name in codecs],
@@ -150,3 +157,14 @@ def test_bounds_that_have_grown_are_measured_before_a_version_is_refused() -> No
     for _ in range(40):
         advance(server, server.version + 4)
     assert float(server.parameters.abs().max()) < 100.0
+
+
+@pytest.mark.parametrize("downlink", ["none", "int4", "topk"])
+@pytest.mark.parametrize("outer", ["sgd", "nesterov", "adam"])
+@pytest.mark.parametrize("rule", ["mean", "centered_clipping"])
+def test_a_server_that_gets_its_parameters_later_makes_the_same_versions(downlink: str, outer: str, rule: str) -> None:
+    """As a host has it, which knows the model's size only once the first checkpoint is read."""
+    expected, later = make(downlink, outer, rule), make(downlink, outer, rule, parameters=torch.zeros(1))
+    later.load(make(downlink, outer, rule).state(), 0)
+    assert [each.digest for each in advance(later, 3)] == [each.digest for each in advance(expected, 3)]
+    assert state(later) == state(expected)

@@ -140,7 +140,7 @@ class ParameterServer:
         then.
         """
         assert version == self.version + 1
-        making = Making(version, slots, read, rate, scales)
+        making = Making(version, slots, read, rate, scales, size=len(self.parameters))
         if any(slot.contributions for slot in slots):
             self._way.take(making)
         else:

@@ -58,13 +58,14 @@ class Row:
 @dataclass
 class Making:
     """A version that is being made of `slots`: the rows that they become, the parameters that move (`span`), and the
-    delta that says how (`encoded`)."""
+    delta that says how (`encoded`). The model has `size` parameters."""
 
     version: int
     slots: Sequence[Slot]
     read: ReadPayload
     rate: float
     scales: Sequence[float]
+    size: int
     rows: list[Row] = field(default_factory=list)
     span: slice = field(default_factory=lambda: slice(0, 0))
     encoded: Encoded | None = None

@@ -26,17 +26,17 @@ _NONE = msgspec.msgpack.encode({})
 
 
 class Reduce(Stage):
-    """The rule makes one of the rows. What it keeps, vectors [size] and values, is here."""
+    """The rule makes one of the rows. What it keeps, vectors of all parameters and values, is here."""
 
-    def __init__(self, rule: Rule, size: int, crew: Crew) -> None:
-        self._rule, self._size, self._crew = rule, size, crew
+    def __init__(self, rule: Rule, crew: Crew) -> None:
+        self._rule, self._crew = rule, crew
         self._kept: dict[str, Tensor] = {}
         self._values = self._next_values = _NONE
         self._gradient: PseudoGradient | None = None
 
     def prepare(self, making: Making) -> None:
         names = names_of(self._rule.keeps, [row.slot.node for row in making.rows])
-        kept = {name: self._kept[name] if name in self._kept else torch.zeros(self._size) for name in names}
+        kept = {name: self._kept[name] if name in self._kept else torch.zeros(making.size) for name in names}
         values = msgspec.msgpack.decode(self._values)
         gradient = self._gradient = PseudoGradient(self._rule, making, kept, values, self._crew)
         self._next_values = msgspec.msgpack.encode(values)

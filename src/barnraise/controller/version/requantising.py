@@ -24,8 +24,7 @@ _CODED = 1.01  # times the largest that was encoded: what a codec decodes it to,
 class Residual(Stage):
     """What was left out before comes along. `vector` [size] is made by the first version."""
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    def __init__(self) -> None:
         self.vector: Tensor | None = None
         self._carries = False
 
@@ -37,7 +36,7 @@ class Residual(Stage):
     def begin(self, making: Making) -> None:
         self._carries = self.vector is not None
         if self.vector is None:
-            self.vector = torch.zeros(self._size)
+            self.vector = torch.zeros(making.size)
 
     def step(self, making: Making, piece: slice, values: Array) -> Array:
         if self._carries:
@@ -132,11 +131,11 @@ class Deliver(Stage):
         return values
 
 
-def requantising(codec: Codec, size: int) -> list[Stage]:
-    """The stages that `codec` takes, for [size] parameters."""
+def requantising(codec: Codec) -> list[Stage]:
+    """The stages that `codec` takes."""
     if codec.piecewise and CATALOG.entry(codec.name).declares.lossless:
         return [Requantise(codec, None)]
-    residual = Residual(size)
+    residual = Residual()
     if codec.piecewise:
         return [residual, Requantise(codec, residual)]
     collected = Collect(codec, residual)

@@ -15,10 +15,10 @@ _PREFIX = "outer."
 
 
 class Outer(Stage):
-    """One step of the outer optimizer, over the vector [size] of all parameters."""
+    """One step of the outer optimizer, over the vector of all parameters."""
 
-    def __init__(self, optimizer: OuterOptimizer, size: int) -> None:
-        self._optimizer, self._size = optimizer, size
+    def __init__(self, optimizer: OuterOptimizer) -> None:
+        self._optimizer = optimizer
 
     def growth(self, making: Making, largest: float, before: Mapping[str, float], after: dict[str, float]) -> float:
         moments = {name: before.get(_told(name), 0.0) for name in self._optimizer.moment_names}
@@ -27,7 +27,7 @@ class Outer(Stage):
         return update
 
     def begin(self, making: Making) -> None:
-        self._optimizer.begin(self._size)
+        self._optimizer.begin(making.size)
 
     def step(self, making: Making, piece: slice, values: Array) -> Array:
         self._optimizer.step(values, piece.start, making.rate)

@@ -56,14 +56,13 @@ def of_version(
     crew: Crew,
 ) -> list[Stage]:
     """What contributions go through to become a version."""
-    size = len(publish.parameters)
     return [
         Open(codecs, crew),
         Weigh(alike),
         preserve,
-        Reduce(rule, size, crew),
-        Outer(outer, size),
-        *requantising(downlink, size),
+        Reduce(rule, crew),
+        Outer(outer),
+        *requantising(downlink),
         publish,
     ]
 
