@@ -62,6 +62,7 @@ def test_losses_are_those_that_the_controller_would_have_measured(
     }  # fmt: skip
     workers = [{"name": name} for name in ("one", "two", "three")]
     training = {"tokens": 60_000, "batch_size": 4, "local_steps": 4, "learning_rate": 0.003}
+    training |= {"downlink_compression": "int4", "outer_optimizer": "delayed_nesterov"}  # with a residual and momentum
     path = run_file(controller=controller, workers=workers, training=training)
     (tmp_path / "script.py").write_text(TRAIN)
     done = subprocess.run(
