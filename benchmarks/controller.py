@@ -175,16 +175,7 @@ async def ask(connection: Connection, payload: memoryview, count: list[int], lim
                 await connection.send(encode(Next(0)))
             elif isinstance(message, Assign):
                 task = message.task
-                offer = Contribution(
-                    assignment=task.id,
-                    base=task.base,
-                    parameters=task.parameters,
-                    payload=blob,
-                    steps=task.local_steps,
-                    loss=1.0,
-                    seconds=0.1,
-                    codec=task.rung,
-                )
+                offer = Contribution.of(task, blob, codec=task.rung, steps=task.local_steps, loss=1.0, seconds=0.1)
                 inline = payload if len(payload) <= INLINE_BYTES else None
                 await connection.send(encode(Offer(offer), inline))
             elif isinstance(message, Go):

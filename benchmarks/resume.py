@@ -90,16 +90,7 @@ class History:
             self.do(ev.Received(name, Next(-1)))
         while self.host.machine.state.totals.accepted < self.wanted:
             node, task = self.tasks.popleft()
-            offer = Contribution(
-                assignment=task.id,
-                base=task.base,
-                parameters=task.parameters,
-                payload=self.blob,
-                steps=task.local_steps,
-                loss=2.0,
-                seconds=0.5,
-                codec=task.rung,
-            )
+            offer = Contribution.of(task, self.blob, codec=task.rung, steps=task.local_steps, loss=2.0, seconds=0.5)
             self.do(ev.Received(node, Offer(offer)))
             self.do(ev.Received(node, Next(self.host.machine.state.newest.version)))
         self.commit()

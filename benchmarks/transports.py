@@ -78,16 +78,7 @@ class Node:
         await self.connection.send(encode(Next(0)))
         task = (await expect(self.connection, Assign)).task
         began = time.perf_counter()
-        offer = Contribution(
-            assignment=task.id,
-            base=task.base,
-            parameters=task.parameters,
-            payload=self.blob,
-            steps=task.local_steps,
-            loss=1.0,
-            seconds=0.1,
-            codec=task.rung,
-        )
+        offer = Contribution.of(task, self.blob, codec=task.rung, steps=task.local_steps, loss=1.0, seconds=0.1)
         inline = self.payload if len(self.payload) <= INLINE_BYTES else None
         await self.connection.send(encode(Offer(offer), inline))
         if inline is None:

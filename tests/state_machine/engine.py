@@ -183,17 +183,9 @@ def stored(decision: Decision) -> Decision:
 def contribution(task: AnyTask, **changes: Any) -> Contribution:
     """An honest answer to `task`, with `changes`."""
     assert isinstance(task, Train | Flush)
-    values: dict[str, Any] = {
-        "assignment": task.id,
-        "base": task.base,
-        "parameters": task.parameters,
-        "payload": Blob(digest(task.id), 420),
-        "steps": task.steps,
-        "loss": 1.5,
-        "seconds": 0.5,
-        "codec": task.rung if isinstance(task, Train) else 1,
-    }
-    return Contribution(**(values | changes))
+    codec = task.rung if isinstance(task, Train) else 1
+    told = Contribution.of(task, Blob(digest(task.id), 420), codec=codec, steps=task.steps, loss=1.5, seconds=0.5)
+    return msgspec.structs.replace(told, **changes)
 
 
 def finding(task: AnyTask, **changes: Any) -> Finding:
@@ -588,6 +580,7 @@ class Engine:
                 self.deltas -= set(action.digests)
             else:
                 assert action.epoch == self.epoch  # type: ignore[attr-defined]
+                assert self.finished is None, "nothing is begun after the end"
                 self.jobs.append(action)
                 if isinstance(action, act.Evaluate):
                     self.account.measured.here = True

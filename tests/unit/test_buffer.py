@@ -367,6 +367,18 @@ def test_a_run_whose_last_checkpoint_fails_can_be_resumed() -> None:
     assert engine.finished == act.Finish("the token budget is met")
 
 
+def test_nothing_is_begun_after_a_last_checkpoint_that_failed() -> None:
+    engine = run("a", tokens=12)
+    hand_in(engine, "a")
+    settle_but_checkpoint(engine)
+    engine.jobs.clear()
+    engine.handle(ev.Checkpointed(engine.epoch, engine.state.newest.version, "disk full"))
+    assert engine.finished == act.Finish("disk full", failed=True)
+    engine.handle(ev.Tick())  # what was heard meanwhile is still handled
+    engine.handle(ev.InterruptRequested("SIGINT"))
+    assert engine.jobs == []
+
+
 def test_an_older_checkpoint_that_fails_late_does_not_end_the_run() -> None:
     engine = run("a", tokens=24)
     engine.now = 4.0

@@ -21,7 +21,7 @@ from barnraise.wire.messages import Stop
 
 
 class Ending(Part):
-    """Keeps whether the newest version is being made durable, and whether the process is to end."""
+    """Keeps whether the newest version is being made durable, and whether the process is to end, or told to."""
 
     def __init__(self, context: Context, membership: Membership, publishing: Publishing, measuring: Measuring) -> None:
         super().__init__(context)
@@ -29,6 +29,7 @@ class Ending(Part):
         self.publishing, self.measuring = publishing, measuring
         self.checkpointing = False
         self.interrupted: InterruptRequested | None = None
+        self.finished = False
 
     def start(self, digest: str) -> Steps:
         """A new run begins."""
@@ -69,8 +70,7 @@ class Ending(Part):
             )
             if last or self.interrupted is not None:  # without the mark of a finished run, so that it can be resumed
                 reason = event.reason if last else f"the checkpoint failed: {event.reason}"
-                yield Finish(reason, failed=True)
-                return
+                yield from self.finish(reason, failed=True)
         else:
             yield Noted(self.now, notes.Checkpointed(event.version))
         yield from self._settle()
@@ -106,7 +106,7 @@ class Ending(Part):
         if (
             not state.progress.final
             or state.closing is not None
-            or state.progress.finished
+            or self.finished
             or self.measuring.busy
             or self.checkpointing
         ):
@@ -120,7 +120,7 @@ class Ending(Part):
             if self.settings.evaluations.by_workers:
                 yield from self.dismiss_all()
             yield Noted(self.now, notes.Finished(reason))
-            yield Finish(reason)
+            yield from self.finish(reason)
 
     def _stop(self, event: StopRequested) -> Steps:
         if not self.state.progress.stopping and not self.state.progress.final:
@@ -136,12 +136,17 @@ class Ending(Part):
     def _rest(self) -> Steps:
         """Once the process shall end: make the newest version durable, so that a resume has nothing to make again."""
         wanted, state = self.interrupted, self.state
-        if wanted is None or state.closing is not None or state.progress.finished or self.checkpointing:
+        if wanted is None or self.finished or state.closing is not None or self.checkpointing:
             return
         if state.record.checkpoint != state.newest.version:
             yield from self._checkpoint()
         else:
-            yield Finish(wanted.reason, failed=wanted.failed, interrupted=not wanted.failed)
+            yield from self.finish(wanted.reason, failed=wanted.failed, interrupted=not wanted.failed)
+
+    def finish(self, reason: str, *, failed: bool = False, interrupted: bool = False) -> Steps:
+        """The last that this process does: nothing is begun after it."""
+        self.finished = True
+        yield Finish(reason, failed=failed, interrupted=interrupted)
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {

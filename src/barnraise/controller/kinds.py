@@ -53,8 +53,8 @@ class TaskKind(Part):
         return True
 
     def give(self, node: NodeState, have: int, lost: Work | None) -> Steps:
-        """Assign lost work, or fresh, to a node that has version `have`."""
-        raise NotImplementedError
+        """Assign lost work, or fresh, to a node that has version `have`. What is not matched is not given so."""
+        yield from ()
 
     def assigned(self, decision: Assigned, task: AnyTask) -> Steps:
         """The assignment, and the word of it."""

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from barnraise.controller.actions import Action, Finish, Journal, Send
+from barnraise.controller.actions import Action, Journal, Send
 from barnraise.controller.buffer import Buffer
 from barnraise.controller.custody import Custody
 from barnraise.controller.dispatch import Dispatch
@@ -134,7 +134,7 @@ class Controller:
     def _resume(self, grace: float) -> Steps:
         state = self.state
         if state.progress.finished:
-            yield Finish(state.progress.finished)
+            yield from self.ending.finish(state.progress.finished)
             return
         yield Noted(self.context.now, notes.Resumed(state.newest.version, self.epoch))
         yield from self.membership.await_back(grace)

@@ -19,7 +19,7 @@ from barnraise.controller.part import Context, Steps
 from barnraise.controller.publishing import Publishing
 from barnraise.controller.speeds import OVERDUE
 from barnraise.controller.state import KeptFinding, NodeState, Work
-from barnraise.core.types import AnyResult, Evaluate, Finding, News, ParameterRange, RowRange, Update
+from barnraise.core.types import FORWARD, AnyResult, Evaluate, Finding, News, ParameterRange, RowRange, Update
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Noted, Terms
 from barnraise.matching.base import TaskView
@@ -32,9 +32,6 @@ PATIENCE = 60.0
 
 LONGEST = 600.0
 """Seconds for which a node that lives may hold a piece before that counts as nothing, or longer where it is slow."""
-
-FORWARD = 3
-"""Times as many rows that an evaluation goes through in the time of training: it has no backward pass."""
 
 _FIRST = -(1 << 40)
 """Ids of views from here down: no other kind has so many."""

@@ -189,6 +189,10 @@ class Flush(Task, frozen=True, gc=False, tag="flush", kw_only=True):
     parameters: ParameterRange
 
 
+FORWARD = 3
+"""By how much the forward pass alone is cheaper than training: the backward pass costs about twice as much again."""
+
+
 class Evaluate(Task, frozen=True, gc=False, tag="evaluate", kw_only=True):
     """Measure the loss of the base version on held-out rows."""
 
@@ -196,16 +200,16 @@ class Evaluate(Task, frozen=True, gc=False, tag="evaluate", kw_only=True):
     exact: ClassVar[bool] = True
 
     held_out: RowRange
-    batch_size: Count
+    batch_size: Annotated[int, msgspec.Meta(ge=1, le=2**53)]
     tokens: Count  # token positions in its rows
 
     @property
     def steps(self) -> int:
-        return -(-max(0, self.held_out.stop - self.held_out.start) // max(1, self.batch_size))
+        return -(-max(0, self.held_out.stop - self.held_out.start) // self.batch_size)
 
     @property
     def effort(self) -> float:
-        return self.tokens / 3  # the backward pass costs about twice the forward one
+        return self.tokens / FORWARD
 
     @property
     def rows(self) -> tuple[RowRange, ...]:
@@ -231,6 +235,22 @@ class Contribution(Result, frozen=True, gc=False, tag="update", kw_only=True):
     parameters: ParameterRange
     payload: Blob
     codec: Count  # that of the payload: the task's rung, or as many as there are rungs for that of residuals
+
+    @classmethod
+    def of(
+        cls, task: Train | Flush, payload: Blob, *, codec: int, steps: int, loss: float = 0.0, seconds: float = 0.0
+    ) -> Contribution:
+        """What so many steps of `task` came to."""
+        return cls(
+            assignment=task.id,
+            base=task.base,
+            steps=steps,
+            loss=loss,
+            seconds=seconds,
+            parameters=task.parameters,
+            payload=payload,
+            codec=codec,
+        )
 
 
 class Finding(Result, frozen=True, gc=False, tag="finding", kw_only=True):

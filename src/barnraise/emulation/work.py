@@ -127,16 +127,8 @@ class CostedNodeWork:
     def _contribution(self, task: Train | Flush, steps: int) -> Contribution:
         share = (task.parameters.stop - task.parameters.start) / self.span
         size = self.payload_bytes[task.rung if isinstance(task, Train) else 0] * min(1.0, share)
-        return Contribution(
-            assignment=task.id,
-            base=task.base,
-            steps=steps,
-            loss=0.0,
-            seconds=0.0,
-            parameters=task.parameters,
-            payload=Blob(f"b{task.id:063x}", math.ceil(size)),
-            codec=task.rung if isinstance(task, Train) else len(self.payload_bytes),
-        )
+        codec = task.rung if isinstance(task, Train) else len(self.payload_bytes)
+        return Contribution.of(task, Blob(f"b{task.id:063x}", math.ceil(size)), codec=codec, steps=steps)
 
     def payload(self, assignment: int) -> Buffer:
         return NO_CONTENT

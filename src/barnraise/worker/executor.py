@@ -91,7 +91,8 @@ class WorkerExecutor:
         """Hand in the residual."""
         began = time.monotonic()
         payload = self.payloads[task.id] = self.path.flush(len(self.replica))
-        return self._contribution(task, payload, 0, 0.0, time.monotonic() - began)
+        codec, seconds = self.sent_in.index(payload.codec), time.monotonic() - began
+        return Contribution.of(task, payload.blob, codec=codec, steps=0, seconds=seconds)
 
     def train(self, task: Train, on_step: Callable[[int], None]) -> Contribution | None:
         """Take the task's local steps, and encode what they changed.
@@ -146,21 +147,8 @@ class WorkerExecutor:
             self._fail(steps)
             return None
         self.payloads[task.id] = self.unmerged[task.id] = payload
-        return self._contribution(task, payload, steps, loss, time.monotonic() - began)
-
-    def _contribution(
-        self, task: Train | Flush, payload: SentUpdate, steps: int, loss: float, seconds: float
-    ) -> Contribution:
-        return Contribution(
-            assignment=task.id,
-            base=task.base,
-            steps=steps,
-            loss=loss,
-            seconds=seconds,
-            parameters=task.parameters,
-            payload=payload.blob,
-            codec=self.sent_in.index(payload.codec),
-        )
+        codec, seconds = self.sent_in.index(payload.codec), time.monotonic() - began
+        return Contribution.of(task, payload.blob, codec=codec, steps=steps, loss=loss, seconds=seconds)
 
     def _fail(self, steps: int) -> None:
         """Moments that led astray are lost; those of steps that were not taken are as good as before."""

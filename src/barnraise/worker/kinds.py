@@ -35,7 +35,7 @@ def _evaluate(executor: TaskExecutor, task: Evaluate, on_step: OnStep) -> AnyRes
     from barnraise.training.local import held_out_losses
 
     began, busy = time.monotonic(), executor.busy()
-    rows, size = task.held_out, max(1, task.batch_size)
+    rows, size = task.held_out, task.batch_size
     held_out = executor.dataset.held_out()[rows.start : rows.stop]
     executor.trainer.load(executor.replica)
     batches = (held_out[start : start + size] for start in range(0, len(held_out), size))

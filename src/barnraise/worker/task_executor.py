@@ -1,7 +1,7 @@
 """What the shell around a worker's machine needs from whoever carries out its tasks, and how one comes to be.
 
-`worker.executor.Executor` is the usual one. Another one (of a node that lies, of a stage of a pipeline) is given to the
-runtime, or to a node of the simulation, by the factory that makes it.
+`worker.executor.WorkerExecutor` is the usual one. Another one (of a node that lies, of a stage of a pipeline) is given
+to the runtime, or to a node of the simulation, by the factory that makes it.
 """
 
 from __future__ import annotations

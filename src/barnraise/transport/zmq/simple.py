@@ -186,16 +186,7 @@ class SimpleClient:
         Made again after a lost connection.
         """
         blob = Blob(hashlib.sha256(payload).hexdigest(), len(payload))
-        offered = Contribution(
-            assignment=task.id,
-            base=task.base,
-            steps=steps,
-            loss=loss,
-            seconds=seconds,
-            parameters=task.parameters,
-            payload=blob,
-            codec=task.rung,
-        )
+        offered = Contribution.of(task, blob, codec=task.rung, steps=steps, loss=loss, seconds=seconds)
         for attempt in range(3):
             try:
                 if attempt:
