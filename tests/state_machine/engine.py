@@ -580,7 +580,7 @@ class Engine:
                 self.deltas -= set(action.digests)
             else:
                 assert action.epoch == self.epoch  # type: ignore[attr-defined]
-                assert self.finished is None, "nothing is begun after the end"
+                assert self.finished is None or type(action) is not act.Checkpoint, "the process ends"
                 self.jobs.append(action)
                 if isinstance(action, act.Evaluate):
                     self.account.measured.here = True

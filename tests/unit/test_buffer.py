@@ -367,7 +367,7 @@ def test_a_run_whose_last_checkpoint_fails_can_be_resumed() -> None:
     assert engine.finished == act.Finish("the token budget is met")
 
 
-def test_nothing_is_begun_after_a_last_checkpoint_that_failed() -> None:
+def test_no_checkpoint_is_begun_after_the_last_that_failed() -> None:
     engine = run("a", tokens=12)
     hand_in(engine, "a")
     settle_but_checkpoint(engine)

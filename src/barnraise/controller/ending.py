@@ -144,7 +144,7 @@ class Ending(Part):
             yield from self.finish(wanted.reason, failed=wanted.failed, interrupted=not wanted.failed)
 
     def finish(self, reason: str, *, failed: bool = False, interrupted: bool = False) -> Steps:
-        """The last that this process does: nothing is begun after it."""
+        """This process ends: no checkpoint is begun any more."""
         self.finished = True
         yield Finish(reason, failed=failed, interrupted=interrupted)
 

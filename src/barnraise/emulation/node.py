@@ -24,6 +24,8 @@ from barnraise.worker import actions as wa
 from barnraise.worker import events as we
 from barnraise.worker.machine import Worker
 
+WITH_NEWS = Assign, Newer  # messages; a union would be made anew for each look
+
 MESSAGE_BYTES = 200
 """What a small message weighs on the simulated link, headers included."""
 
@@ -136,7 +138,7 @@ class Node:
         if not self.up:
             return
         event = we.Received(message)
-        if isinstance(message, Assign | Newer) and (blobs := inlined(message.news.updates)):
+        if isinstance(message, WITH_NEWS) and (blobs := inlined(message.news.updates)):
             self._receive_inlined(blobs, event)
             return
         if (seconds := self._down_seconds) is not None:

@@ -19,12 +19,12 @@ from barnraise.core.errors import VersionRefusedError
 from barnraise.emulation.access import Access
 from barnraise.emulation.agenda import Agenda
 from barnraise.emulation.fleet import Churn, Fault, Machine
-from barnraise.emulation.node import MESSAGE_BYTES, Node
+from barnraise.emulation.node import MESSAGE_BYTES, WITH_NEWS, Node
 from barnraise.emulation.work import ControllerWork, MakeNodeWork
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Judged, Noted, VersionMade
 from barnraise.ledger.rows import LedgerHash
-from barnraise.wire.messages import Assign, Go, Newer, Offer
+from barnraise.wire.messages import Go, Offer
 
 ARRIVALS = 1.0
 """Seconds over which the fleet starts."""
@@ -237,7 +237,7 @@ class Simulator(Agenda):
     def _send(self, action: ca.Send) -> None:
         message = action.message
         self.bytes_down += MESSAGE_BYTES
-        if isinstance(message, Assign | Newer):
+        if isinstance(message, WITH_NEWS):
             self.work.hold(action.node, message.news.updates)
         self.nodes[action.node].receive(message)
 

@@ -24,11 +24,6 @@ class Contact:
         self.link = LinkReport()
         self.last_sent = self.last_heard = -math.inf
 
-    @property
-    def interval(self) -> float:
-        """Seconds after which something is to be sent again."""
-        return self.heartbeat if self.greeted else HELLO_INTERVAL
-
     def silent(self, now: float) -> bool:
         """Whether to greet (again)."""
         return not self.greeted or now - self.last_heard > self.lease

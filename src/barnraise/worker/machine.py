@@ -29,7 +29,7 @@ from barnraise.wire.messages import (
     Who,
 )
 from barnraise.worker.actions import Action, Fetch, Prepare, Quit
-from barnraise.worker.contact import Contact
+from barnraise.worker.contact import HELLO_INTERVAL, Contact
 from barnraise.worker.events import (
     Event,
     Fetched,
@@ -78,9 +78,10 @@ class Worker:
         if self.quit:
             return math.inf
         contact = self.contact
+        interval = contact.heartbeat if contact.greeted else HELLO_INTERVAL
         if not self.leaving:
-            return contact.last_sent + contact.interval
-        return min(contact.last_sent + min(contact.interval, PROBE), self._gives_up_at)
+            return contact.last_sent + interval
+        return min(contact.last_sent + min(interval, PROBE), self._gives_up_at)
 
     @property
     def _gives_up_at(self) -> float:
@@ -95,9 +96,10 @@ class Worker:
         if self.quit:
             return []
         actions = _HANDLE[type(event)](self, event, now)
-        if self.leaving and not _ends(actions) and self._has_handed_in():
+        self.quit = bool(actions) and type(actions[-1]) is Quit
+        if self.leaving and not self.quit and self._has_handed_in():
             actions += self._leave(now)
-        self.quit = _ends(actions)
+            self.quit = True
         return actions
 
     # The connection
@@ -118,7 +120,8 @@ class Worker:
             return [*farewells, Quit(farewell(self.leaving, lost), not lost and self.tasks.failures < MOST_FAILURES)]
         if self.contact.silent(now):
             return [self._hello(now)]
-        return [*self.outgoing.overdue(now), self.contact.send(Heartbeat(now), now)]
+        beat = self.contact.send(Heartbeat(now), now)
+        return [*self.outgoing.overdue(now), beat] if self.outgoing.pending else [beat]
 
     def _received(self, event: Received, now: float) -> list[Action]:
         self.contact.last_heard = now
@@ -191,11 +194,6 @@ class Worker:
 
     def _leave(self, now: float) -> list[Action]:
         return [self.contact.send(Leave(self.leaving), now), Quit(self.leaving, self.tasks.failures < MOST_FAILURES)]
-
-
-def _ends(actions: list[Action]) -> bool:
-    """Whether the worker is at its end."""
-    return bool(actions) and type(actions[-1]) is Quit
 
 
 _HANDLE: dict[type[Event], Callable[[Worker, Any, float], list[Action]]] = {

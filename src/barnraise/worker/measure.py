@@ -17,11 +17,15 @@ CREEP = 0.1
 """Share of the way by which a round trip that was longer than the shortest one lifts it."""
 
 
+RESOLUTION = 1e-6
+"""Seconds by which a round trip that is no news differs at most."""
+
+
 def round_trip(link: LinkReport, seconds: float) -> LinkReport:
     """A small message came back after `seconds`: near the shortest seen, and slowly up when the link has changed."""
-    if seconds < 0.0:
-        return link
     known = link.round_trip
+    if seconds < 0.0 or abs(seconds - known) < RESOLUTION:
+        return link
     return replace(link, round_trip=seconds if not known or seconds < known else known + CREEP * (seconds - known))
 
 
