@@ -533,6 +533,25 @@ def test_nothing_is_left_after_closing() -> None:
     pytest.fail(f"{(threads, files)} threads and files, but {before} before")
 
 
+def test_a_close_that_is_cancelled_leaves_no_context_to_the_garbage_collector() -> None:
+    async def exchange() -> None:
+        async with listening() as (_, uri):
+            connections = [NETWORK.connection() for _ in range(40)]  # more than there are threads to end them
+            for connection in connections:
+                await connection.open(uri, SERVER.public, Keys.generate())
+            closing = [asyncio.ensure_future(connection.close()) for connection in connections]
+            await asyncio.sleep(0)
+            for task in closing:
+                task.cancel()
+            await asyncio.gather(*closing, return_exceptions=True)
+            contexts = [connection._context for connection in connections]  # type: ignore[attr-defined]
+            async with asyncio.timeout(10.0):
+                while not all(context.closed for context in contexts):
+                    await asyncio.sleep(0.01)
+
+    run(exchange())
+
+
 def test_ipv6() -> None:
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()

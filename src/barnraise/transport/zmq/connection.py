@@ -18,7 +18,7 @@ from barnraise.transport.base import BATCH_BYTES, BATCH_MESSAGES, Connection, pa
 from barnraise.transport.identity import Keys
 from barnraise.transport.names import numeric
 from barnraise.transport.zmq.loop_socket import LoopSocket, contents
-from barnraise.transport.zmq.options import endpoint, new_context, new_dealer
+from barnraise.transport.zmq.options import endpoint, new_context, new_dealer, terminate
 from barnraise.wire.frames import Buffer, num_bytes
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
@@ -166,4 +166,4 @@ class ZmqConnection(Connection):
         self._cancel_redial()
         if self._num_dials and not already:
             self._hang_up(linger)
-            await asyncio.to_thread(self._context.term)
+            await terminate(self._context)

@@ -15,7 +15,7 @@ from barnraise.transport.names import numeric
 from barnraise.transport.zmq.answering import Answers
 from barnraise.transport.zmq.door import ZmqDoor
 from barnraise.transport.zmq.loop_socket import LoopSocket, contents
-from barnraise.transport.zmq.options import Context, endpoint, new_context, new_router
+from barnraise.transport.zmq.options import Context, endpoint, new_context, new_router, terminate
 from barnraise.transport.zmq.outgoing import Outgoing
 from barnraise.transport.zmq.zap import DOMAIN, Doorkeeper
 from barnraise.wire.frames import Buffer, num_bytes
@@ -137,7 +137,7 @@ class ZmqListener(Listener):
         if self._doorkeeper is not None:
             self._doorkeeper.close()
         if self._context is not None:
-            await asyncio.to_thread(self._context.term)
+            await terminate(self._context)
 
 
 def _proven_key(frame: zmq.Frame) -> str:

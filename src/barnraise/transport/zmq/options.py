@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import zmq
 
 from barnraise.transport.identity import Keys
@@ -52,6 +54,12 @@ def new_context(io_threads: int) -> Context:
     context: Context = zmq.Context(io_threads)
     context.set(zmq.BLOCKY, 0)
     return context
+
+
+async def terminate(context: Context) -> None:
+    """Wait until libzmq is done with the context, whose sockets are closed. That goes on though whoever waits is
+    cancelled: else the garbage collector would wait for it, and with it the event loop."""
+    await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, context.term))
 
 
 def new_router(context: Context, keys: Keys, domain: bytes, *, ipv6: bool) -> zmq.Socket[bytes]:
