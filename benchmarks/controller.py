@@ -47,7 +47,7 @@ from barnraise.data.meta import Format
 from barnraise.ledger import Checkpoints, Ledger
 from barnraise.models.vectors import digest
 from barnraise.transport import Connection, Keys
-from barnraise.wire.blobs import parts
+from barnraise.wire.blobs import chunks
 from barnraise.wire.frames import decode_from_controller, encode
 from barnraise.wire.messages import (
     INLINE_BYTES,
@@ -179,8 +179,8 @@ async def ask(connection: Connection, payload: memoryview, count: list[int], lim
                 inline = payload if len(payload) <= INLINE_BYTES else None
                 await connection.send(encode(Offer(offer), inline))
             elif isinstance(message, Go):
-                for offset, piece in parts(payload, start=message.offset):
-                    await connection.send(encode(PayloadChunk(message.assignment, offset), piece))
+                for offset, chunk in chunks(payload, start=message.offset):
+                    await connection.send(encode(PayloadChunk(message.assignment, offset), chunk))
             elif isinstance(message, Ack):
                 assert message.accepted, message.reason
                 count[0] += 1

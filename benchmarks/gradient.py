@@ -20,7 +20,7 @@ from barnraise import compression, transport
 from barnraise.transport import Keys
 from barnraise.transport.links.presets import parse
 from barnraise.transport.links.shaped import ShapedConnection
-from barnraise.wire.blobs import parts
+from barnraise.wire.blobs import chunks
 from barnraise.wire.frames import num_bytes
 
 PARAMETERS = 124_439_808
@@ -53,8 +53,8 @@ async def send(payload: memoryview, link: str) -> float:
 
     receiving = asyncio.ensure_future(receive())
     began = time.perf_counter()
-    for _, piece in parts(payload):
-        await connection.send([b"part", piece])
+    for _, chunk in chunks(payload):
+        await connection.send([b"part", chunk])
     await receiving
     seconds = time.perf_counter() - began
     await connection.close()

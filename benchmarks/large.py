@@ -113,7 +113,7 @@ def bandwidth(threads: int, size: int) -> float:
     source, target, crew = np.ones(size, np.float32), np.zeros(size, np.float32), Crew(threads)
 
     def copy() -> None:
-        crew.each(lambda piece: np.copyto(target[piece], source[piece]), spans(size))
+        crew.each(lambda span: np.copyto(target[span], source[span]), spans(size))
 
     return 8 * size / min(timed(copy) for _ in range(5))
 

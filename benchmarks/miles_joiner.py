@@ -21,9 +21,9 @@ WARM_UP = 20.0
 """Seconds of training before anything is measured."""
 
 
-def trained(pieces: list[AssignmentRow], node: str, start: float, stop: float) -> float:
+def trained(assignments: list[AssignmentRow], node: str, start: float, stop: float) -> float:
     """Tokens a second of `node` between two moments of the ledger's clock, in which it hands in twice at least."""
-    ends = sorted((piece.stop, piece.tokens) for piece in pieces if piece.node == node and piece.stop is not None)
+    ends = sorted((row.stop, row.tokens) for row in assignments if row.node == node and row.stop is not None)
     within = [(end, tokens) for end, tokens in ends if start <= end <= stop]
     return sum(tokens for _, tokens in within[1:]) / (within[-1][0] - within[0][0])
 
@@ -46,16 +46,16 @@ def main() -> None:
                 first = max(run.started().values()) + WARM_UP
                 while time.monotonic() < first + options.seconds:
                     time.sleep(0.25)
-                    run.pieces()  # often, to know the offset between the clocks
+                    run.assignments()  # often, to know the offset between the clocks
                 before = time.monotonic()
                 run.join()
                 joined = run.started()[f"w{workers}"]
                 time.sleep(20.0)  # until what was trained by then is accepted
-                pieces = run.pieces()
+                assignments = run.assignments()
                 rates = []
                 for number in range(workers):
-                    usual = trained(pieces, f"w{number}", first - run.offset, before - run.offset)
-                    rates.append((usual, trained(pieces, f"w{number}", before - run.offset, joined - run.offset)))
+                    usual = trained(assignments, f"w{number}", first - run.offset, before - run.offset)
+                    rates.append((usual, trained(assignments, f"w{number}", before - run.offset, joined - run.offset)))
             usual, then = (sum(column) / workers for column in zip(*rates, strict=True))
             least = min(after / before for before, after in rates)
             print(f"{name:<18}{joined - before:>11.1f}{usual:>9.1f}{then:>9.1f}{then / usual:>8.1%}{least:>8.1%}")

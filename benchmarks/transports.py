@@ -30,7 +30,7 @@ from barnraise import compression, transport
 from barnraise.core.types import KINDS, Blob, Contribution, NodeProfile
 from barnraise.transport import Connection, Keys
 from barnraise.transport.base import parse
-from barnraise.wire.blobs import parts
+from barnraise.wire.blobs import chunks
 from barnraise.wire.frames import decode_from_controller, encode
 from barnraise.wire.messages import (
     INLINE_BYTES,
@@ -83,8 +83,8 @@ class Node:
         await self.connection.send(encode(Offer(offer), inline))
         if inline is None:
             start = (await expect(self.connection, Go)).offset
-            for offset, piece in parts(self.payload, start=start):
-                await self.connection.send(encode(PayloadChunk(task.id, offset), piece))
+            for offset, chunk in chunks(self.payload, start=start):
+                await self.connection.send(encode(PayloadChunk(task.id, offset), chunk))
         answer = await expect(self.connection, Ack)
         seconds = time.perf_counter() - began
         assert answer.accepted, answer.reason

@@ -140,14 +140,14 @@ class Barnraise:
     def view(self) -> LedgerView:
         return LedgerView(next((self.folder / "runs").glob("*/ledger.sqlite")))
 
-    def pieces(self) -> list[AssignmentRow]:
+    def assignments(self) -> list[AssignmentRow]:
         """What was accepted so far."""
         with self.view() as view:
-            pieces = [piece for piece in view.assignments() if piece.outcome == "accepted"]
-        if len(pieces) > self._known:
-            self._known = len(pieces)
-            self._offset = min(self._offset, time.monotonic() - max(piece.stop or 0.0 for piece in pieces))
-        return pieces
+            assignments = [row for row in view.assignments() if row.outcome == "accepted"]
+        if len(assignments) > self._known:
+            self._known = len(assignments)
+            self._offset = min(self._offset, time.monotonic() - max(row.stop or 0.0 for row in assignments))
+        return assignments
 
     @property
     def offset(self) -> float:
@@ -162,13 +162,13 @@ def run_barnraise(name: str, trial: Trial, namespaces: list[str], run_file: dict
             run.join()
         starts = run.started()
         start = max(starts.values())
-        pieces: list[AssignmentRow] = []
+        assignments: list[AssignmentRow] = []
         took = 0.0
         while time.monotonic() < start + trial.seconds and run.host.poll() is None:
             time.sleep(max(0.25, 50 * took))  # the whole ledger is read: 2% of a core at most
             with contextlib.suppress(RunDirectoryError):
                 began = time.monotonic()
-                pieces = run.pieces()
+                assignments = run.assignments()
                 took = time.monotonic() - began
         time.sleep(1.0)
         offset, counters = run.offset, run.counters
@@ -176,7 +176,7 @@ def run_barnraise(name: str, trial: Trial, namespaces: list[str], run_file: dict
             curve = [(point.seconds + offset - start, point.tokens, point.loss) for point in view.losses()]
     ends: list[list[tuple[float, int]]] = []
     for node in starts:
-        own = sorted((piece.stop or 0.0, piece.tokens) for piece in pieces if piece.node == node)
+        own = sorted((row.stop or 0.0, row.tokens) for row in assignments if row.node == node)
         ends.append([(stop + offset, sum(tokens for _, tokens in own[: at + 1])) for at, (stop, _) in enumerate(own)])
     result = _result(name, trial, counters, list(starts.values()), ends)
     result.curve = curve

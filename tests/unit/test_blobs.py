@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from barnraise.core.errors import WireError
 from barnraise.core.types import Blob, Contribution, ParameterRange
-from barnraise.wire import Uploads, parts
+from barnraise.wire import Uploads, chunks
 from barnraise.wire.messages import FRAME_LIMIT
 
 
@@ -33,15 +33,15 @@ def contribution(data: bytes, assignment: int = 1, **fields: object) -> Contribu
 
 
 @given(st.binary(max_size=100), st.integers(1, 40))
-def test_parts_put_together_are_the_payload(data: bytes, chunk: int) -> None:
-    pieces = list(parts(data, chunk))
-    assert b"".join(piece for _, piece in pieces) == data
-    assert all(0 < len(piece) <= chunk and data[offset:].startswith(piece) for offset, piece in pieces)
+def test_chunks_put_together_are_the_payload(data: bytes, chunk: int) -> None:
+    found = list(chunks(data, chunk))
+    assert b"".join(view for _, view in found) == data
+    assert all(0 < len(view) <= chunk and data[offset:].startswith(view) for offset, view in found)
 
 
-def test_parts_are_frames() -> None:
+def test_chunks_are_frames() -> None:
     with pytest.raises(ValueError, match="between 1 and"):
-        next(parts(b"x", FRAME_LIMIT + 1))
+        next(chunks(b"x", FRAME_LIMIT + 1))
 
 
 class TestUploads:
@@ -49,12 +49,12 @@ class TestUploads:
     def test_gives_the_payload_back_wherever_it_was_broken_off(self, data: bytes, chunk: int, cut: int) -> None:
         uploads = Uploads()
         upload = uploads.open("a", contribution(data))
-        for offset, piece in list(parts(data, chunk))[:cut]:
-            assert upload.add(offset, piece)
+        for offset, view in list(chunks(data, chunk))[:cut]:
+            assert upload.add(offset, view)
         assert uploads.open("a", contribution(data)) is upload, "an offer that is repeated goes on where it stood"
-        for offset, piece in parts(data, chunk, start=len(upload.payload)):
+        for offset, view in chunks(data, chunk, start=len(upload.payload)):
             assert not upload.complete
-            assert upload.add(offset, piece)
+            assert upload.add(offset, view)
         assert upload.complete
         upload.verify()
         taken = uploads.take("a", 1)

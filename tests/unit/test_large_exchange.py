@@ -52,7 +52,7 @@ def exchanged(compressed: str, downlink: str) -> list[Tensor]:
     span, start = slice(4096, 500_000), vector(1)
     for number in (1, 2):
         executor.start.copy_(start)
-        executor.unmerged[number] = executor.path.send(executor.start, vector(number + 1), version=3, span=span)
+        executor.unmerged[number] = executor.path.send(executor.start, vector(number + 1), version=3, covered=span)
     executor.start.copy_(start)
     encoded = down.encode(vector(9, span.stop - span.start), 1)
     replica = torch.zeros(SIZE)

@@ -67,19 +67,19 @@ def test_packed_rows_hold_every_document_in_order(tmp_path: Path) -> None:
     assert sum(map(len, expected)) + len(expected) - rows.size < 64
 
 
-def test_long_documents_are_read_in_pieces_without_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_documents_are_read_in_chunks_without_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus(tmp_path, 3)
     (tmp_path / "no_line.txt").write_text("語" * 1000)
     documents = text.find([tmp_path])
     whole = np.concatenate(list(text.rows(documents, tokenizers.ByteTokenizer(), 1)))
-    monkeypatch.setattr(text, "_PIECE", 100)
+    monkeypatch.setattr(text, "_CHUNK", 100)
     monkeypatch.setattr(text, "_BATCH", 250)
     assert np.array_equal(np.concatenate(list(text.rows(documents, tokenizers.ByteTokenizer(), 1))), whole)
     for document in documents:
-        pieces = list(text._pieces(document))
-        assert b"".join(piece.content for piece in pieces) == document.path.read_bytes()
-        assert [piece.last for piece in pieces] == [False] * (len(pieces) - 1) + [True]
-        assert all(piece.content.decode() for piece in pieces), "pieces never cut a character"
+        chunks = list(text._chunks(document))
+        assert b"".join(chunk.content for chunk in chunks) == document.path.read_bytes()
+        assert [chunk.last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+        assert all(chunk.content.decode() for chunk in chunks), "chunks never cut a character"
 
 
 def test_build_by_bytes(tmp_path: Path) -> None:

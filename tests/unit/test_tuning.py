@@ -54,20 +54,20 @@ def test_a_link_that_wavers_does_not_make_the_choice_waver() -> None:
     assert seen == {Tuned(2, 20)}
 
 
-IN_PARTS = replace(CHOICES, parts=(1, 2, 4, 8))
+DIVIDED = replace(CHOICES, divisors=(1, 2, 4, 8))
 
 
 def test_what_does_not_fit_as_a_whole_goes_up_in_parts_before_tasks_grow() -> None:
     # 10,000 bytes take 4 s at 2,500 bytes a second, a task 2 s; a quarter fits into four fifths of that
     narrow = Measured(0.1, 0.0, 2_500, 1e6)
-    assert tune(narrow, FIRST, IN_PARTS, 10_000) == Tuned(0, 20, 2)
+    assert tune(narrow, FIRST, DIVIDED, 10_000) == Tuned(0, 20, 2)
     # an eighth takes 10 s at 125 bytes a second, 4/5 of 12.5 s
-    assert tune(replace(narrow, up=125), FIRST, IN_PARTS, 10_000) == Tuned(0, 125, 3)
+    assert tune(replace(narrow, up=125), FIRST, DIVIDED, 10_000) == Tuned(0, 125, 3)
     # to go back to halves, half of the payload must fit into half of a task
-    parts = Tuned(0, 20, 2)
-    assert tune(replace(narrow, up=4_900), parts, IN_PARTS, 10_000) == parts
-    assert tune(replace(narrow, up=5_100), parts, IN_PARTS, 10_000) == Tuned(0, 20, 1)
-    assert tune(replace(narrow, up=1e6), parts, IN_PARTS, 10_000) == Tuned(4, 20, 0)
+    quarters = Tuned(0, 20, 2)
+    assert tune(replace(narrow, up=4_900), quarters, DIVIDED, 10_000) == quarters
+    assert tune(replace(narrow, up=5_100), quarters, DIVIDED, 10_000) == Tuned(0, 20, 1)
+    assert tune(replace(narrow, up=1e6), quarters, DIVIDED, 10_000) == Tuned(4, 20, 0)
 
 
 @given(

@@ -163,7 +163,7 @@ def test_fragments_take_turns_and_nothing_is_lost() -> None:
         if turn:
             torch.testing.assert_close(start, reached, rtol=1e-5, atol=1e-5)
         reached = start + torch.randn(SIZE)
-        payload = sender.send(start, reached, span=span)
+        payload = sender.send(start, reached, covered=span)
         assert payload.encoded.size == span.stop - span.start
         published[span] -= payload.codec.decode(payload.encoded)
         torch.testing.assert_close(published[span], reached[span], rtol=1e-5, atol=1e-5)
@@ -176,7 +176,7 @@ def test_a_refused_fragment_goes_back_to_its_place() -> None:
         compression.create("none"), error_feedback=True, decay=1.0, update_clip=None, keep=1.0, fragments=True
     )
     delta = torch.arange(SIZE, dtype=torch.float32)
-    payload = sender.send(delta.clone(), torch.zeros(SIZE), span=slice(40, 80))
+    payload = sender.send(delta.clone(), torch.zeros(SIZE), covered=slice(40, 80))
     assert sender.feedback is not None
     assert sender.feedback.residual is not None
     assert not sender.feedback.residual[40:80].any()

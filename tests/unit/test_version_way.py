@@ -30,8 +30,8 @@ class Factor(Stage):
     def growth(self, making: Making, largest: float, before: Mapping[str, float], after: dict[str, float]) -> float:
         return largest * self.factor
 
-    def step(self, making: Making, piece: slice, values: Any) -> Any:
-        self.seen[piece] += 1
+    def step(self, making: Making, span: slice, values: Any) -> Any:
+        self.seen[span] += 1
         values *= np.float32(self.factor)
         return values
 

@@ -79,17 +79,19 @@ def _curve(axes: Any, places: Sequence[float], values: Sequence[float]) -> None:
     axes.annotate(f"{values[-1]:.3f}", (places[-1], values[-1]), color=BLUE, fontweight="bold", **where)
 
 
-def timeline_chart(path: Path, pieces: Sequence[AssignmentRow], happenings: Sequence[Happening], end: float) -> None:
+def timeline_chart(
+    path: Path, assignments: Sequence[AssignmentRow], happenings: Sequence[Happening], end: float
+) -> None:
     """A lane for each worker with its assignments as bars, coloured by what became of them. Raises StorageError."""
     plt = _pyplot()
-    lanes = _lanes(pieces, happenings)
+    lanes = _lanes(assignments, happenings)
     pace, time = _time_unit(end)
     with plt.rc_context(STYLE):
         height = 1.5 + 0.34 * max(2, len(lanes))
         figure, axes = plt.subplots(figsize=(10, height), layout="constrained")
         place = {node: len(lanes) - 1 - index for index, node in enumerate(lanes)}
         drawn = _draw_presence(axes, place, happenings, end, pace)
-        drawn += _draw_bars(axes, place, pieces, end, pace)
+        drawn += _draw_bars(axes, place, assignments, end, pace)
         drawn += _draw_moments(axes, place, happenings, pace)
         drawn += _mark_controller(axes, happenings, pace)
         axes.set_yticks(list(place.values()), list(place))
@@ -104,11 +106,11 @@ def timeline_chart(path: Path, pieces: Sequence[AssignmentRow], happenings: Sequ
         _save(figure, path)
 
 
-def _lanes(pieces: Sequence[AssignmentRow], happenings: Sequence[Happening]) -> list[str]:
+def _lanes(assignments: Sequence[AssignmentRow], happenings: Sequence[Happening]) -> list[str]:
     """The nodes to draw, in the order in which they came: those with the most tokens when there are too many."""
     tokens: dict[str, int] = {happening.node: 0 for happening in happenings if happening.kind == "joined"}
-    for piece in pieces:
-        tokens[piece.node] = tokens.get(piece.node, 0) + (piece.tokens if piece.outcome == "accepted" else 0)
+    for row in assignments:
+        tokens[row.node] = tokens.get(row.node, 0) + (row.tokens if row.outcome == "accepted" else 0)
     if len(tokens) <= MOST_LANES:
         return list(tokens)
     chosen = set(sorted(tokens, key=lambda node: -tokens[node])[:MOST_LANES])
@@ -135,20 +137,22 @@ def _band(axes: Any, place: dict[str, int], node: str, start: float, stop: float
         axes.barh(place[node], (stop - start) / pace, 0.66, start / pace, color="#EFEFEF", linewidth=0)
 
 
-def _draw_bars(axes: Any, place: dict[str, int], pieces: Sequence[AssignmentRow], end: float, pace: float) -> list[Any]:
+def _draw_bars(
+    axes: Any, place: dict[str, int], assignments: Sequence[AssignmentRow], end: float, pace: float
+) -> list[Any]:
     from matplotlib.patches import Patch
 
-    spans: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    worked: dict[tuple[str, str], list[tuple[float, float]]] = {}
     busy: dict[str, float] = {}
-    for piece in pieces:
-        if piece.node not in place:
+    for row in assignments:
+        if row.node not in place:
             continue
-        stop = end if piece.stop is None else piece.stop
-        start = min(stop, max(piece.start, busy.get(piece.node, 0.0)))  # its work waits while the one before is done
-        busy[piece.node] = max(stop, busy.get(piece.node, 0.0))
-        spans.setdefault((piece.node, piece.outcome), []).append((start, stop))
-    many = sum(map(len, spans.values())) > MOST_BARS
-    for (node, outcome), found in spans.items():
+        stop = end if row.stop is None else row.stop
+        start = min(stop, max(row.start, busy.get(row.node, 0.0)))  # its work waits while the one before is done
+        busy[row.node] = max(stop, busy.get(row.node, 0.0))
+        worked.setdefault((row.node, row.outcome), []).append((start, stop))
+    many = sum(map(len, worked.values())) > MOST_BARS
+    for (node, outcome), found in worked.items():
         bars = _merged(found, end / 2000) if many else found
         axes.broken_barh(
             [(start / pace, (stop - start) / pace) for start, stop in bars],
@@ -157,7 +161,7 @@ def _draw_bars(axes: Any, place: dict[str, int], pieces: Sequence[AssignmentRow]
             edgecolors="none" if many else "white",
             linewidth=0.6,
         )
-    present = {outcome for _, outcome in spans}
+    present = {outcome for _, outcome in worked}
     return [
         Patch(color=colour, label=LABELS.get(outcome, outcome))
         for outcome, colour in OUTCOMES.items()
@@ -165,10 +169,10 @@ def _draw_bars(axes: Any, place: dict[str, int], pieces: Sequence[AssignmentRow]
     ]
 
 
-def _merged(spans: Sequence[tuple[float, float]], gap: float) -> list[tuple[float, float]]:
-    """Spans that are at most `gap` apart, as one."""
+def _merged(bars: Sequence[tuple[float, float]], gap: float) -> list[tuple[float, float]]:
+    """Bars that are at most `gap` apart, as one."""
     merged: list[tuple[float, float]] = []
-    for start, stop in sorted(spans):
+    for start, stop in sorted(bars):
         if merged and start - merged[-1][1] <= gap:
             merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
         else:

@@ -13,7 +13,7 @@ from barnraise.account import charts, nodes
 from barnraise.account.account import Account, assignments
 from barnraise.account.chronicle import Happening, of_note
 from barnraise.account.facts import facts
-from barnraise.account.scores import judgement, parts, shares
+from barnraise.account.scores import by_kind, judgement, shares
 from barnraise.core.text import printable
 from barnraise.core.units import bytes_text, count_text, duration_text
 
@@ -112,7 +112,7 @@ def _workers(account: Account) -> Iterator[str]:
 
 
 def _solved(scores: SatScores) -> Iterator[str]:
-    for which, found in parts(scores):
+    for which, found in by_kind(scores):
         yield f"On {which}:"
         yield ""
         yield from _table(("share", ""), shares(found), right=1)

@@ -49,7 +49,7 @@ def as_json(scores: SatScores) -> dict[str, Any]:
     return told | ({"backtracking": as_json(scores.backtracking)} if scores.backtracking else {})
 
 
-def parts(scores: SatScores) -> Iterator[tuple[str, SatScores]]:
+def by_kind(scores: SatScores) -> Iterator[tuple[str, SatScores]]:
     """The scores of each kind of held-out formulas, and what to call them."""
     yield f"{scores.formulas} held-out formulas, none of them seen in training", scores
     if scores.backtracking is not None:
@@ -58,7 +58,7 @@ def parts(scores: SatScores) -> Iterator[tuple[str, SatScores]]:
 
 def lines(scores: SatScores) -> Iterator[str]:
     """The scores for people."""
-    for which, found in parts(scores):
+    for which, found in by_kind(scores):
         yield f"on {which}:"
         yield from (f"  {share:>6}  {what}" for share, what in shares(found))
         yield f"  {judgement(found)}"

@@ -77,7 +77,7 @@ def _assigned(d: Assigned, number: int) -> str:
     if d.kind == "flush":
         return f"{d.assignment}: {d.node} is asked for the residual that error feedback holds"
     if d.kind == "evaluate":
-        rows = ", ".join(f"{piece.start:,} to {piece.stop - 1:,}" for piece in d.rows)
+        rows = ", ".join(f"{row_range.start:,} to {row_range.stop - 1:,}" for row_range in d.rows)
         instead = f", instead of {d.redo}" if d.redo else ""
         return f"{d.assignment}: {d.node} is to measure the loss of version {d.base} on held-out rows {rows}{instead}"
     terms, again = d.terms, f", work of {d.redo} again" if d.redo else ""

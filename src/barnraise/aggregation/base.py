@@ -3,12 +3,12 @@
 Two facts keep the rules small, fast and lean. What Krum, nearest-neighbour mixing and their kin choose depends on
 inner products alone, so they see the Gram matrix [n, n] and answer with weights over the rows (`mix`). What trimmed
 mean and median do, they do to each coordinate, so they see a block of columns at a time (`reduce`). So nobody needs the
-updates as a whole: they are read piece by piece, twice where a rule looks at inner products.
+updates as a whole: they are read span by span, twice where a rule looks at inner products.
 
 A rule that wants more than the updates looks at their `Context`: whose they are, how old, and what it kept of earlier
 versions. Vectors that it keeps are rows, too, behind the updates.
 
-Columns are reduced each for itself, and inner products summed in index order: the result depends neither on the pieces
+Columns are reduced each for itself, and inner products summed in index order: the result depends neither on the spans
 nor on the number of threads.
 """
 
@@ -71,8 +71,8 @@ class Rule:
         rows = _rows(updates)
         out = np.empty(rows[0].numel(), np.float64 if rows[0].dtype == torch.float64 else np.float32)
 
-        def read(row: int, start: int, piece: Array) -> None:
-            piece[:] = columns(rows[row], start, piece.size)
+        def read(row: int, start: int, out: Array) -> None:
+            out[:] = columns(rows[row], start, out.size)
 
         combination = Combination(self, read, len(rows), out.size, weights, dtype=out.dtype, context=context)
         for start in range(0, out.size, BLOCK):
@@ -96,7 +96,7 @@ class Rule:
         return self.mix(gram, shares)
 
     def keep(self, kept: Mapping[str, Array], read: Callable[[int, Array], None], out: Array) -> None:
-        """Write to `kept`, pieces [c] of the vectors that it keeps, what is to be remembered there.
+        """Write to `kept`, spans [c] of the vectors that it keeps, what is to be remembered there.
 
         `out` [c] is what the version's aggregate is there, `read` reads a row there into an array [c].
         """
@@ -118,9 +118,9 @@ class Rule:
 
 
 class Combination:
-    """What `rule` makes of n updates [size], piece by piece; which of them go on is settled by then.
+    """What `rule` makes of n updates [size], span by span; which of them go on is settled by then.
 
-    `read` gives pieces of them, float32 or of another `dtype`. The `crew` takes the inner products.
+    `read` gives spans of them, float32 or of another `dtype`. The `crew` takes the inner products.
     OptionError for too few updates, InputError for `weights` that are none.
     """
 
@@ -164,12 +164,12 @@ class Combination:
         return out, self._rule.bound_kept(largest, out) if self.kept else 0.0
 
     def into(self, start: int, out: Array) -> None:
-        """The elements from `start` on into `out`. Any thread may ask for any piece, but only once where the rule keeps
+        """The elements from `start` on into `out`. Any thread may ask for any span, but only once where the rule keeps
         vectors: they move on with it."""
         self._combine(start, out)
         if self.kept:
             kept = {name: vector[start : start + out.size] for name, vector in self.kept.items()}
-            self._rule.keep(kept, lambda row, piece: self._read(row, start, piece), out)
+            self._rule.keep(kept, lambda row, values: self._read(row, start, values), out)
 
     def _combine(self, start: int, out: Array) -> None:
         if len(self._weights) == 1:
@@ -179,8 +179,8 @@ class Combination:
         for first in range(0, out.size, BLOCK):
             target = out[first : first + BLOCK]
             block = scratch[:, : target.size]
-            for row, piece in zip(self._used, block, strict=True):
-                self._read(row, start + first, piece)
+            for row, values in zip(self._used, block, strict=True):
+                self._read(row, start + first, values)
             mixed = block[self._selected] if self._selected is not None else _product(self._weights, block)
             self._rule.reduce(mixed, target)
 

@@ -18,7 +18,7 @@ class Context:
 
     `nodes` [n] says whose they are, `ages` [n] how many versions behind each was as it came. `values` is the rule's
     own, by the node's name: small, of what MessagePack knows, changed in place by `mix_knowing`. `kept` are the vectors
-    [size] that the rule declares to keep: they are rows behind the updates, and it writes them piece by piece in
+    [size] that the rule declares to keep: they are rows behind the updates, and it writes them span by span in
     `keep`. Both are in checkpoints. What a rule makes of all this must follow from it alone: a replay makes it again.
     """
 

@@ -39,8 +39,8 @@ def gram_matrix(read: Read, n: int, size: int, dtype: np.dtype[Any], crew: Crew 
             for row in range(n):
                 read(row, start, block[row, :width])
             block[:, width:] = 0
-            pieces = torch.from_numpy(block.astype(np.float64)).view(n, -1, _DEPTH).transpose(0, 1)
-            total += torch.bmm(pieces, pieces.mT).sum(0)
+            factors = torch.from_numpy(block.astype(np.float64)).view(n, -1, _DEPTH).transpose(0, 1)
+            total += torch.bmm(factors, factors.mT).sum(0)
         return total.numpy()
 
     return _symmetric(sum((crew or Crew()).each(chunk_sum, range(0, size, _CHUNK)), np.zeros((n, n))))
@@ -48,10 +48,10 @@ def gram_matrix(read: Read, n: int, size: int, dtype: np.dtype[Any], crew: Crew 
 
 def columns(row: Tensor, start: int, width: int) -> Array:
     """`width` columns of a row from `start` on, as float64 if they are, else as float32; not to be written to."""
-    part = row[start : start + width]
-    if part.dtype not in (torch.float32, torch.float64):
-        part = part.float()
-    array: Array = part.cpu().numpy()
+    found = row[start : start + width]
+    if found.dtype not in (torch.float32, torch.float64):
+        found = found.float()
+    array: Array = found.cpu().numpy()
     return array
 
 

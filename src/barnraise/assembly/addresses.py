@@ -55,7 +55,7 @@ def address(controller: ControllerSection, before: str) -> str:
     >>> address(ControllerSection(port=5000, http_port=0), "zmq://127.0.0.1:40001 xmlrpc://127.0.0.1:40002")
     'zmq://127.0.0.1:5000 xmlrpc://127.0.0.1:40002'
     """
-    taken = [(parts.scheme, parts.port or 0) for parts in map(urlsplit, before.split())]
+    taken = [(split.scheme, split.port or 0) for split in map(urlsplit, before.split())]
     wanted = [("zmq" if controller.use_zmq else "xmlrpc", controller.port)]
     if controller.http_port is not None:
         wanted.append(("xmlrpc", controller.http_port))

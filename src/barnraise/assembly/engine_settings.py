@@ -32,7 +32,7 @@ def engine_settings(
     """
     controller, training = plan.run_file.controller, plan.run_file.training
     partitions = tuple(split(num_parameters, count) for count in plan.fragments)
-    largest = max(part.stop - part.start for part in partitions[0])
+    largest = max(fragment.stop - fragment.start for fragment in partitions[0])
     largest_payload = max(
         payload_bytes(choice, num_parameters) for choice in (*plan.contributions, plan.last_compression) if choice
     )

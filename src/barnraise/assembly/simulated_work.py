@@ -55,8 +55,8 @@ def costed(plan: Plan, cost: Estimate) -> SimulatedWork:
     )
     file_bytes = [count * row_bytes for count in (*shards, plan.run_file.controller.evaluation_rows)]
     controller = CostedControllerWork(settings.payloads.delta, file_bytes, _controller_costs(plan, size))
-    span = max(part.stop - part.start for part in settings.payloads.partitions[0])
-    node = CostedNodeWork(settings.payloads.rungs, span, _node_costs(plan, size))
+    largest = max(fragment.stop - fragment.start for fragment in settings.payloads.partitions[0])
+    node = CostedNodeWork(settings.payloads.rungs, largest, _node_costs(plan, size))
     return SimulatedWork(settings, controller, lambda name: node, "e" * 64)
 
 

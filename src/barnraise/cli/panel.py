@@ -78,20 +78,20 @@ def draw(moment: Moment, *, width: int = 100, height: int = 40) -> Group:
     """The picture, for a terminal of that size: in about `height` lines at most."""
     uses = [Text(), *use_table(moment.links)] if moment.links else []
     room = max(3, height - CHROME - len(uses) - min(MOST_EVENTS, len(moment.happenings)))
-    parts = [_heading(moment.heading), _progress(moment.progress, width), Text()]
-    parts += [*_figures(moment.figures, [loss for _, loss in moment.losses]), Text()]
-    parts += node_table(moment.rows, most=room) if moment.rows else []
-    parts += uses
+    drawn = [_heading(moment.heading), _progress(moment.progress, width), Text()]
+    drawn += [*_figures(moment.figures, [loss for _, loss in moment.losses]), Text()]
+    drawn += node_table(moment.rows, most=room) if moment.rows else []
+    drawn += uses
     if moment.happenings:
-        parts += [Text(), *told(moment.happenings[-MOST_EVENTS:])]
-    return Group(*parts)
+        drawn += [Text(), *told(moment.happenings[-MOST_EVENTS:])]
+    return Group(*drawn)
 
 
 def line(moment: Moment) -> str:
     """The same moment for a log, on one line."""
     loss = f"{moment.losses[-1][1]:.3f}" if moment.losses else "-"
     progress, figures, standing = moment.progress, moment.figures, moment.heading.standing
-    parts = [
+    shown = [
         f"{progress.share:6.1%}",
         f"loss {loss}",
         f"version {figures.version}",
@@ -100,7 +100,7 @@ def line(moment: Moment) -> str:
         f"accepted {figures.accepted}, refused {figures.refused}",
         f"up {bytes_text(figures.bytes_up)}, down {bytes_text(figures.bytes_down)}",
     ]
-    return "  ".join([*parts, standing] if standing else parts)
+    return "  ".join([*shown, standing] if standing else shown)
 
 
 def sparkline(values: Sequence[float], width: int = 24) -> str:

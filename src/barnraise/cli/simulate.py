@@ -109,9 +109,9 @@ def _lines(result: Report) -> Iterator[tuple[str, str]]:
     if losses.first_loss is not None and losses.final_loss is not None:
         yield "loss", f"{losses.first_loss:.3f} to {losses.final_loss:.3f} nats a token, held out"
     if result.sat is not None:
-        from barnraise.account.scores import parts, shares
+        from barnraise.account.scores import by_kind, shares
 
-        for which, scores in parts(result.sat):
+        for which, scores in by_kind(result.sat):
             told = "\n".join(f"{share:>6}  {what}" for share, what in shares(scores))
             yield "solved", f"of {which}:\n{told}"
     fast = f"{speed:,.0f} times as fast as real time"

@@ -62,8 +62,8 @@ def use_table(uses: Sequence[LinkUse]) -> list[Text]:
 
 def use_line(uses: Sequence[LinkUse]) -> str:
     """The same for a log, on one line; empty without links."""
-    parts = [f"{use.name} {use.up / MBIT:.1f}/{use.down / MBIT:.1f}" for use in uses[:MOST_LINKS]]
-    return f"        links, Mbit/s up/down: {'  '.join(parts)}" if parts else ""
+    shown = [f"{use.name} {use.up / MBIT:.1f}/{use.down / MBIT:.1f}" for use in uses[:MOST_LINKS]]
+    return f"        links, Mbit/s up/down: {'  '.join(shown)}" if shown else ""
 
 
 def _way(used: float, rate: float | None) -> list[Cell]:

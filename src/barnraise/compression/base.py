@@ -1,6 +1,6 @@
 """What every codec is: `encode` a float32 vector into one payload, `decode` it, refuse a payload that lies.
 
-What was sent is checked once (`open`) and then decoded piece by piece, so that nobody needs the whole vector.
+What was sent is checked once (`open`) and then decoded span by span, so that nobody needs the whole vector.
 
 A payload is a header of 20 bytes and a body whose layout the codec's docstring gives; everything is little-endian:
 
@@ -79,7 +79,7 @@ EncodedBytes: TypeAlias = Encoded | bytes | bytearray | memoryview
 class Codec(ABC):
     """One way to write a vector. A subclass names itself as in the catalog and fills in what is abstract.
 
-    `name` is the catalog's; `tag` opens each payload. `multiple`: pieces that begin and end at multiples of so many
+    `name` is the catalog's; `tag` opens each payload. `multiple`: spans that begin and end at multiples of so many
     elements (or at the vector's end) are decoded without their neighbours, and encoded, too, where it is `piecewise`.
     No decoded element is larger than the largest one encoded, but for 1%. The `crew` shares the encoding of a whole
     vector, where that can be shared.
@@ -183,19 +183,19 @@ class Codec(ABC):
 
     def squares(self, sections: Sections, size: int) -> float:
         """The sum of the decoded elements' squares, in float64."""
-        span = -(-_SPAN // self.multiple) * self.multiple
-        scratch, total = np.empty(min(span, size), np.float32), 0.0
-        for start in range(0, size, span):
-            piece = scratch[: size - start]
-            self.load(sections, start, piece)
-            total += float(np.square(piece, dtype=np.float64).sum())
+        length = -(-_SPAN // self.multiple) * self.multiple
+        scratch, total = np.empty(min(length, size), np.float32), 0.0
+        for start in range(0, size, length):
+            decoded = scratch[: size - start]
+            self.load(sections, start, decoded)
+            total += float(np.square(decoded, dtype=np.float64).sum())
         return total
 
 
 class Reader:
-    """A payload that was checked, to be decoded piece by piece, by any number of threads.
+    """A payload that was checked, to be decoded span by span, by any number of threads.
 
-    Whatever the pieces, an element decodes to the same bits.
+    Whatever the spans, an element decodes to the same bits.
     """
 
     def __init__(self, codec: Codec, sections: Sections, size: int) -> None:
@@ -230,7 +230,7 @@ class Reader:
         return start % multiple == 0 and (stop % multiple == 0 or stop == self.size)
 
     def _around(self, start: int, count: int) -> Array:
-        """A piece that begins or ends within a multiple, cut out of one that does not."""
+        """A span that begins or ends within a multiple, cut out of one that does not."""
         multiple = self._codec.multiple
         first, last = start // multiple * multiple, min(self.size, -(-(start + count) // multiple) * multiple)
         wider = np.empty(last - first, np.float32)
@@ -239,7 +239,7 @@ class Reader:
 
 
 class Writer:
-    """A payload of `size` elements that is being written: at once or, where the codec is `piecewise`, in pieces."""
+    """A payload of `size` elements that is being written: at once or, where the codec is `piecewise`, in spans."""
 
     def __init__(self, codec: Codec, size: int, count: int) -> None:
         self._codec, self.size, self._count = codec, size, count
@@ -252,7 +252,7 @@ class Writer:
     def write(self, start: int, values: Array, decoded: Array | None = None) -> None:
         """Encode the elements from `start` on, which begin and end at multiples; what they decode to into `decoded`.
 
-        Any thread may write any piece. PayloadError when an element is not finite.
+        Any thread may write any span. PayloadError when an element is not finite.
         """
         assert self._codec.piecewise
         assert isinstance(self._codec, PiecewiseCodec)
@@ -267,24 +267,24 @@ class Writer:
 class DenseCodec(Codec):
     """A codec that stores every element: it decodes any span by itself."""
 
-    span: int = _SPAN
+    at_once: int = _SPAN
 
     @abstractmethod
     def values(self, sections: Sections, start: int, out: Array) -> None:
-        """Decode the elements from `start` on, at most `span` of them, into `out`."""
+        """Decode the elements from `start` on, at most `at_once` of them, into `out`."""
 
     def load(self, sections: Sections, start: int, out: Array) -> None:
-        for first in range(0, out.size, self.span):
-            self.values(sections, start + first, out[first : first + self.span])
+        for first in range(0, out.size, self.at_once):
+            self.values(sections, start + first, out[first : first + self.at_once])
 
     def add(self, sections: Sections, start: int, out: Array, weight: np.float32) -> None:
-        scratch = np.empty(min(self.span, out.size), np.float32)
-        for first in range(0, out.size, self.span):
-            target = out[first : first + self.span]
-            piece = scratch[: target.size]
-            self.values(sections, start + first, piece)
-            piece *= weight
-            target += piece
+        scratch = np.empty(min(self.at_once, out.size), np.float32)
+        for first in range(0, out.size, self.at_once):
+            target = out[first : first + self.at_once]
+            decoded = scratch[: target.size]
+            self.values(sections, start + first, decoded)
+            decoded *= weight
+            target += decoded
 
 
 class PiecewiseCodec(DenseCodec):
@@ -297,8 +297,8 @@ class PiecewiseCodec(DenseCodec):
         """Encode `values` as the elements from `start` on of `size`; what they decode to into `decoded`."""
 
     def pack(self, values: Array, body: Array, count: int) -> int:
-        pieces = spans(values.size, -(-SPAN // self.multiple) * self.multiple)
-        self.crew.each(lambda piece: self.put(values[piece], body, piece.start, values.size, None), pieces)
+        found = spans(values.size, -(-SPAN // self.multiple) * self.multiple)
+        self.crew.each(lambda span: self.put(values[span], body, span.start, values.size, None), found)
         return 0
 
 
@@ -340,8 +340,8 @@ def float32_array(vector: Tensor) -> Array:
 def largest_magnitude(values: Array) -> float:
     """max |x|, 0 for an empty vector; PayloadError when an element is not finite."""
     flat = values.reshape(-1)
-    spans = [flat[start : start + _SPAN] for start in range(0, flat.size, _SPAN)]
-    largest = float(np.max([np.maximum(span.max(), -span.min()) for span in spans], initial=0.0))
+    found = [np.maximum(flat[span].max(), -flat[span].min()) for span in spans(flat.size, _SPAN)]
+    largest = float(np.max(found, initial=0.0))
     if not np.isfinite(largest):
         raise PayloadError(f"a vector with {int(np.sum(~np.isfinite(values)))} elements that are not finite")
     return largest

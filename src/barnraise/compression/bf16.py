@@ -23,19 +23,19 @@ class BFloat16(PiecewiseCodec):
 
     def put(self, values: Array, body: Array, start: int, size: int, decoded: Array | None) -> None:
         halves = torch.from_numpy(body.view("<i2")).view(torch.bfloat16)[start : start + values.size]
-        for first in range(0, values.size, self.span):
-            piece = values[first : first + self.span]
-            if largest_magnitude(piece) > LARGEST:
-                piece = np.clip(piece, -LARGEST, LARGEST)
-            halves[first : first + self.span].copy_(torch.from_numpy(piece))
+        for first in range(0, values.size, self.at_once):
+            span = values[first : first + self.at_once]
+            if largest_magnitude(span) > LARGEST:
+                span = np.clip(span, -LARGEST, LARGEST)
+            halves[first : first + self.at_once].copy_(torch.from_numpy(span))
         if decoded is not None:
             self.load((body.view("<u2"),), start, decoded)
 
     def parse(self, header: Header, body: Array) -> Sections:
         require_no_exponent(self.name, header)
         bits = body.view("<u2")
-        for start in range(0, bits.size, self.span):
-            if ((bits[start : start + self.span] & 0x7F80) == 0x7F80).any():
+        for start in range(0, bits.size, self.at_once):
+            if ((bits[start : start + self.at_once] & 0x7F80) == 0x7F80).any():
                 raise PayloadError("the payload's bfloat16 values hold NaN or infinity")
         return (bits,)
 
@@ -45,5 +45,6 @@ class BFloat16(PiecewiseCodec):
 
     def largest(self, sections: Sections) -> float:
         (bits,) = sections
-        most = max((int((bits[i : i + self.span] & 0x7FFF).max()) for i in range(0, bits.size, self.span)), default=0)
+        found = (bits[start : start + self.at_once] for start in range(0, bits.size, self.at_once))
+        most = max((int((span & 0x7FFF).max()) for span in found), default=0)
         return float(np.array(most << 16, "<u4").view("<f4"))

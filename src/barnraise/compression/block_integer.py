@@ -35,7 +35,7 @@ class BlockInteger(PiecewiseCodec):
         self.block, self.stochastic = block, rounding == "stochastic"
         self.piecewise = not self.stochastic  # the dice are thrown for the vector as a whole
         self.multiple = 2 * block  # whole bytes of two
-        self.span = self.multiple * max(1, (1 << 15) // block)
+        self.at_once = self.multiple * max(1, (1 << 15) // block)
         self.largest_scale = np.nextafter(_FLOAT.max / np.float32(self.levels), np.float32(0))  # L of it are finite
 
     def count(self, size: int, version: int) -> int:
@@ -54,31 +54,31 @@ class BlockInteger(PiecewiseCodec):
         self, values: Array, body: Array, start: int, size: int, decoded: Array | None, dice: _Dice | None
     ) -> None:
         scales, stored = self._sections(body, size)
-        scratch = np.empty(min(self.span, values.size), np.float32)
-        for first in range(0, values.size, self.span):
-            piece = values[first : first + self.span]
-            quotients, row = scratch[: piece.size], (start + first) // self.block
-            for part, divided in zip(self._rows(piece), self._rows(quotients), strict=True):
-                self._divide(part, scales[row : row + len(part)], divided)
-                row += len(part)
+        scratch = np.empty(min(self.at_once, values.size), np.float32)
+        for first in range(0, values.size, self.at_once):
+            span = values[first : first + self.at_once]
+            quotients, row = scratch[: span.size], (start + first) // self.block
+            for rows, divided in zip(self._rows(span), self._rows(quotients), strict=True):
+                self._divide(rows, scales[row : row + len(rows)], divided)
+                row += len(rows)
             if dice is not None:
-                quotients += dice.roll(piece.size, self.block)
+                quotients += dice.roll(span.size, self.block)
                 np.floor(quotients, out=quotients)
                 np.clip(quotients, -self.levels, self.levels, out=quotients)
             else:
                 np.rint(quotients, out=quotients)
             self.store(quotients, stored, start + first)
             if decoded is not None:
-                np.add(quotients, np.float32(0), out=decoded[first : first + self.span])  # no zero has a sign
-                self._scale(decoded[first : first + self.span], scales, start + first)
+                np.add(quotients, np.float32(0), out=decoded[first : first + self.at_once])  # no zero has a sign
+                self._scale(decoded[first : first + self.at_once], scales, start + first)
 
-    def _rows(self, piece: Array) -> Iterator[Array]:
-        """The blocks of `piece`, which begins with one, as rows [n, block], and the short last one as [1, rest]."""
-        full = piece.size // self.block * self.block
+    def _rows(self, span: Array) -> Iterator[Array]:
+        """The blocks of `span`, which begins with one, as rows [n, block], and the short last one as [1, rest]."""
+        full = span.size // self.block * self.block
         if full:
-            yield piece[:full].reshape(-1, self.block)
-        if full < piece.size:
-            yield piece[None, full:]
+            yield span[:full].reshape(-1, self.block)
+        if full < span.size:
+            yield span[None, full:]
 
     def _divide(self, rows: Array, scales: Array, out: Array) -> None:
         """The `scales` of `rows`, and rows / scales."""
@@ -93,17 +93,17 @@ class BlockInteger(PiecewiseCodec):
     def _scale(self, integers: Array, scales: Array, start: int) -> None:
         """Multiply `integers`, the elements from `start` on, by their scales in place."""
         row = start // self.block
-        for part in self._rows(integers):
-            part *= scales[row : row + len(part), None]
-            row += len(part)
+        for rows in self._rows(integers):
+            rows *= scales[row : row + len(rows), None]
+            row += len(rows)
 
     def parse(self, header: Header, body: Array) -> Sections:
         require_no_exponent(self.name, header)
         scales, stored = self._sections(body, header.size)
         if not ((scales >= 0) & (scales <= self.largest_scale)).all():  # NaN fails both
             raise PayloadError(f"codec '{self.name}': a scale is not between 0 and {self.largest_scale:.3g}")
-        for start in range(0, stored.size, self.span):
-            self.check_stored(stored[start : start + self.span])
+        for start in range(0, stored.size, self.at_once):
+            self.check_stored(stored[start : start + self.at_once])
         return scales, stored
 
     def values(self, sections: Sections, start: int, out: Array) -> None:

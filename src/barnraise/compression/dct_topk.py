@@ -44,11 +44,11 @@ class DCTTopK(Codec):
     def pack(self, values: Array, body: Array, count: int) -> int:
         coefficients = np.empty(_padded(values.size), np.float32)
         for start in range(0, values.size, _SPAN):
-            tiles, piece = coefficients[start : start + _SPAN], values[start : start + _SPAN]
-            if not np.isfinite(piece).all():
+            tiles, span = coefficients[start : start + _SPAN], values[start : start + _SPAN]
+            if not np.isfinite(span).all():
                 raise PayloadError("a vector with elements that are not finite")
-            tiles[: piece.size] = np.clip(piece, -_LARGEST, _LARGEST)
-            tiles[piece.size :] = 0
+            tiles[: span.size] = np.clip(span, -_LARGEST, _LARGEST)
+            tiles[span.size :] = 0
             tiles[:] = fft.dctn(tiles.reshape(-1, _SIDE, _SIDE), axes=(1, 2), norm="ortho").reshape(-1)
         return self._inner.pack(coefficients, body, count)
 

@@ -164,8 +164,8 @@ def _quantised(values: Array, step: np.float32) -> Quantised:
     levels = np.empty(values.size, np.int8)
     scratch = np.empty(min(_SPAN, values.size), np.float32)
     for start in range(0, values.size, _SPAN):
-        piece = values[start : start + _SPAN]
-        steps = np.divide(piece, step, out=scratch[: piece.size])
+        span = values[start : start + _SPAN]
+        steps = np.divide(span, step, out=scratch[: span.size])
         np.rint(steps, out=steps)
         np.clip(steps, -LEVELS, LEVELS, out=steps)
         np.copyto(levels[start : start + _SPAN], steps, casting="unsafe")
@@ -187,16 +187,16 @@ def _measured(values: Array, levels: Array, step: float) -> Quantised:
 
 def _deflated(levels: Array) -> bytes:
     deflate = zlib.compressobj(method=zlib.DEFLATED, wbits=-15, memLevel=9, strategy=zlib.Z_HUFFMAN_ONLY)
-    parts = []
+    streams = []
     trits = np.zeros((-(-levels.size // 5), 5), np.uint8)
     trits.reshape(-1)[: levels.size] = np.where(levels < 0, 2, levels > 0)
     plane = trits @ _POWERS
     beyond, level = np.abs(levels[levels != 0]), 1
     while plane.size:
-        parts += [deflate.compress(plane.tobytes()), deflate.flush(zlib.Z_FULL_FLUSH)]  # each with a code of its own
+        streams += [deflate.compress(plane.tobytes()), deflate.flush(zlib.Z_FULL_FLUSH)]  # each with a code of its own
         larger = beyond > level
         plane, beyond, level = np.packbits(larger), beyond[larger], level + 1
-    return b"".join([*parts, deflate.flush()])
+    return b"".join([*streams, deflate.flush()])
 
 
 def _inflated(body: Array, size: int, num_levels: int) -> Array:

@@ -46,15 +46,15 @@ class ErrorFeedback:
             return 0.0
         return norm(self._residual.numpy(), self._crew)
 
-    def compress(self, vector: Tensor, version: int = 0, span: slice = WHOLE) -> Encoded:
-        """Encode the part `span` of `vector`, an update of `version`, plus the residual, and keep what was left out.
+    def compress(self, vector: Tensor, version: int = 0, covered: slice = WHOLE) -> Encoded:
+        """Encode the range `covered` of `vector`, an update of `version`, plus the residual; keep what was left out.
 
         `vector` is overwritten. PayloadError when that is not finite, InputError when the size has changed; either
         leaves the residual alone.
         """
         self.add(vector)
-        encoded = self.codec.encode(vector[span], version)
-        self.keep(vector, encoded, self.codec, span)
+        encoded = self.codec.encode(vector[covered], version)
+        self.keep(vector, encoded, self.codec, covered)
         return encoded
 
     def add(self, vector: Tensor) -> None:
@@ -67,32 +67,32 @@ class ErrorFeedback:
                 )
             self._each(lambda total, residual: np.add(total, residual * self.decay, out=total), vector)
 
-    def keep(self, vector: Tensor, encoded: Encoded, codec: Codec, span: slice = WHOLE) -> None:
-        """The residual is `vector`, less what of its part `span` was encoded."""
+    def keep(self, vector: Tensor, encoded: Encoded, codec: Codec, covered: slice = WHOLE) -> None:
+        """The residual is `vector`, less what of its range `covered` was encoded."""
         if self._residual is None:
             self._residual = vector.clone()
         else:
             self._each(lambda total, residual: np.copyto(residual, total), vector)
-        codec.decode_add(encoded, self._residual[span], weight=-1.0)
+        codec.decode_add(encoded, self._residual[covered], weight=-1.0)
 
     def _each(self, work: Callable[[Array, Array], object], vector: Tensor) -> None:
         """`work` done to each span of `vector` and the residual."""
         assert self._residual is not None
         total, residual = vector.numpy(), self._residual.numpy()
 
-        def share(piece: slice) -> None:
+        def share(span: slice) -> None:
             with np.errstate(over="ignore", invalid="ignore"):  # the codec refuses what is not finite
-                work(total[piece], residual[piece])
+                work(total[span], residual[span])
 
         self._crew.each(share, spans(total.size))
 
-    def give_back(self, encoded: Encoded, codec: Codec | None = None, span: slice = WHOLE) -> None:
+    def give_back(self, encoded: Encoded, codec: Codec | None = None, covered: slice = WHOLE) -> None:
         """Return a refused contribution of `codec` to the residual. PayloadError when another codec or size made it."""
         codec = codec or self.codec
         if self._residual is None:
             self._residual = codec.decode(encoded)
         else:
-            codec.decode_add(encoded, self._residual[span])
+            codec.decode_add(encoded, self._residual[covered])
 
     def flush(self, codec: Codec | None = None) -> Encoded | None:
         """Encode the residual by itself, undecayed, for a worker that leaves; None when nothing is left over.
@@ -114,5 +114,5 @@ class ErrorFeedback:
 def norm(values: Array, crew: Crew) -> float:
     """The L2 norm of float32 [d], summed in float64."""
     return math.sqrt(
-        sum(crew.each(lambda piece: float(np.square(values[piece], dtype=np.float64).sum()), spans(values.size)))
+        sum(crew.each(lambda span: float(np.square(values[span], dtype=np.float64).sum()), spans(values.size)))
     )

@@ -28,8 +28,8 @@ def to_half(values: Array, exponent: int, out: Array) -> None:
     factor = np.float32(2.0**-exponent)
     scratch = np.empty(min(_SPAN, values.size), np.float32)
     for start in range(0, values.size, _SPAN):
-        piece = values[start : start + _SPAN]
-        scaled = np.multiply(piece, factor, out=scratch[: piece.size])
+        span = values[start : start + _SPAN]
+        scaled = np.multiply(span, factor, out=scratch[: span.size])
         if exponent == HIGHEST_EXPONENT:
             np.clip(scaled, -LARGEST_HALF, LARGEST_HALF, out=scaled)
         # torch converts with vector instructions, numpy does not
@@ -39,8 +39,8 @@ def to_half(values: Array, exponent: int, out: Array) -> None:
 def from_half(halves: Array, exponent: int, out: Array) -> None:
     """halves * 2**exponent into `out` (float32), exactly."""
     for start in range(0, out.size, _SPAN):
-        piece = torch.from_numpy(halves[start : start + _SPAN].copy())  # a copy: torch wants writable memory
-        torch.from_numpy(out[start : start + _SPAN]).copy_(piece)
+        span = torch.from_numpy(halves[start : start + _SPAN].copy())  # a copy: torch wants writable memory
+        torch.from_numpy(out[start : start + _SPAN]).copy_(span)
     out *= np.float32(2.0**exponent)
 
 

@@ -57,10 +57,10 @@ class LowRank(Codec):
     def _matrix(self, values: Array, number: int, exponent: int) -> Array:
         """Matrix `number`, divided by 2**exponent."""
         area = self.side * self.side
-        piece = values[number * area : (number + 1) * area]
-        if piece.size < area:
-            piece = np.concatenate([piece, np.zeros(area - piece.size, np.float32)])
-        return piece.reshape(self.side, self.side) * np.float32(2.0**-exponent)
+        run = values[number * area : (number + 1) * area]
+        if run.size < area:
+            run = np.concatenate([run, np.zeros(area - run.size, np.float32)])
+        return run.reshape(self.side, self.side) * np.float32(2.0**-exponent)
 
     def parse(self, header: Header, body: Array) -> Sections:
         halves = body.view("<f2")

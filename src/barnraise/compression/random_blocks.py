@@ -73,9 +73,9 @@ class RandomBlocks(SparseCodec):
         if not num_blocks:
             return np.empty(0, np.int64)
         num_kept = kept(self.ratio, num_blocks)
-        parts = -(-num_blocks // num_kept)
-        lap, part = divmod(version, parts)
+        turns = -(-num_blocks // num_kept)
+        lap, turn = divmod(version, turns)
         order = np.argsort(np.random.Philox(key=lap).random_raw(num_blocks), kind="stable")
-        turn = order[np.arange(part * num_kept, (part + 1) * num_kept) % num_blocks]
-        blocks: Array = np.sort(turn)
+        chosen = order[np.arange(turn * num_kept, (turn + 1) * num_kept) % num_blocks]
+        blocks: Array = np.sort(chosen)
         return blocks

@@ -117,7 +117,7 @@ def _guess_threshold(values: Array, k: int) -> float:
 def _at_least(values: Array, threshold: float) -> Array:
     found = []
     for start in range(0, values.size, _SPAN):
-        span = np.flatnonzero(np.abs(values[start : start + _SPAN]) >= threshold)
-        span += start
-        found.append(span)
+        indices = np.flatnonzero(np.abs(values[start : start + _SPAN]) >= threshold)
+        indices += start
+        found.append(indices)
     return np.concatenate(found)

@@ -97,33 +97,33 @@ def _rename(result: Canonical, spelling: Path, key: Path, wanted_rule: str, rule
 def _places(alias: Alias, content: dict[str, Any]) -> Iterator[tuple[Path, Path]]:
     """Where `alias` is used: its spelling and key with the indices filled in."""
     paths: list[Path] = [()]
-    for part in alias.spelling:
+    for key in alias.spelling:
         found: list[Path] = []
         for path in paths:
             value = _at(content, path)
-            if part == EACH and isinstance(value, list):
+            if key == EACH and isinstance(value, list):
                 found += [(*path, index) for index in range(len(value))]
-            elif isinstance(value, dict) and part in value:
-                found.append((*path, part))
+            elif isinstance(value, dict) and key in value:
+                found.append((*path, key))
         paths = found
     for path in paths:
-        indices = iter(part for part in path if isinstance(part, int))
-        yield path, tuple(next(indices) if part == EACH else part for part in alias.key)
+        indices = iter(key for key in path if isinstance(key, int))
+        yield path, tuple(next(indices) if key == EACH else key for key in alias.key)
 
 
 def _at(content: Any, path: Path) -> Any:
-    for part in path:
-        content = content[part]
+    for key in path:
+        content = content[key]
     return content
 
 
 def _section(content: dict[str, Any], path: Path) -> dict[str, Any]:
     """The section at `path`, or an empty one when there is none."""
     value: Any = content
-    for part in path:
-        if isinstance(value, dict) and part not in value:
+    for key in path:
+        if isinstance(value, dict) and key not in value:
             return {}
-        value = _at(value, (part,)) if isinstance(value, dict | list) else {}
+        value = _at(value, (key,)) if isinstance(value, dict | list) else {}
     return value if isinstance(value, dict) else {}
 
 

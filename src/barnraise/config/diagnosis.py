@@ -36,18 +36,18 @@ def diagnose(error: ValidationError, content: dict[str, Any]) -> list[Problem]:
 
 def _place(loc: Iterable[str | int], error_type: str, content: dict[str, Any]) -> Path:
     """Where in the file `loc` is: pydantic also names the members of unions, which are no keys."""
-    parts = list(loc)
-    if parts[0] == "data" and len(parts) > 1:
-        del parts[1]  # the kind of data section
+    keys = list(loc)
+    if keys[0] == "data" and len(keys) > 1:
+        del keys[1]  # the kind of data section
     place: Path = ()
     value: Any = content
-    for part in parts:
-        inside = part in value if isinstance(value, dict) else isinstance(value, list) and part in range(len(value))
+    for key in keys:
+        inside = key in value if isinstance(value, dict) else isinstance(value, list) and key in range(len(value))
         if inside:
-            value = value[part]
-            place = (*place, part)
+            value = value[key]
+            place = (*place, key)
     if error_type == "missing":
-        place = (*place, parts[-1])
+        place = (*place, keys[-1])
     if error_type.startswith("union_tag"):
         place = (*place, "kind")
     return place

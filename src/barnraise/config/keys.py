@@ -46,17 +46,17 @@ def expected(path: Path, content: object = None) -> str:
 def at(path: Path, content: object = None) -> Schema:
     """The schema of what stands at `path`; empty where anything may."""
     schema = json_schema()
-    for part in path:
-        options = [_step(option, part) for option in _options(schema, content)]
+    for key in path:
+        options = [_step(option, key) for option in _options(schema, content)]
         schema = next((option for option in options if option), {})
-        content = content.get(part) if isinstance(content, dict) else None
+        content = content.get(key) if isinstance(content, dict) else None
     return _resolved(schema)
 
 
 def known_keys(path: Path, content: object = None) -> list[str]:
     """The keys that a section may hold, without other spellings."""
-    for part in path:
-        content = content.get(part) if isinstance(content, dict) else content
+    for key in path:
+        content = content.get(key) if isinstance(content, dict) else content
     found = [option.get("properties", {}) for option in _options(at(path), content)]
     return list(dict.fromkeys(key for properties in found for key in properties))
 
@@ -64,8 +64,8 @@ def known_keys(path: Path, content: object = None) -> list[str]:
 def sections(names: Names = NO_NAMES) -> Iterator[tuple[str, str, str, list[Key]]]:
     """(heading, path, description, keys) of every section, in the order of the run file; `names` are listed."""
     schema = json_schema()
-    for name, part in schema["properties"].items():
-        for option in _options(part, None):
+    for name, section in schema["properties"].items():
+        for option in _options(section, None):
             listed = option.get("type") == "array"
             inner = _resolved(option["items"]) if listed else option
             kind = inner["properties"].get("kind", {}).get("const")
@@ -175,12 +175,12 @@ def _options(schema: Schema, content: object) -> list[Schema]:
     return options
 
 
-def _step(schema: Schema, part: str | int) -> Schema | None:
-    if isinstance(part, str):
-        found = schema.get("properties", {}).get(part)
+def _step(schema: Schema, key: str | int) -> Schema | None:
+    if isinstance(key, str):
+        found = schema.get("properties", {}).get(key)
     else:
         prefix: list[Schema] = schema.get("prefixItems", [])
-        found = prefix[part] if part < len(prefix) else schema.get("items")
+        found = prefix[key] if key < len(prefix) else schema.get("items")
     return found if isinstance(found, dict) else None
 
 

@@ -38,7 +38,7 @@ class Problem:
 
 def key_of(path: Path) -> str:
     """`path` with dots, and indices in brackets."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
     return text.removeprefix(".")
 
 

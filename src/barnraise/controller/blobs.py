@@ -26,13 +26,13 @@ HELD_BYTES = 4 << 30
 
 class BlobStore:
     """Bytes by their digests; behind those of a snapshot the digests of its leaves. A snapshot of the newest version is
-    read from the parameters themselves, piece by piece. Once these change in place (`freeze`) it is gone, unless it is
+    read from the parameters themselves, chunk by chunk. Once these change in place (`freeze`) it is gone, unless it is
     small, and then copied, or a node's task names it: then what changes of it goes to a file in `folder` before, and
     from there to the node. So nobody gets bytes of two versions, and there is no second copy of them in memory. A node
     whose task names a version that is being left just then is told that it is gone, and asks anew.
 
     The thread that makes versions calls `freeze` and `publish`, the event loop's thread the rest; what both touch is
-    under a lock, which is never held for longer than a piece takes to copy.
+    under a lock, which is never held for longer than a chunk takes to copy.
 
     What a node's newest task names stays for as long as the node may be fetching it, however far the run has gone on.
     `warn` hears of files that cannot be read, of each once.
@@ -148,14 +148,14 @@ class BlobStore:
 
     def read(self, digest: str, offset: int, num_bytes: int) -> memoryview | None:
         """Bytes of a blob, fewer at its end; None when it is not kept, cannot be read, or ends before `offset`."""
-        piece: memoryview | None
+        chunk: memoryview | None
         if digest in self._fixed:
-            piece = memoryview(self._fixed[digest])[offset : offset + num_bytes]
+            chunk = memoryview(self._fixed[digest])[offset : offset + num_bytes]
         elif digest in self._files:
-            piece = self._read(*self._files[digest], offset, num_bytes)
+            chunk = self._read(*self._files[digest], offset, num_bytes)
         else:
-            piece = self._version(digest, offset, num_bytes)
-        return piece if piece else None
+            chunk = self._version(digest, offset, num_bytes)
+        return chunk if chunk else None
 
     def _read(self, path: Path, size: int, offset: int, num_bytes: int) -> memoryview:
         if offset >= size:  # which a file system may call an error of the file

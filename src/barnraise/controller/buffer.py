@@ -174,14 +174,14 @@ class Buffer(Part):
                     yield Noted(self.now, notes.Voided(number, event.version, why, judged), slot.node)
 
     def _rates(self, held: tuple[Slot, ...]) -> tuple[float, tuple[float, ...]]:
-        """How far the version moves, and what of that each piece of the parameters does when there are several.
+        """How far the version moves, and what of that each range of the parameters does when there are several.
 
         By its nodes' share of all work, in asynchronous mode, and by what staleness has left of their weights: a mean
         sees how these compare, so that of one node alone they would count for nothing.
         """
         alike, rates = bool(self.settings.worker.uplink.normalize_steps), []
-        for piece in disjoint(slot.parameters for slot in held):
-            there = [slot for slot in held if covers(slot.parameters, piece)]
+        for parameters in disjoint(slot.parameters for slot in held):
+            there = [slot for slot in held if covers(slot.parameters, parameters)]
             rate = _freshness(there, alike)
             if self.settings.asynchronous and self.versions.participation:
                 nodes = (self.state.nodes[slot.node] for slot in there)

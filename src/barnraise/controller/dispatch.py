@@ -1,4 +1,4 @@
-"""Which piece of work goes to which node that asks for one: lost work first, then what each kind of task has to do.
+"""Which work goes to which node that asks for one: lost work first, then what each kind of task has to do.
 
 The scheduler decides who gets what; the kind of the task says what is in it.
 """

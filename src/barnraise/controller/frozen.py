@@ -64,7 +64,7 @@ class Frozen:
         """Bytes of a vector as they were, fewer at its end; None when they are lost."""
         size, data = self._contents[name]
         stop = min(offset + num_bytes, len(data))
-        pieces = []
+        found = []
         while offset < stop:
             chunk = offset // size
             end = min(stop, (chunk + 1) * size)
@@ -73,11 +73,11 @@ class Frozen:
                     return None
                 try:
                     kept = self._kept[name][chunk]
-                    pieces.append(self._file.get(name, offset, end - offset) if kept else bytes(data[offset:end]))
+                    found.append(self._file.get(name, offset, end - offset) if kept else bytes(data[offset:end]))
                 except StorageError:
                     return None
             offset = end
-        return b"".join(pieces)
+        return b"".join(found)
 
     def close(self) -> None:
         """Nobody needs it any more, and the file is closed."""

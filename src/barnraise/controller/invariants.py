@@ -1,5 +1,5 @@
-"""What must hold of a controller's state between any two decisions: the totals follow from the parts, and each piece of
-work is in one place. Tests call `validate` after each event; nothing else does."""
+"""What must hold of a controller's state between any two decisions: the totals follow from what they sum up, and all
+work is in one place each. Tests call `validate` after each event; nothing else does."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _validate_findings(state: State) -> None:
     assert all(work.base > known for work in waiting), "what is known waits to be done again"
     found = [finding.work for finding in state.record.findings.values()]
     exact = [work for work in [*state.works.values(), *waiting, *found] if work.task.exact and work.base > known]
-    taken = sorted((work.base, piece.shard, piece.start, piece.stop) for work in exact for piece in work.rows)
+    taken = sorted((work.base, rows.shard, rows.start, rows.stop) for work in exact for rows in work.rows)
     for before, after in itertools.pairwise(taken):
         assert before[:2] != after[:2] or before[3] <= after[2], f"rows twice: {before}, {after}"
 

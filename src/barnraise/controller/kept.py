@@ -30,9 +30,9 @@ class Kept:
         behind = offset - self.num_bytes
         if behind >= 0:
             return memoryview(self._leaves)[behind : behind + num_bytes] or None
-        return self._piece(offset, num_bytes)
+        return self._chunk(offset, num_bytes)
 
-    def _piece(self, offset: int, num_bytes: int) -> memoryview | None:
+    def _chunk(self, offset: int, num_bytes: int) -> memoryview | None:
         return self._data[offset : offset + num_bytes]
 
     def close(self) -> None:
@@ -46,7 +46,7 @@ class Live(Kept):
         super().__init__(content(parameters), leaves)
         self.parameters, self.leaves = parameters, leaves
 
-    def _piece(self, offset: int, num_bytes: int) -> memoryview:
+    def _chunk(self, offset: int, num_bytes: int) -> memoryview:
         return memoryview(
             bytes(self._data[offset : offset + num_bytes])
         )  # it may wait to be sent until they are others
@@ -68,9 +68,9 @@ class Left(Kept):
         tensors = {_NAME: live.parameters}
         self.frozen = Frozen(tensors, TensorFile(descriptor, where, tensors))
 
-    def _piece(self, offset: int, num_bytes: int) -> memoryview | None:
-        piece = self.frozen.read(_NAME, offset, num_bytes)
-        return memoryview(piece) if piece else None
+    def _chunk(self, offset: int, num_bytes: int) -> memoryview | None:
+        chunk = self.frozen.read(_NAME, offset, num_bytes)
+        return memoryview(chunk) if chunk else None
 
     def close(self) -> None:
         self.frozen.close()

@@ -25,13 +25,13 @@ from barnraise.ledger.decisions import Assigned, Noted, Terms
 from barnraise.matching.base import TaskView
 
 BATCH_ROWS = 16
-"""Held-out rows in a batch; all pieces but the last are whole batches."""
+"""Held-out rows in a batch; all tasks but the last take whole batches."""
 
 PATIENCE = 60.0
 """Seconds for which nothing may come of a measurement by workers before the controller takes it over."""
 
 LONGEST = 600.0
-"""Seconds for which a node that lives may hold a piece before that counts as nothing, or longer where it is slow."""
+"""Seconds for which a node that lives may hold a task before that counts as nothing, or longer where it is slow."""
 
 _FIRST = -(1 << 40)
 """Ids of views from here down: no other kind has so many."""
@@ -49,7 +49,7 @@ class Measuring(TaskKind):
         self.membership, self.pacing, self.publishing = membership, pacing, publishing
         self.here = False  # the controller does it
         evaluated = self.state.record.evaluations[-1][0] if self.state.record.evaluations else -1
-        begun = (work.base for work in self._pieces() if work.base > evaluated)
+        begun = (work.base for work in self._works() if work.base > evaluated)
         self.version = max(begun, default=-1)  # that is measured; -1: whichever is the newest as somebody begins
         self.tokens = self.state.totals.version_tokens  # in it
         self.busy = self.version >= 0
@@ -108,15 +108,15 @@ class Measuring(TaskKind):
     def _shared(self) -> bool:
         return self.open and self.version >= 0
 
-    def _pieces(self) -> list[Work]:
-        """The pieces that were given out and are not measured by the controller."""
+    def _works(self) -> list[Work]:
+        """All of it that was given out, and not measured by the controller."""
         state = self.state
         found = [finding.work for finding in state.record.findings.values()]
         return [work for work in [*state.works.values(), *state.redo.values(), *found] if work.task is Evaluate]
 
     def _given(self) -> int:
         """Rows of the version that are given out, from the first."""
-        return max((work.rows[0].stop for work in self._pieces() if work.base == self.version), default=0)
+        return max((work.rows[0].stop for work in self._works() if work.base == self.version), default=0)
 
     def fresh(self, nodes: Sequence[NodeState]) -> Sequence[TaskView]:
         left = self.plan.rows - self._given() if self.open else 0
@@ -134,7 +134,7 @@ class Measuring(TaskKind):
         return self.version in (-1, self.state.newest.version) or self._way(node, have) is not None
 
     def _way(self, node: NodeState, have: int) -> tuple[Update, ...] | None:
-        """From version `have` to the one that is measured; None when there is none. Who works on a piece is there,
+        """From version `have` to the one that is measured; None when there is none. Who has a task of it is there,
         though it was told of later versions: it takes them in once it is done."""
         works = (self.state.works[number] for number in node.open)
         there = any(work.task is Evaluate and work.base == self.version for work in works)
@@ -201,7 +201,7 @@ class Measuring(TaskKind):
             return
         self.until = min(self.until, self.now + PATIENCE)
         found = [finding for finding in self.state.record.findings.values() if finding.work.base == self.version]
-        if sum(piece.work.rows[0].stop - piece.work.rows[0].start for piece in found) >= self.plan.rows:
+        if sum(finding.work.rows[0].stop - finding.work.rows[0].start for finding in found) >= self.plan.rows:
             yield from self._note(self.version, _mean(found), self.tokens)
 
     def deadline(self) -> float:
@@ -217,7 +217,7 @@ class Measuring(TaskKind):
             yield from self._measure_here()
 
     def _waited_for(self, work: Work) -> bool:
-        """Whether it is a piece that somebody may be about to hand in."""
+        """Whether it is of the measurement, and somebody may be about to hand it in."""
         node = self.state.nodes[work.node]
         longest = max(LONGEST, OVERDUE * node.speed.turnaround)
         return work.task is Evaluate and work.base == self.version and node.live and self.now < work.time + longest
@@ -232,7 +232,7 @@ class Measuring(TaskKind):
 
 
 def _enough(left: int, sizes: Iterable[int]) -> int:
-    """How many of the nodes with these sizes of pieces it takes at most, so that each of them gets something.
+    """How many nodes that take so many rows each (`sizes`) it takes at most, so that each of them gets something.
 
     >>> _enough(100, [10, 60, 30, 20]), _enough(100, [10]), _enough(100, [10, 120])
     (3, 1, 1)
@@ -246,6 +246,6 @@ def _enough(left: int, sizes: Iterable[int]) -> int:
 
 
 def _mean(found: Sequence[KeptFinding]) -> float:
-    """Over all that was predicted, each piece as its own weight says."""
-    weight = sum(piece.weight for piece in found)
-    return sum(piece.loss * piece.weight for piece in found if piece.weight) / weight if weight else math.nan
+    """Over all that was predicted, each finding as its own weight says."""
+    weight = sum(finding.weight for finding in found)
+    return sum(finding.loss * finding.weight for finding in found if finding.weight) / weight if weight else math.nan

@@ -65,10 +65,10 @@ class Pacing(Part):
             1.0, self.state.num_live / max(1, self.state.buffer.size)
         )  # that are made while it trains a task
         down = min(round(versions * payloads.delta), payloads.snapshot)
-        choices = tuning.Choices(payloads.rungs, payloads.parts, tasks.local_steps, tasks.max_local_steps)
+        choices = tuning.Choices(payloads.rungs, payloads.divisors, tasks.local_steps, tasks.max_local_steps)
         found = tuning.tune(measured, now_at, choices, down)
         if found != now_at:
-            sent = payloads.rungs[found.rung] // payloads.parts[found.partition]
+            sent = payloads.rungs[found.rung] // payloads.divisors[found.partition]
             note = Tuned(found.rung, found.steps, found.partition, sent, *astuple(measured))
             yield Noted(self.now, note, node.id)
 
@@ -104,6 +104,6 @@ class Pacing(Part):
     def _speed(self, node: NodeState) -> pace.Speed:
         """What the node says of its link counts as far as its contributions were seen to take so long."""
         link = self.speeds.links.get(node.id, LinkReport())
-        sent = self.payloads.rungs[node.tuning.rung] / self.payloads.parts[node.tuning.partition]
+        sent = self.payloads.rungs[node.tuning.rung] / self.payloads.divisors[node.tuning.partition]
         exchange = min(link.round_trip + (sent / link.up if link.up else 0.0), node.speed.turnaround)
         return pace.Speed(self._batch_tokens / self.speeds.known(node), exchange)

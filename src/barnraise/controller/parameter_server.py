@@ -51,7 +51,7 @@ class ParameterServer:
     in, by the number that they name. `alike`: nodes weigh alike instead of by their tokens, as their updates are scaled
     to equal steps (FedNova). `average`: see `Publish`. `parameters` and all of `state` are changed in place: who wants
     to keep a version freezes it (`watch`) or copies it before the next is made. Not thread-safe: one thread makes
-    versions and reads the state. `threads` share the work in pieces of `chunk` elements or a few more, a multiple of
+    versions and reads the state. `threads` share the work in spans of `chunk` elements or a few more, a multiple of
     what the codecs decode and encode together.
     """
 
@@ -132,8 +132,8 @@ class ParameterServer:
     ) -> Made:
         """Make `version` from the slots, in their order; `read` gives a contribution's payload.
 
-        `rate` multiplies the outer optimizer's learning rate, and each of `scales` the aggregate of one of the pieces
-        that the slots' ranges cut each other into, in order. What lies outside the ranges stays as it is. A slot
+        `rate` multiplies the outer optimizer's learning rate, and each of `scales` the aggregate of one of the ranges
+        that those of the slots cut each other into, in order. What lies outside the ranges stays as it is. A slot
         without contributions has lost them; when all have, the version is the one before, and no momentum steps.
 
         Raises VersionRefusedError when payloads cannot be decoded, or numbers would not be finite; nothing is changed
@@ -148,13 +148,13 @@ class ParameterServer:
         self.version, encoded = version, making.encoded
         assert encoded is not None
         delta = Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes)
-        whole = making.span.stop - making.span.start == len(self.parameters)
-        changed = None if whole else ParameterRange(making.span.start, making.span.stop)
+        whole = making.moving.stop - making.moving.start == len(self.parameters)
+        changed = None if whole else ParameterRange(making.moving.start, making.moving.stop)
         return Made(version, self.digest, delta, encoded.payload, changed)
 
     def _repeat(self, making: Making) -> None:
         """The version before, under a new number: a delta of one zero."""
-        making.span, making.encoded = slice(0, 1), self._downlink.encode(torch.zeros(1), making.version)
+        making.moving, making.encoded = slice(0, 1), self._downlink.encode(torch.zeros(1), making.version)
         self._preserve.keep(0, 1)
         self._downlink.decode_add(making.encoded, self.parameters[:1])
         self._publish.end(making)

@@ -38,8 +38,8 @@ def _layout(hint: Any) -> dict[str, list[tuple[str, str]]]:
         fields = typing.get_type_hints(hint)
         found[hint.__name__] = [(name, str(kind)) for name, kind in fields.items()]
         inner = tuple(fields.values())
-    for part in inner:
-        found |= _layout(part)
+    for each in inner:
+        found |= _layout(each)
     return found
 
 

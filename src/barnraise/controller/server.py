@@ -237,7 +237,7 @@ class Server:
             self.post(ev.Heard(node))
         elif isinstance(message, PayloadChunk):
             assert raw is not None
-            self._take_part(peer, node, message, raw)
+            self._take_chunk(peer, node, message, raw)
         elif isinstance(message, Offer) and raw is not None:
             self.listener.budget.charge((node, "offer"), len(raw))
             self.post(Brought(node, message, raw))
@@ -249,7 +249,7 @@ class Server:
         if isinstance(message, Enrol | Hello):
             self._transmit(peer, turned_away(self.machine.state.nodes[node]).message)
 
-    def _take_part(self, peer: Peer, node: str, message: PayloadChunk, raw: memoryview) -> None:
+    def _take_chunk(self, peer: Peer, node: str, message: PayloadChunk, raw: memoryview) -> None:
         """Bytes of a payload; those that do not follow on what is here are asked for once, others overtook them."""
         number = message.assignment
         upload = self.uploads.get(node, number)
@@ -280,11 +280,11 @@ class Server:
             self._transmit(peer, Who())
 
     def _serve(self, peer: Peer, message: Fetch) -> None:
-        piece = self.executor.blobs.read(message.digest, message.offset, message.num_bytes)
-        if piece is None:
+        chunk = self.executor.blobs.read(message.digest, message.offset, message.num_bytes)
+        if chunk is None:
             self._transmit(peer, Gone(message.digest))
         else:
-            self._transmit(peer, Chunk(message.digest, message.offset), piece)
+            self._transmit(peer, Chunk(message.digest, message.offset), chunk)
 
     def _enrol(self, peer: Peer, message: Enrol) -> None:
         if peer.key in self.machine.state.keys:
@@ -317,8 +317,8 @@ class Server:
     def _transmit_inlined(self, peer: Peer, message: Assign | Newer) -> bool:
         """Send the message with its updates; False when they are too large, or the peer's queue has no room."""
         blobs = inlined(message.news.updates)
-        pieces = [self.executor.blobs.read(blob.digest, 0, blob.num_bytes) for blob in blobs]
-        whole = b"".join(piece for piece in pieces if piece is not None)
+        contents = [self.executor.blobs.read(blob.digest, 0, blob.num_bytes) for blob in blobs]
+        whole = b"".join(content for content in contents if content is not None)
         return 0 < len(whole) == sum(blob.num_bytes for blob in blobs) and self._transmit(peer, message, whole)
 
     def _transmit(self, peer: Peer, message: Message, raw: Buffer | None = None) -> bool:

@@ -56,14 +56,14 @@ class PayloadSettings:
         return 4 * self.num_parameters
 
     @property
-    def parts(self) -> tuple[int, ...]:
-        """How many times finer than the first each of the partitions is."""
+    def divisors(self) -> tuple[int, ...]:
+        """By how much each of the partitions divides what the first one leaves whole."""
         return tuple(len(ranges) // len(self.partitions[0]) for ranges in self.partitions)
 
 
 @dataclass(frozen=True)
 class TaskSettings:
-    """What there is to do, in which pieces, and at which rates."""
+    """What there is to do, in how large tasks, and at which rates."""
 
     rows: RowIndex
     context: int

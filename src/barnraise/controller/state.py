@@ -27,7 +27,7 @@ class Status(Enum):
     RELEASED = "released"  # its node was lost, or gave it up: its own again should it come back, else anybody's
     REFUSED = "refused"  # to be done by somebody else, or again
     VOIDED = "voided"  # accepted, but of no use: likewise
-    UNDONE = "undone"  # what its node left of it, or what comes after a piece of it: likewise
+    UNDONE = "undone"  # what its node left of it, or what comes behind the steps that somebody redoes: likewise
     DISCARDED = "discarded"  # left over at the end
     REDONE = "redone"  # another assignment has its rows
 
@@ -199,7 +199,7 @@ class Totals(msgspec.Struct):
 
 
 class Record(msgspec.Struct):
-    """What is known, and kept, of versions: their losses, the pieces of the next loss, and the newest checkpoint."""
+    """What is known, and kept, of versions: their losses, the findings for the next one, and the newest checkpoint."""
 
     evaluations: list[tuple[int, float]] = []
     findings: dict[int, KeptFinding] = {}  # that nothing was made of yet

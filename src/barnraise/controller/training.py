@@ -75,11 +75,11 @@ class Training(TaskKind):
         root, skip = number, 0
         if lost is not None:
             root, skip = lost.root, lost.done
-            steps = _piece(lost.local_steps, steps)
+            steps = _steps_of(lost.local_steps, steps)
             rows, tokens = lost.rows, lost.credit(steps)
         else:
             rows, steps = self._rows(cursor, steps)
-            num_rows = sum(piece.stop - piece.start for piece in rows)
+            num_rows = sum(row_range.stop - row_range.start for row_range in rows)
             tokens, cursor = tasks.context * num_rows, cursor + num_rows
         schedule = tasks.rate_multiplier(state.totals.tokens, self.settings.tokens)
         factor = self.pacing.rate_factor(node, steps, tokens / tasks.context)
@@ -130,12 +130,12 @@ class Training(TaskKind):
         where the data has so few rows that a task would have to go around them too often."""
         rows, batch_size = self.tasks.rows, self.tasks.batch_size
         wanted = steps * batch_size
-        pieces = rows.ranges(cursor, wanted, MOST_ROW_RANGES)
-        found = sum(stop - start for _, start, stop in pieces)
+        ranges = rows.ranges(cursor, wanted, MOST_ROW_RANGES)
+        found = sum(stop - start for _, start, stop in ranges)
         if found < wanted:
             found -= found % batch_size if found > batch_size else 0
-            pieces, steps = rows.ranges(cursor, found), -(-found // batch_size)
-        return tuple(RowRange(*piece) for piece in pieces), steps
+            ranges, steps = rows.ranges(cursor, found), -(-found // batch_size)
+        return tuple(RowRange(*row_range) for row_range in ranges), steps
 
     def _fragment(self, node: NodeState) -> ParameterRange:
         """The parameters of the node's next contribution: its own turns in asynchronous mode, the round's for all
@@ -155,10 +155,10 @@ class Training(TaskKind):
         return tokens * self.settings.versions.staleness.weight(staleness)
 
 
-def _piece(lost: int, most: int) -> int:
+def _steps_of(lost: int, most: int) -> int:
     """How many of so many lost steps somebody does who takes `most`: what was much for one node is more for another.
 
-    >>> _piece(100, 1000), _piece(100, 10), _piece(11, 10)
+    >>> _steps_of(100, 1000), _steps_of(100, 10), _steps_of(11, 10)
     (100, 10, 6)
     """
     return -(-lost // -(-lost // most))

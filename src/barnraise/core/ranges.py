@@ -14,7 +14,7 @@ CHUNK = 4096
 def split(num_parameters: int, count: int) -> tuple[ParameterRange, ...]:
     """`count` ranges of nearly equal size, cut at whole chunks; fewer when there are not so many chunks."""
     chunks = -(-num_parameters // CHUNK)
-    cuts = sorted({min(num_parameters, CHUNK * (chunks * part // count)) for part in range(count + 1)})
+    cuts = sorted({min(num_parameters, CHUNK * (chunks * number // count)) for number in range(count + 1)})
     return tuple(ParameterRange(start, stop) for start, stop in pairwise(cuts))
 
 
@@ -28,9 +28,9 @@ def disjoint(ranges: Iterable[ParameterRange]) -> list[ParameterRange]:
     [(0, 4), (4, 8), (9, 12)]
     """
     distinct = set(ranges)
-    cuts = sorted({part.start for part in distinct} | {part.stop for part in distinct})
+    cuts = sorted({outer.start for outer in distinct} | {outer.stop for outer in distinct})
     found = [ParameterRange(start, stop) for start, stop in pairwise(cuts)]
-    return [piece for piece in found if any(covers(part, piece) for part in distinct)]
+    return [inner for inner in found if any(covers(outer, inner) for outer in distinct)]
 
 
 def covers(outer: ParameterRange, inner: ParameterRange) -> bool:

@@ -1,4 +1,4 @@
-"""Work on many pieces at once, with results in the order of the pieces."""
+"""Work on many things at once, with results in their order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-Piece = TypeVar("Piece")
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
@@ -17,29 +17,29 @@ SERIAL = 1 << 15
 """Elements that torch works on without threads of its own."""
 
 
-def spans(size: int, span: int = SPAN) -> list[slice]:
-    """The elements of a vector, `span` at a time.
+def spans(size: int, length: int = SPAN) -> list[slice]:
+    """The elements of a vector, `length` at a time.
 
     >>> spans(5, 3)
     [slice(0, 3, None), slice(3, 5, None)]
     """
-    return [slice(start, min(start + span, size)) for start in range(0, size, span)]
+    return [slice(start, min(start + length, size)) for start in range(0, size, length)]
 
 
 class Crew:
-    """`threads` threads that share the pieces of a whole; with one, the caller does them itself.
+    """`threads` threads that share items, such as the spans of a vector; with one, the caller does them itself.
 
-    What is done to a piece must neither need another piece nor change it: then results do not depend on `threads`.
+    What is done to an item must neither need another one nor change it: then results do not depend on `threads`.
     Use numpy there, or torch for `SERIAL` elements at most, else it starts threads of its own. The threads treat
     subnormal numbers as the first caller does, so a crew is for callers on one thread.
 
-    >>> Crew(2).each(lambda piece: piece * piece, range(4))
+    >>> Crew(2).each(lambda number: number * number, range(4))
     [0, 1, 4, 9]
     """
 
     def __init__(self, threads: int = 1) -> None:
         self._pool = ThreadPoolExecutor(threads, "crew") if threads > 1 else None
 
-    def each(self, work: Callable[[Piece], Result], pieces: Iterable[Piece]) -> list[Result]:
-        """`work` done to each of `pieces`, in order; raises what the first that failed has raised."""
-        return list(self._pool.map(work, pieces) if self._pool is not None else map(work, pieces))
+    def each(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+        """`work` done to each of `items`, in order; raises what the first that failed has raised."""
+        return list(self._pool.map(work, items) if self._pool is not None else map(work, items))

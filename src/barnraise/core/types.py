@@ -117,7 +117,7 @@ class Batches(msgspec.Struct, frozen=True, gc=False):
 
 
 class Task(msgspec.Struct, frozen=True, gc=False, tag_field="kind", kw_only=True):
-    """A piece of work as it is assigned: everything a worker needs to know, decided by the controller.
+    """Work as it is assigned: everything a worker needs to know, decided by the controller.
 
     Each kind of task is a struct of its own. What the engine does with all of them alike, it does by what the kind
     declares: whether it `trains` (its tokens count, and its time tells how fast a node is), whether it `contributes`

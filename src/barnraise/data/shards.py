@@ -220,8 +220,8 @@ def _write(
     if rows == 0:
         raise DataError(f"no training row of {form.context} tokens; give more data or a smaller context")
     shards = [
-        _put(folder, f"train-{number:05d}.bin", part.tobytes(), rows=len(part))
-        for number, part in enumerate(_shuffled(scratch, rows, form, rng, shard_bytes))
+        _put(folder, f"train-{number:05d}.bin", shard.tobytes(), rows=len(shard))
+        for number, shard in enumerate(_shuffled(scratch, rows, form, rng, shard_bytes))
     ]
     scratch.unlink()
     held_info = _put(folder, HELD_OUT, held[rng.permutation(len(held))].tobytes(), rows=len(held))
@@ -266,7 +266,7 @@ def _checked(chunk: npt.NDArray[np.integer], form: Format) -> Tokens:
 
 
 def _shuffled(path: Path, rows: int, form: Format, rng: np.random.Generator, shard_bytes: int) -> Iterator[Tokens]:
-    """The rows of `path` in random order, in pieces of at most `shard_bytes`."""
+    """The rows of `path` in random order, in shards of at most `shard_bytes`."""
     source = np.memmap(path, dtype=form.numpy_dtype, mode="r", shape=(rows, form.context))
     order = rng.permutation(rows)
     step = max(1, min(shard_bytes, MAX_SHARD_BYTES) // form.row_bytes)

@@ -2,7 +2,7 @@
 
 Each file is a document; documents end with the tokenizer's end-of-text token and follow each other without padding
 (the last, unfilled row is dropped). Of documents with the same content one is kept, so none is on both sides of the
-split. Everything is streamed: what stays in memory is the held-out part and one piece.
+split. Everything is streamed: what stays in memory is the held-out part and one chunk.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from barnraise.data import shards, tokenizers
 from barnraise.data.meta import MIB, Format, Meta
 from barnraise.data.tokenizers import TokenIds, Tokenizer
 
-_PIECE = 4 * MIB  # a longer document is tokenized in pieces cut at line ends
+_CHUNK = 4 * MIB  # a longer document is tokenized in chunks cut at line ends
 _BATCH = 8 * MIB
 
 
@@ -42,7 +42,7 @@ class Document:
         return self.stop - self.start
 
 
-class Piece(NamedTuple):
+class Chunk(NamedTuple):
     """What is tokenized at once: `content` is at `offset` of the document's file; `last` ends the document."""
 
     document: Document
@@ -152,20 +152,20 @@ def _tokens(documents: Iterable[Document], tokenizer: Tokenizer) -> Iterator[Tok
     end = np.array([tokenizer.eos_id], dtype=np.uint32)
     for batch in _batches(documents):
         try:
-            encoded = list(tokenizer.encode_pieces([piece.content for piece in batch]))
+            encoded = list(tokenizer.encode_chunks([chunk.content for chunk in batch]))
         except UnicodeDecodeError as error:
             raise _not_text(batch) from error
         yield np.concatenate(
-            [ids for piece, own in zip(batch, encoded, strict=True) for ids in ([own, end] if piece.last else [own])]
+            [ids for chunk, own in zip(batch, encoded, strict=True) for ids in ([own, end] if chunk.last else [own])]
         )
 
 
-def _batches(documents: Iterable[Document]) -> Iterator[list[Piece]]:
-    batch: list[Piece] = []
+def _batches(documents: Iterable[Document]) -> Iterator[list[Chunk]]:
+    batch: list[Chunk] = []
     size = 0
-    for piece in (piece for document in documents for piece in _pieces(document)):
-        batch.append(piece)
-        size += len(piece.content) + 64
+    for chunk in (chunk for document in documents for chunk in _chunks(document)):
+        batch.append(chunk)
+        size += len(chunk.content) + 64
         if size >= _BATCH:
             yield batch
             batch, size = [], 0
@@ -173,26 +173,26 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Piece]]:
         yield batch
 
 
-def _pieces(document: Document) -> Iterator[Piece]:
-    """The document in pieces of at most `_PIECE` bytes; each but the first begins with a line break where it can."""
+def _chunks(document: Document) -> Iterator[Chunk]:
+    """The document in chunks of at most `_CHUNK` bytes; each but the first begins with a line break where it can."""
     try:
         with document.path.open("rb") as file:
             file.seek(document.start)
             offset, content = document.start, b""
             while True:
-                content += file.read(min(_PIECE - len(content), document.stop - offset - len(content)))
-                if len(content) < _PIECE:
-                    yield Piece(document, offset, content, last=True)
+                content += file.read(min(_CHUNK - len(content), document.stop - offset - len(content)))
+                if len(content) < _CHUNK:
+                    yield Chunk(document, offset, content, last=True)
                     return
                 cut = _cut(content)
-                yield Piece(document, offset, content[:cut], last=False)
+                yield Chunk(document, offset, content[:cut], last=False)
                 offset, content = offset + cut, content[cut:]
     except OSError as error:
         raise DataError(f"{document.path} cannot be read ({error.strerror})") from error
 
 
 def _cut(content: bytes) -> int:
-    """Where to end a piece: before its last line break, else before its last UTF-8 character."""
+    """Where to end a chunk: before its last line break, else before its last UTF-8 character."""
     cut = content.rfind(b"\n")
     if cut <= 0:
         starts = (place for place in range(len(content) - 1, len(content) - 5, -1) if content[place] & 0xC0 != 0x80)
@@ -200,16 +200,16 @@ def _cut(content: bytes) -> int:
     return cut
 
 
-def _not_text(batch: Sequence[Piece]) -> DataError:
-    for piece in batch:
+def _not_text(batch: Sequence[Chunk]) -> DataError:
+    for chunk in batch:
         try:
-            piece.content.decode()
+            chunk.content.decode()
         except UnicodeDecodeError as error:
             return DataError(
-                f"{piece.document.path} is not UTF-8 text (byte {piece.offset + error.start}); "
+                f"{chunk.document.path} is not UTF-8 text (byte {chunk.offset + error.start}); "
                 "leave it out, convert it, or use the tokenizer 'bytes'"
             )
-    raise AssertionError("every piece is UTF-8")
+    raise AssertionError("every chunk is UTF-8")
 
 
 def _line_start(path: Path, offset: int, stop: int) -> int:

@@ -36,8 +36,8 @@ class Tokenizer(Protocol):
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`; special tokens are left out, what is no valid text becomes U+FFFD."""
 
-    def encode_pieces(self, pieces: Sequence[bytes]) -> Iterable[TokenIds]:
-        """The ids of each piece. Raises UnicodeDecodeError where a tokenizer needs text and gets something else."""
+    def encode_chunks(self, chunks: Sequence[bytes]) -> Iterable[TokenIds]:
+        """The ids of each chunk. Raises UnicodeDecodeError where a tokenizer needs text and gets something else."""
 
     def files(self) -> dict[str, bytes]:
         """The files by which `AutoTokenizer.from_pretrained` finds the same tokenizer."""
@@ -63,8 +63,8 @@ class ByteTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         return bytes(token for token in ids if token < 256).decode(errors="replace")
 
-    def encode_pieces(self, pieces: Sequence[bytes]) -> Iterable[TokenIds]:
-        return (np.frombuffer(piece, dtype=np.uint8).astype(np.uint32) for piece in pieces)
+    def encode_chunks(self, chunks: Sequence[bytes]) -> Iterable[TokenIds]:
+        return (np.frombuffer(chunk, dtype=np.uint8).astype(np.uint32) for chunk in chunks)
 
     def files(self) -> dict[str, bytes]:
         """The same mapping as a byte-level BPE without merges."""
@@ -138,8 +138,8 @@ class HuggingFaceTokenizer:
         text: str = self._backend.decode([int(token) for token in ids], skip_special_tokens=True)
         return text
 
-    def encode_pieces(self, pieces: Sequence[bytes]) -> Iterable[TokenIds]:
-        texts = [piece.decode() for piece in pieces]
+    def encode_chunks(self, chunks: Sequence[bytes]) -> Iterable[TokenIds]:
+        texts = [chunk.decode() for chunk in chunks]
         encodings = self._backend.encode_batch_fast(texts, add_special_tokens=False)
         return (np.array(encoding.ids, dtype=np.uint32) for encoding in encodings)
 
@@ -172,10 +172,10 @@ def _config(files: dict[str, bytes], source: str) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for name in reversed(_BESIDE[:2]):
         try:
-            part = json.loads(files.get(name, b"{}"))
+            content = json.loads(files.get(name, b"{}"))
         except (ValueError, RecursionError) as error:
             raise DataError(f"{name} beside {source} is not JSON ({error}); repair or remove it") from error
-        merged |= part if isinstance(part, dict) else {}
+        merged |= content if isinstance(content, dict) else {}
     merged.pop("auto_map", None)
     for key in ("bos_token", "eos_token", "pad_token"):
         value = merged.get(key)

@@ -74,15 +74,15 @@ def score(formula: Formula, tokens: Sequence[str], *, style: str | None = None, 
     """How many leading steps of a (perhaps generated, perhaps wrong) trace hold, and whether all of it does."""
     if style not in (None, "terse", "restated"):
         raise UnknownNameError("trace style", style, ("terse", "restated"))
-    parts, claim = steps(tokens), verdict(tokens)
-    restated = style == "restated" or (style is None and any(part[0] in _ASSIGNS and len(part) > 2 for part in parts))
+    found, claim = steps(tokens), verdict(tokens)
+    restated = style == "restated" or (style is None and any(step[0] in _ASSIGNS and len(step) > 2 for step in found))
     checker = _Checker(formula, max(slots, len(formula.clauses)) if restated else 0)
-    for accepted, part in enumerate(parts):
-        reason = checker.step(part)
+    for accepted, step in enumerate(found):
+        reason = checker.step(step)
         if reason:
-            return Score(accepted, len(parts), False, f"step {accepted + 1} ({_shown(part)}): {reason}", claim)
+            return Score(accepted, len(found), False, f"step {accepted + 1} ({_shown(step)}): {reason}", claim)
     reason = "" if checker.finished else "the trace ends without a verdict"
-    return Score(len(parts), len(parts), checker.finished, reason, claim)
+    return Score(len(found), len(found), checker.finished, reason, claim)
 
 
 class _Checker:
@@ -100,18 +100,18 @@ class _Checker:
         self.conflict = not all(formula.clauses)  # some clause has no literal left
         self.finished = False
 
-    def step(self, part: list[str]) -> str:
+    def step(self, words: list[str]) -> str:
         if self.finished:
             return "comes after the verdict"
-        if part[0] in VERDICTS:
-            return self._verdict(part)
-        if part[0] not in _ASSIGNS or len(part) < 2 or not _LITERAL.fullmatch(part[1]):
+        if words[0] in VERDICTS:
+            return self._verdict(words)
+        if words[0] not in _ASSIGNS or len(words) < 2 or not _LITERAL.fullmatch(words[1]):
             return "is no step"
-        literal = int(part[1])
+        literal = int(words[1])
         if abs(literal) > self.formula.num_variables:
             return f"the formula has {self.formula.num_variables} variables"
-        reason = {"D": self._decide, "U": self._propagate, "B": self._back}[part[0]](literal)
-        return reason or self._restatement(part[2:])
+        reason = {"D": self._decide, "U": self._propagate, "B": self._back}[words[0]](literal)
+        return reason or self._restatement(words[2:])
 
     def _decide(self, literal: int) -> str:
         reason = self._cannot_assign(literal)
@@ -144,10 +144,10 @@ class _Checker:
         self._hold(literal)
         return ""
 
-    def _verdict(self, part: list[str]) -> str:
-        if len(part) != 1:
+    def _verdict(self, words: list[str]) -> str:
+        if len(words) != 1:
             return "is no step"
-        if VERDICTS[part[0]]:
+        if VERDICTS[words[0]]:
             for number, clause in enumerate(self.formula.clauses, start=1):
                 if self.holds.isdisjoint(clause):
                     return f"clause {number} does not hold yet"
@@ -184,5 +184,5 @@ class _Checker:
             self.conflict = True
 
 
-def _shown(part: list[str]) -> str:
-    return " ".join(part[:12])[:60] + (" ..." if len(part) > 12 else "")
+def _shown(words: list[str]) -> str:
+    return " ".join(words[:12])[:60] + (" ..." if len(words) > 12 else "")

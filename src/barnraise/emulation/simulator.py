@@ -1,6 +1,6 @@
 """A whole cluster under virtual time: the same state machines, another shell.
 
-Every message takes its link's latency and its bytes' time; every piece of work takes what the machine's rate or the
+Every message takes its link's latency and its bytes' time; all work takes what the machine's rate or the
 work itself says (`work.NodeWork`, `work.ControllerWork`), and yields what that makes of it: nothing but sizes
 (cost-only) or real tensors. One seed, one history: the ledger's hash over all decisions is the proof.
 """

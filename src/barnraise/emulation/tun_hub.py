@@ -199,10 +199,10 @@ def serve(emulate: Callable[[Order, Callable[[Report], None]], None]) -> None:
         signal.signal(number, signal.SIG_IGN)
     line = b""
     while not line.endswith(b"\n"):
-        piece = os.read(0, 1 << 16)
-        if not piece:
+        chunk = os.read(0, 1 << 16)
+        if not chunk:
             return
-        line += piece
+        line += chunk
     with contextlib.suppress(OSError):  # packets do not wait for training
         os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
     order = msgspec.json.decode(line, type=Order)

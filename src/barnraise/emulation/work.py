@@ -103,11 +103,11 @@ class ControllerWork(Protocol):
 class CostedNodeWork:
     """Payloads of the right size. Losses are not modelled (0). Nothing is kept, so one is enough for many nodes.
 
-    `payload_bytes` at each rung are for an update of `span` parameters.
+    `payload_bytes` at each rung are for an update of `num_parameters` parameters.
     """
 
-    def __init__(self, payload_bytes: Sequence[int], span: int, costs: NodeCosts) -> None:
-        self.payload_bytes, self.span, self.costs = payload_bytes, span, costs
+    def __init__(self, payload_bytes: Sequence[int], num_parameters: int, costs: NodeCosts) -> None:
+        self.payload_bytes, self.num_parameters, self.costs = payload_bytes, num_parameters, costs
 
     def start(self) -> None:
         """Nothing is kept."""
@@ -125,7 +125,7 @@ class CostedNodeWork:
         return _COSTED[type(task)](self, task, steps)
 
     def _contribution(self, task: Train | Flush, steps: int) -> Contribution:
-        share = (task.parameters.stop - task.parameters.start) / self.span
+        share = (task.parameters.stop - task.parameters.start) / self.num_parameters
         size = self.payload_bytes[task.rung if isinstance(task, Train) else 0] * min(1.0, share)
         codec = task.rung if isinstance(task, Train) else len(self.payload_bytes)
         return Contribution.of(task, Blob(f"b{task.id:063x}", math.ceil(size)), codec=codec, steps=steps)

@@ -6,7 +6,7 @@
         manifest.json                                   version, ledger id, digests; written last
 
 A checkpoint is written beside its place, synced, and renamed: it exists whole or not at all. Its digests find what the
-disk damaged later; the one before it is the fallback. Tensors are written in pieces, in any order, and read into the
+disk damaged later; the one before it is the fallback. Tensors are written in chunks, in any order, and read into the
 memory where they are used (`ledger.tensor_files`): there is no second copy of them.
 """
 

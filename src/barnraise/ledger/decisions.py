@@ -75,7 +75,7 @@ class Terms(Columns, frozen=True, gc=False):
 
 
 class Assigned(Decision, frozen=True, gc=False):
-    """A piece of work went to a node. `rows` start at `cursor` of the endless row stream, or repeat a lost piece."""
+    """A task went to a node. `rows` start at `cursor` of the endless row stream, or are those of work that was lost."""
 
     table: ClassVar[str] = "assignments"
     assignment: int
@@ -85,7 +85,7 @@ class Assigned(Decision, frozen=True, gc=False):
     tokens: int
     local_steps: int
     rows: tuple[RowRange, ...]
-    cursor: int  # rows handed out for the first time, this piece included
+    cursor: int  # rows handed out for the first time, these included
     terms: Terms
     redo: int = 0  # the assignment whose lost work this repeats, 0 for fresh rows
 

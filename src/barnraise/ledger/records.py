@@ -94,11 +94,11 @@ def read_exactly(descriptor: int, num_bytes: int, offset: int) -> bytes:
     payload = os.pread(descriptor, num_bytes, offset)
     if len(payload) == num_bytes:
         return payload
-    parts = [payload]
-    while parts[-1]:
-        done = sum(map(len, parts))
-        parts.append(os.pread(descriptor, num_bytes - done, offset + done))
-    return b"".join(parts)
+    chunks = [payload]
+    while chunks[-1]:
+        done = sum(map(len, chunks))
+        chunks.append(os.pread(descriptor, num_bytes - done, offset + done))
+    return b"".join(chunks)
 
 
 def _record(descriptor: int, number: int, offset: int, end: int) -> Record | Damage:

@@ -1,4 +1,4 @@
-"""Named tensors in a safetensors file, written and read in pieces: beside the tensors it takes no memory.
+"""Named tensors in a safetensors file, written and read in chunks: beside the tensors it takes no memory.
 
     8 bytes   length of the header, little-endian
     header    JSON: {"name": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}, ...}, spaces up to 8 bytes

@@ -195,7 +195,7 @@ class LedgerView:
             "coalesce(sum(num_bytes), 0) AS num_bytes, "
             "count(DISTINCT node) FILTER (WHERE outcome = 'accepted') AS contributors, "
             "(SELECT value FROM meta WHERE key = 'epoch') AS epochs, "
-            f"(SELECT coalesce(sum(span), 0.0) FROM (SELECT max(last) - min(first) AS span FROM ({_TIMES}) "
+            f"(SELECT coalesce(sum(lasted), 0.0) FROM (SELECT max(last) - min(first) AS lasted FROM ({_TIMES}) "
             "GROUP BY epoch)) AS seconds FROM outcomes"
         )[0]
         return msgspec.convert(row, Totals)
@@ -254,13 +254,13 @@ class LedgerView:
             "coalesce(outcome, 'open') AS outcome, assignments.tokens FROM assignments LEFT JOIN outcomes "
             "USING (assignment) ORDER BY assignments.id"
         )
-        pieces = msgspec.convert(rows, list[AssignmentRow])
-        for place, piece in enumerate(pieces):
-            if piece.outcome == "open" and piece.assignment in released:
-                stop = released[piece.assignment]
+        found = msgspec.convert(rows, list[AssignmentRow])
+        for place, row in enumerate(found):
+            if row.outcome == "open" and row.assignment in released:
+                stop = released[row.assignment]
                 outcome: Literal["lost", "open"] = "lost" if stop < end else "open"
-                pieces[place] = msgspec.structs.replace(piece, stop=stop, outcome=outcome)
-        return pieces
+                found[place] = msgspec.structs.replace(row, stop=stop, outcome=outcome)
+        return found
 
     def losses(self) -> list[LossPoint]:
         """The loss of every version that was evaluated, the oldest first; those that are not a number are left out."""

@@ -106,7 +106,7 @@ def load(path: Path, layout: FlatLayout) -> Tensor:
 
 def _check_separate(named: list[tuple[str, nn.Parameter]]) -> None:
     """Parameters tied as one object are listed once; two objects over the same memory would come apart."""
-    spans = sorted((p.data_ptr(), p.data_ptr() + p.nbytes, name) for name, p in named if p.nbytes)
-    for (_, end, name), (start, _, other) in pairwise(spans):
+    places = sorted((p.data_ptr(), p.data_ptr() + p.nbytes, name) for name, p in named if p.nbytes)
+    for (_, end, name), (start, _, other) in pairwise(places):
         if start < end:
             raise ModelError(f"parameters {name} and {other} share memory without being tied; tie or clone them")

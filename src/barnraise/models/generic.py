@@ -95,8 +95,8 @@ def _complete(config_class: Any, defaults: Mapping[str, Any], config: Mapping[st
 def _plain(value: Any, base: set[str]) -> Any:
     """`value` without what the base class keeps in every config within a config."""
     if isinstance(value, dict):
-        return {key: _plain(part, base) for key, part in value.items() if key not in base and str(key)[0] != "_"}
-    return [_plain(part, base) for part in value] if isinstance(value, (list, tuple)) else value
+        return {key: _plain(inner, base) for key, inner in value.items() if key not in base and str(key)[0] != "_"}
+    return [_plain(inner, base) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def _shapes(config: Mapping[str, Any]) -> Shapes:

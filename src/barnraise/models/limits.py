@@ -134,9 +134,9 @@ def _check_plain(key: str, value: Any, depth: int = 0) -> int:
         for name in value:
             if not isinstance(name, str) or any(word in name for word in _CODE):
                 raise ModelError(f"{where} holds '{str(name)[:80]}', which a config from elsewhere may not set")
-        items += sum(_check_plain(key, part, depth + 1) for part in value.values())
+        items += sum(_check_plain(key, inner, depth + 1) for inner in value.values())
     elif isinstance(value, list):
-        items += sum(_check_plain(key, part, depth + 1) for part in value)
+        items += sum(_check_plain(key, inner, depth + 1) for inner in value)
     elif value is not None and not isinstance(value, (bool, int, float, str)):
         raise ModelError(f"{where} is a {type(value).__name__}, but must be plain JSON")
     if items > _MAX_ITEMS:

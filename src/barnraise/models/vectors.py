@@ -62,5 +62,5 @@ def bears(vector: Tensor, recorded: str) -> bool:
 def largest(vector: Tensor, crew: Crew) -> float:
     """max |x| of float32 [d]; NaN where one is."""
     array: NDArray[np.float32] = vector.numpy()
-    pieces = (array[piece] for piece in spans(array.size))
-    return float(np.max(crew.each(lambda piece: np.maximum(piece.max(), -piece.min()), pieces), initial=0.0))
+    found = crew.each(lambda span: np.maximum(array[span].max(), -array[span].min()), spans(array.size))
+    return float(np.max(found, initial=0.0))

@@ -4,7 +4,7 @@ The pseudo-gradient g is local start minus local end, averaged, so it points uph
 
     theta <- theta - update,    update = step(theta, g).
 
-Each operation is elementwise and rounds once (no fused multiply-add), so a version can be made in pieces, by any number
+Each operation is elementwise and rounds once (no fused multiply-add), so a version can be made in spans, by any number
 of threads, and a replay gives the same bits.
 """
 
@@ -45,7 +45,7 @@ class OuterOptimizer(ABC):
     def step(self, gradient: Array, start: int = 0, rate: float = 1.0) -> None:
         """Turn `gradient`, the pseudo-gradient of the elements from `start` on, into their update, in place.
 
-        Once for each element that takes part in the step which has begun, in pieces of any size and from any thread;
+        Once for each element that takes part in the step which has begun, in spans of any size and from any thread;
         the moments of others rest. `rate` multiplies the learning rate (a schedule).
         """
         moments = {name: moment.numpy()[start : start + gradient.size] for name, moment in self.moments.items()}

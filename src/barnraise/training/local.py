@@ -170,7 +170,7 @@ class LocalTrainer:
 
 def batch_loss(module: nn.Module, batch: Batch, device: torch.device) -> Tensor:
     """Mean next-token cross-entropy over the labelled positions."""
-    tokens, labels = (torch.from_numpy(part).to(device) for part in batch)
+    tokens, labels = (torch.from_numpy(array).to(device) for array in batch)
     logits = module(input_ids=tokens, use_cache=False).logits
     return nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten(), ignore_index=-100)
 

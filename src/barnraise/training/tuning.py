@@ -2,7 +2,7 @@
 
 A task of H steps leaves H p seconds in which the contribution before it goes up and the next version comes down. The
 policy takes the densest of the allowed payloads (rungs, in ascending bytes) that fits into `SHARE` of that time. When
-not even the smallest fits, it goes up in parts that take turns; when the smallest part does not fit either, H grows
+not even the smallest fits, it goes up in fragments that take turns; when the smallest does not fit either, H grows
 until it does, up to a limit. To send more takes a margin, to send less none, so that a link that wavers does not make
 the choice waver. Everything follows from what is measured now: the choice goes back when the link does.
 """
@@ -42,11 +42,11 @@ class Tuned:
 
 @dataclass(frozen=True)
 class Choices:
-    """What the run allows: payloads in bytes (`rungs`, ascending), into how many pieces each of its partitions cuts a
-    payload (`parts`, from 1 on), the least and the largest H."""
+    """What the run allows: payloads in bytes (`rungs`, ascending), by how much each of its partitions divides a
+    payload (`divisors`, from 1 on), the least and the largest H."""
 
     rungs: Sequence[int]
-    parts: Sequence[int]
+    divisors: Sequence[int]
     steps: int
     most: int
 
@@ -54,24 +54,24 @@ class Choices:
 def tune(measured: Measured, now: Tuned, choices: Choices, down_bytes: int) -> Tuned:
     """The next choice for a node that is at `now`; `down_bytes` is what the versions made during a task bring down.
 
-    Nothing changes while the node's speed or uplink is not known. Versions are as large as other nodes make them: parts
-    are for the uplink alone.
+    Nothing changes while the node's speed or uplink is not known. Versions are as large as other nodes make them:
+    fragments are for the uplink alone.
     """
     if measured.step <= 0.0 or measured.up <= 0.0:
         return now
-    rungs, parts, steps = choices.rungs, choices.parts, choices.steps
+    rungs, divisors, steps = choices.rungs, choices.divisors, choices.steps
     down = measured.round_trip + (down_bytes / measured.down if measured.down > 0.0 else 0.0)
 
     def up(rung: int, partition: int) -> float:
-        return measured.round_trip + rungs[rung] / parts[partition] / measured.up
+        return measured.round_trip + rungs[rung] / divisors[partition] / measured.up
 
     def fits(rung: int, partition: int) -> bool:
         denser = rung > now.rung or partition < now.partition
         return up(rung, partition) <= available * (CLIMB_SHARE if denser else SHARE)
 
-    longest = max(up(0, len(parts) - 1), down)
+    longest = max(up(0, len(divisors) - 1), down)
     needed = math.ceil(min(float(choices.most), longest / (SHARE * measured.step) - 1e-9))
     available = max(steps, needed) * measured.step
-    partition = next((at for at in range(len(parts)) if fits(0, at)), len(parts) - 1)
+    partition = next((at for at in range(len(divisors)) if fits(0, at)), len(divisors) - 1)
     rung = 0 if partition else max((rung for rung in range(len(rungs)) if fits(rung, 0)), default=0)
     return Tuned(rung, max(steps, needed), partition)

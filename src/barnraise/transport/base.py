@@ -177,8 +177,8 @@ def parse(uri: str) -> Address:
     '::1'
     """
     try:
-        parts = urlsplit(uri)
-        scheme, host, port = parts.scheme, parts.hostname or "", parts.port
+        split = urlsplit(uri)
+        scheme, host, port = split.scheme, split.hostname or "", split.port
     except ValueError as error:
         raise AddressError(f"address {uri!r} cannot be read ({error}); write it as scheme://host:port") from None
     if not scheme or not host or (port is None and scheme != "inproc"):

@@ -1,6 +1,6 @@
 """What travels between controller and worker: messages, their frames, and blobs cut into them."""
 
-from .blobs import Upload, Uploads, parts
+from .blobs import Upload, Uploads, chunks
 from .downloads import Download, SnapshotDownload
 from .frames import Buffer, decode_from_controller, decode_from_worker, encode
 
@@ -10,8 +10,8 @@ __all__ = [
     "SnapshotDownload",
     "Upload",
     "Uploads",
+    "chunks",
     "decode_from_controller",
     "decode_from_worker",
     "encode",
-    "parts",
 ]

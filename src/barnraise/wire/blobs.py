@@ -1,4 +1,4 @@
-"""Bytes in pieces, and a contribution's payload on its way up. What is on its way down is in `wire.downloads`.
+"""Bytes in chunks, and a contribution's payload on its way up. What is on its way down is in `wire.downloads`.
 
 Pure bookkeeping for both shells: no socket and no clock. Sizes are in bytes.
 """
@@ -14,10 +14,10 @@ from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import CHUNK_BYTES, FRAME_LIMIT, INLINE_BYTES
 
 
-def parts(payload: Buffer, chunk: int = CHUNK_BYTES, start: int = 0) -> Iterator[tuple[int, memoryview]]:
+def chunks(payload: Buffer, chunk: int = CHUNK_BYTES, start: int = 0) -> Iterator[tuple[int, memoryview]]:
     """`payload` from `start` on, cut into views of at most `chunk` bytes, each with its offset.
 
-    >>> [(offset, bytes(piece)) for offset, piece in parts(b"abcde", 2)]
+    >>> [(offset, bytes(data)) for offset, data in chunks(b"abcde", 2)]
     [(0, b'ab'), (2, b'cd'), (4, b'e')]
     """
     if not 1 <= chunk <= FRAME_LIMIT:
@@ -51,7 +51,7 @@ class Upload:
         data = memoryview(data).cast("B")
         size = self.contribution.payload.num_bytes
         if offset + len(data) > size:
-            raise WireError(f"part ends at {offset + len(data)}, but the payload has {size} bytes")
+            raise WireError(f"chunk ends at {offset + len(data)}, but the payload has {size} bytes")
         if offset != len(self.payload):
             return False
         self.payload += data

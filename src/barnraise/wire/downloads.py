@@ -1,8 +1,8 @@
-"""Blobs on their way down, in pieces: which to ask for next, where those that arrive belong, whether they are right.
+"""Blobs on their way down, in chunks: which to ask for next, where those that arrive belong, whether they are right.
 
 Pure bookkeeping for both shells: no socket and no clock. Sizes are in bytes, times in seconds of any one clock.
 A blob is named by its SHA-256, which is computed as bytes arrive, and a snapshot by a tree of it (see `core.digests`),
-of which each leaf is checked once it is here. So no call takes long (0.1 to 0.7 ms a piece).
+of which each leaf is checked once it is here. So no call takes long (0.1 to 0.7 ms a chunk).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import CHUNK_BYTES, FRAME_LIMIT
 
 WINDOW = 16
-"""Pieces that are asked for at a time."""
+"""Chunks that are asked for at a time."""
 
 PATIENCE = 10.0
-"""Seconds without a piece after which the missing ones are asked for again."""
+"""Seconds without a chunk after which the missing ones are asked for again."""
 
 
 class WrongDigestError(WireError):
@@ -31,21 +31,21 @@ class WrongDigestError(WireError):
         self.leaf = leaf
 
 
-class Pieces:
-    """Bytes that arrive in pieces of `chunk`, at most `window` of which are asked for at a time.
+class Chunks:
+    """Bytes that arrive in chunks of `size`, at most `window` of which are asked for at a time.
 
     When nothing has arrived for `patience` seconds, or the connection was lost (`forget_requests`), the missing ones
     are asked for again.
     """
 
-    def __init__(self, num_bytes: int, chunk: int, window: int, patience: float) -> None:
-        if not 1 <= chunk <= FRAME_LIMIT:
-            raise ValueError(f"chunk is {chunk}, but must be between 1 and {FRAME_LIMIT}")
-        self.chunk, self.window, self.patience = chunk, window, patience
+    def __init__(self, num_bytes: int, size: int, window: int, patience: float) -> None:
+        if not 1 <= size <= FRAME_LIMIT:
+            raise ValueError(f"chunk is {size}, but must be between 1 and {FRAME_LIMIT}")
+        self.size, self.window, self.patience = size, window, patience
         self.payload = bytearray(num_bytes)
-        self.arrived = bytearray(-(-num_bytes // chunk))  # of each piece, whether it is here
+        self.arrived = bytearray(-(-num_bytes // size))  # of each chunk, whether it is here
         self._missing = len(self.arrived)
-        self._next = 0  # the first piece that was never asked for
+        self._next = 0  # the first chunk that was never asked for
         self._asked: set[int] = set()
         self._again: list[int] = []
         self._active_at = 0.0
@@ -61,14 +61,14 @@ class Pieces:
         asks = []
         while len(self._asked) < self.window and (self._again or self._next < len(self.arrived)):
             if self._again:
-                piece = self._again.pop()
+                number = self._again.pop()
             else:
-                piece, self._next = self._next, self._next + 1
+                number, self._next = self._next, self._next + 1
             if not self._asked:
                 self._active_at = now
-            self._asked.add(piece)
-            offset = piece * self.chunk
-            asks.append((offset, min(self.chunk, len(self.payload) - offset)))
+            self._asked.add(number)
+            offset = number * self.size
+            asks.append((offset, min(self.size, len(self.payload) - offset)))
         return asks
 
     def deadline(self) -> float | None:
@@ -81,28 +81,28 @@ class Pieces:
         self._asked.clear()
 
     def add(self, offset: int, data: Buffer, now: float) -> int:
-        """Take a piece: its number, -1 when it was here. Raises WireError for one that was not asked for."""
+        """Take a chunk: its number, -1 when it was here. Raises WireError for one that was not asked for."""
         data = memoryview(data).cast("B")
-        piece, rest = divmod(offset, self.chunk)
-        expected = min(self.chunk, len(self.payload) - offset)
-        if rest or not 0 <= piece < self._next or len(data) != expected:
+        number, rest = divmod(offset, self.size)
+        expected = min(self.size, len(self.payload) - offset)
+        if rest or not 0 <= number < self._next or len(data) != expected:
             raise WireError(f"chunk of {len(data)} bytes at offset {offset}, which was not asked for")
-        if self.arrived[piece]:
+        if self.arrived[number]:
             return -1
         self._active_at = now
-        self._asked.discard(piece)
-        if piece in self._again:
-            self._again.remove(piece)
+        self._asked.discard(number)
+        if number in self._again:
+            self._again.remove(number)
         self.payload[offset : offset + len(data)] = data
-        self.arrived[piece] = 1
+        self.arrived[number] = 1
         self._missing -= 1
-        return piece
+        return number
 
-    def drop(self, pieces: range) -> None:
+    def drop(self, numbers: range) -> None:
         """These, which are here, are not right: ask for them again."""
-        self.arrived[pieces.start : pieces.stop] = bytes(len(pieces))
-        self._missing += len(pieces)
-        self._again = sorted({*self._again, *pieces}, reverse=True)
+        self.arrived[numbers.start : numbers.stop] = bytes(len(numbers))
+        self._missing += len(numbers)
+        self._again = sorted({*self._again, *numbers}, reverse=True)
 
 
 class Download:
@@ -113,45 +113,45 @@ class Download:
     ) -> None:
         _check_size(blob, limit)
         self.blob = blob
-        self._pieces = Pieces(blob.num_bytes, chunk, window, patience)
+        self._chunks = Chunks(blob.num_bytes, chunk, window, patience)
         self._begin()
         if not blob.num_bytes:
             self._check()
 
     def _begin(self) -> None:
-        self._hash, self._hashed = hashlib.sha256(), 0  # pieces so far: all before the first one that is missing
+        self._hash, self._hashed = hashlib.sha256(), 0  # chunks so far: all before the first one that is missing
         self.complete = False
 
     @property
     def payload(self) -> bytearray:
         """The blob, once it is complete."""
-        return self._pieces.payload
+        return self._chunks.payload
 
     def requests(self, now: float) -> list[tuple[int, int]]:
         """The (offset, number of bytes) to ask for now."""
-        return self._pieces.requests(now)
+        return self._chunks.requests(now)
 
     def deadline(self) -> float | None:
         """When to look for `requests` again although nothing arrived; None when nothing is awaited."""
-        return self._pieces.deadline()
+        return self._chunks.deadline()
 
     def forget_requests(self) -> None:
         """Whatever was asked for and has not arrived will not come: ask again."""
-        self._pieces.forget_requests()
+        self._chunks.forget_requests()
 
     def add(self, offset: int, data: Buffer, now: float) -> bool:
         """Take a chunk; True when the blob is complete (`payload`) and its digest right.
 
-        A second copy of a piece is ignored. Raises WireError for a piece that was not asked for, and WrongDigestError
+        A second copy of a chunk is ignored. Raises WireError for a chunk that was not asked for, and WrongDigestError
         when the digest of the whole is wrong; the download then starts from nothing, should it be tried again.
         """
-        pieces = self._pieces
-        if pieces.add(offset, data, now) >= 0:
-            missing = pieces.arrived.find(0, self._hashed)
-            end = missing if missing >= 0 else len(pieces.arrived)
-            self._hash.update(memoryview(pieces.payload)[self._hashed * pieces.chunk : end * pieces.chunk])
+        chunks = self._chunks
+        if chunks.add(offset, data, now) >= 0:
+            missing = chunks.arrived.find(0, self._hashed)
+            end = missing if missing >= 0 else len(chunks.arrived)
+            self._hash.update(memoryview(chunks.payload)[self._hashed * chunks.size : end * chunks.size])
             self._hashed = end
-            if pieces.complete:
+            if chunks.complete:
                 self._check()
         return self.complete
 
@@ -159,7 +159,7 @@ class Download:
         digest = self._hash.hexdigest()
         if digest != self.blob.digest:
             self._begin()
-            self._pieces.drop(range(len(self._pieces.arrived)))
+            self._chunks.drop(range(len(self._chunks.arrived)))
             raise WrongDigestError(digest, self.blob.digest)
         self.complete = True
 
@@ -178,24 +178,24 @@ class SnapshotDownload:
         if LEAF_BYTES % chunk:
             raise ValueError(f"chunk is {chunk}, but must divide {LEAF_BYTES}")
         self.blob = blob
-        self._leaves = Pieces(DIGEST_BYTES * num_leaves(blob.num_bytes), chunk, window, patience)
-        self._pieces = Pieces(blob.num_bytes, chunk, window, patience)
+        self._leaves = Chunks(DIGEST_BYTES * num_leaves(blob.num_bytes), chunk, window, patience)
+        self._chunks = Chunks(blob.num_bytes, chunk, window, patience)
         self._listed = False  # whether the digests of the leaves are here, and right
         if not blob.num_bytes:
             self._check_list()
 
     @property
     def complete(self) -> bool:
-        return self._listed and self._pieces.complete
+        return self._listed and self._chunks.complete
 
     @property
     def payload(self) -> bytearray:
         """The snapshot, once it is complete."""
-        return self._pieces.payload
+        return self._chunks.payload
 
     @property
-    def _current(self) -> Pieces:
-        return self._pieces if self._listed else self._leaves
+    def _current(self) -> Chunks:
+        return self._chunks if self._listed else self._leaves
 
     def requests(self, now: float) -> list[tuple[int, int]]:
         """The (offset, number of bytes) to ask for now."""
@@ -213,14 +213,14 @@ class SnapshotDownload:
     def add(self, offset: int, data: Buffer, now: float) -> bool:
         """Take a chunk; True when the snapshot is complete (`payload`).
 
-        A second copy of a piece is ignored. Raises WireError for a piece that was not asked for, and WrongDigestError
+        A second copy of a chunk is ignored. Raises WireError for a chunk that was not asked for, and WrongDigestError
         when a leaf is wrong, or the digests of all are: these bytes are then asked for again, the others stay.
         """
         if offset >= self.blob.num_bytes:
             if self._leaves.add(offset - self.blob.num_bytes, data, now) >= 0 and self._leaves.complete:
                 self._check_list()
-        elif (piece := self._pieces.add(offset, data, now)) >= 0:
-            self._check_leaf(piece * self._pieces.chunk // LEAF_BYTES)
+        elif (number := self._chunks.add(offset, data, now)) >= 0:
+            self._check_leaf(number * self._chunks.size // LEAF_BYTES)
         return self.complete
 
     def _check_list(self) -> None:
@@ -231,15 +231,15 @@ class SnapshotDownload:
         self._listed = True
 
     def _check_leaf(self, leaf: int) -> None:
-        """Once all of its pieces are here."""
+        """Once all of its chunks are here."""
         start, stop = leaf * LEAF_BYTES, min((leaf + 1) * LEAF_BYTES, self.blob.num_bytes)
-        pieces = range(start // self._pieces.chunk, -(-stop // self._pieces.chunk))
-        if 0 in self._pieces.arrived[pieces.start : pieces.stop]:
+        numbers = range(start // self._chunks.size, -(-stop // self._chunks.size))
+        if 0 in self._chunks.arrived[numbers.start : numbers.stop]:
             return
-        digest = hashlib.sha256(memoryview(self._pieces.payload)[start:stop]).digest()
+        digest = hashlib.sha256(memoryview(self._chunks.payload)[start:stop]).digest()
         promised = bytes(self._leaves.payload[leaf * DIGEST_BYTES : (leaf + 1) * DIGEST_BYTES])
         if digest != promised:
-            self._pieces.drop(pieces)
+            self._chunks.drop(numbers)
             raise WrongDigestError(digest.hex(), promised.hex(), leaf)
 
 

@@ -26,7 +26,7 @@ from barnraise.data.meta import Format
 from barnraise.data.shards import Dataset, labels, row_lengths
 from barnraise.training.local import Batch, LocalTrainer
 from barnraise.wire.messages import WorkerSettings
-from barnraise.worker.replica import Fetched, Replica, span_of
+from barnraise.worker.replica import Fetched, Replica, slice_of
 from barnraise.worker.update_path import Opened, SentUpdate, UpdatePath
 
 Rows = np.ndarray[Any, Any]
@@ -124,8 +124,8 @@ class WorkerExecutor:
         with torch.random.fork_rng(devices=[]):  # dropout is the task's own, not of a process that others share
             torch.manual_seed(task.batches.seed)
             skip, whole = task.batches.skip, batches(self._rows(task), task.batches, self.dataset.meta)
-            piece = islice(whole, skip, skip + task.local_steps)
-            steps, loss = self.trainer.run(piece, task.learning_rate, after_step)
+            own = islice(whole, skip, skip + task.local_steps)
+            steps, loss = self.trainer.run(own, task.learning_rate, after_step)
         here = self.trainer.flat.vector.cpu()
         self.reached = here.clone() if self.reached is None else self.reached.copy_(here)
         if not steps or not _finite(self.reached):
@@ -139,7 +139,7 @@ class WorkerExecutor:
                 self.start,
                 self.reached,
                 version=task.base,
-                span=span_of(task.parameters),
+                covered=slice_of(task.parameters),
                 scale=scale,
                 leaving=self.leaving.is_set(),
             )
@@ -182,14 +182,14 @@ class WorkerExecutor:
         """`_take_in`, by all threads."""
         replica, share = self.replica, self.published.share
 
-        def merge(piece: slice) -> None:
-            moved = replica.numpy()[piece].copy()
-            for part, reader in unmerged:
-                first, last = max(piece.start, part.start), min(piece.stop, part.stop)
+        def merge(span: slice) -> None:
+            moved = replica.numpy()[span].copy()
+            for covered, reader in unmerged:
+                first, last = max(span.start, covered.start), min(span.stop, covered.stop)
                 if first < last:
-                    reader.add(first - part.start, moved[first - piece.start : last - piece.start], -share)
+                    reader.add(first - covered.start, moved[first - span.start : last - span.start], -share)
             for few in spans(moved.size, SERIAL):
-                here, there = slice(piece.start + few.start, piece.start + few.stop), torch.from_numpy(moved[few])
+                here, there = slice(span.start + few.start, span.start + few.stop), torch.from_numpy(moved[few])
                 there.add_(parameters[here] - self.start[here], alpha=share)
                 self.path.add_kept(there, here)
                 parameters[here].lerp_(there, 1.0 - self.downlink.merge_lerp)
@@ -197,7 +197,7 @@ class WorkerExecutor:
         self._crew.each(merge, spans(len(parameters)))
 
     def _rows(self, task: Train) -> Rows:
-        return np.concatenate([self.dataset.rows(piece.shard, piece.start, piece.stop) for piece in task.rows])
+        return np.concatenate([self.dataset.rows(rows.shard, rows.start, rows.stop) for rows in task.rows])
 
     def settle(self, assignment: int, accepted: bool) -> None:
         """The controller has answered (or will not): forget the payload; a refused update goes to the residual."""

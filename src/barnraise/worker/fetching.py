@@ -54,10 +54,10 @@ class Fetcher:
         """Bytes of `blobs`, one after the other, came with a task; what does not hash to its name is not used."""
         self._inlined, view, start = {}, memoryview(data).cast("B"), 0
         for blob in blobs:
-            piece = view[start : start + blob.num_bytes]
+            content = view[start : start + blob.num_bytes]
             start += blob.num_bytes
-            if blob.digest in (hashlib.sha256(piece).hexdigest(), TreeHash(piece).hexdigest()):
-                self._inlined[blob.digest] = piece
+            if blob.digest in (hashlib.sha256(content).hexdigest(), TreeHash(content).hexdigest()):
+                self._inlined[blob.digest] = content
 
     def holds(self, blob: Blob) -> bool:
         """Whether `take` has it."""

@@ -48,10 +48,10 @@ class Replica:
                     if update.kind == "snapshot":
                         self._load(data)
                     else:
-                        self._follow(data, span_of(update.parameters))
+                        self._follow(data, slice_of(update.parameters))
                 except PayloadError:
                     return -1
-                changed = span_of(update.parameters) if update.parameters and update.kind == "delta" else None
+                changed = slice_of(update.parameters) if update.parameters and update.kind == "delta" else None
                 if self._leaves.digest(self.parameters, changed) != update.parameters_digest:
                     return -1
             self.merged, self.share, self.moved = news.merged, news.share, True
@@ -72,24 +72,24 @@ class Replica:
             np.copyto(self.parameters.numpy(), np.frombuffer(snapshot, "<f4"))
         self.forget_movement()
 
-    def _follow(self, delta: Buffer, span: slice) -> None:
+    def _follow(self, delta: Buffer, covered: slice) -> None:
         """The parameters, and what the versions' movement is told by, move by what the delta decodes to."""
-        part = self.parameters[span].numpy()
-        reader = self._codec.open(delta, part.size)
+        parameters = self.parameters[covered].numpy()
+        reader = self._codec.open(delta, parameters.size)
         if self._follows and self.movement is None:
             self.movement = torch.zeros_like(self.parameters)
-        movement = None if self.movement is None else self.movement[span].numpy()
+        movement = None if self.movement is None else self.movement[covered].numpy()
 
-        def move(piece: slice) -> None:
-            decoded = np.empty(piece.stop - piece.start, np.float32)
-            reader.read(piece.start, decoded)
-            part[piece] += decoded  # what decodes to zero is added, too: a zero may have a sign
+        def move(span: slice) -> None:
+            decoded = np.empty(span.stop - span.start, np.float32)
+            reader.read(span.start, decoded)
+            parameters[span] += decoded  # what decodes to zero is added, too: a zero may have a sign
             if movement is not None:
-                movement[piece] += decoded
+                movement[span] += decoded
 
-        self._crew.each(move, spans(part.size, -(-SPAN // self._codec.multiple) * self._codec.multiple))
+        self._crew.each(move, spans(parameters.size, -(-SPAN // self._codec.multiple) * self._codec.multiple))
 
 
-def span_of(parameters: ParameterRange | None) -> slice:
+def slice_of(parameters: ParameterRange | None) -> slice:
     """The range as a slice of the flat vector; None is all of it."""
     return slice(None) if parameters is None else slice(parameters.start, parameters.stop)

@@ -22,7 +22,7 @@ from barnraise.core.types import AnyResult, Blob, Contribution
 from barnraise.data.meta import Meta
 from barnraise.transport.fallback import connection_for
 from barnraise.transport.links.shaped import ShapedConnection
-from barnraise.wire.blobs import inlined, parts
+from barnraise.wire.blobs import chunks, inlined
 from barnraise.wire.frames import Buffer, decode_from_controller, encode
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import (
@@ -239,9 +239,9 @@ class WorkerRuntime:
     async def _send_whole(self, result: AnyResult, data: memoryview) -> None:
         await self.connection.send(encode(Offer(result), data))
 
-    async def _send_parts(self, contribution: Contribution, data: memoryview, offset: int) -> None:
-        for start, piece in parts(data, start=offset):
-            await self.connection.send(encode(PayloadChunk(contribution.assignment, start), piece))
+    async def _send_chunks(self, contribution: Contribution, data: memoryview, offset: int) -> None:
+        for start, chunk in chunks(data, start=offset):
+            await self.connection.send(encode(PayloadChunk(contribution.assignment, start), chunk))
 
     def _request_chunks(self) -> None:
         for request in self.fetcher.requests(time.monotonic()):
@@ -264,7 +264,7 @@ class WorkerRuntime:
         """There is one uploader: what it did before is worth nothing any more."""
         self._cancel_upload(act.CancelUpload())
         data = self.executor.payloads[action.contribution.assignment].data
-        self._uploader = self._spawn(self._send_parts(action.contribution, data, action.offset))
+        self._uploader = self._spawn(self._send_chunks(action.contribution, data, action.offset))
 
     def _cancel_upload(self, action: act.CancelUpload) -> None:
         if self._uploader is not None:

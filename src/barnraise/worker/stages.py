@@ -27,20 +27,20 @@ MOST_TRIES = 30
 class Draft:
     """An update of `version` on its way: `vector` (float32 [d]) starts as where the task began and is overwritten.
 
-    Of it the part `span` is sent, as `encoded` by `codec`.
+    Of it the range `covered` is sent, as `encoded` by `codec`.
     """
 
     vector: Tensor
     end: Tensor
     scale: float
     version: int
-    span: slice
+    covered: slice
     codec: Codec
     encoded: Encoded | None = None
 
     def encode(self) -> Encoded:
-        """Write the part that is sent. Raises PayloadError when it is not finite."""
-        self.encoded = self.codec.encode(self.vector[self.span], self.version)
+        """Write what is sent. Raises PayloadError when it is not finite."""
+        self.encoded = self.codec.encode(self.vector[self.covered], self.version)
         return self.encoded
 
 
@@ -53,7 +53,7 @@ class Stage:
     def sent(self, update: Draft) -> None:
         """The update is as it will be sent."""
 
-    def refused(self, encoded: Encoded, codec: Codec, span: slice) -> None:
+    def refused(self, encoded: Encoded, codec: Codec, covered: slice) -> None:
         """It was sent in vain."""
 
 
@@ -66,10 +66,10 @@ class Difference(Stage):
     def forward(self, update: Draft) -> None:
         begin, reached = update.vector.numpy(), update.end.numpy()
 
-        def subtract(piece: slice) -> None:
+        def subtract(span: slice) -> None:
             with np.errstate(over="ignore", invalid="ignore"):  # the codec refuses what is not finite
-                np.subtract(begin[piece], reached[piece], out=begin[piece])
-                begin[piece] *= np.float32(update.scale)
+                np.subtract(begin[span], reached[span], out=begin[span])
+                begin[span] *= np.float32(update.scale)
 
         self._crew.each(subtract, spans(begin.size))
 
@@ -85,10 +85,10 @@ class Feedback(Stage):
 
     def sent(self, update: Draft) -> None:
         assert update.encoded is not None
-        self.feedback.keep(update.vector, update.encoded, update.codec, update.span)
+        self.feedback.keep(update.vector, update.encoded, update.codec, update.covered)
 
-    def refused(self, encoded: Encoded, codec: Codec, span: slice) -> None:
-        self.feedback.give_back(encoded, codec, span)
+    def refused(self, encoded: Encoded, codec: Codec, covered: slice) -> None:
+        self.feedback.give_back(encoded, codec, covered)
 
 
 class Encode(Stage):
@@ -121,7 +121,7 @@ class Clip(Stage):
         update.encode()
 
     def _scale(self, vector: Array, share: np.float32) -> None:
-        def multiply(piece: slice) -> None:
-            vector[piece] *= share
+        def multiply(span: slice) -> None:
+            vector[span] *= share
 
         self._crew.each(multiply, spans(vector.size))

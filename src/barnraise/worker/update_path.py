@@ -26,7 +26,7 @@ class SentUpdate:
     blob: Blob
     encoded: Encoded
     codec: Codec
-    span: slice  # of the parameters, what it is an update of
+    covered: slice  # of the parameters, what it is an update of
 
     @property
     def data(self) -> memoryview:
@@ -34,14 +34,14 @@ class SentUpdate:
 
     def opened(self, size: int) -> Opened:
         """Which of `size` parameters it is an update of, and the reader of that update."""
-        start, stop, _ = self.span.indices(size)
+        start, stop, _ = self.covered.indices(size)
         return slice(start, stop), self.codec.open(self.encoded, stop - start)
 
 
 class UpdatePath:
     """One worker's way from parameters to payloads, stage by stage; holds the error-feedback residual.
 
-    With `fragments` a contribution is of a part of the parameters, and the residual holds the others' progress.
+    With `fragments` a contribution is of a range of the parameters, and the residual holds the others' progress.
     `keep` is the share of the residual that the worker trains on with, so that its own progress does not wait for the
     wire. `last` is a denser codec for the contribution after which it leaves: what that one leaves out is lost. The
     `crew` shares what is done to each element; no vector is made on the way but the residual.
@@ -70,11 +70,11 @@ class UpdatePath:
             *([Clip(update_clip, crew)] if update_clip is not None else []),
         ]
 
-    def add_kept(self, start: Tensor, part: slice = WHOLE) -> None:
-        """Subtract from `start`, the part `part` of float32 [d], what this worker has not transmitted yet, as far as it
-        keeps it."""
+    def add_kept(self, start: Tensor, span: slice = WHOLE) -> None:
+        """Subtract from `start`, the elements `span` of float32 [d], what this worker has not transmitted yet, as far
+        as it keeps it."""
         if self.feedback and self.feedback.residual is not None and self.keep:
-            start.sub_(self.feedback.residual[part], alpha=self.keep)
+            start.sub_(self.feedback.residual[span], alpha=self.keep)
 
     def send(
         self,
@@ -82,22 +82,22 @@ class UpdatePath:
         end: Tensor,
         *,
         version: int = 0,
-        span: slice = WHOLE,
+        covered: slice = WHOLE,
         scale: float = 1.0,
         leaving: bool = False,
     ) -> SentUpdate:
-        """The part `span` of the pseudo-gradient (start - end) * scale (float32 [d]), an update of `version`.
+        """The range `covered` of the pseudo-gradient (start - end) * scale (float32 [d]), an update of `version`.
 
-        `start` is overwritten. What is outside `span` goes to the residual; `leaving` flushes what is inside.
+        `start` is overwritten. What is outside `covered` goes to the residual; `leaving` flushes what is inside.
         """
         codec = self.last if leaving and self.last and self.feedback else self.codec
-        update = Draft(start, end, scale, version, span, codec)
+        update = Draft(start, end, scale, version, covered, codec)
         for stage in self.stages:
             stage.forward(update)
         for stage in reversed(self.stages):
             stage.sent(update)
         assert update.encoded is not None
-        return _named(update.encoded, codec, span)
+        return _named(update.encoded, codec, covered)
 
     def flush(self, size: int) -> SentUpdate:
         """The residual (float32 [size]; zeros when there is none) as a payload of the last codec."""
@@ -109,8 +109,8 @@ class UpdatePath:
         """The stages hear of a refused update, the last one first: error feedback takes it back."""
         if not accepted:
             for stage in reversed(self.stages):
-                stage.refused(payload.encoded, payload.codec, payload.span)
+                stage.refused(payload.encoded, payload.codec, payload.covered)
 
 
-def _named(encoded: Encoded, codec: Codec, span: slice = WHOLE) -> SentUpdate:
-    return SentUpdate(Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes), encoded, codec, span)
+def _named(encoded: Encoded, codec: Codec, covered: slice = WHOLE) -> SentUpdate:
+    return SentUpdate(Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes), encoded, codec, covered)

@@ -57,7 +57,7 @@ class Row:
 
 @dataclass
 class Making:
-    """A version that is being made of `slots`: the rows that they become, the parameters that move (`span`), and the
+    """A version that is being made of `slots`: the rows that they become, the parameters that move (`moving`), and the
     delta that says how (`encoded`). The model has `size` parameters."""
 
     version: int
@@ -67,7 +67,7 @@ class Making:
     scales: Sequence[float]
     size: int
     rows: list[Row] = field(default_factory=list)
-    span: slice = field(default_factory=lambda: slice(0, 0))
+    moving: slice = field(default_factory=lambda: slice(0, 0))
     encoded: Encoded | None = None
 
 
@@ -96,9 +96,9 @@ class Stage:
     def begin(self, making: Making) -> None:
         """The version will be made: from here on nothing is refused."""
 
-    def step(self, making: Making, piece: slice, values: Array) -> Array:
-        """Its turn on a chunk, the elements `piece` of the parameters; may write to `values` (float32), and returns
-        what goes on. Any thread takes any chunk, so neither may depend on another."""
+    def step(self, making: Making, span: slice, values: Array) -> Array:
+        """Its turn on the elements `span` of the parameters; may write to `values` (float32), and returns what goes on.
+        Any thread takes any span, so neither may depend on another."""
         return values
 
     def seal(self, making: Making) -> None:

@@ -22,6 +22,6 @@ class Preserve(Stage):
         for frozen in self._frozen:
             frozen.keep(start, stop)
 
-    def step(self, making: Making, piece: slice, values: Array) -> Array:
-        self.keep(piece.start, piece.stop)
+    def step(self, making: Making, span: slice, values: Array) -> Array:
+        self.keep(span.start, span.stop)
         return values

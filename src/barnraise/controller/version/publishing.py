@@ -38,19 +38,19 @@ class Publish(Stage):
         after[_NAME] = before[_NAME] + largest
         return after[_NAME]
 
-    def step(self, making: Making, piece: slice, values: Array) -> Array:
-        array: Array = self.parameters.numpy()[piece]
+    def step(self, making: Making, span: slice, values: Array) -> Array:
+        array: Array = self.parameters.numpy()[span]
         array += values
         return values
 
     def end(self, making: Making) -> None:
-        self.digest = self._leaves.digest(self.parameters, making.span)
+        self.digest = self._leaves.digest(self.parameters, making.moving)
         if self._share:
             weight = 1.0 / (1.0 + self._share * making.version)
 
-            def move(piece: slice) -> None:
-                self._keep(piece.start, piece.stop)
-                self.average[piece].lerp_(self.parameters[piece], weight)
+            def move(span: slice) -> None:
+                self._keep(span.start, span.stop)
+                self.average[span].lerp_(self.parameters[span], weight)
 
             self._crew.each(move, spans(len(self.average), SERIAL))
 

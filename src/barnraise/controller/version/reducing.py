@@ -1,4 +1,4 @@
-"""The pseudo-gradient of a version: the aggregation rule over its rows, read piece by piece.
+"""The pseudo-gradient of a version: the aggregation rule over its rows, read span by span.
 
 What the rule mixes is settled before anything of the version is made.
 """
@@ -40,7 +40,7 @@ class Reduce(Stage):
         values = msgspec.msgpack.decode(self._values)
         gradient = self._gradient = PseudoGradient(self._rule, making, kept, values, self._crew)
         self._next_values = msgspec.msgpack.encode(values)
-        making.span = slice(gradient.start, gradient.stop)
+        making.moving = slice(gradient.start, gradient.stop)
 
     def growth(self, making: Making, largest: float, before: Mapping[str, float], after: dict[str, float]) -> float:
         assert self._gradient is not None
@@ -56,10 +56,10 @@ class Reduce(Stage):
         self._kept |= self._gradient.kept
         self._values = self._next_values
 
-    def step(self, making: Making, piece: slice, values: Array) -> Array:
+    def step(self, making: Making, span: slice, values: Array) -> Array:
         assert self._gradient is not None
         with np.errstate(over="ignore", invalid="ignore"):  # of updates that a robust rule leaves out
-            self._gradient.into(piece.start, values)
+            self._gradient.into(span.start, values)
         return values
 
     def end(self, making: Making) -> None:
@@ -80,7 +80,7 @@ class Reduce(Stage):
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Reduced:
     """A range of the parameters, the rows that cover it, and what the rule makes of them."""
 
     parameters: ParameterRange
@@ -90,34 +90,34 @@ class _Part:
 
 
 class PseudoGradient:
-    """What the rule makes of a version's rows and of what it has `kept`, for each of the pieces that the ranges of its
-    slots cut each other into.
+    """What the rule makes of a version's rows and of what it has `kept`, for each of the ranges that those of its slots
+    cut each other into.
 
-    Each of the version's scales multiplies the aggregate of one of the pieces, in order, where there are several. A
-    piece whose rows are lost, and what lies between two, is zero. InputError where the rule takes no such rows.
+    Each of the version's scales multiplies the aggregate of one of them, in order, where there are several. A range
+    whose rows are lost, and what lies between two, is zero. InputError where the rule takes no such rows.
     """
 
     def __init__(self, rule: Rule, making: Making, kept: dict[str, Tensor], values: dict[str, Any], crew: Crew) -> None:
         self.kept = kept
         cut, scales = disjoint(slot.parameters for slot in making.slots), making.scales
         self.start, self.stop = cut[0].start, cut[-1].stop
-        self._parts = []
-        for index, piece in enumerate(cut):
-            there = [row for row in making.rows if covers(row.parameters, piece)]
+        self._reduced = []
+        for index, parameters in enumerate(cut):
+            there = [row for row in making.rows if covers(row.parameters, parameters)]
             if there:
-                context = _context(rule, piece, there, kept, values)
-                combination = _combined(rule, piece, there, context, crew)
+                context = _context(rule, parameters, there, kept, values)
+                combination = _combined(rule, parameters, there, context, crew)
                 scale = float(scales[index]) if scales and len(cut) > 1 else None
-                self._parts.append(_Part(piece, there, combination, scale))
+                self._reduced.append(_Reduced(parameters, there, combination, scale))
 
     def bounds(self, kept: Mapping[str, float]) -> tuple[float, float]:
         """No element, and nothing that is summed up to one, is larger in magnitude, where nothing that is `kept` is
         larger than its bound; and nothing that is written there."""
         found, written = [0.0], [0.0]
-        for part in self._parts:
-            rows = [row.largest for row in part.rows] + [kept[name] for name in part.combination.kept]
-            scale = max(1.0, abs(1.0 if part.scale is None else part.scale))
-            out, remembered = part.combination.bounds(np.array(rows))
+        for each in self._reduced:
+            rows = [row.largest for row in each.rows] + [kept[name] for name in each.combination.kept]
+            scale = max(1.0, abs(1.0 if each.scale is None else each.scale))
+            out, remembered = each.combination.bounds(np.array(rows))
             found.append(out * scale)
             written.append(remembered)
         return float(np.max(found)), float(np.max(written))
@@ -125,32 +125,32 @@ class PseudoGradient:
     def into(self, start: int, out: Array) -> None:
         """The pseudo-gradient of the parameters from `start` on into `out` (float32)."""
         stop, covered = start + out.size, 0
-        for part in self._parts:
-            first, last = max(start, part.parameters.start), min(stop, part.parameters.stop)
+        for each in self._reduced:
+            first, last = max(start, each.parameters.start), min(stop, each.parameters.stop)
             if first < last:
                 out[covered : first - start] = 0
                 target, covered = out[first - start : last - start], last - start
-                part.combination.into(first - part.parameters.start, target)
-                if part.scale is not None:
-                    target *= np.float32(part.scale)
+                each.combination.into(first - each.parameters.start, target)
+                if each.scale is not None:
+                    target *= np.float32(each.scale)
         out[covered:] = 0
 
 
 def _context(
-    rule: Rule, piece: ParameterRange, rows: Sequence[Row], kept: Mapping[str, Tensor], values: dict[str, Any]
+    rule: Rule, parameters: ParameterRange, rows: Sequence[Row], kept: Mapping[str, Tensor], values: dict[str, Any]
 ) -> Context:
     nodes = [row.slot.node for row in rows]
     names = names_of(rule.keeps, nodes)
-    there = {name: kept[name].numpy()[piece.start : piece.stop] for name in names}
+    there = {name: kept[name].numpy()[parameters.start : parameters.stop] for name in names}
     return Context(nodes, [row.age for row in rows], values, there)
 
 
-def _combined(rule: Rule, piece: ParameterRange, rows: Sequence[Row], context: Context, crew: Crew) -> Combination:
+def _combined(rule: Rule, parameters: ParameterRange, rows: Sequence[Row], context: Context, crew: Crew) -> Combination:
     def read(row: int, start: int, out: Array) -> None:
-        rows[row].read(piece.start + start, out)
+        rows[row].read(parameters.start + start, out)
 
     weights = [row.weight for row in rows]
-    return Combination(rule, read, len(rows), piece.stop - piece.start, weights, crew=crew, context=context)
+    return Combination(rule, read, len(rows), parameters.stop - parameters.start, weights, crew=crew, context=context)
 
 
 def _told(name: str) -> str:

@@ -38,15 +38,15 @@ class Residual(Stage):
         if self.vector is None:
             self.vector = torch.zeros(making.size)
 
-    def step(self, making: Making, piece: slice, values: Array) -> Array:
+    def step(self, making: Making, span: slice, values: Array) -> Array:
         if self._carries:
-            values += self.array(piece)
+            values += self.array(span)
         return values
 
-    def array(self, piece: slice) -> Array:
-        """Elements of it, to be written to."""
+    def array(self, elements: slice) -> Array:
+        """These of it, to be written to."""
         assert self.vector is not None
-        array: Array = self.vector.numpy()[piece]
+        array: Array = self.vector.numpy()[elements]
         return array
 
     def vectors(self) -> dict[str, Tensor]:
@@ -67,20 +67,20 @@ class Requantise(Stage):
         self._writer: Writer | None = None
 
     def prepare(self, making: Making) -> None:
-        self._writer = self._codec.writer(making.span.stop - making.span.start, making.version)
+        self._writer = self._codec.writer(making.moving.stop - making.moving.start, making.version)
 
     def growth(self, making: Making, largest: float, before: Mapping[str, float], after: dict[str, float]) -> float:
         return _CODED * largest
 
-    def step(self, making: Making, piece: slice, values: Array) -> Array:
+    def step(self, making: Making, span: slice, values: Array) -> Array:
         assert self._writer is not None
-        start = piece.start - making.span.start
+        start = span.start - making.moving.start
         if self._residual is None:
             self._writer.write(start, values)
             return values
         decoded = np.empty_like(values)
         self._writer.write(start, values, decoded)
-        np.subtract(values, decoded, out=self._residual.array(piece))
+        np.subtract(values, decoded, out=self._residual.array(span))
         return decoded
 
     def end(self, making: Making) -> None:
@@ -99,15 +99,15 @@ class Collect(Stage):
         self.sent: Reader | None = None
 
     def prepare(self, making: Making) -> None:
-        self._writer = self._codec.writer(making.span.stop - making.span.start, making.version)
+        self._writer = self._codec.writer(making.moving.stop - making.moving.start, making.version)
 
-    def step(self, making: Making, piece: slice, values: Array) -> Array:
-        self._residual.array(piece)[:] = values
+    def step(self, making: Making, span: slice, values: Array) -> Array:
+        self._residual.array(span)[:] = values
         return values
 
     def seal(self, making: Making) -> None:
         assert self._writer is not None
-        encoded = making.encoded = self._writer.whole(self._residual.array(making.span))
+        encoded = making.encoded = self._writer.whole(self._residual.array(making.moving))
         self.sent = self._codec.open(encoded, encoded.size, making.version)
 
     def end(self, making: Making) -> None:
@@ -123,10 +123,10 @@ class Deliver(Stage):
     def growth(self, making: Making, largest: float, before: Mapping[str, float], after: dict[str, float]) -> float:
         return _CODED * largest
 
-    def step(self, making: Making, piece: slice, values: Array) -> Array:
+    def step(self, making: Making, span: slice, values: Array) -> Array:
         assert self._collected.sent is not None
-        self._collected.sent.read(piece.start - making.span.start, values)
-        residual = self._residual.array(piece)
+        self._collected.sent.read(span.start - making.moving.start, values)
+        residual = self._residual.array(span)
         residual -= values
         return values
 

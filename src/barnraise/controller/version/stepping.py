@@ -29,8 +29,8 @@ class Outer(Stage):
     def begin(self, making: Making) -> None:
         self._optimizer.begin(making.size)
 
-    def step(self, making: Making, piece: slice, values: Array) -> Array:
-        self._optimizer.step(values, piece.start, making.rate)
+    def step(self, making: Making, span: slice, values: Array) -> Array:
+        self._optimizer.step(values, span.start, making.rate)
         np.negative(values, out=values)
         return values
 

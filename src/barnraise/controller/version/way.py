@@ -68,7 +68,7 @@ def of_version(
 
 
 class Way:
-    """Takes versions through `stages`, in chunks of `chunk` elements that the `crew` shares."""
+    """Takes versions through `stages`, in spans of `chunk` elements that the `crew` shares."""
 
     def __init__(self, stages: Sequence[Stage], crew: Crew, chunk: int) -> None:
         self._stages, self._crew, self._chunk = stages, crew, chunk
@@ -85,10 +85,10 @@ class Way:
             raise VersionRefusedError(making.version, str(error)) from error
         for stage in self._stages:
             stage.begin(making)
-        start, stop = making.span.start, making.span.stop
-        pieces = [slice(start + piece.start, start + piece.stop) for piece in spans(stop - start, self._chunk)]
+        start, stop = making.moving.start, making.moving.stop
+        taken = [slice(start + span.start, start + span.stop) for span in spans(stop - start, self._chunk)]
         for together in _passes(self._stages):
-            self._crew.each(_through(together, making), pieces)
+            self._crew.each(_through(together, making), taken)
             together[-1].seal(making)
         for stage in self._stages:
             stage.end(making)
@@ -133,10 +133,10 @@ def _passes(stages: Sequence[Stage]) -> list[list[Stage]]:
 
 
 def _through(stages: Sequence[Stage], making: Making) -> Callable[[slice], None]:
-    def take(piece: slice) -> None:
-        values = np.empty(piece.stop - piece.start, np.float32)
+    def take(span: slice) -> None:
+        values = np.empty(span.stop - span.start, np.float32)
         for stage in stages:
-            values = stage.step(making, piece, values)
+            values = stage.step(making, span, values)
 
     return take
 

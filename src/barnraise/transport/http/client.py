@@ -45,16 +45,16 @@ class HttpClient:
         proxy = proxy_for(address)
         if proxy is not None:
             try:
-                parts = urlsplit(proxy)
-                self._target = Address("http", parts.hostname or "", parts.port or 80)
+                split = urlsplit(proxy)
+                self._target = Address("http", split.hostname or "", split.port or 80)
             except ValueError as error:
                 raise AddressError(
                     f"the proxy that HTTP_PROXY names cannot be read ({error}): write it as http://host:port, or list "
                     f"{address.host} in NO_PROXY"
                 ) from None
             self._prefix = f"http://{host}:{address.port}"
-            if parts.username:
-                login = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+            if split.username:
+                login = f"{unquote(split.username)}:{unquote(split.password or '')}".encode()
                 self._headers.append(("Proxy-Authorization", f"Basic {base64.b64encode(login).decode()}"))
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._written = False  # something of the present request
@@ -101,7 +101,7 @@ class HttpClient:
         request = h11.Request(method="POST", target=self._prefix + path, headers=headers)
         data = [self._http.send(request), self._http.send(h11.Data(data=body)), self._http.send(h11.EndOfMessage())]
         self._written = True
-        writer.write(b"".join(piece or b"" for piece in data))
+        writer.write(b"".join(chunk or b"" for chunk in data))
         await writer.drain()
         answer = bytearray()
         status, began = 0, time.monotonic()

@@ -52,17 +52,17 @@ ENVELOPE_LIMIT = _HEADER.size + CONTENT_LIMIT + TAG_BYTES
 
 def pack(messages: Sequence[Sequence[Buffer]]) -> bytes:
     """The content that holds `messages`. WireError for one that is too large to be carried."""
-    pieces: list[Buffer] = []
+    buffers: list[Buffer] = []
     for frames in messages:
         if packed_bytes(frames) > CONTENT_LIMIT or not 1 <= len(frames) <= 255:
             raise WireError(
                 f"a message of {len(frames)} frames and {packed_bytes(frames)} bytes, but at most {CONTENT_LIMIT} "
                 "bytes are carried"
             )
-        pieces.append(bytes([len(frames)]))
-        pieces += [_LENGTH.pack(num_bytes(frame)) for frame in frames]
-        pieces += frames
-    return b"".join(pieces)
+        buffers.append(bytes([len(frames)]))
+        buffers += [_LENGTH.pack(num_bytes(frame)) for frame in frames]
+        buffers += frames
+    return b"".join(buffers)
 
 
 class Pace:

@@ -105,7 +105,7 @@ def parse(text: str, index: int = 0) -> Link:
     first, *rest = re.split(r"[/,]", text.strip())
     named = first in LINKS or not first[:1].isdigit()
     base = link(first, index) if named else LINKS[NO_LINK]
-    figures = [part.strip() for part in (rest if named else [first, *rest])]
+    figures = [figure.strip() for figure in (rest if named else [first, *rest])]
     rates = [_limited(text, float(m[1]) * _MBITS[m[2]], SLOWEST, FASTEST, "Mbit/s") for m in _all(_RATE, figures)]
     times = [_limited(text, float(m[1]) * _SECONDS[m[2]], 0.0, LONGEST, "s") for m in _all(_TIME, figures)]
     losses = [_limited(text, float(m[1]) / 100, 0.0, MOST_LOSS, "(loss)") for m in _all(_SHARE, figures)]
@@ -136,10 +136,10 @@ def described(found: Link) -> str:
     '2 Mbit/s up, 10 Mbit/s down, 50 ms + up to 5 ms one way, 0.1% loss'
     """
     up, down = (f"{way.rate / MBIT:g} Mbit/s" for way in (found.up, found.down))
-    parts = [up if up == down else f"{up} up, {down} down", f"{1000 * found.up.delay:g} ms"]
-    parts[1] += f" + up to {1000 * found.up.jitter:g} ms one way" if found.up.jitter else " one way"
+    told = [up if up == down else f"{up} up, {down} down", f"{1000 * found.up.delay:g} ms"]
+    told[1] += f" + up to {1000 * found.up.jitter:g} ms one way" if found.up.jitter else " one way"
     if found.up.loss:
-        parts.append(f"{100 * found.up.loss:g}% loss")
+        told.append(f"{100 * found.up.loss:g}% loss")
     if found.brown_outs:
-        parts.append(f"dark for {found.brown_outs.lasting:g} s every {found.brown_outs.every:g} s")
-    return ", ".join(parts)
+        told.append(f"dark for {found.brown_outs.lasting:g} s every {found.brown_outs.every:g} s")
+    return ", ".join(told)

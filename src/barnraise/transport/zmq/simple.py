@@ -27,7 +27,7 @@ from barnraise.transport.base import parse
 from barnraise.transport.identity import Keys
 from barnraise.transport.invite import Invite, proof
 from barnraise.transport.zmq.options import endpoint, new_context, new_dealer
-from barnraise.wire.blobs import parts
+from barnraise.wire.blobs import chunks
 from barnraise.wire.downloads import Download, SnapshotDownload
 from barnraise.wire.frames import Buffer, decode_from_controller, encode
 from barnraise.wire.messages import (
@@ -195,8 +195,8 @@ class SimpleClient:
                     self._tell(Offer(offered), payload if blob.num_bytes <= INLINE_BYTES else None)
                 answer, _ = self.expect(Ack, Go, Who)
                 if isinstance(answer, Go):
-                    for offset, piece in parts(payload, start=answer.offset):
-                        self._tell(PayloadChunk(task.id, offset), piece)
+                    for offset, chunk in chunks(payload, start=answer.offset):
+                        self._tell(PayloadChunk(task.id, offset), chunk)
                     answer, _ = self.expect(Ack, Who)
                 if isinstance(answer, Ack) and answer.assignment == task.id:
                     return answer
