@@ -57,7 +57,7 @@ def test_losses_are_those_that_the_controller_would_have_measured(
     kill: bool, run_file: Callable[..., Path], tmp_path: Path
 ) -> None:
     controller = {
-        "evaluated_by": "workers", "evaluations": 6, "evaluation_rows": 50, "checkpoint_seconds": 0.1,
+        "evaluated_by": "workers", "evaluations": 6, "evaluation_rows": 50, "checkpoint_seconds": 0.1, "lease": 30,
         "keep_checkpoints": 100,
     }  # fmt: skip
     workers = [{"name": name} for name in ("one", "two", "three")]
