@@ -182,6 +182,30 @@ def test_two_joins_on_one_machine_and_one_is_put_out(barnraise, run_file, tmp_pa
     assert "the controller does not answer" in first.text()
 
 
+def test_an_owner_lends_a_machine_on_terms(barnraise, run_file, tmp_path: Path) -> None:
+    serve = barnraise("serve", str(run_file(training=ENDLESS, workers=[])))
+    run_dir = run_dir_of(serve)
+    invite = serve.wait_for(lambda text: (m := re.search(r"barnraise join '(.*)'", text)) and m[1])
+
+    def join(name: str, *terms: str):
+        return barnraise("join", invite, "--name", name, "--threads", "1", "--home", str(tmp_path / "home"), *terms)
+
+    small, brief = join("small", "--max-memory", "1MiB"), join("brief", "--hours", "0.001")
+    able, idle = join("able", "--max-memory", "2GB"), join("idle", "--only", "evaluate")
+    assert small.wait(60) == 1
+    assert "this run's model and one row of its batches need about" in small.text()
+    assert "but 1.0 MB are available" in small.text()
+    assert brief.wait(60) == 0, brief.text()
+    assert "its owner lends the machine for 4 s, which are over" in brief.text()
+    idle.wait_for(lambda text: "joined run" in text)
+    able.wait_for(accepted(run_dir, 5))
+    assert "idle" not in contributors(run_dir)
+    bad = join("bad", "--only", "evalute")
+    assert bad.wait(60) == 2
+    assert "evaluate" in bad.text()
+    assert "Traceback" not in bad.text() + small.text()
+
+
 def contributors(run_dir: Path) -> set[str]:
     with LedgerView(run_dir / "ledger.sqlite") as view:
         return {node.node for node in view.nodes() if node.outcomes.accepted}

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from barnraise.training.local import LocalTrainer
 
@@ -159,3 +160,46 @@ def test_a_fleet_whose_movement_is_not_finite_is_not_followed() -> None:
     trainer.follow(torch.full((16,), math.inf), 1, 0.1, 1.0)
     assert trainer.step((rows, rows), 0.1) is not None
     assert bool(trainer.flat.vector.isfinite().all())
+
+
+def _gpt(rows_at_once: int | None) -> LocalTrainer:
+    torch.manual_seed(0)
+    config = GPT2Config(
+        n_embd=16, n_layer=1, n_head=2, vocab_size=11, n_positions=8, resid_pdrop=0, attn_pdrop=0, embd_pdrop=0
+    )
+    name, options = OPTIMIZERS[1]
+    return LocalTrainer(
+        GPT2LMHeadModel(config), optimizer=name, options=options, gradient_clip=1.0, rows_at_once=rows_at_once
+    )
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 2, 3, 5, 9])
+def test_micro_batches_take_the_step_of_the_whole_batch(rows_at_once: int) -> None:
+    rng = np.random.default_rng(1)
+    tokens = rng.integers(0, 11, (5, 8))
+    labels = np.where(rng.random((5, 8)) < 0.5, tokens, -100)  # each row has its own number of labels
+    labels[2] = -100
+    labels[0, 1] = tokens[0, 1]
+    whole, split = _gpt(None), _gpt(rows_at_once)
+    for _ in range(3):
+        expected, loss = whole.step((tokens, labels), 0.1), split.step((tokens, labels), 0.1)
+        assert loss == pytest.approx(expected, rel=1e-5)
+    torch.testing.assert_close(split.flat.vector, whole.flat.vector, rtol=1e-4, atol=1e-6)
+
+
+def test_an_accelerator_that_is_too_small_for_a_batch_takes_it_in_halves() -> None:
+    trainer, other = _gpt(None), _gpt(None)
+    forward, sizes = trainer.module.forward, []
+
+    def small(input_ids: Tensor, **more: Any) -> Any:
+        sizes.append(len(input_ids))
+        if len(input_ids) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return forward(input_ids=input_ids, **more)
+
+    trainer.module.forward = small  # type: ignore[method-assign]
+    tokens = np.random.default_rng(2).integers(0, 11, (6, 8))
+    for _ in range(2):
+        assert trainer.step((tokens, tokens), 0.1) == pytest.approx(other.step((tokens, tokens), 0.1), rel=1e-5)
+    assert sizes == [6, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
+    torch.testing.assert_close(trainer.flat.vector, other.flat.vector, rtol=1e-4, atol=1e-6)

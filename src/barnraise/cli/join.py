@@ -46,6 +46,26 @@ def join(
     slowdown: Annotated[
         float, typer.Option(help="For trials: idle for so many seconds after each second of training.", min=0.0)
     ] = 0.0,
+    max_memory: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE",
+            help="Most memory that the run may take, as 4GB; batches are split to fit.",
+            show_default=False,
+        ),
+    ] = "",
+    hours: Annotated[float, typer.Option(help="Hours after which it leaves.", min=0.0, show_default=False)] = 0.0,
+    until: Annotated[
+        str, typer.Option(metavar="HH:MM", help="Time of day, here, at which it leaves.", show_default=False)
+    ] = "",
+    only: Annotated[
+        str,
+        typer.Option(
+            metavar="KINDS",
+            help="Kinds of work that it does, with commas: train,evaluate; all unless given.",
+            show_default=False,
+        ),
+    ] = "",
     home: Annotated[Path | None, typer.Option(help="Where keys and fetched data are kept.", show_default=False)] = None,
 ) -> None:
     """Work for the run that an invite is for, until it is over or you press Ctrl-C.
@@ -56,10 +76,12 @@ def join(
     On SIGINT or SIGTERM it hands in what it has and leaves, on a second one at once. Started again, it takes part as
     the same node; started twice, the second takes a name of its own.
     """
+    from barnraise.worker.lending import terms_of
+
     outcome = asyncio.run(
         work(
             given(invite), console.note, name=name, device=device, threads=threads, precision=precision,
-            network=network, slowdown=slowdown, home=home,
+            network=network, slowdown=slowdown, home=home, lent=terms_of(max_memory, hours, until, only),
         )
     )  # fmt: skip
     console.note(outcome.reason)

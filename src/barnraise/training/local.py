@@ -27,7 +27,12 @@ LONGEST_RAMP = 50
 
 
 class LocalTrainer:
-    """Takes inner steps on `module`. Not thread-safe; one per worker."""
+    """Takes inner steps on `module`. Not thread-safe; one per worker.
+
+    With `rows_at_once` a batch of more rows goes through the model in micro-batches of so many, whose gradients add up
+    to the batch's: as much memory as those rows take, and the same step but for rounding (and dropout's chance). An
+    accelerator that runs out of memory halves it for good.
+    """
 
     def __init__(
         self,
@@ -39,11 +44,13 @@ class LocalTrainer:
         proximal: float = 0.0,
         precision: str = FULL_PRECISION,
         device: str = "cpu",
+        rows_at_once: int | None = None,
     ) -> None:
         self.device, self.module = torch.device(device), module.to(device).train()
         self.flat = FlatParameters(self.module)
         self.optimizer = inner_optimizer(optimizer, self.flat.as_parameter(), options)
         self.gradient_clip, self.proximal, self.precision = gradient_clip, proximal, precision
+        self.rows_at_once = rows_at_once
         self.skipped = 0  # steps so far that were not finite
         self._anchor: Tensor | None = None
         self._ramp, self._climbed = 1, 0  # steps over which the rate rises, and those of them that were taken
@@ -92,14 +99,10 @@ class LocalTrainer:
         """
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate * min(1.0, (self._climbed + 1) / self._ramp)
-        self.flat.gradient.zero_()
-        with self._autocast():
-            loss = batch_loss(self.module, batch, self.device)
-        torch.autograd.backward(loss)
+        mean = self._gradient(batch)
         if self._anchor is not None:  # the gradient of mu / 2 |w - start|^2 (Li et al. 2020, "FedProx", equation 2)
             self.flat.gradient.add_(self.flat.vector - self._anchor, alpha=self.proximal)
         norm = torch.linalg.vector_norm(self.flat.gradient)
-        mean = float(loss.detach())
         if not (math.isfinite(mean) and math.isfinite(float(norm))):
             self.skipped += 1
             return None
@@ -107,6 +110,30 @@ class LocalTrainer:
             self.flat.gradient.mul_((self.gradient_clip / (norm + 1e-6)).clamp_(max=1.0))
         self.optimizer.step()
         self._climbed += 1
+        return mean
+
+    def _gradient(self, batch: Batch) -> float:
+        """Leave the gradient of the batch's mean loss, and return that."""
+        while True:
+            try:
+                return self._accumulate(batch)
+            except torch.OutOfMemoryError:
+                rows = min(self.rows_at_once or len(batch[0]), len(batch[0]))
+                if rows < 2:
+                    raise
+                self.rows_at_once = rows // 2
+
+    def _accumulate(self, batch: Batch) -> float:
+        self.flat.gradient.zero_()
+        (tokens, labels), mean = batch, 0.0
+        rows = self.rows_at_once or max(1, len(tokens))
+        num_labels = int((labels[:, 1:] != -100).sum()) if rows < len(tokens) else None
+        for first in range(0, max(1, len(tokens)), rows):
+            some = slice(first, first + rows)
+            with self._autocast():
+                loss = batch_loss(self.module, (tokens[some], labels[some]), self.device, num_labels)
+            torch.autograd.backward(loss)
+            mean += float(loss.detach())
         return mean
 
     def run(
@@ -168,11 +195,14 @@ class LocalTrainer:
         return torch.autocast(self.device.type, dtype=getattr(torch, self.precision))
 
 
-def batch_loss(module: nn.Module, batch: Batch, device: torch.device) -> Tensor:
-    """Mean next-token cross-entropy over the labelled positions."""
+def batch_loss(module: nn.Module, batch: Batch, device: torch.device, of: int | None = None) -> Tensor:
+    """Mean next-token cross-entropy over the labelled positions; or their share in a mean over `of` positions."""
     tokens, labels = (torch.from_numpy(array).to(device) for array in batch)
-    logits = module(input_ids=tokens, use_cache=False).logits
-    return nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten(), ignore_index=-100)
+    logits = module(input_ids=tokens, use_cache=False).logits[:, :-1].flatten(0, 1).float()
+    wanted = labels[:, 1:].flatten()
+    if of is None:
+        return nn.functional.cross_entropy(logits, wanted, ignore_index=-100)
+    return nn.functional.cross_entropy(logits, wanted, ignore_index=-100, reduction="sum") / of
 
 
 def held_out_loss(module: nn.Module, batches: Iterable[Batch], device: str = "cpu") -> float:

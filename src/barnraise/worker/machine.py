@@ -58,10 +58,16 @@ NOT_FINITE = (
 
 
 class Worker:
-    """One worker of one run. `session` tells this process from an earlier one of the same name."""
+    """One worker of one run. `session` tells this process from an earlier one of the same name; `kinds` of tasks are
+    what it takes on."""
 
-    def __init__(self, session: int, profile: NodeProfile = NodeProfile()) -> None:  # noqa: B008 (frozen)
-        self.profile, self.contact = profile, Contact(session)
+    def __init__(
+        self,
+        session: int,
+        profile: NodeProfile = NodeProfile(),  # noqa: B008 (frozen)
+        kinds: tuple[str, ...] = tuple(KINDS),
+    ) -> None:
+        self.profile, self.kinds, self.contact = profile, kinds, Contact(session)
         self.incoming, self.outgoing = Incoming(), Outgoing()
         self.tasks = Tasks(self.contact, self.incoming, self.outgoing, self._hello)
         self.leaving, self.leaving_since = "", math.inf
@@ -108,7 +114,7 @@ class Worker:
         """Greet: say what is held, and what can be done."""
         self.tasks.greeting()
         number, pending = self.contact.greet(), tuple(self.outgoing.pending)
-        about = self.profile, self.incoming.have, pending, self.tasks.held, tuple(KINDS)
+        about = self.profile, self.incoming.have, pending, self.tasks.held, self.kinds
         return self.contact.send(Hello(PROTOCOL_VERSION, self.contact.session, number, *about), now)
 
     def _tick(self, event: Tick, now: float) -> list[Action]:

@@ -10,6 +10,7 @@ from barnraise.core.errors import UnknownNameError
 from barnraise.training.catalog import PRECISIONS
 from barnraise.transport import Invite, Keys
 from barnraise.transport.links.link import Link
+from barnraise.worker.lending import Terms
 
 REASON = 1000
 """Letters of a reason that are told."""
@@ -20,7 +21,7 @@ class Means:
     """What a worker works with on its machine, by the names that `workers` entries and `join` have for it.
 
     `threads` compute. `precision` is of this worker alone, None for the run's. `slowdown` s makes each second of
-    training take s + 1, and `link` is emulated (trials).
+    training take s + 1, and `link` is emulated (trials). `lent` is on what terms.
     """
 
     device: str = "cpu"
@@ -28,6 +29,7 @@ class Means:
     precision: str | None = None
     slowdown: float = 0.0
     link: Link | None = None
+    lent: Terms = field(default_factory=Terms)
 
     def __post_init__(self) -> None:
         if self.precision is not None and self.precision not in PRECISIONS:
@@ -37,13 +39,14 @@ class Means:
 class Given(TypedDict, total=False):
     """What somebody who joins may say of it: `device` is a torch device, `threads` those that compute (all cores unless
     given), `precision` the autocast type instead of the run's, and `slowdown`, for trials, seconds to idle after each
-    second of training.
+    second of training. `lent` are the owner's terms.
     """
 
     device: str
     threads: int
     precision: str | None
     slowdown: float
+    lent: Terms
 
 
 @dataclass(frozen=True)

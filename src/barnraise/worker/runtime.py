@@ -73,7 +73,9 @@ class WorkerRuntime:
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.options, self.build, self.on_connected, self.say = options, build, on_connected, say
-        self.machine = Worker(secrets.randbits(53), machine_profile(options.means.device))
+        lent = options.means.lent
+        profile = machine_profile(options.means.device, lent.memory_bytes)
+        self.machine = Worker(secrets.randbits(53), profile, lent.kinds)
         self.fetcher = Fetcher()
         self.moments: Moments | None = None
         self._built: TaskExecutor | None = None
@@ -107,6 +109,9 @@ class WorkerRuntime:
     async def run(self) -> Outcome:
         """Work. Raises InviteError when the controller lets this machine in no more, AddressError, and bugs."""
         self._loop = asyncio.get_running_loop()
+        lent = self.options.means.lent
+        if lent.seconds:
+            self._loop.call_later(lent.seconds, self.leave, lent.over)
         self.connection = connection_for(self.options.uri, self.say)
         if self.options.means.link is not None:
             self.connection = ShapedConnection(self.connection, self.options.means.link, seed=self.options.name)

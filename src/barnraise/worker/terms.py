@@ -42,10 +42,11 @@ def require_settings(settings: WorkerSettings) -> None:
         raise _unfit("batch_size", inner.batch_size, "at least 1 row")
 
 
-def require_model(manifest: Manifest, meta: Meta, settings: WorkerSettings, available: int, device: str) -> None:
-    """ModelError or RunFailedError unless the model can be built, reads the data, and fits into `available` bytes.
+def rows_at_once(manifest: Manifest, meta: Meta, settings: WorkerSettings, available: int, device: str) -> int:
+    """How many rows of a batch go through the model at a time, so that they fit into `available` bytes with it.
 
-    On an accelerator the batch and the trained parameters are in its memory, which says itself when it is too small.
+    ModelError or RunFailedError when the model cannot be built, does not read the data, or fits with no row. On an
+    accelerator the batch and the trained parameters are in its memory, which says itself when it is too small.
     """
     config.check(manifest.model, vocab_size=meta.vocab_size, context=meta.context)
     size = memory.num_parameters(manifest.model)
@@ -53,14 +54,18 @@ def require_model(manifest: Manifest, meta: Meta, settings: WorkerSettings, avai
         raise RunFailedError(
             f"the controller's manifest speaks of {manifest.num_parameters} parameters, but its model has {size}"
         )
-    needs = memory.worker(
+    batch_size = settings.inner.batch_size
+    if device != "cpu":
+        memory.require(HOST_VECTORS * memory.FLOAT * size, available, "this run's vectors")
+        return batch_size
+    row = memory.worker(
         manifest.model,
-        batch_size=settings.inner.batch_size,
+        batch_size=1,
         context=meta.context,
         inner_states=INNER.entry(settings.inner.optimizer).declares.moments,
     )
-    here = needs.vectors + needs.activations if device == "cpu" else HOST_VECTORS * memory.FLOAT * size
-    memory.require(here, available, "this run's model and batches")
+    memory.require(row.vectors + row.activations, available, "this run's model and one row of its batches")
+    return min(batch_size, (available - row.vectors) // row.activations)
 
 
 def _unfit(name: str, value: object, known: str) -> RunFailedError:

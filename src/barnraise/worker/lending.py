@@ -1,0 +1,86 @@
+"""On what terms an owner lends a machine: how much memory, for how long, for which kinds of work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from barnraise.core.errors import InputError, UnknownNameError
+from barnraise.core.types import KINDS, Flush, Train, name_of
+from barnraise.core.units import duration_text
+
+CHOICES = tuple(name for name in KINDS if name != name_of(Flush))
+"""Kinds of work to choose from. Handing in what is left over belongs to training."""
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_LEAST_BYTES, _MOST_BYTES = 1 << 20, 1 << 50
+_LONGEST_HOURS = 24.0 * 365
+
+
+@dataclass(frozen=True)
+class Terms:
+    """`memory_bytes` that the run may take (0: what is free), `seconds` for which it may stay (0: as long as it lasts),
+    and the `kinds` of tasks that it may ask for."""
+
+    memory_bytes: int = 0
+    seconds: float = 0.0
+    kinds: tuple[str, ...] = tuple(KINDS)
+
+    @property
+    def over(self) -> str:
+        """What is said once the time is up."""
+        return f"its owner lends the machine for {duration_text(self.seconds)}, which are over"
+
+
+def terms_of(
+    max_memory: str = "", hours: float = 0.0, until: str = "", only: str = "", now: datetime | None = None
+) -> Terms:
+    """The terms as they are written: "4GB" or "512MiB", hours, a time of day as "08:00" (the next one, of this
+    machine's clock), kinds with commas between. Empty or 0: no limit. InputError that names what cannot be read.
+
+    >>> terms_of("4GB", until="08:00", only="train", now=datetime(2026, 1, 1, 23, 30))
+    Terms(memory_bytes=4000000000, seconds=30600.0, kinds=('train', 'flush'))
+    """
+    if hours and until:
+        raise InputError("--hours and --until both say when it ends: give one of them")
+    seconds = 3600.0 * _hours(hours) if hours else _until(until, now or datetime.now()) if until else 0.0
+    return Terms(_bytes(max_memory) if max_memory else 0, seconds, _kinds(only) if only else tuple(KINDS))
+
+
+def _bytes(text: str) -> int:
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise InputError(f"--max-memory {text!r} is no amount of memory: write it as 4GB or 512MiB")
+    number, letter, binary = found.groups()
+    size = float(number) * (1024 if binary else 1000) ** _POWERS[letter.lower()]
+    if not _LEAST_BYTES <= size <= _MOST_BYTES:
+        raise InputError(
+            f"--max-memory {text!r} is {size:,.0f} bytes, but must be from 1 MiB to 1 PiB: 4GB, for example"
+        )
+    return int(size)
+
+
+def _hours(hours: float) -> float:
+    if not 0.0 < hours <= _LONGEST_HOURS:
+        raise InputError(f"--hours is {hours:g}, but must be above 0 and at most {_LONGEST_HOURS:g} (a year)")
+    return hours
+
+
+def _until(text: str, now: datetime) -> float:
+    try:
+        time = datetime.strptime(text, "%H:%M")
+    except ValueError:
+        raise InputError(f"--until {text!r} is no time of day: write it as 08:00 or 17:30") from None
+    end = now.replace(hour=time.hour, minute=time.minute, second=0, microsecond=0)
+    return ((end if end > now else end + timedelta(days=1)) - now).total_seconds()
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    wanted: Collection[str] = {name.strip() for name in text.split(",")}
+    for name in sorted(wanted):
+        if name not in CHOICES:
+            raise UnknownNameError("kind of work", name, CHOICES)
+    return tuple(name for name in KINDS if name in wanted or (name == name_of(Flush) and name_of(Train) in wanted))

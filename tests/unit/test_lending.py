@@ -1,0 +1,53 @@
+"""On what terms an owner lends a machine: what can be written, and what is refused with a remedy."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from barnraise.core.errors import InputError
+from barnraise.core.types import KINDS
+from barnraise.worker.lending import Terms, terms_of
+
+NOW = datetime(2026, 5, 1, 23, 30)
+
+
+def test_nothing_said_is_no_limit() -> None:
+    assert terms_of() == Terms(0, 0.0, tuple(KINDS))
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("4GB", 4e9), ("512MiB", 512 << 20), ("1.5g", 1.5e9), ("2 gb", 2e9), ("3000000", 3e6)]
+)
+def test_memory(text: str, size: float) -> None:
+    assert terms_of(max_memory=text).memory_bytes == size
+
+
+@pytest.mark.parametrize(("until", "seconds"), [("23:45", 900.0), ("23:30", 86_400.0), ("08:00", 8.5 * 3600)])
+def test_until_is_the_next_such_time(until: str, seconds: float) -> None:
+    assert terms_of(until=until, now=NOW).seconds == seconds
+
+
+def test_training_includes_what_is_left_over_of_it() -> None:
+    assert terms_of(only="train").kinds == ("train", "flush")
+    assert terms_of(only="evaluate").kinds == ("evaluate",)
+    assert terms_of(only=" evaluate, train ").kinds == tuple(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"max_memory": "much"}, "'much' is no amount of memory.*4GB"),
+        ({"max_memory": "3"}, "from 1 MiB"),
+        ({"hours": -1.0}, "above 0"),
+        ({"hours": float("nan")}, "above 0"),
+        ({"until": "25:00"}, "'25:00' is no time of day.*08:00"),
+        ({"hours": 1.0, "until": "08:00"}, "one of them"),
+        ({"only": "trian"}, "trian.*train"),
+        ({"only": "train,"}, "''"),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_a_remedy(given: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        terms_of(**given)  # type: ignore[arg-type]
