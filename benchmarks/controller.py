@@ -102,7 +102,8 @@ def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_b
             last=0, delta=payload_bytes, most=payload_bytes, memory=1 << 30, max_norm=None,
         ),
         tasks=TaskSettings(
-            rows=shards.RowIndex([10_000]), context=128, batch_size=8, local_steps=20, max_local_steps=100,
+            rows=shards.RowIndex([10_000]), context=128, token_bytes=2, batch_size=8, local_steps=20,
+            max_local_steps=100,
             pace="fixed", tune=False, learning_rate=1e-3, rate_multiplier=lambda done, total: 1.0, seed=0,
             scheduler=matching.create("fifo"),
         ),

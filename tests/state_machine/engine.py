@@ -43,7 +43,6 @@ from barnraise.core.types import (
     LinkReport,
     NodeProfile,
     ParameterRange,
-    RowRange,
     Train,
     Update,
 )
@@ -71,6 +70,8 @@ from barnraise.wire.messages import (
     Welcome,
     WorkerSettings,
 )
+
+SHARDS = [7, 30]
 
 WORKER_SETTINGS = WorkerSettings(
     uplink=Uplink(
@@ -110,8 +111,9 @@ _SETTINGS = EngineSettings(
         max_norm=None,
     ),
     tasks=TaskSettings(
-        rows=RowIndex([7, 30]),
+        rows=RowIndex(SHARDS),
         context=3,
+        token_bytes=2,
         batch_size=2,
         local_steps=2,
         max_local_steps=100,
@@ -322,6 +324,7 @@ class Account:
         self.live: set[str] = set()
         self.closed = self.final = self.flushing = False
         self.cursor = 0
+        self.rows: Counter[tuple[int, int]] = Counter()  # how often each was handed out
 
     def add(self, d: Decision) -> None:
         """Follow one decision; any that must not be is an assertion."""
@@ -416,7 +419,9 @@ class Account:
             count = sum(r.stop - r.start for r in d.rows)
             assert count == d.local_steps * self.settings.tasks.batch_size or (few and d.local_steps == 1)
             assert d.cursor == self.cursor + count
-            assert d.rows == tuple(RowRange(*r) for r in self.settings.tasks.rows.ranges(self.cursor, count))
+            self.rows.update((r.shard, row) for r in d.rows for row in range(r.start, r.stop))
+            fewest = min(self.rows[shard, row] for shard, size in enumerate(SHARDS) for row in range(size))
+            assert told.rows.total != sum(SHARDS) or max(self.rows.values()) <= fewest + 2, "an epoch is left behind"
             self.cursor = d.cursor
         if not d.redo:
             assert d.tokens == self.settings.tasks.context * sum(r.stop - r.start for r in d.rows)

@@ -15,6 +15,7 @@ from barnraise.core.ranges import split
 from barnraise.core.types import Blob
 from barnraise.data.ranges import RowIndex
 from barnraise.plan import Plan, payload_bytes
+from barnraise.plan.dataset import vocabulary
 from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.wire.messages import Downlink, Inner, Uplink, WorkerSettings
 
@@ -61,6 +62,7 @@ def engine_settings(
         tasks=TaskSettings(
             rows=rows,
             context=plan.run_file.data.context,
+            token_bytes=2 if vocabulary(plan.run_file).size <= 1 << 16 else 4,
             batch_size=training.batch_size,
             local_steps=training.local_steps,
             max_local_steps=training.max_local_steps or 10 * training.local_steps,

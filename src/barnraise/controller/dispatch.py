@@ -13,6 +13,7 @@ from typing import Any
 
 from barnraise.controller.allowance import Allowance
 from barnraise.controller.folding import MOST_OPEN
+from barnraise.controller.holdings import Holdings
 from barnraise.controller.kinds import TaskKind
 from barnraise.controller.membership import Membership
 from barnraise.controller.part import Context, Part, Steps
@@ -38,11 +39,13 @@ class Dispatch(Part):
         membership: Membership,
         speeds: Speeds,
         publishing: Publishing,
+        holdings: Holdings,
         kinds: Mapping[str, TaskKind],
     ) -> None:
         super().__init__(context)
         self.settings, self.scheduler = context.settings, context.settings.tasks.scheduler
-        self.membership, self.speeds, self.publishing, self.kinds = membership, speeds, publishing, kinds
+        self.membership, self.speeds, self.publishing = membership, speeds, publishing
+        self.holdings, self.kinds = holdings, kinds
         self.asking: dict[str, int] = {}  # node -> version it has
         self.resting: dict[str, int] = {}  # those that wait for a version (without overlap)
         self.wasted = Allowance(burst=20.0, rate=0.5)  # tasks that a node may give back, or get refused
@@ -131,11 +134,12 @@ class Dispatch(Part):
         views = [view for view in map(self._view, asking) if view.kinds] if tasks else []
         if not views:
             return
-        kinds = {task.id: self.kinds[task.kind] for task in tasks}
-        for task, node in self.scheduler.assign(tasks, views):
-            lost = self.state.redo[task] if task > 0 else None
+        offered = {task.id: task for task in tasks}
+        for number, node in self.scheduler.assign(tasks, views):
+            task = offered[number]
             have = self.publishing.known_to(node, self.asking.pop(node))
-            yield from kinds[task].give(self.state.nodes[node], have, lost)
+            work = self.state.redo[number] if number > 0 else task
+            yield from self.kinds[task.kind].give(self.state.nodes[node], have, work)
             if node in self.publishing.watching:
                 self.publishing.watching[node] = self.state.works[self.state.totals.assigned].base
 
@@ -167,6 +171,7 @@ class Dispatch(Part):
             link.down or profile.down_bytes_per_second,
             link.round_trip / 2 or profile.latency_seconds,
             profile.memory_bytes,
+            shards=self.holdings.of(node.id),
             kinds=frozenset(name for name in able if name in self.kinds and self.kinds[name].suits(node, have)),
         )
 

@@ -77,6 +77,9 @@ def _assigned(state: State, d: Assigned) -> None:
     state.nodes[d.node].open.append(d.assignment)
     work = state.works[d.assignment]
     state.nodes[d.node].tally.turns += work.task.trains
+    if work.task.trains and lost is None:
+        for rows in d.rows:
+            state.totals.handed[rows.shard] = state.totals.handed.get(rows.shard, 0) + rows.stop - rows.start
     state.newest.in_flight += _is_current(state, work)
     if lost is not None and d.local_steps < lost.local_steps:
         state.redo[d.assignment] = _rest(lost, d.local_steps, d.tokens, d.assignment)

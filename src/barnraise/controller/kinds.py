@@ -52,8 +52,9 @@ class TaskKind(Part):
         """Whether a node that has version `have` can be given work of this kind now."""
         return True
 
-    def give(self, node: NodeState, have: int, lost: Work | None) -> Steps:
-        """Assign lost work, or fresh, to a node that has version `have`. What is not matched is not given so."""
+    def give(self, node: NodeState, have: int, work: Work | TaskView) -> Steps:
+        """Assign `work`, lost or offered by `fresh`, to a node that has version `have`. What is not matched is not
+        given so."""
         yield from ()
 
     def assigned(self, decision: Assigned, task: AnyTask) -> Steps:

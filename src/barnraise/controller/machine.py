@@ -19,6 +19,7 @@ from barnraise.controller.ending import Ending
 from barnraise.controller.events import Dropped, Event, Received, Stalled, Tick, Traffic
 from barnraise.controller.flushing import Flushing
 from barnraise.controller.folding import apply
+from barnraise.controller.holdings import Holdings
 from barnraise.controller.inspection import Inspection
 from barnraise.controller.kinds import TaskKind
 from barnraise.controller.measuring import Measuring
@@ -55,12 +56,13 @@ class Controller:
         context.needs_nodes = lambda: self.measuring.needs_nodes
         self.ending = Ending(context, self.membership, self.publishing, self.measuring)
         flushing = Flushing(context, self.membership, self.speeds)
-        training = Training(context, self.speeds, self.pacing, self.publishing)
+        self.holdings = Holdings(context)
+        training = Training(context, self.speeds, self.pacing, self.publishing, self.holdings)
         kinds: tuple[TaskKind, ...] = (flushing, self.measuring, training)
         self.kinds = {kind.name: kind for kind in kinds}
         self.inspection = Inspection(context, self.custody, self.speeds, self.membership, self.kinds)
         self.buffer = Buffer(context, self.custody, self.speeds, self.ending)
-        self.dispatch = Dispatch(context, self.membership, self.speeds, self.publishing, self.kinds)
+        self.dispatch = Dispatch(context, self.membership, self.speeds, self.publishing, self.holdings, self.kinds)
         self.parts: tuple[Part, ...] = (
             self.membership,
             self.custody,
@@ -68,6 +70,7 @@ class Controller:
             self.inspection,
             self.pacing,
             self.publishing,
+            self.holdings,
             self.measuring,
             self.ending,
             self.buffer,

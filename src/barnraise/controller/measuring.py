@@ -140,10 +140,10 @@ class Measuring(TaskKind):
         there = any(work.task is Evaluate and work.base == self.version for work in works)
         return self.publishing.chain(self.version if there else have, self.version)
 
-    def give(self, node: NodeState, have: int, lost: Work | None) -> Steps:
+    def give(self, node: NodeState, have: int, work: Work | TaskView) -> Steps:
         if self.version < 0:
             self._begin()
-        rows = lost.rows[0] if lost is not None else self._rows(node)
+        rows = work.rows[0] if isinstance(work, Work) else self._rows(node)
         way = self._way(node, have)
         updates = self.publishing.updates_from(have) if way is None else way
         number, count = self.state.totals.assigned + 1, rows.stop - rows.start
@@ -159,7 +159,7 @@ class Measuring(TaskKind):
             rows=(rows,),
             cursor=self.state.totals.rows,
             terms=Terms(max_staleness=ANY_STALENESS, learning_rate=0.0, parameters=ParameterRange(0, 0)),
-            redo=lost.assignment if lost is not None else 0,
+            redo=work.assignment if isinstance(work, Work) else 0,
         )
         news = News(updates, node.updates.merged, self.pacing.share(node))
         task = Evaluate(

@@ -67,6 +67,7 @@ class TaskSettings:
 
     rows: RowIndex
     context: int
+    token_bytes: int  # of a token in a shard
     batch_size: int
     local_steps: int
     max_local_steps: int

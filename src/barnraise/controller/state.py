@@ -187,7 +187,8 @@ class Totals(msgspec.Struct):
     """Over the whole run, across restarts."""
 
     assigned: int = 0  # which is the last assignment's number too
-    rows: int = 0  # of the endless row stream that were handed out
+    rows: int = 0  # that were handed out, but for those of lost work again; and how many of each shard
+    handed: dict[int, int] = {}
     accepted: int = 0
     refused: int = 0
     discarded: int = 0

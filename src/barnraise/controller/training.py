@@ -1,4 +1,4 @@
-"""Training tasks: the rows of all shards form one endless stream, of which each takes the next, unless work was lost.
+"""Training tasks: each takes the next rows of a lane (`lanes`), unless work was lost.
 
 The scheduler decides who gets what; here is added what must be alike on both sides: base version, the way there, rate,
 seed, and the staleness bound that is fixed as the task is assigned.
@@ -6,11 +6,15 @@ seed, and the staleness bound that is fixed as the task is assigned.
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from barnraise.controller.admission import refuse_update
+from barnraise.controller.holdings import Holdings
 from barnraise.controller.kinds import TaskKind
+from barnraise.controller.lanes import Lanes
 from barnraise.controller.pacing import Pacing
 from barnraise.controller.part import Context, Steps
 from barnraise.controller.publishing import Publishing
@@ -25,7 +29,7 @@ from barnraise.core.types import (
     RowRange,
     Train,
 )
-from barnraise.ledger.decisions import Assigned, Terms
+from barnraise.ledger.decisions import Assigned, Decision, Terms
 from barnraise.matching.base import TaskView
 
 IN_FLIGHT = 4.0
@@ -40,11 +44,14 @@ class Training(TaskKind):
 
     task = Train
 
-    def __init__(self, context: Context, speeds: Speeds, pacing: Pacing, publishing: Publishing) -> None:
+    def __init__(
+        self, context: Context, speeds: Speeds, pacing: Pacing, publishing: Publishing, holdings: Holdings
+    ) -> None:
         super().__init__(context)
         self.settings, self.tasks, self.payloads = context.settings, context.settings.tasks, context.settings.payloads
-        self.speeds, self.pacing, self.publishing = speeds, pacing, publishing
-        self._views: list[TaskView] = []  # as many as were ever offered at once: they are all alike
+        self.speeds, self.pacing, self.publishing, self.holdings = speeds, pacing, publishing, holdings
+        self.lanes = Lanes(self.tasks.rows, self.state.totals.handed)
+        self._views: list[dict[int, TaskView]] = []  # by lane; as many of each as were ever offered at once
 
     @property
     def open(self) -> bool:
@@ -59,27 +66,50 @@ class Training(TaskKind):
         return state.closing is None or self.settings.asynchronous
 
     def fresh(self, nodes: Sequence[NodeState]) -> Sequence[TaskView]:
+        """Rows of lanes that the nodes are on, of the oldest, and of others where few are at work."""
         if not self.open:
             return ()
-        while len(self._views) < len(nodes):
-            down, up = self.payloads.snapshot, self.payloads.most
-            self._views.append(TaskView(-len(self._views), self.tasks.tokens, self.name, down, up))
-        return self._views[: len(nodes)]
+        lanes = self.lanes.open(self.state.num_live)
+        if len(lanes) > 1:
+            near = {shard for node in nodes for shard in self.holdings.of(node.id)}
+            idle = heapq.nsmallest(len(nodes), lanes, key=self.holdings.working.__getitem__)
+            wanted = near.union(idle, lanes[:1])
+            lanes = [shard for shard in lanes if shard in wanted]
+        each = len(nodes) if len(lanes) == 1 else 1 + len(nodes) // len(lanes)
+        return [self._view(shard, copy) for shard in lanes for copy in range(each)]
 
-    def give(self, node: NodeState, have: int, lost: Work | None) -> Steps:
+    def _view(self, shard: int, copy: int) -> TaskView:
+        """A task on rows of a lane. There are several alike, by numbers of their own."""
+        while len(self._views) <= copy:
+            self._views.append({})
+        views = self._views[copy]
+        if shard not in views:
+            tasks, payloads = self.tasks, self.payloads
+            views[shard] = TaskView(
+                -(copy * tasks.rows.num_shards + shard),
+                tasks.tokens,
+                self.name,
+                payloads.snapshot,
+                payloads.most,
+                shards={shard: tasks.rows.size(shard) * tasks.context * tasks.token_bytes},
+            )
+        return views[shard]
+
+    def give(self, node: NodeState, have: int, work: Work | TaskView) -> Steps:
         state, tasks = self.state, self.tasks
+        lost = work if isinstance(work, Work) else None
         cursor = state.totals.rows
         yield from self.pacing.tuned(node)
         steps = max(self.pacing.local_steps(node), node.tuning.least_steps)
         number = state.totals.assigned + 1
         root, skip = number, 0
-        if lost is not None:
-            root, skip = lost.root, lost.done
-            steps = _steps_of(lost.local_steps, steps)
-            rows, tokens = lost.rows, lost.credit(steps)
+        if isinstance(work, Work):
+            root, skip = work.root, work.done
+            steps = _steps_of(work.local_steps, steps)
+            rows, tokens = work.rows, work.credit(steps)
         else:
-            rows, steps = self._rows(cursor, steps)
-            num_rows = sum(row_range.stop - row_range.start for row_range in rows)
+            rows, steps = self._rows(next(iter(work.shards)), steps)
+            num_rows = sum(some.stop - some.start for some in rows)
             tokens, cursor = tasks.context * num_rows, cursor + num_rows
         schedule = tasks.rate_multiplier(state.totals.tokens, self.settings.tokens)
         factor = self.pacing.rate_factor(node, steps, tokens / tasks.context)
@@ -125,17 +155,17 @@ class Training(TaskKind):
         in_flight = math.ceil(IN_FLIGHT * len(self.state.works) / max(1, self.state.buffer.size))
         return max(bound(self.speeds.relative(node)), min(bound(1.0), in_flight))
 
-    def _rows(self, cursor: int, steps: int) -> tuple[tuple[RowRange, ...], int]:
-        """The rows of a task of `steps` steps from `cursor` on, and its steps: fewer, in whole batches if possible,
-        where the data has so few rows that a task would have to go around them too often."""
-        rows, batch_size = self.tasks.rows, self.tasks.batch_size
+    def _rows(self, shard: int, steps: int) -> tuple[tuple[RowRange, ...], int]:
+        """The rows of a task of `steps` steps from a lane on, and its steps: fewer, in whole batches if possible, where
+        the data has so few rows that a task would have to go around them too often."""
+        batch_size = self.tasks.batch_size
         wanted = steps * batch_size
-        ranges = rows.ranges(cursor, wanted, MOST_ROW_RANGES)
-        found = sum(stop - start for _, start, stop in ranges)
+        rows = self.lanes.take(shard, wanted, MOST_ROW_RANGES)
+        found = sum(some.stop - some.start for some in rows)
         if found < wanted:
             found -= found % batch_size if found > batch_size else 0
-            ranges, steps = rows.ranges(cursor, found), -(-found // batch_size)
-        return tuple(RowRange(*row_range) for row_range in ranges), steps
+            rows, steps = self.lanes.take(shard, found, MOST_ROW_RANGES), -(-found // batch_size)
+        return rows, steps
 
     def _fragment(self, node: NodeState) -> ParameterRange:
         """The parameters of the node's next contribution: its own turns in asynchronous mode, the round's for all
@@ -143,6 +173,13 @@ class Training(TaskKind):
         turn = node.tally.turns if self.settings.asynchronous else self.state.newest.version
         ranges = self.payloads.partitions[node.tuning.partition]
         return ranges[turn % len(ranges)]
+
+    def _assigned(self, d: Assigned) -> None:
+        if d.kind == self.name:
+            self.lanes.went_on(rows.shard for rows in d.rows)
+
+    def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
+        return {Assigned: self._assigned}
 
     def too_late(self, work: Work) -> str:
         return TOO_LATE if self.state.progress.final or self.state.progress.flushing is not None else ""

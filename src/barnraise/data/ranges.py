@@ -1,29 +1,19 @@
-"""Where in a dataset a task's rows lie: a linear cursor over shards. No numpy, no torch: a state machine calls this."""
+"""Which shards a dataset has, and how many rows. No numpy, no torch: a state machine calls this."""
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-Range = tuple[int, int, int]  # (shard, start, stop): rows start..stop-1 of that shard
-
 
 class RowIndex:
-    """The rows of all shards as one circle, addressed by a cursor that only ever grows.
+    """The rows of all shards, and which of them comes first: row `first` of all, somewhere in a shard's midst.
 
-    Rows were shuffled when the dataset was made, so a contiguous range is a random sample. Row `cursor % total` follows
-    the shards in order, from row `first` on; past the last row the next epoch begins at the first.
-
-    >>> index = RowIndex([4, 3])
-    >>> index.total, index.ranges(2, 3), index.ranges(6, 2)
-    (7, [(0, 2, 4), (1, 0, 1)], [(1, 2, 3), (0, 0, 1)])
-    >>> RowIndex([4, 3], first=5).ranges(0, 3)
-    [(1, 1, 3), (0, 0, 1)]
+    Rows were shuffled when the dataset was made, so a contiguous range is a random sample.
     """
 
-    __slots__ = ("_ends", "_first", "total")
+    __slots__ = ("_ends", "_first", "_shard", "total")
 
     def __init__(self, shard_rows: Sequence[int], first: int = 0) -> None:
         assert all(rows > 0 for rows in shard_rows), "a shard without rows"
@@ -31,34 +21,34 @@ class RowIndex:
         self.total = self._ends[-1] if self._ends else 0
         assert self.total > 0, "a dataset without rows"
         self._first = first
+        self._shard = bisect_right(self._ends, first % self.total)
 
     @property
     def num_shards(self) -> int:
         return len(self._ends)
 
-    def ranges(self, start: int, count: int, most: float = math.inf) -> list[Range]:
-        """The `count` rows from cursor `start` on, in order, one range for each shard touched.
+    def size(self, shard: int) -> int:
+        """Rows of a shard."""
+        return self._ends[shard] - self._begin(shard)
 
-        Fewer when they are not in the first `most` ranges: few rows, gone around again and again.
+    def nth(self, place: int) -> int:
+        """The shard that comes so many after that of row `first`."""
+        return (self._shard + place) % len(self._ends)
+
+    def turn(self, shard: int) -> int:
+        """The `place` at which it is the `nth`."""
+        return (shard - self._shard) % len(self._ends)
+
+    def place(self, shard: int, done: int) -> int:
+        """The row of a shard that comes after `done` others of it: it is gone around, too, and `first` lies in its
+        midst.
+
+        >>> index = RowIndex([4, 3], first=5)
+        >>> [index.place(1, done) for done in range(4)], index.place(0, 1)
+        ([1, 2, 0, 1], 1)
         """
-        assert min(start, count) >= 0, (start, count)
-        found: list[Range] = []
-        position = (self._first + start) % self.total
-        shard = bisect_right(self._ends, position)
-        while count > 0 and len(found) < most:
-            begin = self._ends[shard - 1] if shard else 0
-            taken = min(count, self._ends[shard] - position)
-            found.append((shard, position - begin, position - begin + taken))
-            count -= taken
-            shard = (shard + 1) % len(self._ends)
-            position = self._ends[shard - 1] if shard else 0
-        return found
+        offset = self._first % self.total - self._begin(shard) if shard == self._shard else 0
+        return (offset + done) % self.size(shard)
 
-
-def ranges(shard_rows: Sequence[int], start: int, count: int) -> list[Range]:
-    """`RowIndex(shard_rows).ranges(start, count)`, for one-off use.
-
-    >>> ranges([10], 8, 4)
-    [(0, 8, 10), (0, 0, 2)]
-    """
-    return RowIndex(shard_rows).ranges(start, count)
+    def _begin(self, shard: int) -> int:
+        return self._ends[shard - 1] if shard else 0

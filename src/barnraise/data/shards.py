@@ -24,18 +24,16 @@ import numpy.typing as npt
 from barnraise.core.errors import BarnraiseError, DataError, StorageError
 from barnraise.core.files import fsync_directory, write_file
 from barnraise.data.meta import HELD_OUT, MAX_SHARD_BYTES, META, MIB, FileInfo, Format, Meta, Targets, check_name
-from barnraise.data.ranges import Range, RowIndex, ranges
+from barnraise.data.ranges import RowIndex
 
 __all__ = [
     "Dataset",
     "FileInfo",
     "Format",
     "Meta",
-    "Range",
     "RowIndex",
     "Targets",
     "labels",
-    "ranges",
     "row_lengths",
     "write",
 ]

@@ -1,0 +1,65 @@
+"""Properties of the lanes that rows are handed out from, against the plainest account of each row."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnraise.controller.lanes import Lanes
+from barnraise.core.types import MOST_ROW_RANGES, RowRange
+from barnraise.data.ranges import RowIndex
+
+shard_rows = st.lists(st.integers(1, 9), min_size=1, max_size=5)
+asked = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 20)), max_size=40)
+
+
+class Run:
+    """Lanes, and a controller that keeps what it hands out."""
+
+    def __init__(self, sizes: list[int], first: int = 0) -> None:
+        self.handed: dict[int, int] = {}
+        self.lanes = Lanes(RowIndex(sizes, first), self.handed)
+        self.rows: list[tuple[int, int]] = []
+
+    def take(self, shard: int, wanted: int, most: int = MOST_ROW_RANGES) -> tuple[RowRange, ...]:
+        found = self.lanes.take(shard, wanted, most)
+        for rows in found:
+            self.handed[rows.shard] = self.handed.get(rows.shard, 0) + rows.stop - rows.start
+            self.rows += [(rows.shard, row) for row in range(rows.start, rows.stop)]
+        self.lanes.went_on(rows.shard for rows in found)
+        return found
+
+
+@given(shard_rows, st.integers(0, 60), st.integers(1, 5), asked)
+def test_whoever_takes_what_each_row_gets_its_turn(
+    sizes: list[int], first: int, most: int, asked: list[tuple[int, int]]
+) -> None:
+    run = Run(sizes, first)
+    for choice, wanted in asked:
+        lanes = run.lanes.open(most)
+        assert 1 <= len(lanes) <= most
+        assert len(set(lanes)) == len(lanes)
+        assert lanes == Lanes(run.lanes.rows, dict(run.handed)).open(most), "what was kept of before is wrong"
+        shard = choice % len(sizes)  # which may have been open only when it was looked for
+        left = run.lanes.left(shard) if shard in run.lanes.open(len(sizes)) else 0
+        found = run.take(shard, wanted)
+        assert sum(rows.stop - rows.start for rows in found) == wanted
+        assert sum(rows.stop - rows.start for rows in found if rows.shard == shard) >= min(wanted, left)
+        counts = Counter(run.rows)
+        assert max(counts.values()) <= 2 + min(counts[s, row] for s, size in enumerate(sizes) for row in range(size))
+
+
+@given(shard_rows, asked)
+def test_one_lane_at_a_time_is_one_shard_after_the_other(sizes: list[int], asked: list[tuple[int, int]]) -> None:
+    run = Run(sizes)
+    for _, wanted in asked:
+        run.take(run.lanes.open(1)[0], wanted)
+    circle = [(shard, row) for shard, size in enumerate(sizes) for row in range(size)]
+    assert run.rows == (circle * (1 + len(run.rows) // len(circle)))[: len(run.rows)]
+
+
+@given(shard_rows, st.integers(1, 200), st.integers(1, 5))
+def test_a_task_is_of_so_many_ranges_at_most(sizes: list[int], wanted: int, most: int) -> None:
+    assert len(Run(sizes).take(0, wanted, most)) <= most
