@@ -6,7 +6,7 @@ it is found anew.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Set
 from typing import Any
 
@@ -25,7 +25,7 @@ class Holdings(Part):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.working: Counter[int] = Counter()
+        self.working: defaultdict[int, int] = defaultdict(int)
         self._shards: dict[str, dict[int, None]] = {}
         self._last: dict[str, int] = {}
 

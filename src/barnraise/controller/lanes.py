@@ -9,7 +9,7 @@ order of shards is a random one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import count, islice
+from itertools import count
 
 from barnraise.core.types import RowRange
 from barnraise.data.ranges import RowIndex
@@ -32,20 +32,23 @@ class Lanes:
         most = min(max(1, most), MOST_LANES)
         if most != self._most:
             self._advance()
-            numbers = range(self._front, self._front + self.rows.num_shards)
-            found = (self._shard(number) for number in numbers if self._behind(number, {}))
-            self._open, self._most = list(islice(found, most)), most
+            sizes, handed, turns = self.rows.sizes, self.handed, self.rows.num_shards
+            epoch, turn = divmod(self._front, turns)
+            place = (self.rows.start + turn) % turns
+            self._open, self._most = [], most
+            for _ in range(turns):
+                if handed.get(place, 0) < (epoch + 1) * sizes[place]:
+                    self._open.append(place)
+                    if len(self._open) == most:
+                        break
+                place, turn = (place + 1) % turns, turn + 1
+                epoch += turn % turns == 0
         return self._open
 
     def went_on(self, shards: Iterable[int]) -> None:
         """Rows of these were handed out."""
-        if any(self.handed.get(shard, 0) % self.rows.size(shard) == 0 for shard in shards):
+        if any(self.handed.get(shard, 0) % self.rows.sizes[shard] == 0 for shard in shards):
             self._most = 0
-
-    def left(self, shard: int) -> int:
-        """Rows of it that this epoch of the lane has still to hand out."""
-        size = self.rows.size(shard)
-        return size - self.handed.get(shard, 0) % size
 
     def take(self, shard: int, wanted: int, most: int) -> tuple[RowRange, ...]:
         """The next `wanted` rows from a lane on, at most `most` ranges of them: where it ends, those of the oldest
@@ -56,7 +59,7 @@ class Lanes:
         if self._number(shard) >= self._front + self.rows.num_shards:
             shard = self._shard(self._front)
         while wanted > 0 and len(found) < most:
-            size, done = self.rows.size(shard), self.handed.get(shard, 0) + taken.get(shard, 0)
+            size, done = self.rows.sizes[shard], self.handed.get(shard, 0) + taken.get(shard, 0)
             start = self.rows.place(shard, done)
             rows = min(wanted, size - done % size, size - start)
             found.append(RowRange(shard, start, start + rows))
@@ -74,12 +77,12 @@ class Lanes:
         """Whether that shard of all epochs has something left, once so many rows more are `taken` of some."""
         shard = self._shard(number)
         done = self.handed.get(shard, 0) + taken.get(shard, 0)
-        return done < (number // self.rows.num_shards + 1) * self.rows.size(shard)
+        return done < (number // self.rows.num_shards + 1) * self.rows.sizes[shard]
 
     def _number(self, shard: int) -> int:
         """Where in the order of all epochs the lane is."""
-        epoch = self.handed.get(shard, 0) // self.rows.size(shard)
-        return epoch * self.rows.num_shards + self.rows.turn(shard)
+        epoch = self.handed.get(shard, 0) // self.rows.sizes[shard]
+        return epoch * self.rows.num_shards + (shard - self.rows.start) % self.rows.num_shards
 
     def _shard(self, number: int) -> int:
-        return self.rows.nth(number % self.rows.num_shards)
+        return (self.rows.start + number) % self.rows.num_shards

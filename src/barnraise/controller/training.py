@@ -91,7 +91,7 @@ class Training(TaskKind):
                 self.name,
                 payloads.snapshot,
                 payloads.most,
-                shards={shard: tasks.rows.size(shard) * tasks.context * tasks.token_bytes},
+                shards={shard: tasks.rows.sizes[shard] * tasks.context * tasks.token_bytes},
             )
         return views[shard]
 
