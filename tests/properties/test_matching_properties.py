@@ -204,7 +204,6 @@ def test_rows_and_columns_of_costs_are_those_of_single_pairs(
         rows.add(task)
     pairs = ViewPairs(table, rows)
     plain = cost_matrix(preferences, tasks, nodes)
-    limits = np.full(len(tasks), np.inf)
     for j, task in enumerate(tasks):
         costs, localities = pairs.costs(j), pairs.localities(j)
         for i, node in enumerate(nodes):
@@ -214,14 +213,14 @@ def test_rows_and_columns_of_costs_are_those_of_single_pairs(
             assert costs[i] == dearer or abs(costs[i] - dearer) < 1e-9
             assert (0.0 if localities is None else localities[i]) == preferences.node_score(task, node)[-1]
     for i in range(len(nodes)):
-        able, costs = pairs.cheaper(i, limits)
-        found = pairs.localities_at(i)
+        every = np.arange(len(tasks))
+        costs, found = pairs.costs_at(i, every), pairs.localities_at(i, every)
         for j in range(len(tasks)):
-            single = pairs.costs(j)[i]
-            assert costs[list(able).index(j)] == single if j in able else single == np.inf
-            assert j not in pairs.cheaper(i, np.where(np.isinf(limits), single, single))[0]  # not less than itself
             localities = pairs.localities(j)
+            assert costs[j] == pairs.costs(j)[i]
             assert (0.0 if found is None else found[j]) == (0.0 if localities is None else localities[i])
+        above = np.where(np.isinf(costs), costs, np.nextafter(costs, np.inf))
+        assert set(pairs.maybe_cheaper(i, above).tolist()) >= set(np.flatnonzero(costs < above).tolist())
 
 
 @settings(deadline=None)

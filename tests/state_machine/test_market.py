@@ -234,15 +234,17 @@ class Table:
     def costs(self, j: int) -> Floats:
         return self.cost[j].copy()
 
-    def cheaper(self, i: int, limits: Floats) -> tuple[Ints, Floats]:
-        rows = np.flatnonzero(self.cost[: len(limits), i] < limits[:SIZE])
-        return rows, self.cost[rows, i]
+    def maybe_cheaper(self, i: int, limits: Floats) -> Ints:
+        return np.flatnonzero(self.cost[: len(limits), i] < limits[:SIZE])
+
+    def costs_at(self, i: int, tasks: Ints) -> Floats:
+        return self.cost[tasks, i]
 
     def localities(self, j: int) -> Floats | None:
         return self.rank[j]
 
-    def localities_at(self, i: int) -> Floats | None:
-        return self.rank[:, i]
+    def localities_at(self, i: int, tasks: Ints) -> Floats | None:
+        return self.rank[tasks, i]
 
     def likes(self, j: int, i: int) -> tuple[float, float]:
         return self.standing[j], float(self.rank[j, i])

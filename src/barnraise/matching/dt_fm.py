@@ -12,6 +12,9 @@ from .room import Room
 from .scores import Floats, Ints
 from .tables import cost_matrix
 
+MOST_SEATS = 4
+"""Seats for each task, where nodes have more than that: the search looks at them all."""
+
 
 class DTFM(Scheduler):
     """A genetic search for a cheap assignment, each child improved by exchanges before it joins the population (Yuan et
@@ -41,7 +44,7 @@ class DTFM(Scheduler):
         if not tasks or not room.total:
             return []
         costs = cost_matrix(self.preferences, tasks, nodes)
-        seats = np.repeat(np.arange(len(nodes)), np.minimum(room.slots, len(tasks)))
+        seats = self._seats(tasks, room)
         best = self._search(costs[:, seats])[: len(tasks)]
         order = range(len(tasks))
         for j in order:
@@ -54,6 +57,15 @@ class DTFM(Scheduler):
                 if match is not None:
                     room.give(tasks[j], match)
         return room.pairs
+
+    def _seats(self, tasks: Sequence[TaskView], room: Room) -> Ints:
+        """Each node's number as often as it has slots, or takes tasks of the mean size; altogether some times as often
+        as there are tasks.
+        """
+        mean = sum(task.work for task in tasks) / len(tasks) or 1.0
+        most = max(1, MOST_SEATS * len(tasks) // len(room.nodes))
+        counts = [min(slots, most, 1 + int(work / mean)) for slots, work in zip(room.slots, room.work, strict=True)]
+        return np.repeat(np.arange(len(counts)), counts)
 
     def _search(self, costs: Floats) -> Ints:
         """The best permutation found: row -> column, both filled up with rows and columns that cost nothing."""

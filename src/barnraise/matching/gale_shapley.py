@@ -22,6 +22,7 @@ from .preferences import Preferences
 from .scores import Floats, Ints, check_scores, check_slots
 
 SHORTLIST = 64  # names a displaced task looks up at once: amortises O(nodes), and bounds memory
+SHORTEST = 4  # the same out of a given list
 
 
 def deferred_acceptance(task_scores: ArrayLike, node_scores: ArrayLike, capacity: ArrayLike) -> Ints:
@@ -65,8 +66,8 @@ class GaleShapley(Scheduler):
 def deferred_acceptance_from_lists(lists: ArrayLike, node_scores: ArrayLike, capacity: ArrayLike) -> Ints:
     """The same where each task has a short list: int64 [tasks], -1 for who is on nobody's.
 
-    `lists` is [tasks, length]: node indices, the most preferred first, -1 for nothing; `node_scores` of the same shape
-    how much each of these nodes likes the task. O(tasks * length * log) at worst.
+    `lists` is [tasks, length]: node indices, the most preferred first, -1 behind the last; `node_scores` of the same
+    shape how much each of these nodes likes the task. O(tasks * length * log) at worst.
 
     >>> deferred_acceptance_from_lists([[0, 1], [0, -1]], [[1, 1], [2, 0]], [1, 1])
     array([1, 0])
@@ -80,9 +81,15 @@ def deferred_acceptance_from_lists(lists: ArrayLike, node_scores: ArrayLike, cap
     if choices.size and not (choices.min() >= -1 and choices.max() < len(slots)):
         raise InputError(f"lists holds nodes from {choices.min()} to {choices.max()}; give -1 to {len(slots) - 1}")
 
-    def shortlist(j: int, taken: int, _bar: Floats, _bar_task: Ints) -> list[tuple[int, float]]:
-        known = np.flatnonzero(choices[j] >= 0) if not taken else np.empty(0, dtype=np.int64)
-        return list(zip(choices[j, known].tolist(), scores[j, known].tolist(), strict=True))[::-1]
+    def shortlist(j: int, taken: int, bar: Floats, bar_task: Ints) -> list[tuple[int, float]]:
+        if not taken:  # all that most tasks need; later on, who refused once is not asked again
+            pairs = zip(choices[j, :2].tolist(), scores[j, :2].tolist(), strict=True)
+            return [pair for pair in pairs if pair[0] >= 0][::-1]
+        nodes, its_scores = choices[j], scores[j]
+        to_beat = bar[nodes]
+        welcome = (its_scores > to_beat) | ((its_scores == to_beat) & (j < bar_task[nodes]))
+        places = (welcome & (nodes >= 0)).nonzero()[0][:SHORTEST]
+        return list(zip(nodes[places].tolist(), its_scores[places].tolist(), strict=True))[::-1]
 
     order = np.argsort(-scores[:, 0], kind="stable") if choices.shape[1] else np.arange(len(choices))
     return _accept(shortlist, order.tolist(), slots)

@@ -34,15 +34,17 @@ class Pairs(Protocol):
     def costs(self, j: int) -> Floats:
         """Of task j on each node; the caller may change it."""
 
-    def cheaper(self, i: int, limits: Floats) -> tuple[Ints, Floats]:
-        """(tasks, costs) of those that cost less on node i than their limit [tasks, or more];
-        the same costs bit for bit."""
+    def maybe_cheaper(self, i: int, limits: Floats) -> Ints:
+        """The tasks that may cost less on node i than their limit [tasks, or more], and few others."""
+
+    def costs_at(self, i: int, tasks: Ints) -> Floats:
+        """Of these tasks on node i, bit for bit those of `costs`; the caller may change it."""
 
     def localities(self, j: int) -> Floats | None:
         """What node ranks task j by beside its standing, for each node; None: nothing."""
 
-    def localities_at(self, i: int) -> Floats | None:
-        """The same of each task for node i."""
+    def localities_at(self, i: int, tasks: Ints) -> Floats | None:
+        """The same of these tasks for node i."""
 
 
 class Level:
@@ -196,21 +198,49 @@ class Level:
         room = self.room(i)
         if room <= 0:
             return []
-        wanting, costs = self._wanting(i)
-        if not wanting.size:
-            return []
-        localities = self.pairs.localities_at(i)
-        keys: list[Floats | Ints] = [self._label[wanting], self._paid[wanting] - costs, -self._arrivals[wanting]]
-        if localities is not None:
-            keys.insert(1, localities[wanting])
         vacant = []
-        for k in _best(keys, room).tolist():
-            j = int(wanting[k])
-            before = self.at[j]
-            self._put(j, i, float(costs[k]), 0.0 if localities is None else float(localities[j]))
-            if before >= 0:
-                vacant.append(before)
+        at_home = self._away_from(i)
+        waiting = self._maybe_wanting(i, at_home)
+        while room and waiting.size:
+            labels = self._label[waiting]
+            highest = labels == np.maximum.reduce(labels)
+            equals = waiting[highest]
+            costs = self.pairs.costs_at(i, equals)
+            if at_home:
+                costs[np.isin(equals, at_home)] -= self.switching_cost
+            wanting = (costs < self._paid[equals]).nonzero()[0]
+            if len(wanting) < len(equals):
+                equals, costs = equals[wanting], costs[wanting]
+            localities = self.pairs.localities_at(i, equals)
+            for k in self._best(equals, costs, localities, room):
+                j, room = int(equals[k]), room - 1
+                before = self.at[j]
+                self._put(j, i, float(costs[k]), 0.0 if localities is None else float(localities[k]))
+                if before >= 0:
+                    vacant.append(before)
+            if room:
+                waiting = waiting[~highest]
         return vacant
+
+    def _best(self, equals: Ints, costs: Floats, localities: Floats | None, count: int) -> list[int]:
+        """The places of those of one standing that a vacancy goes to: by locality, by what they gain, by arrival."""
+        if len(equals) <= 1:
+            return list(range(len(equals)))
+        keys: list[Floats | Ints] = [self._paid[equals] - costs, -self._arrivals[equals]]
+        return _largest(keys if localities is None else [localities, *keys], count)
+
+    def _away_from(self, i: int) -> list[int]:
+        """The tasks that were on node i when the event began, and are not now."""
+        if not self.switching_cost:
+            return []
+        return [j for j, before in self.moved.items() if before == i and self.at[j] != i]
+
+    def _maybe_wanting(self, i: int, at_home: list[int]) -> Ints:
+        if not at_home:
+            return self.pairs.maybe_cheaper(i, self._paid)
+        limits = self._paid.copy()
+        limits[at_home] += self.switching_cost * (1 + 1e-9)
+        return self.pairs.maybe_cheaper(i, limits)
 
     def _shut(self, j: int, localities: Floats | None, num_nodes: int) -> NDArray[np.bool_]:
         """Which nodes would refuse task j."""
@@ -226,18 +256,6 @@ class Level:
         if self.switching_cost and (home := self._home(j)) >= 0:
             costs[home] -= self.switching_cost
         return costs
-
-    def _wanting(self, i: int) -> tuple[Ints, Floats]:
-        """(tasks, costs) of those that would rather be on node i."""
-        if not self.switching_cost:
-            return self.pairs.cheaper(i, self._paid)
-        at_home = [j for j, before in self.moved.items() if before == i and self.at[j] != i]
-        paid = self._paid.copy()
-        paid[at_home] += self.switching_cost
-        wanting, costs = self.pairs.cheaper(i, paid)
-        costs[np.isin(wanting, at_home)] -= self.switching_cost
-        below = costs < self._paid[wanting]  # where adding has rounded
-        return wanting[below], costs[below]
 
     def _home(self, j: int) -> int:
         return self.moved.get(j, self.at[j])
@@ -294,18 +312,15 @@ class Level:
         self._bar_locality = np.concatenate([self._bar_locality, np.zeros(more)])
 
 
-def _best(keys: list[Floats | Ints], count: int) -> Ints:
+def _largest(keys: list[Floats | Ints], count: int) -> list[int]:
     """The places of the `count` largest by the first key, then the second ..., the best first."""
-    if count > 4:
-        return np.lexsort([-key for key in reversed(keys)])[:count]
-    found: list[int] = []
-    left = np.ones(len(keys[0]), dtype=np.bool_)
-    while len(found) < min(count, len(left)):
-        places = np.flatnonzero(left)
-        for key in keys:
-            if places.size > 1:
-                values = key[places]
-                places = places[values == values.max()]
-        found.append(int(places[0]))
-        left[found[-1]] = False
-    return np.array(found, dtype=np.int64)
+    if count > 1:
+        order: list[int] = np.lexsort([-key for key in reversed(keys)])[:count].tolist()
+        return order
+    first = int(keys[0].argmax())
+    places = (keys[0] == keys[0][first]).nonzero()[0]
+    for key in keys[1:]:
+        if len(places) > 1:
+            values = key[places]
+            places = places[values == values.max()]
+    return [int(places[0])]

@@ -50,9 +50,9 @@ def congestion_prices(costs: Floats, sizes: Floats, room: Floats) -> tuple[Float
 
 def fill_price(costs: Floats, paid: Floats, room: float, entropy: float) -> float:
     """The price of a node at which tasks that pay `paid` [tasks] would just fill its `room`; the others as above."""
-    if not len(costs):
-        return 0.0
     margin = (paid - costs) / entropy
     best = float(margin.max())
+    if best == -np.inf:
+        return 0.0
     demand = best + float(np.log(np.exp(margin - best).sum()))
     return max(0.0, entropy * (demand - float(np.log(room))))

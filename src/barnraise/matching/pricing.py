@@ -38,8 +38,8 @@ class PriceBook:
         room = self._offered(nodes, i) * self._scale
         if not self._entropy or room <= 0:
             return 0.0
-        able, costs = self._sample.cheaper(nodes, i, np.full(len(self._sample), np.inf))
-        return fill_price(costs / self._sizes[able], self._paid[able], room, self._entropy)
+        costs = self._sample.costs(nodes, i, np.arange(len(self._sizes)))
+        return fill_price(costs / self._sizes, self._paid, room, self._entropy)
 
     def charge(self, nodes: NodeTable) -> None:
         """Every node its price."""

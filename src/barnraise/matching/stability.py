@@ -116,7 +116,7 @@ def _check_assignment(matched: Ints, acceptable: NDArray[np.bool_], load: Floats
     over = load > room * (1 + 1e-9)
     if over.any():
         i = int(np.argmax(over))
-        raise InputError(f"assignment puts {load[i]:g} tasks on node {i}, whose capacity is {room[i]:g}")
+        raise InputError(f"assignment puts {load[i]:g} on node {i}, whose capacity is {room[i]:g}")
     tasks = np.flatnonzero(matched >= 0)
     refused = tasks[~acceptable[tasks, matched[tasks]]]
     if refused.size:

@@ -52,7 +52,7 @@ class _Rows:
         if self._free:
             return self._free.pop()
         if self.length == self._values.shape[1]:
-            more = max(16, self.length)
+            more = max(16, self.length) + 8  # so that columns do not lie a power of two apart, and share cache lines
             self._values = np.concatenate([self._values, np.repeat(self._empty[:, None], more, axis=1)], axis=1)
             self._product = np.empty(self._values.shape[1])
         self.length += 1
@@ -122,8 +122,12 @@ class NodeTable:
 
     def times(self, row: int) -> tuple[float, float, float, float]:
         """Seconds on a node for a byte down, a byte up, a unit of work, and in any case, with its price."""
-        down, up, work, fixed = self._rows.first(4)[:, row].tolist()
+        down, up, work, fixed = self.all_times(row).tolist()
         return down, up, work, fixed
+
+    def all_times(self, row: int) -> Floats:
+        """The same as an array."""
+        return self._rows.first(4)[:, row]
 
     def price(self, row: int) -> float:
         return float(self._rows.column("price")[row])
@@ -244,59 +248,47 @@ class TaskTable:
         self._rows.give_back(row)
         return row
 
-    def costs(self, nodes: NodeTable, i: int) -> Floats:
-        """What each task [rows] costs on the node in row `i` of `nodes`, whether it meets the requirements or not.
-
-        In rows that nobody has the numbers mean nothing.
-        """
+    def costs(self, nodes: NodeTable, i: int, rows: Ints) -> Floats:
+        """What the tasks in `rows` cost on the node in row `i` of `nodes`, inf where a requirement is not met."""
         down, up, work, fixed = nodes.times(i)
-        costs = self._rows.weighted(self._down_bytes(nodes, i), down, (("up", up), ("work", work)))
+        needs, node = self._rows.first(3)[:, rows], nodes.views[i]
+        assert node is not None
+        if node.shards and self._needers:
+            needs[0] -= self.local_bytes(node)[rows]
+        costs: Floats = needs[0] * down
+        costs += needs[1] * up
+        costs += needs[2] * work
         costs += fixed
+        if self._most_memory > node.memory_bytes or self._most_trust > node.trust or node.kinds:
+            costs[[not meets(self._task(row), node) for row in rows.tolist()]] = np.inf
         return costs
 
-    def cheaper(self, nodes: NodeTable, i: int, limits: Floats) -> tuple[Ints, Floats]:
-        """(rows, costs) of the tasks that can run on the node in row `i` of `nodes` and cost less there than their
-        limit [rows, or more], which is -inf in rows that nobody has.
+    def maybe_cheaper(self, nodes: NodeTable, i: int, limits: Floats) -> Ints:
+        """The rows of tasks that may cost less on the node in row `i` of `nodes` than their limit [rows, or more], and
+        few others. A row that nobody has must have the limit -inf.
         """
-        node, times, limits = nodes.views[i], np.array(nodes.times(i)), limits[: len(self)]
+        node = nodes.views[i]
         if node is None:
-            return np.empty(0, dtype=np.int64), np.empty(0)
+            return np.empty(0, dtype=np.int64)
+        # A product of matrices is the fastest, but rounds as it likes: so it is kept a little below the true costs.
+        times = nodes.all_times(i) * (1 - 1e-9)
+        costs = times @ self._rows.first(4)
         if node.shards and self._needers:
-            costs = self.costs(nodes, i)
-            rows = np.flatnonzero(costs < limits)
-            costs = costs[rows]
-        else:
-            # A product of matrices is the fastest, but rounds as it likes: kept below the true costs, it leaves few.
-            rows = np.flatnonzero((times * (1 - 1e-12)) @ self._rows.first(len(times)) < limits)
-            needs = self._rows.first(len(times))[:, rows]
-            costs = needs[0] * times[0]
-            costs += needs[1] * times[1]
-            costs += needs[2] * times[2]
-            costs += times[3]
-            below = costs < limits[rows]
-            rows, costs = rows[below], costs[below]
-        if self._most_memory > node.memory_bytes or self._most_trust > node.trust or node.kinds:
-            able = np.array([meets(self._task(row), node) for row in rows.tolist()], dtype=np.bool_)
-            rows, costs = rows[able], costs[able]
-        return rows, costs
+            costs -= self.local_bytes(node) * times[0]
+        rows: Ints = (costs < limits[: len(costs)]).nonzero()[0]
+        return rows
 
     def _task(self, row: int) -> TaskView:
         task = self.views[row]
         assert task is not None
         return task
 
-    def _down_bytes(self, nodes: NodeTable, i: int) -> Floats:
-        node = nodes.views[i]
-        if node is None or not node.shards or not self._needers:
-            return self._rows.column("down")
-        return self._rows.column("down") - self.local_bytes(node)
-
-    def localities(self, nodes: NodeTable, i: int) -> Floats | None:
-        """The share of each task's shard bytes [rows] that the node in row `i` has; None if nobody needs any."""
+    def localities(self, nodes: NodeTable, i: int, rows: Ints) -> Floats | None:
+        """The share of the shard bytes of the tasks in `rows` that the node in row `i` has; None: nobody needs any."""
         node = nodes.views[i]
         if not self._needers or node is None:
             return None
-        return self.local_bytes(node) / np.maximum(self._rows.column("shards"), 1.0)
+        return self.local_bytes(node)[rows] / np.maximum(self._rows.column("shards")[rows], 1.0)
 
     def local_bytes(self, node: NodeView) -> Floats:
         """How much of each task's shards [rows] the node holds."""
@@ -316,8 +308,11 @@ class ViewPairs:
     def costs(self, j: int) -> Floats:
         return self.nodes.costs(self._task(j))
 
-    def cheaper(self, i: int, limits: Floats) -> tuple[Ints, Floats]:
-        return self.tasks.cheaper(self.nodes, i, limits)
+    def costs_at(self, i: int, rows: Ints) -> Floats:
+        return self.tasks.costs(self.nodes, i, rows)
+
+    def maybe_cheaper(self, i: int, limits: Floats) -> Ints:
+        return self.tasks.maybe_cheaper(self.nodes, i, limits)
 
     def localities(self, j: int) -> Floats | None:
         """The share of the task's shard bytes that each node has."""
@@ -325,9 +320,9 @@ class ViewPairs:
         total = sum(task.shards.values()) if task.shards else 0
         return self.nodes.local_bytes(task) / total if total else None
 
-    def localities_at(self, i: int) -> Floats | None:
-        """The same of each task at one node."""
-        return self.tasks.localities(self.nodes, i)
+    def localities_at(self, i: int, rows: Ints) -> Floats | None:
+        """The same of the tasks in `rows` at one node."""
+        return self.tasks.localities(self.nodes, i, rows)
 
     def _task(self, j: int) -> TaskView:
         task = self.tasks.views[j]
