@@ -30,7 +30,7 @@ NAMES = {name for catalog in CATALOGS for name in catalog.entries} | {
 }
 
 ENGLISH = {"adaptive", "bloom", "capability", "constant", "cosine", "degraded", "fixed", "good", "linear", "mean"}
-ENGLISH |= {"median", "none", "opt", "priority"}
+ENGLISH |= {"greedy", "median", "none", "opt", "optimum", "priority", "random", "swarm"}
 """Names that are words too: in a sentence they mean nothing, alone they are names."""
 
 ALLOWED = {
@@ -38,6 +38,8 @@ ALLOWED = {
     ("cli/doctor.py", "zmq"): "the Python module, which is looked for",
     ("cli/doctor.py", "none"): "that there is none of something",
     ("plan/compatibility.py", "none"): "that no worker runs",
+    ("cli/data.py", "random"): "a family of formulas",
+    ("config/schema.py", "random"): "a family of formulas",
 }
 """What looks like a policy's name and is none."""
 

@@ -15,7 +15,7 @@ from barnraise import matching
 from barnraise.matching import NodeView, Preferences, TaskView
 from barnraise.matching.base import meets
 from barnraise.matching.gale_shapley import propose
-from barnraise.matching.preferences import ScoreRows
+from barnraise.matching.tables import NodeTable, TaskTable, ViewPairs, cost_matrix
 
 Instance = tuple[NDArray[np.float64], NDArray[np.float64], list[int]]
 SCORES = st.sampled_from([float("-inf"), float("nan"), -1.0, 0.0, 1.0, 2.0, 3.0])
@@ -175,7 +175,7 @@ preferences = st.builds(
 
 
 @settings(deadline=None)
-@given(markets, st.sampled_from(["fifo", "priority", "capability", "deferred_acceptance"]))
+@given(markets, st.sampled_from(matching.CATALOG.names()))
 def test_every_scheduler_gives_a_maximal_feasible_matching(
     market: tuple[list[TaskView], list[NodeView]], name: str
 ) -> None:
@@ -192,35 +192,87 @@ def test_every_scheduler_gives_a_maximal_feasible_matching(
 
 
 @settings(deadline=None)
-@given(markets, preferences)
-def test_rows_of_scores_order_as_single_scores_do(
-    market: tuple[list[TaskView], list[NodeView]], preferences: Preferences
+@given(markets, preferences, st.integers(0, 3), st.booleans())
+def test_rows_and_columns_of_costs_are_those_of_single_pairs(
+    market: tuple[list[TaskView], list[NodeView]], preferences: Preferences, price: int, by_work: bool
 ) -> None:
     tasks, nodes = market
-    task_scores, node_scores = ScoreRows(preferences, tasks, nodes).matrices()
-    assert task_scores.shape == node_scores.shape == (len(tasks), len(nodes))
+    table, rows = NodeTable(preferences, by_work), TaskTable()
+    for node in nodes:
+        table.charge(table.add(node), price)
+    for task in tasks:
+        rows.add(task)
+    pairs = ViewPairs(table, rows)
+    plain = cost_matrix(preferences, tasks, nodes)
     for j, task in enumerate(tasks):
+        costs, localities = pairs.costs(j), pairs.localities(j)
         for i, node in enumerate(nodes):
             score = preferences.task_score(task, node)
-            assert task_scores[j, i] == (-np.inf if score is None else score)
-            assert (node_scores[j, i] > -np.inf) == (score is not None)
-    for i, node in enumerate(nodes):
-        fit = [j for j in range(len(tasks)) if meets(tasks[j], node)]
-        for j, k in product(fit, fit):
-            single = preferences.node_score(tasks[j], node), preferences.node_score(tasks[k], node)
-            assert (node_scores[j, i] < node_scores[k, i]) == (single[0] < single[1])
+            assert plain[j, i] == (np.inf if score is None else -score)
+            dearer = plain[j, i] + price * (task.work if by_work else 1)
+            assert costs[i] == dearer or abs(costs[i] - dearer) < 1e-9
+            assert (0.0 if localities is None else localities[i]) == preferences.node_score(task, node)[-1]
+    for i in range(len(nodes)):
+        every = np.arange(len(tasks))
+        costs, found = pairs.costs_at(i, every), pairs.localities_at(i, every)
+        for j in range(len(tasks)):
+            localities = pairs.localities(j)
+            assert costs[j] == pairs.costs(j)[i]
+            assert (0.0 if found is None else found[j]) == (0.0 if localities is None else localities[i])
+        above = np.where(np.isinf(costs), costs, np.nextafter(costs, np.inf))
+        assert set(pairs.maybe_cheaper(i, above).tolist()) >= set(np.flatnonzero(costs < above).tolist())
 
 
 @settings(deadline=None)
 @given(markets)
-def test_the_scheduler_agrees_with_deferred_acceptance_on_matrices(
-    market: tuple[list[TaskView], list[NodeView]],
-) -> None:
+def test_the_short_way_for_one_node_and_the_long_one_agree(market: tuple[list[TaskView], list[NodeView]]) -> None:
     tasks, nodes = market
-    scheduler = matching.create("deferred_acceptance")
-    scores = ScoreRows(Preferences(), tasks, nodes).matrices()
-    result = matching.deferred_acceptance(*scores, [node.capacity for node in nodes]).tolist()
-    assert dict(scheduler.assign(tasks, nodes)) == {j: f"n{i}" for j, i in enumerate(result) if i >= 0}
-    for node in nodes:  # alone, and beside a node that has no room: the short way and the long one
+    scheduler = matching.create("gale_shapley")
+    for node in nodes:  # alone, and beside a node that has no room
         idle = NodeView("idle", capacity=0)
         assert sorted(scheduler.assign(tasks, [node])) == sorted(scheduler.assign(tasks, [node, idle]))
+
+
+@settings(deadline=None)
+@given(instances(), st.integers(1, 6))
+def test_lists_give_what_their_matrix_gives(instance: Instance, length: int) -> None:
+    task_scores, node_scores, capacity = instance
+    able = (task_scores > -np.inf) & (node_scores > -np.inf)
+    lists = np.full((len(task_scores), length), -1)
+    scores, kept = np.zeros(lists.shape), np.full(task_scores.shape, np.nan)
+    for j in range(len(task_scores)):
+        order = [i for i in np.argsort(-np.nan_to_num(task_scores[j]), kind="stable") if able[j, i]][:length]
+        lists[j, : len(order)] = order
+        scores[j, : len(order)] = node_scores[j, order]
+        kept[j, order] = task_scores[j, order]
+    found = matching.deferred_acceptance_from_lists(lists, scores, capacity)
+    assert found.tolist() == matching.deferred_acceptance(kept, node_scores, capacity).tolist()
+
+
+@settings(deadline=None)
+@given(
+    st.integers(0, 2**32),
+    st.integers(0, 6),
+    st.integers(1, 4),
+    st.sampled_from([0.0, 1.5]),
+)
+def test_blocking_pairs_of_sized_tasks_match_their_definition(seed: int, n: int, m: int, epsilon: float) -> None:
+    random = np.random.default_rng(seed)
+    likes, ranks = random.integers(0, 6, (2, n, m)).astype(float)
+    sizes, capacity = random.integers(1, 5, n), random.integers(0, 9, m).astype(float)
+    at = np.full(n, -1)
+    for j in range(n):
+        for i in random.permutation(m):
+            if sizes[j] + sizes[at == i].sum() <= capacity[i] and random.random() < 0.8:
+                at[j] = i
+                break
+    expected = []
+    for j, i in product(range(n), range(m)):
+        lower = sum(sizes[k] for k in range(n) if at[k] == i and ranks[k, i] < ranks[j, i])
+        room = capacity[i] - sizes[at == i].sum() + lower >= sizes[j]
+        gain = np.inf if at[j] < 0 else likes[j, i] - likes[j, at[j]]
+        if gain > epsilon and room:
+            expected.append((j, i))
+    assert matching.blocking_pairs(likes, ranks, capacity, at, epsilon, sizes=sizes) == expected
+    if not expected:
+        assert matching.stability_index(likes, ranks, capacity, at, epsilon, sizes=sizes) == 1.0

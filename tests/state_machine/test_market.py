@@ -1,7 +1,10 @@
-"""The market under random events: after each one the matching is stable, by the definition, and feasible."""
+"""The market under random events: after each one the matching is stable, by the definition, and feasible. And the level
+beneath it, with preferences that follow no pattern, against deferred acceptance from scratch.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from typing import Any
 
@@ -14,77 +17,129 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from barnraise import matching
 from barnraise.core.errors import InputError
 from barnraise.matching import Market, NodeView, Preferences, TaskView
-from barnraise.matching.market import PairScores
+from barnraise.matching.base import meets
+from barnraise.matching.level import Level
+from barnraise.matching.preferences import class_size, size_class
+from barnraise.matching.scores import Floats, Ints
 
 IDS = st.integers(0, 11)
+SIZE = 12
 
 
-class Table:
-    """Preferences without any pattern, with ties and refusals, from a seed."""
-
-    def __init__(self, seed: int, levels: int) -> None:
-        random = np.random.default_rng(seed)
-        self.likes_node, self.likes_task = random.integers(0, levels, (2, 12, 12)).tolist()
-        self.refused = (random.random((12, 12)) < 0.2).tolist()
-
-    def task_score(self, task: TaskView, node: NodeView) -> int | None:
-        i = int(node.id)
-        return None if self.refused[task.id][i] else self.likes_node[task.id][i]
-
-    def node_score(self, task: TaskView, node: NodeView) -> int:
-        score: int = self.likes_task[task.id][int(node.id)]
-        return score
+# The market: what it must be at rest, told by the definitions alone
 
 
-def strict_scores(
-    preferences: PairScores, tasks: list[TaskView], nodes: list[NodeView]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Ranks as matrices [tasks, nodes], nan where refused; equal scores go to whoever came first."""
-    task_ranks, node_ranks = np.full((2, len(tasks), len(nodes)), np.nan)
-    likes = {(j, i): preferences.task_score(task, node) for j, task in enumerate(tasks) for i, node in enumerate(nodes)}
-    for j in range(len(tasks)):
-        known = [i for i in range(len(nodes)) if likes[j, i] is not None]
-        for rank, i in enumerate(sorted(known, key=lambda i: (likes[j, i], -i))):
-            task_ranks[j, i] = rank
-    for i, node in enumerate(nodes):
-        known = [j for j in range(len(tasks)) if likes[j, i] is not None]
-        for rank, j in enumerate(sorted(known, key=lambda j: (preferences.node_score(tasks[j], node), -j))):
-            node_ranks[j, i] = rank
-    return task_ranks, node_ranks
+@dataclasses.dataclass
+class Rest:
+    """A market between two events, as anybody can see it from outside."""
+
+    market: Market
+    tasks: dict[int, TaskView]
+    nodes: dict[str, NodeView]
+
+    def __post_init__(self) -> None:
+        self.preferences = self.market.preferences
+        self.at, self.prices = self.market.assignment, self.market.prices
+
+    def cost(self, task: TaskView, node: NodeView) -> float:
+        """What the task weighs: time, price, and what a move would cost."""
+        price = self.prices[node.id] * (task.work if self.market.sized else 1)
+        moves = 0 if self.at.get(task.id) == node.id else self.preferences.switching_cost
+        return self.preferences.cost(task, node) + price + moves
+
+    def before(self, task: TaskView) -> tuple[float, ...]:
+        """The part of its rank that decides who is given room first."""
+        size = size_class(task.work)
+        whole = (task.priority, size) if self.preferences.priority_first else (size,)
+        return whole if self.market.sized else ()
+
+    def slots(self, task: TaskView, node: NodeView, held: list[TaskView]) -> float:
+        """How many tasks of its class a node takes: what the larger ones leave."""
+        larger = [other for other in held if self.before(other) > self.before(task)]
+        most = node.capacity - len(larger)
+        size = class_size(size_class(task.work))
+        if not self.market.sized or not size or node.work_capacity == 1e18:
+            return most
+        left = node.work_capacity - sum(other.work for other in larger)
+        return min(most, np.floor(left / size + 1e-9))
+
+    def check(self) -> None:
+        held: dict[str, list[TaskView]] = {node: [] for node in self.nodes}
+        for task_id, node_id in self.at.items():
+            assert meets(self.tasks[task_id], self.nodes[node_id])
+            held[node_id].append(self.tasks[task_id])
+        for node_id, node in self.nodes.items():
+            assert len(held[node_id]) <= node.capacity
+            if self.market.sized:
+                assert sum(task.work for task in held[node_id]) <= node.work_capacity * (1 + 1e-9)
+        for task in self.tasks.values():
+            here = self.at.get(task.id)
+            for node in self.nodes.values():
+                if node.id == here or not meets(task, node):
+                    continue
+                cost = self.cost(task, node)
+                if here and not cost < self.cost(task, self.nodes[here]) - 1e-9 * (1 + cost):
+                    continue
+                peers = [other for other in held[node.id] if self.before(other) == self.before(task)]
+                rank = self.preferences.node_score(task, node)
+                room = len(peers) < self.slots(task, node, held[node.id])
+                lower = any(self.preferences.node_score(other, node) < rank for other in peers)
+                assert not room, f"task {task.id} would rather be on node {node.id}, which has room"
+                assert not lower, f"task {task.id} and node {node.id} would rather have each other"
+        assert self.market.blocking_pairs() == []
 
 
-def check(market: Market, preferences: PairScores, tasks: list[TaskView], nodes: list[NodeView]) -> None:
-    """The matching is feasible, stable by the definition, and places whom every stable matching places."""
-    task_ranks, node_ranks = strict_scores(preferences, tasks, nodes)
-    capacity = [node.capacity for node in nodes]
-    place = {node.id: i for i, node in enumerate(nodes)}
-    assignment = market.assignment
-    assert assignment.keys() <= {task.id for task in tasks}
-    at = [place[assignment[task.id]] if task.id in assignment else -1 for task in tasks]
-    load = Counter(i for i in at if i >= 0)
-    assert all(load[i] <= slots for i, slots in enumerate(capacity))
-    for j, held in enumerate(at):
-        assert held < 0 or not np.isnan(task_ranks[j, held])
-        for i in range(len(nodes)):
-            wants = not np.isnan(task_ranks[j, i]) and (held < 0 or task_ranks[j, i] > task_ranks[j, held])
-            less_liked = any(k == i and node_ranks[other, i] < node_ranks[j, i] for other, k in enumerate(at))
-            assert not (wants and (load[i] < capacity[i] or less_liked)), f"task {j} and node {i} block"
-    assert market.blocking_pairs() == []
-    scratch = matching.deferred_acceptance(task_ranks, node_ranks, np.array(capacity, dtype=int)).tolist()
-    assert [i >= 0 for i in scratch] == [i >= 0 for i in at]
-    assert Counter(i for i in scratch if i >= 0) == load
+nodes_of = st.builds(
+    NodeView,
+    id=IDS.map(str),
+    speed=st.integers(0, 3),
+    up_bandwidth=st.integers(0, 2).map(lambda n: n * 1e6),
+    latency=st.sampled_from([0.0, 0.3]),
+    memory_bytes=st.integers(0, 1),
+    capacity=st.integers(0, 3),
+    trust=st.sampled_from([0.25, 1.0]),
+    shards=st.frozensets(st.integers(0, 2)),
+    kinds=st.sampled_from([frozenset(), frozenset(), frozenset({"train"})]),
+    work_capacity=st.sampled_from([0.0, 1.0, 2.5, 4.0, 7.0, 1e18]),
+)
+tasks_of = st.builds(
+    TaskView,
+    id=IDS,
+    work=st.sampled_from([0.0, 1.0, 1.2, 1.3, 2.0, 3.0, 3.5]),
+    kind=st.sampled_from(["train", "train", "audit"]),
+    up_bytes=st.integers(0, 2).map(lambda n: n * 1e6),
+    shards=st.dictionaries(st.integers(0, 2), st.integers(0, 2).map(lambda n: n * 1_000_000)),
+    priority=st.integers(0, 1),
+    memory_bytes=st.integers(0, 1),
+    min_trust=st.sampled_from([0.0, 0.0, 0.5]),
+)
 
 
 class MarketMachine(RuleBasedStateMachine):
-    """Nodes and tasks come, go and come back under the same name with other properties."""
+    """Nodes and tasks come, go, change, and come back under the same name with other properties."""
 
-    @initialize(seed=st.integers(0, 2**32), levels=st.sampled_from([2, 5, 1000]), measured=st.booleans())
-    def open(self, seed: int, levels: int, measured: bool) -> None:
-        self.preferences: PairScores = Preferences(default_speed=2.0) if measured else Table(seed, levels)
-        self.market = Market(self.preferences)
-        self.tasks: dict[int, TaskView] = {}
-        self.nodes: dict[str, NodeView] = {}
-        self.last: dict[int, str] = {}
+    @initialize(
+        sized=st.booleans(),
+        priced=st.booleans(),
+        priority_first=st.booleans(),
+        switching_cost=st.sampled_from([0.0, 0.5]),
+        nodes=st.lists(nodes_of, unique_by=lambda node: node.id),
+        tasks=st.lists(tasks_of, unique_by=lambda task: task.id),
+    )
+    def open(
+        self,
+        sized: bool,
+        priced: bool,
+        priority_first: bool,
+        switching_cost: float,
+        nodes: list[NodeView],
+        tasks: list[TaskView],
+    ) -> None:
+        preferences = Preferences(2.0, 1e6, priority_first, switching_cost)
+        self.market = Market(preferences, nodes, tasks, sized=sized, priced=priced)
+        self.tasks = {task.id: task for task in tasks}
+        self.nodes = {node.id: node for node in nodes}
+        self.last = self.market.assignment
 
     def follow(self, moved: dict[int, str | None]) -> None:
         """What an event says has moved is exactly what has."""
@@ -94,19 +149,8 @@ class MarketMachine(RuleBasedStateMachine):
         assert moved == changed
         self.last = now
 
-    @precondition(lambda self: len(self.nodes) < 12)
-    @rule(
-        index=IDS,
-        speed=st.integers(0, 3),
-        bandwidth=st.integers(0, 2),
-        memory=st.integers(0, 1),
-        capacity=st.integers(0, 3),
-        shards=st.frozensets(st.integers(0, 2)),
-    )
-    def join(self, index: int, speed: int, bandwidth: int, memory: int, capacity: int, shards: frozenset[int]) -> None:
-        node = NodeView(
-            str(index), speed, bandwidth * 1e6, bandwidth * 1e6, 0.0, memory, capacity=capacity, shards=shards
-        )
+    @rule(node=nodes_of)
+    def join(self, node: NodeView) -> None:
         if node.id in self.nodes:
             with pytest.raises(InputError, match="already"):
                 self.market.join(node)
@@ -123,21 +167,25 @@ class MarketMachine(RuleBasedStateMachine):
         del self.nodes[str(index)]
         self.follow(self.market.leave(str(index)))
 
-    @rule(
-        index=IDS,
-        work=st.integers(0, 3),
-        num_bytes=st.integers(0, 2),
-        priority=st.integers(0, 1),
-        memory=st.integers(0, 1),
-        shards=st.dictionaries(st.integers(0, 2), st.integers(0, 2)),
-    )
-    def add(self, index: int, work: int, num_bytes: int, priority: int, memory: int, shards: dict[int, int]) -> None:
-        task = TaskView(index, work, up_bytes=num_bytes * 1e6, shards=shards, priority=priority, memory_bytes=memory)
-        if index in self.tasks:
+    @rule(node=nodes_of, room_only=st.booleans())
+    def change(self, node: NodeView, room_only: bool) -> None:
+        if node.id not in self.nodes:
+            with pytest.raises(InputError, match="not in the market"):
+                self.market.change(node)
+            return
+        if room_only:
+            before = self.nodes[node.id]
+            node = dataclasses.replace(before, capacity=node.capacity, work_capacity=node.work_capacity)
+        self.nodes[node.id] = node
+        self.follow(self.market.change(node))
+
+    @rule(task=tasks_of)
+    def add(self, task: TaskView) -> None:
+        if task.id in self.tasks:
             with pytest.raises(InputError, match="already"):
                 self.market.add(task)
             return
-        self.tasks[index] = task
+        self.tasks[task.id] = task
         self.follow(self.market.add(task))
 
     @rule(index=IDS)
@@ -149,49 +197,145 @@ class MarketMachine(RuleBasedStateMachine):
         del self.tasks[index]
         self.follow(self.market.remove(index))
 
+    @precondition(lambda self: self.market.drift > 0.5)
+    @rule()
+    def renew(self) -> None:
+        self.follow(self.market.renew())
+        assert self.market.drift == 0
+
     @invariant()
     def stable(self) -> None:
         if hasattr(self, "market"):
-            tasks, nodes = list(self.tasks.values()), list(self.nodes.values())
-            assert (self.market.tasks, self.market.nodes) == (tasks, nodes)
-            check(self.market, self.preferences, tasks, nodes)
+            assert self.market.tasks == list(self.tasks.values())
+            assert {node.id: node for node in self.market.nodes} == self.nodes
+            Rest(self.market, self.tasks, self.nodes).check()
 
 
 TestMarket = MarketMachine.TestCase
-TestMarket.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestMarket.settings = settings(max_examples=150, stateful_step_count=20, deadline=None)
+
+
+# The level: preferences without any pattern
+
+
+class Table:
+    """Costs and localities from a seed, with ties or without, and refusals; 12 tasks, 12 nodes."""
+
+    def __init__(self, seed: int, strict: bool) -> None:
+        random = np.random.default_rng(seed)
+        if strict:
+            likes = [random.permutation(SIZE * SIZE).reshape(SIZE, SIZE) for _ in range(2)]
+        else:
+            likes = [random.integers(0, 3, (SIZE, SIZE)) for _ in range(2)]
+        self.cost, self.rank = likes[0].astype(float), likes[1].astype(float)
+        self.standing = random.integers(0, 1 if strict else 3, SIZE).tolist()
+        self.cost[random.random((SIZE, SIZE)) < 0.2] = np.inf
+
+    def costs(self, j: int) -> Floats:
+        return self.cost[j].copy()
+
+    def maybe_cheaper(self, i: int, limits: Floats) -> Ints:
+        return np.flatnonzero(self.cost[: len(limits), i] < limits[:SIZE])
+
+    def costs_at(self, i: int, tasks: Ints) -> Floats:
+        return self.cost[tasks, i]
+
+    def localities(self, j: int) -> Floats | None:
+        return self.rank[j]
+
+    def localities_at(self, i: int, tasks: Ints) -> Floats | None:
+        return self.rank[tasks, i]
+
+    def likes(self, j: int, i: int) -> tuple[float, float]:
+        return self.standing[j], float(self.rank[j, i])
+
+
+class LevelMachine(RuleBasedStateMachine):
+    """Tasks come and go, and slots change, several at once."""
+
+    @initialize(seed=st.integers(0, 2**32), strict=st.booleans(), switching_cost=st.sampled_from([0.0, 1.5]))
+    def open(self, seed: int, strict: bool, switching_cost: float) -> None:
+        self.table, self.strict, self.switching_cost = Table(seed, strict), strict, switching_cost
+        self.level = Level(self.table, switching_cost)
+        self.level.restart([0] * SIZE)
+        self.slots, self.here = [0] * SIZE, set[int]()
+
+    @rule(changes=st.dictionaries(IDS, st.integers(0, 3), max_size=4), tasks=st.sets(IDS, max_size=3))
+    def happens(self, changes: dict[int, int], tasks: set[int]) -> None:
+        for j in sorted(tasks):
+            if j in self.here:
+                self.level.withdraw(j)
+            else:
+                self.level.enter(j, self.table.standing[j])
+        self.here ^= tasks
+        for i, slots in changes.items():
+            self.slots[i] = slots
+            self.level.set_slots(i, slots)
+        self.level.settle()
+        self.level.close()
+
+    @invariant()
+    def stable(self) -> None:
+        if not hasattr(self, "level"):
+            return
+        at, table = self.level.at, self.table
+        held = {i: [j for j in self.here if at[j] == i] for i in range(SIZE)}
+        assert all(len(held[i]) <= self.slots[i] for i in range(SIZE))
+        for j in self.here:
+            assert at[j] < 0 or table.cost[j, at[j]] < np.inf
+            for i in range(SIZE):
+                here = table.cost[j, at[j]] - self.switching_cost if at[j] >= 0 else np.inf
+                if i != at[j] and table.cost[j, i] < here:
+                    assert len(held[i]) >= self.slots[i]
+                    assert all(table.likes(k, i) >= table.likes(j, i) for k in held[i])
+        if self.strict and not self.switching_cost:
+            self.matches_the_same_as_from_scratch(held)
+
+    def matches_the_same_as_from_scratch(self, held: dict[int, list[int]]) -> None:
+        """Rural hospitals: the same tasks are placed, and each node fills as many slots."""
+        here = sorted(self.here)
+        scratch = matching.deferred_acceptance(-self.table.cost[here], self.table.rank[here], self.slots).tolist()
+        assert {j for j, i in zip(here, scratch, strict=True) if i >= 0} == {j for j in here if self.level.at[j] >= 0}
+        assert Counter(i for i in scratch if i >= 0) == Counter(i for i in held for _ in held[i])
+
+
+TestLevel = LevelMachine.TestCase
+TestLevel.settings = settings(max_examples=80, stateful_step_count=25, deadline=None)
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32), st.sampled_from([2, 1000]), st.lists(st.integers(0, 2), max_size=8), st.integers(0, 10))
-def test_a_market_that_opens_full_is_the_task_optimal_matching(
-    seed: int, levels: int, capacity: list[int], num_tasks: int
+@given(st.integers(0, 2**32), st.lists(st.integers(0, 2), min_size=SIZE, max_size=SIZE), st.integers(0, SIZE))
+def test_tasks_that_come_one_by_one_end_where_deferred_acceptance_does(
+    seed: int, slots: list[int], num_tasks: int
 ) -> None:
-    preferences = Table(seed, levels)
-    nodes = [NodeView(str(i), capacity=slots) for i, slots in enumerate(capacity)]
-    tasks = [TaskView(j) for j in range(num_tasks)]
-    market = Market(preferences, nodes, tasks)
-    check(market, preferences, tasks, nodes)
-    scratch = matching.deferred_acceptance(
-        *strict_scores(preferences, tasks, nodes), np.array(capacity, dtype=int)
-    ).tolist()
-    assert market.assignment == {j: str(i) for j, i in enumerate(scratch) if i >= 0}
-    one_by_one = Market(preferences, nodes)
-    for task in tasks:
-        one_by_one.add(task)
-    assert one_by_one.assignment == market.assignment
+    """With strict ranks, and nobody who goes, that is the stable matching which is best for every task."""
+    table = Table(seed, strict=True)
+    level = Level(table)
+    level.restart(slots)
+    for j in range(num_tasks):
+        level.enter(j, table.standing[j])
+        level.settle()
+        level.close()
+    scratch = matching.deferred_acceptance(-table.cost[:num_tasks], table.rank[:num_tasks], slots)
+    assert level.at[:num_tasks] == scratch.tolist()
+
+
+# By hand
 
 
 def test_the_same_events_give_the_same_matching() -> None:
     def run() -> list[dict[int, str | None]]:
         random = np.random.default_rng(7)
-        market, moves = Market(Table(3, 1000)), []
+        market, moves = Market(sized=True), []
         for _ in range(300):
             event, index = random.integers(0, 4), int(random.integers(0, 12))
+            work, speed = (float(value) for value in random.lognormal(0, 1, 2))
+            node, task = NodeView(str(index), speed, capacity=5, work_capacity=3 * speed), TaskView(index, work)
             calls: list[Any] = [
-                lambda i=index: market.join(NodeView(str(i))),
-                lambda i=index: market.leave(str(i)),
-                lambda j=index: market.add(TaskView(j)),
-                lambda j=index: market.remove(j),
+                lambda node=node: market.join(node),
+                lambda node=node: market.leave(node.id),
+                lambda task=task: market.add(task),
+                lambda task=task: market.remove(task.id),
             ]
             try:
                 moves.append(calls[event]())
@@ -206,13 +350,86 @@ def test_the_same_events_give_the_same_matching() -> None:
 
 def test_a_departure_sends_tasks_on_and_an_arrival_starts_a_vacancy_chain() -> None:
     fast, middle, slow = (NodeView(name, speed) for name, speed in [("fast", 100.0), ("middle", 10.0), ("slow", 1.0)])
-    market = Market(nodes=[fast, middle, slow], tasks=[TaskView(1, 300), TaskView(2, 200), TaskView(3, 100)])
+    tasks = [TaskView(1, 300), TaskView(2, 200), TaskView(3, 100)]
+    market = Market(nodes=[fast, middle, slow], tasks=tasks, priced=False)
     assert market.assignment == {1: "fast", 2: "middle", 3: "slow"}
     assert market.leave("fast") == {1: "middle", 2: "slow", 3: None}
     assert market.join(fast) == {1: "fast", 2: "middle", 3: "slow"}
     assert market.remove(1) == {2: "fast", 3: "middle"}
-    assert market.add(TaskView(4, 250)) == {4: "fast", 2: "middle", 3: "slow"}
+    assert market.add(TaskView(4, 290)) == {4: "fast", 2: "middle", 3: "slow"}
     assert market.blocking_pairs() == []
+
+
+def test_larger_tasks_take_room_first_and_the_rest_shares_what_they_leave() -> None:
+    node = NodeView("node", 1.0, capacity=10, work_capacity=4.5)
+    market = Market(nodes=[node], tasks=[TaskView(1, 1), TaskView(2, 1), TaskView(3, 2), TaskView(4, 1)], sized=True)
+    assert market.assignment == {1: "node", 2: "node", 3: "node"}
+    assert market.add(TaskView(5, 2)) == {5: "node", 1: None, 2: None}
+    assert market.remove(3) == {1: "node", 2: "node"}
+    assert market.change(dataclasses.replace(node, work_capacity=9.0)) == {4: "node"}
+    assert market.change(dataclasses.replace(node, work_capacity=1.9)) == {2: None, 4: None, 5: None}
+    assert market.assignment == {1: "node"}
+
+
+def test_noise_moves_nothing() -> None:
+    nodes = [NodeView("a", 10.0), NodeView("b", 9.0)]
+    steady = Market(Preferences(switching_cost=20.0), nodes, [TaskView(1, 100)], tolerance=0.2)
+    nervous = Market(nodes=nodes, tasks=[TaskView(1, 100)])
+    for market in (steady, nervous):
+        assert market.assignment == {1: "a"}
+    assert steady.change(NodeView("b", 10.5)) == {}  # within the tolerance
+    assert steady.nodes[1].speed == 9.0
+    assert steady.change(NodeView("b", 12.0)) == {}  # 1.7 s would be gained, a move costs 20
+    assert steady.nodes[1].speed == 12.0
+    assert nervous.change(NodeView("b", 10.5)) == {1: "b"}
+    assert steady.change(NodeView("a", 2.0)) == {1: "b"}
+    assert steady.renew() == {}
+
+
+def test_among_equals_a_vacancy_goes_to_who_gains_most_so_few_move() -> None:
+    nodes = [NodeView(str(i), 100.0 - i) for i in range(20)]
+    market = Market(nodes=nodes, tasks=[TaskView(j, 1000) for j in range(20)])
+    assert list(market.leave("0").values()) == [None]  # equals do not displace each other
+    assert list(market.join(NodeView("0", 100.0)).values()) == ["0"]
+    assert list(market.join(NodeView("new", 200.0)).values()) == ["new"]
+
+
+def test_prices_spread_tasks_at_nearly_the_least_total_and_come_back_with_a_node() -> None:
+    random = np.random.default_rng(0)
+    speed, work = np.clip(random.lognormal(0, 1, (2, 120)), 0.1, 100)
+    nodes = [NodeView(f"n{i}", speed[i], latency=random.random()) for i in range(120)]
+    tasks = [TaskView(j, work[j]) for j in range(120)]
+    cost = np.array([[Preferences().cost(task, node) for node in nodes] for task in tasks])
+    least = matching.assignment_optimum(cost, [1] * 120)
+
+    def ratio(market: Market) -> float:
+        return sum(cost[task, int(node[1:])] for task, node in market.assignment.items()) / least
+
+    priced, plain = Market(nodes=nodes, tasks=tasks), Market(nodes=nodes, tasks=tasks, priced=False)
+    assert ratio(priced) < 1.03
+    assert ratio(priced) < ratio(plain)
+    prices = priced.prices
+    for node in nodes[:40]:
+        priced.leave(node.id)
+        priced.join(node)
+    assert ratio(priced) < 1.04
+    assert priced.drift == 80 / 240
+    priced.renew()
+    assert priced.drift == 0
+    assert priced.prices == pytest.approx(prices)
+    assert len(priced.assignment) == 120
+
+
+def test_prices_hold_until_they_are_renewed() -> None:
+    fast, slow = NodeView("fast", 10.0), NodeView("slow", 1.0)
+    market = Market(nodes=[fast, slow], tasks=[TaskView(1, 100), TaskView(2, 60)])
+    assert market.assignment == {1: "fast", 2: "slow"}
+    assert market.prices["fast"] > 50  # else task 2 would rather be there, too
+    assert market.remove(1) == {}
+    assert market.add(TaskView(3, 1)) == {3: "fast"}  # dear or not: whoever has no place takes what there is
+    market.remove(3)
+    assert market.drift == 1.0
+    assert market.renew() == {2: "fast"}
 
 
 def test_assignment_is_a_copy_and_duplicates_are_refused() -> None:

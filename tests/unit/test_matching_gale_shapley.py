@@ -134,7 +134,7 @@ def test_input_that_cannot_work_is_refused_with_the_reason(arguments: tuple[Any,
         ([0, 2], "assignment of task 1 is 2, but must be -1 or a node from 0 to 1"),
         ([-2, 0], "assignment of task 0 is -2"),
         ([0.0, 1.0], "assignment holds float64"),
-        ([0, 0], "puts 2 tasks on node 0, whose capacity is 1"),
+        ([0, 0], "puts 2 on node 0, whose capacity is 1"),
         ([1, -1], "puts task 0 on node 1, but one of them refuses the other"),
     ],
 )

@@ -72,6 +72,7 @@ def test_own_keys_and_option_sections_meet() -> None:
     )
     assert found.compression.options == {"ratio": 0.05, "half_values": True}
     assert found.outer.options == {"learning_rate": 0.5, "momentum": 0.9, "delay": 8}
+    assert found.scheduler.name == "gale_shapley"  # the spelling of older run files
     assert found.scheduler.options["priority_first"] is True
 
 

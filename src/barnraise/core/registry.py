@@ -55,13 +55,16 @@ class Option:
 
 @dataclass(frozen=True)
 class Entry:
-    """One algorithm: `target` is "module:Class"; `declares` holds the family's traits (see the family's catalog)."""
+    """One algorithm: `target` is "module:Class"; `declares` holds the family's traits (see the family's catalog), and
+    `aliases` are other names that are taken for it.
+    """
 
     name: str
     target: str
     summary: str
     options: tuple[Option, ...] = ()
     declares: Any = None
+    aliases: tuple[str, ...] = ()
 
     @property
     def known_options(self) -> frozenset[str]:
@@ -90,16 +93,19 @@ class Catalog:
     family: str
     group: str
     entries: dict[str, Entry] = field(default_factory=dict)
+    _aliases: dict[str, str] = field(default_factory=dict)
 
     def __init__(self, family: str, group: str, entries: Iterable[Entry]) -> None:
         self.family, self.group = family, group
         self.entries = {entry.name: entry for entry in entries}
+        self._aliases = {alias: entry.name for entry in self.entries.values() for alias in entry.aliases}
 
     def names(self) -> list[str]:
         return sorted(self.entries)
 
     def entry(self, name: str) -> Entry:
         """The entry called `name`; UnknownNameError with the nearest known name otherwise."""
+        name = self._aliases.get(name, name)
         if name not in self.entries:
             for point in metadata.entry_points(group=self.group):
                 if point.name == name:

@@ -1,6 +1,6 @@
 """Matching tasks to nodes: schedulers by name, deferred acceptance, stability, and a market kept stable under churn.
 
-    scheduler = matching.create("deferred_acceptance")
+    scheduler = matching.create("gale_shapley")
     for task_id, node_id in scheduler.assign(tasks, nodes): ...
 
 Names are loaded when first used: importing this package imports neither numpy nor torch.
@@ -15,8 +15,10 @@ from .catalog import CATALOG
 
 if TYPE_CHECKING:
     from .base import NodeView, Scheduler, TaskView
-    from .gale_shapley import deferred_acceptance
+    from .gale_shapley import deferred_acceptance, deferred_acceptance_from_lists
     from .market import Market
+    from .metrics import Tally, TimeAverage, regret
+    from .optimum import assignment_optimum, relaxed_optimum
     from .preferences import Preferences
     from .stability import blocking_density, blocking_pairs, stability_index
 
@@ -26,11 +28,17 @@ __all__ = [
     "NodeView",
     "Preferences",
     "Scheduler",
+    "Tally",
     "TaskView",
+    "TimeAverage",
+    "assignment_optimum",
     "blocking_density",
     "blocking_pairs",
     "create",
     "deferred_acceptance",
+    "deferred_acceptance_from_lists",
+    "regret",
+    "relaxed_optimum",
     "stability_index",
 ]
 
@@ -39,10 +47,16 @@ _HOMES = {
     "NodeView": "base",
     "Preferences": "preferences",
     "Scheduler": "base",
+    "Tally": "metrics",
     "TaskView": "base",
+    "TimeAverage": "metrics",
+    "assignment_optimum": "optimum",
     "blocking_density": "stability",
     "blocking_pairs": "stability",
     "deferred_acceptance": "gale_shapley",
+    "deferred_acceptance_from_lists": "gale_shapley",
+    "regret": "metrics",
+    "relaxed_optimum": "optimum",
     "stability_index": "stability",
 }
 

@@ -52,8 +52,9 @@ class TaskView:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node as the matcher sees it: measured rates, free slots, what it holds and what it takes on.
+    """A node as the matcher sees it: measured rates, room, what it holds and what it takes on.
 
+    Its room is `capacity` tasks, and among them `work_capacity` units of work (by default without a limit of its own).
     A rate of 0 means "not measured yet". InputError if an amount is not between 0 and 1e18.
     """
 
@@ -67,9 +68,10 @@ class NodeView:
     trust: float = 1.0
     shards: AbstractSet[int] = frozenset()  # already on its disk
     kinds: AbstractSet[str] = frozenset()  # of task; empty: any
+    work_capacity: float = LARGEST_AMOUNT  # C_i: the work of all tasks that it takes at once
 
     def __post_init__(self) -> None:
-        amounts = ("speed", "up_bandwidth", "down_bandwidth", "latency", "memory_bytes", "trust")
+        amounts = ("speed", "up_bandwidth", "down_bandwidth", "latency", "memory_bytes", "trust", "work_capacity")
         _check_amounts("node", self, amounts)
         if type(self.capacity) is not int or not 0 <= self.capacity <= LARGEST_AMOUNT:
             raise InputError(f"node {self.id!r}: capacity is {self.capacity!r}, but must be a whole number from 0 up")
@@ -85,11 +87,15 @@ def meets(task: TaskView, node: NodeView) -> bool:
 
 
 class Scheduler(ABC):
-    """Decides which node gets which task. Pure: the same tasks and nodes in the same order give the same answer."""
+    """Decides which node gets which task.
+
+    No clock and no chance from outside: the same calls in the same order give the same answers. Those that remember
+    something (whose turn it is, how much was given to whom) say so.
+    """
 
     @abstractmethod
     def assign(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:
-        """Pairs (task id, node id), each task at most once, each node at most `capacity` times.
+        """Pairs (task id, node id), each task at most once, each node within `capacity` and `work_capacity`.
 
         Called by the dispatcher whenever nodes ask for work: mostly for one node, sometimes for thousands. `tasks` is
         the queue, oldest first; `nodes` those that ask, first come first; ids are unique. A node never gets a task

@@ -14,11 +14,15 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .base import NodeId, NodeView, Scheduler, TaskId, TaskView, meets
-from .preferences import Preferences, ScoreRows
-from .scores import Floats, Ints, check_scores
+from barnraise.core.errors import InputError
+
+from .base import LARGEST_AMOUNT, NodeId, NodeView, Scheduler, TaskId, TaskView, meets
+from .market import Market
+from .preferences import Preferences
+from .scores import Floats, Ints, check_scores, check_slots
 
 SHORTLIST = 64  # names a displaced task looks up at once: amortises O(nodes), and bounds memory
+SHORTEST = 4  # the same out of a given list
 
 
 def deferred_acceptance(task_scores: ArrayLike, node_scores: ArrayLike, capacity: ArrayLike) -> Ints:
@@ -36,11 +40,9 @@ def deferred_acceptance(task_scores: ArrayLike, node_scores: ArrayLike, capacity
     return propose(lambda j: (tasks_side[j], nodes_side[j]), order.tolist(), slots)
 
 
-class DeferredAcceptance(Scheduler):
-    """The task-optimal stable matching on measured speeds and bandwidths, from scratch at each call.
-
-    Scores are those of `Preferences`, which also takes the options. For one node one pass over the queue, otherwise at
-    least O(tasks * nodes). Memory grows with tasks + nodes, not with their product.
+class GaleShapley(Scheduler):
+    """A stable matching on measured speeds and bandwidths, at congestion prices, from scratch at each call: a `Market`
+    that opens with the tasks and nodes at hand. For one node one pass over the queue.
     """
 
     def __init__(
@@ -49,13 +51,10 @@ class DeferredAcceptance(Scheduler):
         self.preferences = Preferences(default_speed, default_bandwidth, priority_first)
 
     def assign(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:
-        if len(nodes) == 1:
+        sized = any(node.work_capacity < LARGEST_AMOUNT for node in nodes)
+        if len(nodes) == 1 and not sized:
             return self._assign_one(tasks, nodes[0])
-        rows = ScoreRows(self.preferences, tasks, nodes)
-        order = sorted(range(len(tasks)), key=rows.rank.__getitem__, reverse=True)
-        slots = np.array([node.capacity for node in nodes], dtype=np.int64)
-        assignment = propose(rows.row, order, slots).tolist()
-        return [(task.id, nodes[i].id) for task, i in zip(tasks, assignment, strict=True) if i >= 0]
+        return list(Market(self.preferences, nodes, tasks, sized=sized).assignment.items())
 
     def _assign_one(self, tasks: Sequence[TaskView], node: NodeView) -> list[tuple[TaskId, NodeId]]:
         """With one node every task proposes to it, so it simply takes those it ranks highest: one pass."""
@@ -64,10 +63,60 @@ class DeferredAcceptance(Scheduler):
         return [(task.id, node.id) for task in best]
 
 
+def deferred_acceptance_from_lists(lists: ArrayLike, node_scores: ArrayLike, capacity: ArrayLike) -> Ints:
+    """The same where each task has a short list: int64 [tasks], -1 for who is on nobody's.
+
+    `lists` is [tasks, length]: node indices, the most preferred first, -1 behind the last; `node_scores` of the same
+    shape how much each of these nodes likes the task. O(tasks * length * log) at worst.
+
+    >>> deferred_acceptance_from_lists([[0, 1], [0, -1]], [[1, 1], [2, 0]], [1, 1])
+    array([1, 0])
+    """
+    choices, scores = np.asarray(lists), np.asarray(node_scores, dtype=np.float64)
+    if choices.ndim != 2 or choices.shape != scores.shape:
+        raise InputError(
+            f"lists is {list(choices.shape)} and node_scores {list(scores.shape)}, but both must be [tasks, length]"
+        )
+    slots = check_slots(capacity, np.size(capacity))
+    if choices.size and not (choices.min() >= -1 and choices.max() < len(slots)):
+        raise InputError(f"lists holds nodes from {choices.min()} to {choices.max()}; give -1 to {len(slots) - 1}")
+
+    def shortlist(j: int, taken: int, bar: Floats, bar_task: Ints) -> list[tuple[int, float]]:
+        if not taken:  # all that most tasks need; later on, who refused once is not asked again
+            pairs = zip(choices[j, :2].tolist(), scores[j, :2].tolist(), strict=True)
+            return [pair for pair in pairs if pair[0] >= 0][::-1]
+        nodes, its_scores = choices[j], scores[j]
+        to_beat = bar[nodes]
+        welcome = (its_scores > to_beat) | ((its_scores == to_beat) & (j < bar_task[nodes]))
+        places = (welcome & (nodes >= 0)).nonzero()[0][:SHORTEST]
+        return list(zip(nodes[places].tolist(), its_scores[places].tolist(), strict=True))[::-1]
+
+    order = np.argsort(-scores[:, 0], kind="stable") if choices.shape[1] else np.arange(len(choices))
+    return _accept(shortlist, order.tolist(), slots)
+
+
 def propose(row: Callable[[int], tuple[Floats, Floats]], order: Iterable[int], capacity: Ints) -> Ints:
     """Deferred acceptance over rows of scores: `row(j)` gives task j's scores for the nodes and theirs for it, [nodes].
 
     `order` lists every task once; it changes the speed, not the result. -inf on both sides refuses.
+    """
+
+    def shortlist(j: int, taken: int, bar: Floats, bar_task: Ints) -> list[tuple[int, float]]:
+        task_scores, node_scores = row(j)
+        welcome = (node_scores > bar) | ((node_scores == bar) & (j < bar_task))
+        wishes = np.where(welcome, task_scores, -np.inf)
+        # Most tasks are never displaced: the first list has one name, and only the next ones are worth sorting.
+        best = _best(wishes, SHORTLIST if taken else 1)
+        return list(zip(best.tolist(), node_scores[best].tolist(), strict=True))[::-1]
+
+    return _accept(shortlist, order, capacity)
+
+
+def _accept(
+    shortlist: Callable[[int, int, Floats, Ints], list[tuple[int, float]]], order: Iterable[int], capacity: Ints
+) -> Ints:
+    """Deferred acceptance. `shortlist` gives the nodes, and their scores, that a task proposes to next, the best last;
+    it is told the task, how many lists it had, and what a newcomer must beat on each node: score, then task index.
     """
     pending = list(order)[::-1]
     assignment = np.full(len(pending), -1, dtype=np.int64)
@@ -75,20 +124,16 @@ def propose(row: Callable[[int], tuple[Floats, Floats]], order: Iterable[int], c
     if not slots:
         return assignment
     held: list[list[tuple[float, int]]] = [[] for _ in slots]  # heaps of (score, -task): the least liked on top
-    # What a newcomer must beat: score, then task index. A free slot takes anyone, a node without slots no one.
-    bar = np.where(capacity > 0, -np.inf, np.inf)
+    bar = np.where(capacity > 0, -np.inf, np.inf)  # a free slot takes anyone, a node without slots no one
     bar_task = np.full(len(slots), -1, dtype=np.int64)
-    shortlists: dict[int, list[tuple[int, float]]] = {}  # (node, its score for the task), the best last
+    shortlists: dict[int, list[tuple[int, float]]] = {}
+    taken = [0] * len(pending)
     while pending:
         j = pending[-1]
         if not shortlists.get(j):
-            task_scores, node_scores = row(j)
-            welcome = (node_scores > bar) | ((node_scores == bar) & (j < bar_task))
-            wishes = np.where(welcome, task_scores, -np.inf)
-            # Most tasks are never displaced: the first list has one name, and only the next ones are worth sorting.
-            best = _best(wishes, SHORTLIST if j in shortlists else 1)
-            shortlists[j] = list(zip(best.tolist(), node_scores[best].tolist(), strict=True))[::-1]
-            if not best.size:
+            shortlists[j] = shortlist(j, taken[j], bar, bar_task)
+            taken[j] += 1
+            if not shortlists[j]:
                 pending.pop()
                 continue
         i, score = shortlists[j].pop()
@@ -96,7 +141,7 @@ def propose(row: Callable[[int], tuple[Floats, Floats]], order: Iterable[int], c
         if len(held[i]) < slots[i]:
             heapq.heappush(held[i], bid)
             pending.pop()
-        elif bid > held[i][0]:
+        elif slots[i] and bid > held[i][0]:
             displaced = -heapq.heapreplace(held[i], bid)[1]
             assignment[displaced] = -1
             pending[-1] = displaced

@@ -1,57 +1,47 @@
-"""First fit over three orders of the queue: fifo, priority, capability."""
+"""The cheapest pair first."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 
-from .base import NodeId, NodeView, Scheduler, TaskId, TaskView, meets
+import numpy as np
+
+from .base import NodeId, NodeView, Scheduler, TaskId, TaskView
+from .preferences import Preferences
+from .room import Room
+from .tables import NodeTable
 
 
-class Fifo(Scheduler):
-    """The oldest task goes to the first node that asked and can run it. O(1) for one node that can run the oldest."""
-
-    def assign(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:
-        return first_fit(tasks, nodes)
-
-
-class Priority(Scheduler):
-    """The most urgent task first, the oldest of equals, each to the first node that can run it."""
-
-    def assign(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:
-        return first_fit(sorted(tasks, key=lambda task: task.priority, reverse=True), nodes)
-
-
-class Capability(Scheduler):
-    """The largest task goes to the fastest node that can run it; links and priorities are ignored.
-
-    Minimises the sum of work / speed when every node can run every task (the rearrangement inequality). Nodes whose
-    speed is not measured come last.
+class Greedy(Scheduler):
+    """Of all tasks and nodes the pair that is done soonest (least c_ij), then the next. Small tasks take the best
+    nodes, and what is left for the large ones is dear. O(tasks * nodes) for each time a node fills up.
     """
 
+    def __init__(self, default_speed: float = 1000.0, default_bandwidth: float = 1.25e6) -> None:
+        self.preferences = Preferences(default_speed, default_bandwidth)
+
     def assign(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:
-        largest_first = sorted(tasks, key=lambda task: task.work, reverse=True)
-        fastest_first = sorted(nodes, key=lambda node: node.speed, reverse=True)
-        return first_fit(largest_first, fastest_first)
+        room, table = Room(nodes), NodeTable(self.preferences)
+        for node in nodes:
+            table.add(node)
+        full = np.array([slots == 0 for slots in room.slots], dtype=np.bool_)
 
+        def best(j: int) -> tuple[float, int, int] | None:
+            costs = table.costs(tasks[j])
+            costs[full] = np.inf
+            if room.by_work:
+                costs[np.array(room.work) < tasks[j].work] = np.inf
+            i = int(costs.argmin()) if len(costs) else -1
+            return (float(costs[i]), j, i) if i >= 0 and costs[i] < np.inf else None
 
-def first_fit(tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:
-    """Each task in turn to the first node with a free slot that meets its requirements.
-
-    O(tasks + nodes * distinct requirements): a node passed over for some requirements, full or unfit, stays so.
-    """
-    free = [node.capacity for node in nodes]
-    slots = sum(free)
-    next_node: dict[tuple[str, int, float], int] = {}
-    pairs: list[tuple[TaskId, NodeId]] = []
-    for task in tasks:
-        if slots == 0:
-            break
-        i = next_node.get(task.requirements, 0)
-        while i < len(nodes) and not (free[i] and meets(task, nodes[i])):
-            i += 1
-        next_node[task.requirements] = i
-        if i < len(nodes):
-            free[i] -= 1
-            slots -= 1
-            pairs.append((task.id, nodes[i].id))
-    return pairs
+        heap = [found for j in range(len(tasks)) if (found := best(j))]
+        heapq.heapify(heap)
+        while heap and room.total:
+            _, j, i = heapq.heappop(heap)
+            if room.fits(tasks[j], i):
+                room.give(tasks[j], i)
+                full[i] = not room.slots[i]
+            elif found := best(j):
+                heapq.heappush(heap, found)
+        return room.pairs

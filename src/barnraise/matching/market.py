@@ -1,243 +1,294 @@
-"""A matching that stays stable while nodes and tasks come and go.
+"""A standing market: a matching that stays stable while nodes and tasks come, go and change.
 
-Each event repairs the matching instead of making it anew. Who lost a place, or is new, goes on proposing: nodes only
-get choosier meanwhile, so deferred acceptance simply continues. A place that falls vacant is offered to the best task
-that would rather be there, which vacates that task's place, and so on: a vacancy chain (Blum, Roth and Rothblum,
-"Vacancy Chains and Equilibration in Senior-Level Labor Markets", 1997). Tasks only gain along it, so it ends.
+Each event repairs the matching instead of making it anew (`level.py`). With `sized`, room is counted in units of work.
+Then a stable matching need not exist, unless nodes rank larger tasks first; so tasks are taken by half-octave size
+classes, from the largest down. Within a class every task takes one slot, as large as the class; a node offers as many
+as the larger classes leave room for. Smaller tasks never displace larger ones, so an event is repaired class by class,
+once from top to bottom.
 
-The result is stable, though not always the task-optimal one; every stable matching places the same tasks and fills
-the same number of slots on each node (the rural hospitals theorem).
+Prices (`prices.py`) are made when the market opens, and anew by `renew`; in between they hold, and a node that joins
+gets the price that follows from them. A price never leaves a task without a place, but it may leave a good node idle
+when much has gone since: `drift` says how much.
 """
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Iterable
-from typing import Any, Protocol
 
 from barnraise.core.errors import InputError
 
-from .base import NodeId, NodeView, TaskId, TaskView
-from .preferences import Preferences
-
-# Scores with the arrival numbers that make both rankings strict: the earlier wins a tie.
-Wish = tuple[Any, int]  # a task's for a node
-Bid = tuple[Any, int, TaskId]  # a node's for a task
-
-
-class PairScores(Protocol):
-    """Where a market takes its preferences from.
-
-    Higher is preferred. Scores compare with their like, never nan, and stay the same for as long as both are in the
-    market. Equal scores go to whoever came first.
-    """
-
-    def task_score(self, task: TaskView, node: NodeView) -> Any:
-        """How much the task likes the node; None if either refuses the other."""
-
-    def node_score(self, task: TaskView, node: NodeView) -> Any:
-        """How much the node likes the task; asked only when neither refuses."""
+from .base import LARGEST_AMOUNT, NodeId, NodeView, TaskId, TaskView
+from .equals import settle_from_scratch
+from .level import Level
+from .preferences import Preferences, class_size
+from .pricing import PriceBook
+from .tables import NodeTable, TaskTable, ViewPairs
 
 
 class Market:
-    """A stable matching of tasks to node slots, repaired at each event.
+    """A stable matching of tasks to nodes, repaired at each event.
 
-    Every task takes one slot. Each event returns what moved: {task id: its new node, or None if it has none now}. The
-    same events give the same matching. A proposal looks at every node, a vacancy at every task.
+    Each event returns what moved: {task id: its new node, or None if it has none now}. The same events give the same
+    matching. `sized`: `work_capacity` of nodes counts, not `capacity` alone. `priced`: congestion prices. `tolerance`:
+    the share by which a node's rates must differ from those in use to count as a change.
     """
 
     def __init__(
         self,
-        preferences: PairScores | None = None,
+        preferences: Preferences | None = None,
         nodes: Iterable[NodeView] = (),
         tasks: Iterable[TaskView] = (),
+        *,
+        sized: bool = False,
+        priced: bool = True,
+        tolerance: float = 0.0,
     ) -> None:
-        self.preferences: PairScores = preferences if preferences is not None else Preferences()
-        self._seats: dict[NodeId, _Seat] = {}
-        self._bidders: dict[TaskId, _Bidder] = {}
-        self._arrivals = 0
-        self._before: dict[TaskId, NodeId | None] = {}  # where those that moved in this event were
+        self.preferences = preferences if preferences is not None else Preferences()
+        self.sized, self.priced, self.tolerance = sized, priced, tolerance
+        self._nodes = NodeTable(self.preferences, by_work=sized)
+        self._tasks: dict[TaskId, TaskView] = {}
+        self._order: list[tuple[float, ...]] = []  # of the levels, the highest first
+        self._levels: dict[tuple[float, ...], _Class] = {}
+        self._book: PriceBook | None = None
+        self._events = 0  # since prices were made
         for node in nodes:
-            self.join(node)
-        self._propose(self._well_ordered([self._enter(task) for task in tasks]))
-        self._before.clear()
+            self._check_new_node(node)
+            self._nodes.add(node)
+        for task in tasks:
+            self._check_new_task(task)
+            self._enter(task)
+        self.renew()
 
     @property
     def nodes(self) -> list[NodeView]:
-        """Those in the market, first come first."""
-        return [seat.node for seat in self._seats.values()]
+        """Those in the market, in the order of the rows in which they are kept."""
+        return [node for node in self._nodes.views if node is not None]
 
     @property
     def tasks(self) -> list[TaskView]:
         """Those in the market, first come first."""
-        return [bidder.task for bidder in self._bidders.values()]
+        return list(self._tasks.values())
 
     @property
     def assignment(self) -> dict[TaskId, NodeId]:
         """Task id -> node id of every task that has a place; a copy."""
-        return {task_id: bidder.seat.node.id for task_id, bidder in self._bidders.items() if bidder.seat}
+        found: dict[TaskId, NodeId] = {}
+        for task_id, task in self._tasks.items():
+            level = self._levels[self._key(task)]
+            i = level.market.at[level.tasks.index[task_id]]
+            if i >= 0:
+                found[task_id] = self._name(i)
+        return found
+
+    @property
+    def prices(self) -> dict[NodeId, float]:
+        """Seconds that a place costs beside the time there: for a task, or with `sized` for a unit of work."""
+        return {node_id: self._nodes.price(i) for node_id, i in self._nodes.index.items()}
+
+    @property
+    def drift(self) -> float:
+        """How much has come, gone or changed since prices were made, as a share of all nodes and tasks."""
+        return self._events / max(1, len(self._nodes.index) + len(self._tasks))
 
     def join(self, node: NodeView) -> dict[TaskId, NodeId | None]:
-        """A node arrives with `capacity` free slots. InputError if its id is taken."""
-        if node.id in self._seats:
-            raise InputError(f"node {node.id!r} is in the market already; call leave() before it joins anew")
-        seat = self._seats[node.id] = _Seat(node, self._next_arrival())
-        self._fill(seat)
+        """A node arrives with all of its room. InputError if its id is taken."""
+        self._check_new_node(node)
+        i = self._nodes.add(node)
+        self._charge(i)
+        self._settle({i})
         return self._moved()
 
     def leave(self, node_id: NodeId) -> dict[TaskId, NodeId | None]:
         """A node departs and its tasks look for other places. InputError if it is not here."""
-        if node_id not in self._seats:
-            raise InputError(f"node {node_id!r} is not in the market, so it cannot leave; join() it first")
-        seat = self._seats.pop(node_id)
-        displaced = [self._bidders[task_id] for _, _, task_id in reversed(seat.held)]
-        for bidder in displaced:
-            self._place(bidder, None)
-        self._propose(displaced)
+        self._check_known(node_id, "leave")
+        self._settle({self._nodes.remove(node_id)})
+        return self._moved()
+
+    def change(self, node: NodeView) -> dict[TaskId, NodeId | None]:
+        """A node has other room, rates, shards or trust. Nothing moves for rates within `tolerance`, nor for less than
+        the preferences' switching cost. InputError if it is not here.
+        """
+        self._check_known(node.id, "change")
+        i = self._nodes.index[node.id]
+        before = self._nodes.views[i]
+        assert before is not None
+        if same_but_for_room(before, node, self.tolerance):
+            if (before.capacity, before.work_capacity) == (node.capacity, node.work_capacity):
+                return {}
+            self._nodes.set_room(i, node.capacity, node.work_capacity)
+            self._settle({i})
+        else:  # it leaves, and comes back as what it is now: both steps are sure to end
+            self._nodes.remove(node.id)
+            self._settle({i})
+            again = self._nodes.add(node)
+            assert again == i
+            self._charge(i)
+            self._settle({i})
         return self._moved()
 
     def add(self, task: TaskView) -> dict[TaskId, NodeId | None]:
         """A task arrives. InputError if its id is taken."""
-        self._propose([self._enter(task)])
+        self._check_new_task(task)
+        self._enter(task)
+        self._settle(set())
         return self._moved()
 
     def remove(self, task_id: TaskId) -> dict[TaskId, NodeId | None]:
-        """A task departs, done or withdrawn; its slot is offered to others. InputError if it is not here."""
-        if task_id not in self._bidders:
+        """A task departs, done or withdrawn; its room is offered to others. InputError if it is not here."""
+        if task_id not in self._tasks:
             raise InputError(f"task {task_id!r} is not in the market, so it cannot be removed; add() it first")
-        bidder = self._bidders.pop(task_id)
-        if bidder.seat:
-            bidder.seat.release(task_id)
-            self._fill(bidder.seat)
+        key = self._key(self._tasks.pop(task_id))
+        level = self._levels[key]
+        level.market.withdraw(level.tasks.remove(task_id))
+        self._settle(set())
+        moved = self._moved()
+        if not level.market.num_tasks:
+            del self._levels[key]
+            self._order.remove(key)
+        return moved
+
+    def renew(self) -> dict[TaskId, NodeId | None]:
+        """Make prices anew and match from scratch; of equally good places a task keeps its own. A matter of half a
+        second at ten thousand nodes and tasks: for an idle moment after some `drift`.
+        """
+        self._events = -1
+        if self.priced:
+            self._book = PriceBook(self._nodes, self._tasks.values())
+            self._book.charge(self._nodes)
+        left = {i: self._room(i) for i in range(len(self._nodes))}
+        for key in self._order:
+            level = self._levels[key]
+            settle_from_scratch(level.market, [level.slots(*left[i]) for i in range(len(self._nodes))])
+            for i in left:
+                left[i] = level.less(i, *left[i])
         return self._moved()
 
     def blocking_pairs(self) -> list[tuple[TaskId, NodeId]]:
-        """The (task id, node id) pairs that would rather have each other: none, after any sequence of events.
-
-        Looks at every pair, so it is for checks and studies.
+        """The (task id, node id) pairs that would rather have each other, by more than the switching cost, at the
+        prices in use: none, after any sequence of events. Looks at every pair, so it is for checks and studies.
         """
-        pairs = []
-        for bidder in self._bidders.values():
-            for seat in self._seats.values():
-                wish = self._wish(bidder, seat)
-                if wish and bidder.prefers(wish) and seat.welcomes(self._bid(bidder, seat)):
-                    pairs.append((bidder.task.id, seat.node.id))
-        return pairs
+        return [(level.name(j), self._name(i)) for level in self._levels.values() for j, i in level.market.blocking()]
 
-    def _propose(self, pending: list[_Bidder]) -> None:
-        """Deferred acceptance goes on: each of `pending`, the last first, takes the best node that will have it."""
-        while pending:
-            bidder = pending.pop()
-            best: tuple[_Seat, Wish, Bid] | None = None
-            for seat in self._seats.values():
-                wish = self._wish(bidder, seat)
-                if wish and (best is None or wish > best[1]):
-                    bid = self._bid(bidder, seat)
-                    if seat.welcomes(bid):
-                        best = seat, wish, bid
-            if best is None:
-                continue
-            if best[0].is_full:
-                displaced = self._bidders[best[0].held[0][2]]
-                self._place(displaced, None)
-                pending.append(displaced)
-            self._place(bidder, best)
+    # How it is repaired
 
-    def _fill(self, vacant: _Seat) -> None:
-        """A vacancy chain: each free slot goes to the task the node likes best among those that prefer it."""
-        chain = [vacant]
-        while chain:
-            seat = chain[-1]
-            best: tuple[_Bidder, Wish, Bid] | None = None
-            for bidder in () if seat.is_full else self._bidders.values():
-                wish = self._wish(bidder, seat)
-                if wish and bidder.prefers(wish):
-                    bid = self._bid(bidder, seat)
-                    if best is None or bid > best[2]:
-                        best = bidder, wish, bid
-            if best is None:
-                chain.pop()
-                continue
-            bidder, wish, bid = best
-            if bidder.seat:
-                chain.append(bidder.seat)
-            self._place(bidder, (seat, wish, bid))
+    def _settle(self, changed: set[int]) -> None:
+        """From the largest class down: a node whose load changed above has other slots below."""
+        left: dict[int, tuple[int, float]] = {i: self._room(i) for i in changed}
+        for position, key in enumerate(self._order):
+            level = self._levels[key]
+            for i, room in left.items():
+                level.market.set_slots(i, level.slots(*room))
+            level.market.settle()
+            for i in left:
+                left[i] = level.less(i, *left[i])
+            for i in level.market.touched - left.keys():
+                left[i] = self._room(i)
+                for above in self._order[: position + 1]:
+                    left[i] = self._levels[above].less(i, *left[i])
 
-    def _wish(self, bidder: _Bidder, seat: _Seat) -> Wish | None:
-        score = self.preferences.task_score(bidder.task, seat.node)
-        return None if score is None else (score, -seat.arrival)
+    def _enter(self, task: TaskView) -> None:
+        key = self._key(task)
+        if key not in self._levels:
+            self._order.append(key)
+            self._order.sort(reverse=True)
+            size = class_size(key[-1]) if self.sized else 0.0
+            level = self._levels[key] = _Class(size, self._nodes, self.preferences.switching_cost)
+            above = [self._levels[other] for other in self._order[: self._order.index(key)]]
+            slots = []
+            for i in range(len(self._nodes)):
+                room = self._room(i)
+                for other in above:
+                    room = other.less(i, *room)
+                slots.append(level.slots(*room))
+            level.market.restart(slots)
+        level = self._levels[key]
+        self._tasks[task.id] = task
+        level.market.enter(level.tasks.add(task), self.preferences.standing(task))
 
-    def _bid(self, bidder: _Bidder, seat: _Seat) -> Bid:
-        return self.preferences.node_score(bidder.task, seat.node), -bidder.arrival, bidder.task.id
+    def _key(self, task: TaskView) -> tuple[float, ...]:
+        return self.preferences.level(task) if self.sized else ()
 
-    def _place(self, bidder: _Bidder, at: tuple[_Seat, Wish, Bid] | None) -> None:
-        """The one place where the matching changes."""
-        task_id = bidder.task.id
-        self._before.setdefault(task_id, bidder.seat.node.id if bidder.seat else None)
-        if bidder.seat:
-            bidder.seat.release(task_id)
-        bidder.seat, bidder.wish = at[:2] if at else (None, None)
-        if at:
-            insort(at[0].held, at[2])
+    def _room(self, i: int) -> tuple[int, float]:
+        node = self._nodes.views[i]
+        return (node.capacity, node.work_capacity) if node else (0, 0.0)
 
-    def _enter(self, task: TaskView) -> _Bidder:
-        if task.id in self._bidders:
-            raise InputError(f"task {task.id!r} is in the market already; call remove() before it is added anew")
-        bidder = self._bidders[task.id] = _Bidder(task, self._next_arrival())
-        return bidder
-
-    def _well_ordered(self, bidders: list[_Bidder]) -> list[_Bidder]:
-        """As one node likes them, the best last: where nodes agree, hardly anyone is displaced later.
-
-        Deferred acceptance ends the same in any order; this one only saves time.
-        """
-        for seat in self._seats.values():
-            liked = [bidder for bidder in bidders if self._wish(bidder, seat)]
-            others = [bidder for bidder in bidders if not self._wish(bidder, seat)]
-            return others + sorted(liked, key=lambda bidder: self._bid(bidder, seat))
-        return bidders
+    def _charge(self, i: int) -> None:
+        if self._book is not None:
+            self._nodes.charge(i, self._book.price(self._nodes, i))
 
     def _moved(self) -> dict[TaskId, NodeId | None]:
-        before, self._before = self._before, {}
-        now = {task_id: self._bidders[task_id].seat for task_id in before}
-        after = {task_id: seat.node.id if seat else None for task_id, seat in now.items()}
-        return {task_id: node_id for task_id, node_id in after.items() if node_id != before[task_id]}
+        self._events += 1
+        moved: dict[TaskId, NodeId | None] = {}
+        for level in self._levels.values():
+            at = level.market.at
+            for j, before in level.market.moved.items():
+                if at[j] != before:
+                    moved[level.name(j)] = self._name(at[j]) if at[j] >= 0 else None
+            level.market.close()
+        return moved
 
-    def _next_arrival(self) -> int:
-        self._arrivals += 1
-        return self._arrivals
+    def _name(self, i: int) -> NodeId:
+        node = self._nodes.views[i]
+        assert node is not None
+        return node.id
 
+    def _check_new_node(self, node: NodeView) -> None:
+        if node.id in self._nodes.index:
+            raise InputError(f"node {node.id!r} is in the market already; call leave() before it joins anew")
 
-class _Seat:
-    """A node in the market, and the bids it holds, the least liked first."""
+    def _check_known(self, node_id: NodeId, what: str) -> None:
+        if node_id not in self._nodes.index:
+            raise InputError(f"node {node_id!r} is not in the market, so it cannot {what}; join() it first")
 
-    __slots__ = ("arrival", "held", "node")
-
-    def __init__(self, node: NodeView, arrival: int) -> None:
-        self.node, self.arrival = node, arrival
-        self.held: list[Bid] = []
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.held) >= self.node.capacity
-
-    def welcomes(self, bid: Bid) -> bool:
-        """Whether there is a free slot, or a task here that the node likes less."""
-        return not self.is_full or (bool(self.held) and bid > self.held[0])
-
-    def release(self, task_id: TaskId) -> None:
-        self.held = [bid for bid in self.held if bid[2] != task_id]
+    def _check_new_task(self, task: TaskView) -> None:
+        if task.id in self._tasks:
+            raise InputError(f"task {task.id!r} is in the market already; call remove() before it is added anew")
 
 
-class _Bidder:
-    """A task in the market, where it is, and how much it likes it there."""
+class _Class:
+    """The tasks of one size class, and the level in which they are matched; `size` 0: a task takes no work."""
 
-    __slots__ = ("arrival", "seat", "task", "wish")
+    def __init__(self, size: float, nodes: NodeTable, switching_cost: float) -> None:
+        self.size = size
+        self.tasks = TaskTable()
+        self.market = Level(ViewPairs(nodes, self.tasks), switching_cost)
 
-    def __init__(self, task: TaskView, arrival: int) -> None:
-        self.task, self.arrival = task, arrival
-        self.seat: _Seat | None = None
-        self.wish: Wish | None = None
+    def slots(self, tasks: int, work: float) -> int:
+        """How many of these a node takes that has room for so many tasks, and so much work."""
+        if not self.size or work >= LARGEST_AMOUNT:
+            return tasks
+        return int(min(tasks, work / self.size))
 
-    def prefers(self, wish: Wish) -> bool:
-        return self.wish is None or wish > self.wish
+    def less(self, i: int, tasks: int, work: float) -> tuple[int, float]:
+        """What is left of such room on node `i` below this class."""
+        held = self.market.held[i]
+        if not held:
+            return tasks, work
+        if self.size and work < LARGEST_AMOUNT:
+            work = max(0.0, work - sum(self._work(bid[3]) for bid in held))
+        return tasks - len(held), work
+
+    def name(self, j: int) -> TaskId:
+        task = self.tasks.views[j]
+        assert task is not None
+        return task.id
+
+    def _work(self, j: int) -> float:
+        task = self.tasks.views[j]
+        assert task is not None
+        return task.work
+
+
+def same_but_for_room(before: NodeView, now: NodeView, tolerance: float) -> bool:
+    """Whether only the room of a node differs, and its rates by less than `tolerance`."""
+    if (before.kinds, before.memory_bytes, before.trust, before.shards) != (
+        now.kinds,
+        now.memory_bytes,
+        now.trust,
+        now.shards,
+    ):
+        return False
+    rates = ("speed", "up_bandwidth", "down_bandwidth", "latency")
+    return all(
+        abs(getattr(now, name) - getattr(before, name)) <= tolerance * abs(getattr(before, name)) for name in rates
+    )

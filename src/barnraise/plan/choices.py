@@ -108,7 +108,7 @@ class _Collector:
 
 
 def _checked(catalog: Catalog, name: str, options: Mapping[str, Any]) -> Choice:
-    return Choice(name, catalog.resolve(name, options))
+    return Choice(catalog.entry(name).name, catalog.resolve(name, options))
 
 
 def _codec(training: TrainingSection) -> Choice:

@@ -50,7 +50,7 @@ def configuration_page() -> str:
     blocks.append(_family("Outer optimizers", "`training.outer_optimizer`", OUTER, _outer))
     blocks.append(_family("Inner optimizers", f"`training.inner_optimizer`; {own}", INNER, _traits))
     blocks.append(_family("Staleness policies", "`controller.adaptive_staleness`", STALENESS, _traits))
-    blocks.append(_family("Schedulers", "`controller.scheduler`", SCHEDULERS, _traits))
+    blocks.append(_family("Schedulers", "`controller.scheduler`", SCHEDULERS, _spelled))
     blocks.append(_family("Transports", "addresses, as in invites", TRANSPORTS, _traits))
     blocks += [_links(), _conflicts()]
     return "\n".join(blocks)
@@ -122,6 +122,10 @@ def _outer(entry: Entry) -> str:
 
 def _traits(entry: Entry) -> str:
     return ", ".join(_declared(entry))
+
+
+def _spelled(entry: Entry) -> str:
+    return f"also spelled {', '.join(f'`{alias}`' for alias in entry.aliases)}" if entry.aliases else ""
 
 
 def _declared(entry: Entry) -> Iterator[str]:

@@ -1,0 +1,51 @@
+"""A level's matching from scratch: rank by rank, and the equals of each rank so that they cost the least together.
+
+Equals do not displace each other, so whichever of them gets which of the slots that higher ranks leave, the matching is
+stable, as long as nobody could move to a slot that stays free. The least total (Hungarian method) is such a one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from .level import Level
+from .scores import Floats, Ints
+
+MOST_PAIRS = 250_000
+"""Equals x slots that are worth solving (some 10 ms); more of them propose one after the other."""
+
+
+def settle_from_scratch(level: Level, slots: list[int]) -> None:
+    """Match all tasks of `level` anew, with so many slots on each node [rows]."""
+    for group in level.restart(slots):
+        if len(group) > 1 and all(level.pairs.localities(j) is None for j in group):
+            seats = _seats(level, len(group))
+            if seats.size and seats.size * len(group) <= MOST_PAIRS:
+                _place_equals(level, group, seats)
+                continue
+        level.propose(group)
+
+
+def _seats(level: Level, most: int) -> Ints:
+    """The rows of nodes with free slots, each as often as it has them, but for more than `most`."""
+    room = [min(level.room(i), most) for i in range(len(level.slots))]
+    return np.repeat(np.arange(len(room)), room)
+
+
+def _place_equals(level: Level, group: list[int], seats: Ints) -> None:
+    costs = np.stack([level.costs(j)[seats] for j in group])
+    for k, seat in zip(*cheapest(costs), strict=True):
+        level.place(group[k], int(seats[seat]), float(costs[k, seat]))
+
+
+def cheapest(costs: Floats) -> tuple[list[int], list[int]]:
+    """(rows, columns) of the largest matching with the least total of `costs`, where inf refuses."""
+    finite = np.isfinite(costs)
+    if not finite.any():
+        return [], []
+    low, high = costs[finite].min(), costs[finite].max()
+    refused = (high - low + 1.0) * (min(costs.shape) + 1)  # dearer than any change of all others
+    rows, columns = linear_sum_assignment(np.where(finite, costs - low, refused))
+    kept = finite[rows, columns]
+    return rows[kept].tolist(), columns[kept].tolist()

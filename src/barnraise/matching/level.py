@@ -1,0 +1,326 @@
+"""Deferred acceptance that goes on: a stable matching of tasks to the slots of nodes, each task in one slot.
+
+Who lost a place, or is new, proposes to the best node that will have it; whom it displaces proposes next (Gale and
+Shapley 1962). A slot that falls vacant goes to the best task that would rather be there, which vacates its own, and so
+on: a vacancy chain (Blum, Roth and Rothblum, "Vacancy Chains and Equilibration in Senior-Level Labor Markets", 1997).
+Tasks are displaced by higher ranks only, and only gain along a chain, so both end.
+
+Nodes rank by a standing that they agree on, then by locality. Equals do not displace each other: the matching is weakly
+stable, and a vacancy goes to the one of the best that gains most. Where all ranks are strict, every stable matching
+places the same tasks and fills as many slots on each node (the rural hospitals theorem).
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .labels import Labels
+from .scores import Floats, Ints
+
+SHUT = 1e300
+"""Added to the costs of nodes that would refuse: above every cost, and finite."""
+
+Bid = tuple[float, float, int, int]  # a node's view of a task: standing, locality, -arrival, row
+
+
+class Pairs(Protocol):
+    """What a level knows of nodes and tasks, by their rows: costs (inf refuses), and what nodes rank by."""
+
+    def costs(self, j: int) -> Floats:
+        """Of task j on each node; the caller may change it."""
+
+    def maybe_cheaper(self, i: int, limits: Floats) -> Ints:
+        """The tasks that may cost less on node i than their limit [tasks, or more], and few others."""
+
+    def costs_at(self, i: int, tasks: Ints) -> Floats:
+        """Of these tasks on node i, bit for bit those of `costs`; the caller may change it."""
+
+    def localities(self, j: int) -> Floats | None:
+        """What node ranks task j by beside its standing, for each node; None: nothing."""
+
+    def localities_at(self, i: int, tasks: Ints) -> Floats | None:
+        """The same of these tasks for node i."""
+
+
+class Level:
+    """A stable matching over rows of nodes and tasks. An event is one or more of `enter`, `withdraw` and `set_slots`,
+    then `settle`; `moved` has what came of it, until `close` ends the event.
+
+    While an event lasts, a task's node of before costs it `switching_cost` less, so noise moves nothing.
+    """
+
+    def __init__(self, pairs: Pairs, switching_cost: float = 0.0) -> None:
+        self.pairs, self.switching_cost = pairs, switching_cost
+        self.at: list[int] = []  # task -> node, -1 for none
+        self.held: list[list[Bid]] = []  # of each node, the least liked first
+        self.slots: list[int] = []  # that are open; those that fall vacant open when all have proposed
+        self._offered: list[int] = []
+        self.moved: dict[int, int] = {}  # task -> where it was when the event began
+        self.touched: set[int] = set()  # nodes that hold others than when the event began
+        self._labels = Labels()
+        self._standings: list[Any] = []
+        self._label = np.zeros(0)  # of each task's standing
+        self._paid = np.zeros(0)  # what each task costs where it is: inf without a place, -inf in rows that nobody has
+        self._arrivals = np.zeros(0, dtype=np.int64)
+        self.num_tasks = self._entered = 0
+        self._bar = np.zeros(0)  # the label to beat on each node: -inf with a free slot, inf with none at all
+        self._bar_locality = np.zeros(0)
+        self._pending: list[int] = []
+        self._vacant: list[int] = []
+
+    # What happens
+
+    def enter(self, j: int, standing: Any) -> None:
+        """The task in row j arrives."""
+        if j >= len(self.at):
+            self._grow_tasks(j + 1)
+        label, changed = self._labels.take(standing)
+        if changed:
+            self._relabel(changed)
+        self._label[j], self._standings[j] = label, standing
+        self.num_tasks += 1
+        self._entered += 1
+        self._arrivals[j], self._paid[j] = self._entered, np.inf
+        self._pending.append(j)
+
+    def withdraw(self, j: int) -> None:
+        """The task in row j is gone; its slot is vacant."""
+        i = self.at[j]
+        if i >= 0:
+            self.slots[i] -= 1
+            self._put(j, -1, np.inf)
+            self._vacant.append(i)
+        self._paid[j] = -np.inf
+        self.num_tasks -= 1
+        self._labels.give_back(self._standings[j])
+        self.moved.pop(j, None)
+
+    def set_slots(self, i: int, slots: int) -> None:
+        """Node i offers so many slots from now on."""
+        if i >= len(self.slots):
+            self._grow_nodes(i + 1)
+        self._offered[i] = slots
+        if slots > self.slots[i]:
+            self._vacant.append(i)
+            return
+        self.slots[i] = slots
+        while len(self.held[i]) > slots:
+            j = self.held[i][0][3]
+            self._put(j, -1, np.inf)
+            self._pending.append(j)
+        self._set_bar(i)
+
+    def settle(self) -> None:
+        """Until nobody is left to propose, and then no vacancy that anybody wants: while they propose, a vacancy is
+        shut, since others may want it more.
+        """
+        self._pending.sort(key=lambda j: (self._label[j], -self._arrivals[j]))
+        while self._pending:
+            self._propose(self._pending.pop())
+        while self._vacant:
+            self._vacant += self._fill(self._vacant.pop())
+
+    def restart(self, slots: list[int]) -> list[list[int]]:
+        """Take everybody's place away, and offer so many slots on each node [rows]. The tasks that now wait, those of
+        one rank together, the highest first: whoever calls sees them placed (`place`, `propose`) in this order.
+        """
+        for j, i in enumerate(self.at):
+            if i >= 0:
+                self._put(j, -1, np.inf)
+        if len(slots) > len(self.slots):
+            self._grow_nodes(len(slots))
+        for i, count in enumerate(slots):
+            self.slots[i] = self._offered[i] = count
+            self._set_bar(i)
+        self._pending.clear()
+        waiting = np.flatnonzero(self._paid == np.inf)
+        waiting = waiting[np.lexsort((self._arrivals[waiting], -self._label[waiting]))]
+        starts = np.flatnonzero(np.diff(self._label[waiting])) + 1
+        return [group.tolist() for group in np.split(waiting, starts) if group.size]
+
+    def propose(self, tasks: Iterable[int]) -> None:
+        """Let waiting tasks propose, one after the other."""
+        for j in tasks:
+            self._pending.append(j)
+            while self._pending:
+                self._propose(self._pending.pop())
+
+    def place(self, j: int, i: int, cost: float) -> None:
+        """Put the waiting task j on node i, which has a free slot: for whoever knows already that it is stable."""
+        self._put(j, i, cost)
+
+    def room(self, i: int) -> int:
+        """Free slots of node i."""
+        return self.slots[i] - len(self.held[i])
+
+    def close(self) -> None:
+        """The event is over: where a task is now is its place from here on."""
+        if self.switching_cost:
+            for j, before in self.moved.items():
+                if self.at[j] >= 0 and self.at[j] != before:
+                    self._paid[j] -= self.switching_cost
+        self.moved.clear()
+        self.touched.clear()
+
+    def blocking(self) -> Iterator[tuple[int, int]]:
+        """The (task, node) pairs that would rather have each other: none once settled. Looks at every pair."""
+        for j in np.flatnonzero(self._paid > -np.inf).tolist():
+            costs = self.costs(j)
+            better = (costs < self._paid[j]) & ~self._shut(j, self.pairs.localities(j), len(costs))
+            yield from ((j, i) for i in np.flatnonzero(better).tolist())
+
+    # How it is repaired
+
+    def _propose(self, j: int) -> None:
+        costs, localities = self.costs(j), self.pairs.localities(j)
+        costs += self._shut(j, localities, len(costs)) * SHUT
+        i = int(costs.argmin()) if len(costs) else -1
+        if i < 0 or not costs[i] < SHUT:
+            return
+        if len(self.held[i]) == self.slots[i]:
+            displaced = self.held[i][0][3]
+            self._put(displaced, -1, np.inf)
+            self._pending.append(displaced)
+        self._put(j, i, float(costs[i]), 0.0 if localities is None else float(localities[i]))
+
+    def _fill(self, i: int) -> list[int]:
+        """The free slots of node i go to the best tasks that prefer it; whose were theirs, which are vacant now.
+
+        Once is enough: tasks only gain while vacancies are filled, so nobody comes to want i who did not before.
+        """
+        self.slots[i] = self._offered[i]
+        self._set_bar(i)
+        room = self.room(i)
+        if room <= 0:
+            return []
+        vacant = []
+        at_home = self._away_from(i)
+        waiting = self._maybe_wanting(i, at_home)
+        while room and waiting.size:
+            labels = self._label[waiting]
+            highest = labels == np.maximum.reduce(labels)
+            equals = waiting[highest]
+            costs = self.pairs.costs_at(i, equals)
+            if at_home:
+                costs[np.isin(equals, at_home)] -= self.switching_cost
+            wanting = (costs < self._paid[equals]).nonzero()[0]
+            if len(wanting) < len(equals):
+                equals, costs = equals[wanting], costs[wanting]
+            localities = self.pairs.localities_at(i, equals)
+            for k in self._best(equals, costs, localities, room):
+                j, room = int(equals[k]), room - 1
+                before = self.at[j]
+                self._put(j, i, float(costs[k]), 0.0 if localities is None else float(localities[k]))
+                if before >= 0:
+                    vacant.append(before)
+            if room:
+                waiting = waiting[~highest]
+        return vacant
+
+    def _best(self, equals: Ints, costs: Floats, localities: Floats | None, count: int) -> list[int]:
+        """The places of those of one standing that a vacancy goes to: by locality, by what they gain, by arrival."""
+        if len(equals) <= 1:
+            return list(range(len(equals)))
+        keys: list[Floats | Ints] = [self._paid[equals] - costs, -self._arrivals[equals]]
+        return _largest(keys if localities is None else [localities, *keys], count)
+
+    def _away_from(self, i: int) -> list[int]:
+        """The tasks that were on node i when the event began, and are not now."""
+        if not self.switching_cost:
+            return []
+        return [j for j, before in self.moved.items() if before == i and self.at[j] != i]
+
+    def _maybe_wanting(self, i: int, at_home: list[int]) -> Ints:
+        if not at_home:
+            return self.pairs.maybe_cheaper(i, self._paid)
+        limits = self._paid.copy()
+        limits[at_home] += self.switching_cost * (1 + 1e-9)
+        return self.pairs.maybe_cheaper(i, limits)
+
+    def _shut(self, j: int, localities: Floats | None, num_nodes: int) -> NDArray[np.bool_]:
+        """Which nodes would refuse task j."""
+        label, bar = self._label[j], self._bar[:num_nodes]
+        shut: NDArray[np.bool_] = bar >= label
+        if localities is not None:
+            shut &= (bar > label) | (self._bar_locality[:num_nodes] >= localities)
+        return shut
+
+    def costs(self, j: int) -> Floats:
+        """Of task j on each node, less where it was when the event began."""
+        costs = self.pairs.costs(j)
+        if self.switching_cost and (home := self._home(j)) >= 0:
+            costs[home] -= self.switching_cost
+        return costs
+
+    def _home(self, j: int) -> int:
+        return self.moved.get(j, self.at[j])
+
+    # What is kept
+
+    def _put(self, j: int, i: int, cost: float, locality: float = 0.0) -> None:
+        """The one place where the matching changes."""
+        before = self.at[j]
+        self.moved.setdefault(j, before)
+        if before >= 0:
+            held = self.held[before]
+            del held[next(k for k, bid in enumerate(held) if bid[3] == j)]
+            self._set_bar(before)
+            self.touched.add(before)
+        self.at[j] = i
+        self._paid[j] = cost
+        if i >= 0:
+            insort(self.held[i], (float(self._label[j]), locality, -int(self._arrivals[j]), j))
+            self._set_bar(i)
+            self.touched.add(i)
+
+    def _set_bar(self, i: int) -> None:
+        held, slots = self.held[i], self.slots[i]
+        if len(held) < slots:
+            self._bar[i] = -np.inf
+        elif slots:
+            self._bar[i], self._bar_locality[i] = held[0][:2]
+        else:
+            self._bar[i] = np.inf
+
+    def _relabel(self, changed: dict[float, float]) -> None:
+        old = np.array(sorted(changed))
+        new = np.array([changed[label] for label in old.tolist()])
+        for labels in (self._label, self._bar):
+            known = np.isin(labels, old)
+            labels[known] = new[np.searchsorted(old, labels[known])]
+        self.held = [[(changed[bid[0]], *bid[1:]) for bid in held] for held in self.held]
+
+    def _grow_tasks(self, count: int) -> None:
+        more = max(count, 2 * len(self.at)) - len(self.at)
+        self.at += [-1] * more
+        self._standings += [None] * more
+        self._label = np.concatenate([self._label, np.zeros(more)])
+        self._paid = np.concatenate([self._paid, np.full(more, -np.inf)])
+        self._arrivals = np.concatenate([self._arrivals, np.zeros(more, dtype=np.int64)])
+
+    def _grow_nodes(self, count: int) -> None:
+        more = max(count, 2 * len(self.slots)) - len(self.slots)
+        self.slots += [0] * more
+        self._offered += [0] * more
+        self.held += [[] for _ in range(more)]
+        self._bar = np.concatenate([self._bar, np.full(more, np.inf)])
+        self._bar_locality = np.concatenate([self._bar_locality, np.zeros(more)])
+
+
+def _largest(keys: list[Floats | Ints], count: int) -> list[int]:
+    """The places of the `count` largest by the first key, then the second ..., the best first."""
+    if count > 1:
+        order: list[int] = np.lexsort([-key for key in reversed(keys)])[:count].tolist()
+        return order
+    first = int(keys[0].argmax())
+    places = (keys[0] == keys[0][first]).nonzero()[0]
+    for key in keys[1:]:
+        if len(places) > 1:
+            values = key[places]
+            places = places[values == values.max()]
+    return [int(places[0])]

@@ -1,0 +1,77 @@
+"""What a matching was worth over time: averages by time, idle time, conflicts, moves, regret."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnraise.core.errors import InputError
+
+
+@dataclass
+class TimeAverage:
+    """The mean over time of what changes in steps, such as a stability index: each value holds until the next.
+
+    >>> index = TimeAverage()
+    >>> for time, value in [(0, 1.0), (3, 0.0), (4, 1.0)]:
+    ...     index.note(time, value)
+    >>> index.mean(until=8)
+    0.875
+    """
+
+    start: float = 0.0
+    total: float = 0.0
+    time: float | None = None
+    value: float = 0.0
+
+    def note(self, time: float, value: float) -> None:
+        """`value` holds from `time` on. InputError if that is before the last one."""
+        if self.time is None:
+            self.start = time
+        else:
+            self.total += self.value * self._since(time)
+        self.time, self.value = time, value
+
+    def mean(self, until: float) -> float:
+        """Up to `until`; the value itself where no time has passed, and 0 without any."""
+        if self.time is None or until <= self.start:
+            return self.value
+        return (self.total + self.value * self._since(until)) / (until - self.start)
+
+    def _since(self, time: float) -> float:
+        assert self.time is not None
+        if not time >= self.time:
+            raise InputError(f"time is {time}, but must not be before {self.time}, which is known already")
+        return time - self.time
+
+
+@dataclass
+class Tally:
+    """Counts of a run, and the shares that follow."""
+
+    events: int = 0  # joins, leaves, changes, tasks that come and go
+    moves: int = 0  # tasks that got another node, or lost theirs
+    offers: int = 0
+    refused: int = 0  # offers that a node could not take, or that were stale
+    busy: float = 0.0  # seconds of slots at work
+    available: float = 0.0  # seconds of slots
+
+    @property
+    def moves_an_event(self) -> float:
+        return self.moves / self.events if self.events else 0.0
+
+    @property
+    def conflicts(self) -> float:
+        """The share of offers that came to nothing."""
+        return self.refused / self.offers if self.offers else 0.0
+
+    @property
+    def idle(self) -> float:
+        """The share of the slots' time without work."""
+        return 1 - self.busy / self.available if self.available else 0.0
+
+
+def regret(cost: float, bound: float) -> float:
+    """How much dearer than the least possible, as a share: cost / bound - 1. `bound` comes of `optimum.py`."""
+    if not bound > 0:
+        raise InputError(f"bound is {bound}, but must be above 0: nothing compares with a cost of nothing")
+    return cost / bound - 1

@@ -1,0 +1,58 @@
+"""Congestion prices: what a place on a node costs beside the time there, so that tasks spread over nodes as they would
+at the least total cost.
+
+They are the dual prices lambda_i of the capacities in
+
+    min sum_ij x_ij c_ij,   sum_i x_ij = 1 for each task j,   sum_j w_j x_ij <= C_i for each node i
+
+whose optimum sends a task where c_ij + lambda_i w_j is least. Per unit of work this is a transport problem. It is
+solved with a little entropy (Cuturi, "Sinkhorn Distances", 2013; capacities as in Benamou et al., "Iterative Bregman
+Projections", 2015), which is lowered step by step. Of large markets a sample is solved, and every other node gets the
+price at which the sample's tasks would just fill it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .scores import Floats
+
+WARMEST, COLDEST = 1.0, 3e-4
+"""Entropy, as a share of the mean cost: from, to."""
+STEPS, ROUNDS = 28, 12
+
+
+def congestion_prices(costs: Floats, sizes: Floats, room: Floats) -> tuple[Floats, Floats, float]:
+    """(prices [nodes], what the tasks pay in all [tasks], the last entropy), all per unit of size.
+
+    `costs` are [tasks, nodes] per unit of size (inf refuses), `sizes` [tasks] and `room` [nodes] above 0. Every task
+    must have a node, and the sizes fit into the room altogether.
+    """
+    finite = np.isfinite(costs)
+    scale = float(costs[finite].mean()) or 1.0
+    paid, prices = np.zeros(len(sizes)), np.zeros(len(room))
+    entropy = WARMEST * scale
+    for step in range(STEPS):
+        entropy = scale * WARMEST * (COLDEST / WARMEST) ** (step / (STEPS - 1))
+        margin = paid[:, None] - prices - costs
+        best = margin.max(axis=1)  # at most 1 from here on, so that nothing overflows
+        paid -= best
+        kernel = np.exp((margin - best[:, None]) / entropy)
+        free = np.exp(np.minimum(prices / entropy, 600))  # a price is never below 0
+        tasks_side, nodes_side = np.ones(len(sizes)), np.ones(len(room))
+        for _ in range(ROUNDS):
+            tasks_side = sizes / np.maximum(kernel @ nodes_side, 1e-290)
+            nodes_side = np.minimum(room / np.maximum(tasks_side @ kernel, 1e-290), free)
+        paid += entropy * np.log(tasks_side)
+        prices = np.maximum(prices - entropy * np.log(np.maximum(nodes_side, 1e-290)), 0.0)
+    return prices, paid, entropy
+
+
+def fill_price(costs: Floats, paid: Floats, room: float, entropy: float) -> float:
+    """The price of a node at which tasks that pay `paid` [tasks] would just fill its `room`; the others as above."""
+    margin = (paid - costs) / entropy
+    best = float(margin.max())
+    if best == -np.inf:
+        return 0.0
+    demand = best + float(np.log(np.exp(margin - best).sum()))
+    return max(0.0, entropy * (demand - float(np.log(room))))

@@ -1,0 +1,88 @@
+"""The prices of a market's nodes: made of all tasks and nodes, or of a sample, and then kept for nodes that join."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from .base import TaskView
+from .prices import congestion_prices, fill_price
+from .scores import Floats, Ints
+from .tables import NodeTable, TaskTable
+
+SAMPLE = 400
+"""Tasks, and nodes, that prices are made of."""
+
+
+class PriceBook:
+    """What some tasks pay in all (time and price) where they are best off: from this follows the price of any node,
+    that at which these tasks would just fill it. So a node that leaves and comes back has the price it had.
+    """
+
+    def __init__(self, nodes: NodeTable, tasks: Iterable[TaskView]) -> None:
+        self._by_work = nodes.by_work
+        self._sample = TaskTable()
+        self._sizes = self._paid = np.zeros(0)
+        self._scale, self._entropy = 1.0, 0.0  # room of the sample for each unit of a node's
+        nodes.charge_all(np.zeros(len(nodes)))
+        rows = np.array([i for i in nodes.index.values() if self._offered(nodes, i) > 0], dtype=np.int64)
+        offered = np.array([self._offered(nodes, i) for i in rows.tolist()])
+        wanted = self._within(nodes, tasks, float(offered.sum()))
+        if len(rows) < 2 or len({(task.work, task.down_bytes, task.up_bytes) for task in wanted}) < 2:
+            return  # nobody has to choose
+        self._make(nodes, rows, offered, wanted)
+
+    def price(self, nodes: NodeTable, i: int) -> float:
+        """The price of the node in row `i`, which is charged none as yet: seconds a task, or a unit of work."""
+        room = self._offered(nodes, i) * self._scale
+        if not self._entropy or room <= 0:
+            return 0.0
+        costs = self._sample.costs(nodes, i, np.arange(len(self._sizes)))
+        return fill_price(costs / self._sizes, self._paid, room, self._entropy)
+
+    def charge(self, nodes: NodeTable) -> None:
+        """Every node its price."""
+        prices = np.zeros(len(nodes))
+        for i in nodes.index.values():
+            prices[i] = self.price(nodes, i)
+        nodes.charge_all(prices)
+
+    def _make(self, nodes: NodeTable, rows: Ints, offered: Floats, wanted: list[TaskView]) -> None:
+        sample = _spread(np.array([task.work for task in wanted]), SAMPLE)
+        typical = nodes.costs(wanted[int(sample[len(sample) // 2])])[rows]
+        some = _spread(np.where(np.isfinite(typical), typical, np.finfo(np.float64).max), SAMPLE)
+        chosen = [wanted[k] for k in sample]
+        sizes = np.array([task.work if self._by_work else 1.0 for task in chosen])
+        costs = np.stack([nodes.costs(task)[rows[some]] for task in chosen]) / sizes[:, None]
+        able = np.isfinite(costs).any(axis=1)
+        if not able.any():
+            return
+        for task in (task for task, fits in zip(chosen, able, strict=True) if fits):
+            self._sample.add(task)
+        self._sizes, costs = sizes[able], costs[able]
+        self._scale = len(rows) / len(some)
+        room, mass = offered[some] * self._scale, self._sizes * (len(wanted) / len(sample))
+        mass *= min(1.0, 0.999 * room.sum() / mass.sum())
+        _, self._paid, self._entropy = congestion_prices(costs, mass, room)
+
+    def _within(self, nodes: NodeTable, tasks: Iterable[TaskView], room: float) -> list[TaskView]:
+        """The tasks that nodes rank highest, as far as there is room for them."""
+        if self._by_work:
+            tasks = (task for task in tasks if task.work > 0)
+        ranked = sorted(tasks, key=nodes.preferences.standing, reverse=True)
+        sizes = np.array([task.work if self._by_work else 1.0 for task in ranked])
+        return ranked[: int(np.searchsorted(np.cumsum(sizes), room, side="right"))]
+
+    def _offered(self, nodes: NodeTable, i: int) -> float:
+        node = nodes.views[i]
+        assert node is not None
+        return node.work_capacity if self._by_work else float(node.capacity)
+
+
+def _spread(values: Floats, most: int) -> Ints:
+    """The places of at most `most` values, as evenly as may be over their order."""
+    order = np.argsort(values, kind="stable")
+    if len(order) <= most:
+        return np.sort(order)
+    return np.sort(order[((np.arange(most) + 0.5) * len(order) / most).astype(np.int64)])

@@ -1,0 +1,339 @@
+"""Nodes and tasks as columns of numbers, so that the costs of all nodes for a task, or the other way round, take a few
+passes over an array.
+
+    c_ij = p_ij + d_ij = work_j / speed_i + latency_i + down_ij / down_i + up_j / up_i
+
+`down_ij` leaves out the shards that the node holds. A node may have a price beside (`NodeTable.charge`). Both
+directions add up in the same order, so they agree bit for bit. Rows of those who left are used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .base import NodeId, NodeView, TaskId, TaskView, meets
+from .preferences import Preferences
+from .scores import Floats, Ints
+
+Bools = NDArray[np.bool_]
+
+
+class _Rows:
+    """Named columns of equal length which grow by doubling; rows that were given back come first."""
+
+    def __init__(self, columns: Mapping[str, float]) -> None:
+        self._place = {name: place for place, name in enumerate(columns)}
+        self._empty = np.array(list(columns.values()), dtype=np.float64)  # what a row that nobody has holds
+        self._values = np.empty((len(columns), 0))
+        self._product = np.empty(0)
+        self._free: list[int] = []
+        self.length = 0
+
+    def column(self, name: str) -> Floats:
+        return self._values[self._place[name], : self.length]
+
+    def first(self, count: int) -> Floats:
+        """The first so many columns [count, rows]."""
+        return self._values[:count, : self.length]
+
+    def weighted(self, down: Floats, down_by: float | Floats, others: Iterable[tuple[str, float]]) -> Floats:
+        """`down` * `down_by` + ... + column * weight ..., in this order, in an array of its own."""
+        total: Floats = np.multiply(down, down_by)
+        product = self._product[: self.length]  # kept: allocating it takes as long as filling it
+        for name, weight in others:
+            total += np.multiply(self.column(name), weight, out=product)
+        return total
+
+    def take(self) -> int:
+        if self._free:
+            return self._free.pop()
+        if self.length == self._values.shape[1]:
+            more = max(16, self.length) + 8  # so that columns do not lie a power of two apart, and share cache lines
+            self._values = np.concatenate([self._values, np.repeat(self._empty[:, None], more, axis=1)], axis=1)
+            self._product = np.empty(self._values.shape[1])
+        self.length += 1
+        return self.length - 1
+
+    def put(self, row: int, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            self._values[self._place[name], row] = value
+
+    def give_back(self, row: int) -> None:
+        self._values[:, row] = self._empty
+        self._free.append(row)
+
+
+class NodeTable:
+    """The nodes; `index` has the row of each. With `by_work` a price is for each unit of work, else for a task."""
+
+    def __init__(self, preferences: Preferences, by_work: bool = False) -> None:
+        self.preferences, self.by_work = preferences, by_work
+        self.index: dict[NodeId, int] = {}
+        self.views: list[NodeView | None] = []
+        times = {"down": 0.0, "up": 0.0, "work": 0.0, "fixed": np.inf}
+        charged = {"base": 0.0, "price": 0.0}  # what a price is added to, and the price
+        self._rows = _Rows(times | charged | {"memory": np.inf, "trust": np.inf})
+        self._charged = "work" if by_work else "fixed"
+        self._holders: dict[int, set[int]] = {}
+        self._holder_rows: dict[int, Ints] = {}
+        self._kinds: dict[str, Bools] = {}
+        self._picky = 0  # nodes that take some kinds only
+        self._least_memory = self._least_trust = np.inf
+
+    def __len__(self) -> int:
+        """Rows, used or not."""
+        return self._rows.length
+
+    def add(self, node: NodeView) -> int:
+        row = self._rows.take()
+        if row == len(self.views):
+            self.views.append(None)
+        self.index[node.id] = row
+        self._write(row, node)
+        return row
+
+    def remove(self, node_id: NodeId) -> int:
+        """Its row, which costs infinitely much for everyone from now on."""
+        row = self.index.pop(node_id)
+        self._clear(row)
+        self._rows.give_back(row)
+        return row
+
+    def set_room(self, row: int, capacity: int, work_capacity: float) -> None:
+        """Other room, and nothing else."""
+        node = self.views[row]
+        assert node is not None
+        self.views[row] = replace(node, capacity=capacity, work_capacity=work_capacity)
+
+    def charge(self, row: int, price: float) -> None:
+        """Let a node cost `price` more: seconds a task, or a unit of work."""
+        base = float(self._rows.column("base")[row])
+        self._rows.put(row, {self._charged: base + price, "price": price})
+
+    def charge_all(self, prices: Floats) -> None:
+        """The same for every row; in those that nobody has the price must be finite."""
+        used = np.array([view is not None for view in self.views], dtype=np.bool_)
+        self._rows.column("price")[:] = prices
+        self._rows.column(self._charged)[used] = (self._rows.column("base") + prices)[used]
+
+    def times(self, row: int) -> tuple[float, float, float, float]:
+        """Seconds on a node for a byte down, a byte up, a unit of work, and in any case, with its price."""
+        down, up, work, fixed = self.all_times(row).tolist()
+        return down, up, work, fixed
+
+    def all_times(self, row: int) -> Floats:
+        """The same as an array."""
+        return self._rows.first(4)[:, row]
+
+    def price(self, row: int) -> float:
+        return float(self._rows.column("price")[row])
+
+    def _write(self, row: int, node: NodeView) -> None:
+        self.views[row] = node
+        work, down, up, fixed = self.preferences.coefficients(node)
+        self._rows.put(row, {"work": work, "down": down, "up": up, "fixed": fixed, "price": 0.0})
+        base = work if self.by_work else fixed
+        self._rows.put(row, {"base": base, "memory": node.memory_bytes, "trust": node.trust})
+        self._least_memory = min(self._least_memory, node.memory_bytes)
+        self._least_trust = min(self._least_trust, node.trust)
+        for shard in node.shards:
+            self._holders.setdefault(shard, set()).add(row)
+            self._holder_rows.pop(shard, None)
+        if node.kinds:
+            self._picky += 1
+            self._kinds.clear()
+
+    def _clear(self, row: int) -> None:
+        node = self.views[row]
+        assert node is not None
+        for shard in node.shards:
+            self._holders[shard].discard(row)
+            self._holder_rows.pop(shard, None)
+            if not self._holders[shard]:
+                del self._holders[shard]
+        if node.kinds:
+            self._picky -= 1
+            self._kinds.clear()
+        self.views[row] = None
+
+    def costs(self, task: TaskView) -> Floats:
+        """What `task` costs on each node [rows], inf where a requirement is not met."""
+        column = self._rows.column
+        down_bytes: float | Floats = task.down_bytes
+        if task.shards:
+            down_bytes = (task.down_bytes + sum(task.shards.values())) - self.local_bytes(task)
+        costs = self._rows.weighted(column("down"), down_bytes, (("up", task.up_bytes), ("work", task.work)))
+        costs += column("fixed")
+        unfit = self._unfit(task)
+        if unfit is not None:
+            costs[unfit] = np.inf
+        return costs
+
+    def local_bytes(self, task: TaskView) -> Floats:
+        """How much of the task's shards each node holds [rows]."""
+        local = np.zeros(len(self))
+        for shard, num_bytes in task.shards.items():
+            if shard in self._holders:
+                local[self._holding(shard)] += num_bytes
+        return local
+
+    def _holding(self, shard: int) -> Ints:
+        rows = self._holder_rows.get(shard)
+        if rows is None:
+            rows = self._holder_rows[shard] = np.array(sorted(self._holders[shard]), dtype=np.int64)
+        return rows
+
+    def _unfit(self, task: TaskView) -> Bools | None:
+        """Where a requirement is not met [rows]; None if nowhere."""
+        unfit: Bools | None = None
+        if task.memory_bytes > self._least_memory:
+            unfit = self._rows.column("memory") < task.memory_bytes
+        if task.min_trust > self._least_trust:
+            distrusted = self._rows.column("trust") < task.min_trust
+            unfit = distrusted if unfit is None else unfit | distrusted
+        if self._picky:
+            refusing = self._kinds.get(task.kind)
+            if refusing is None or len(refusing) != len(self):
+                refusing = np.array([bool(node and node.kinds and task.kind not in node.kinds) for node in self.views])
+                self._kinds[task.kind] = refusing
+            unfit = refusing if unfit is None else unfit | refusing
+        return unfit
+
+
+class TaskTable:
+    """Tasks; `index` has the row of each."""
+
+    def __init__(self) -> None:
+        self.index: dict[TaskId, int] = {}
+        self.views: list[TaskView | None] = []
+        needs = {"down": 0.0, "up": 0.0, "work": 0.0, "once": 1.0}  # as the times of a node
+        self._rows = _Rows(needs | {"shards": 0.0, "memory": 0.0, "trust": 0.0})
+        self._needers: dict[int, dict[int, float]] = {}  # shard -> row -> bytes
+        self._most_memory = self._most_trust = 0.0
+
+    def __len__(self) -> int:
+        """Rows, used or not."""
+        return self._rows.length
+
+    def add(self, task: TaskView) -> int:
+        row = self._rows.take()
+        if row == len(self.views):
+            self.views.append(None)
+        self.index[task.id] = row
+        self.views[row] = task
+        shards = sum(task.shards.values()) if task.shards else 0
+        self._rows.put(
+            row, {"work": task.work, "down": task.down_bytes + shards, "up": task.up_bytes, "shards": shards}
+        )
+        self._rows.put(row, {"memory": task.memory_bytes, "trust": task.min_trust})
+        self._most_memory = max(self._most_memory, task.memory_bytes)
+        self._most_trust = max(self._most_trust, task.min_trust)
+        for shard, num_bytes in task.shards.items():
+            self._needers.setdefault(shard, {})[row] = num_bytes
+        return row
+
+    def remove(self, task_id: TaskId) -> int:
+        row = self.index.pop(task_id)
+        task = self.views[row]
+        assert task is not None
+        for shard in task.shards:
+            del self._needers[shard][row]
+            if not self._needers[shard]:
+                del self._needers[shard]
+        self.views[row] = None
+        self._rows.give_back(row)
+        return row
+
+    def costs(self, nodes: NodeTable, i: int, rows: Ints) -> Floats:
+        """What the tasks in `rows` cost on the node in row `i` of `nodes`, inf where a requirement is not met."""
+        down, up, work, fixed = nodes.times(i)
+        needs, node = self._rows.first(3)[:, rows], nodes.views[i]
+        assert node is not None
+        if node.shards and self._needers:
+            needs[0] -= self.local_bytes(node)[rows]
+        costs: Floats = needs[0] * down
+        costs += needs[1] * up
+        costs += needs[2] * work
+        costs += fixed
+        if self._most_memory > node.memory_bytes or self._most_trust > node.trust or node.kinds:
+            costs[[not meets(self._task(row), node) for row in rows.tolist()]] = np.inf
+        return costs
+
+    def maybe_cheaper(self, nodes: NodeTable, i: int, limits: Floats) -> Ints:
+        """The rows of tasks that may cost less on the node in row `i` of `nodes` than their limit [rows, or more], and
+        few others. A row that nobody has must have the limit -inf.
+        """
+        node = nodes.views[i]
+        if node is None:
+            return np.empty(0, dtype=np.int64)
+        # A product of matrices is the fastest, but rounds as it likes: so it is kept a little below the true costs.
+        times = nodes.all_times(i) * (1 - 1e-9)
+        costs = times @ self._rows.first(4)
+        if node.shards and self._needers:
+            costs -= self.local_bytes(node) * times[0]
+        rows: Ints = (costs < limits[: len(costs)]).nonzero()[0]
+        return rows
+
+    def _task(self, row: int) -> TaskView:
+        task = self.views[row]
+        assert task is not None
+        return task
+
+    def localities(self, nodes: NodeTable, i: int, rows: Ints) -> Floats | None:
+        """The share of the shard bytes of the tasks in `rows` that the node in row `i` has; None: nobody needs any."""
+        node = nodes.views[i]
+        if not self._needers or node is None:
+            return None
+        return self.local_bytes(node)[rows] / np.maximum(self._rows.column("shards")[rows], 1.0)
+
+    def local_bytes(self, node: NodeView) -> Floats:
+        """How much of each task's shards [rows] the node holds."""
+        local = np.zeros(len(self))
+        for shard in node.shards:
+            for row, num_bytes in self._needers.get(shard, {}).items():
+                local[row] += num_bytes
+        return local
+
+
+class ViewPairs:
+    """Costs and localities between the tasks of a level and all nodes."""
+
+    def __init__(self, nodes: NodeTable, tasks: TaskTable) -> None:
+        self.nodes, self.tasks = nodes, tasks
+
+    def costs(self, j: int) -> Floats:
+        return self.nodes.costs(self._task(j))
+
+    def costs_at(self, i: int, rows: Ints) -> Floats:
+        return self.tasks.costs(self.nodes, i, rows)
+
+    def maybe_cheaper(self, i: int, limits: Floats) -> Ints:
+        return self.tasks.maybe_cheaper(self.nodes, i, limits)
+
+    def localities(self, j: int) -> Floats | None:
+        """The share of the task's shard bytes that each node has."""
+        task = self._task(j)
+        total = sum(task.shards.values()) if task.shards else 0
+        return self.nodes.local_bytes(task) / total if total else None
+
+    def localities_at(self, i: int, rows: Ints) -> Floats | None:
+        """The same of the tasks in `rows` at one node."""
+        return self.tasks.localities(self.nodes, i, rows)
+
+    def _task(self, j: int) -> TaskView:
+        task = self.tasks.views[j]
+        assert task is not None
+        return task
+
+
+def cost_matrix(preferences: Preferences, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> Floats:
+    """c_ij [tasks, nodes] in seconds, inf where a requirement is not met."""
+    table = NodeTable(preferences)
+    for node in nodes:
+        table.add(node)
+    rows = [table.costs(task) for task in tasks]
+    return np.stack(rows) if rows else np.empty((0, len(nodes)))
