@@ -144,7 +144,7 @@ class Dispatch(Part):
                 self.publishing.watching[node] = self.state.works[self.state.totals.assigned].base
 
     def _tasks(self, asking: Sequence[NodeState]) -> list[TaskView]:
-        """Lost work first (by its id), then what is new (ids from 0 down); of no kind more than there are nodes."""
+        """Lost work first (by its id), no more than there are nodes; then what is new (ids from 0 down)."""
         count, down, up = len(asking), self.settings.payloads.snapshot, self.settings.payloads.most
         waiting = (work for work in self.state.redo.values() if self._waits(work))
         tasks = [
@@ -152,7 +152,8 @@ class Dispatch(Part):
         ]
         lost = Counter(task.kind for task in tasks)
         for name, kind in self.kinds.items():
-            tasks += kind.fresh(asking)[: count - lost[name]]
+            if lost[name] < count:
+                tasks += kind.fresh(asking)
         return tasks
 
     def _waits(self, lost: Work) -> bool:

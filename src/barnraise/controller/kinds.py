@@ -40,8 +40,8 @@ class TaskKind(Part):
         return False
 
     def fresh(self, nodes: Sequence[NodeState]) -> Sequence[TaskView]:
-        """What there is to do that nobody had before, for nodes that ask: at most one for each, by ids that are not
-        above 0."""
+        """What there is to do that nobody had before, for nodes that ask to be matched with, by ids that are not above
+        0."""
         return ()
 
     def waits(self, lost: Work) -> bool:

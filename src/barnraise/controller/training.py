@@ -66,14 +66,14 @@ class Training(TaskKind):
         return state.closing is None or self.settings.asynchronous
 
     def fresh(self, nodes: Sequence[NodeState]) -> Sequence[TaskView]:
-        """Rows of lanes that the nodes are on, of the oldest, and of others where few are at work."""
-        if not self.open:
+        """Rows of lanes whose shards the nodes have, and of those where the fewest are at work, the oldest first."""
+        if not self.open or not nodes:
             return ()
         lanes = self.lanes.open(self.state.num_live)
         if len(lanes) > 1:
             near = {shard for node in nodes for shard in self.holdings.of(node.id)}
             idle = heapq.nsmallest(len(nodes), lanes, key=self.holdings.working.__getitem__)
-            wanted = near.union(idle, lanes[:1])
+            wanted = near.union(idle)
             lanes = [shard for shard in lanes if shard in wanted]
         each = len(nodes) if len(lanes) == 1 else 1 + len(nodes) // len(lanes)
         return [self._view(shard, copy) for shard in lanes for copy in range(each)]
