@@ -394,6 +394,14 @@ def test_among_equals_a_vacancy_goes_to_who_gains_most_so_few_move() -> None:
     assert list(market.join(NodeView("new", 200.0)).values()) == ["new"]
 
 
+def test_tasks_that_are_all_alike_take_the_cheapest_places() -> None:
+    nodes = [NodeView(str(i), 1.0 + i, capacity=2, kinds={"audit"} if i == 9 else frozenset()) for i in range(10)]
+    market = Market(nodes=nodes, tasks=[TaskView(j, 100) for j in range(7)])
+    assert Counter(market.assignment.values()) == {"8": 2, "7": 2, "6": 2, "5": 1}
+    assert set(market.prices.values()) == {0.0}
+    assert market.blocking_pairs() == []
+
+
 def test_prices_spread_tasks_at_nearly_the_least_total_and_come_back_with_a_node() -> None:
     random = np.random.default_rng(0)
     speed, work = np.clip(random.lognormal(0, 1, (2, 120)), 0.1, 100)

@@ -35,6 +35,11 @@ def _seats(level: Level, most: int) -> Ints:
 
 def _place_equals(level: Level, group: list[int], seats: Ints) -> None:
     costs = np.stack([level.costs(j)[seats] for j in group])
+    if (costs == costs[0]).all():  # all alike: whoever takes which of the cheapest
+        order = np.argsort(costs[0], kind="stable")
+        for j, seat in zip(group, order[np.isfinite(costs[0][order])].tolist(), strict=False):
+            level.place(j, int(seats[seat]), float(costs[0, seat]))
+        return
     for k, seat in zip(*cheapest(costs), strict=True):
         level.place(group[k], int(seats[seat]), float(costs[k, seat]))
 

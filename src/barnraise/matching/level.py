@@ -208,11 +208,12 @@ class Level:
             costs = self.pairs.costs_at(i, equals)
             if at_home:
                 costs[np.isin(equals, at_home)] -= self.switching_cost
-            wanting = (costs < self._paid[equals]).nonzero()[0]
+            paid = self._paid[equals]
+            wanting = (costs < paid).nonzero()[0]
             if len(wanting) < len(equals):
-                equals, costs = equals[wanting], costs[wanting]
+                equals, costs, paid = equals[wanting], costs[wanting], paid[wanting]
             localities = self.pairs.localities_at(i, equals)
-            for k in self._best(equals, costs, localities, room):
+            for k in self._best(equals, paid - costs, localities, room):
                 j, room = int(equals[k]), room - 1
                 before = self.at[j]
                 self._put(j, i, float(costs[k]), 0.0 if localities is None else float(localities[k]))
@@ -222,11 +223,15 @@ class Level:
                 waiting = waiting[~highest]
         return vacant
 
-    def _best(self, equals: Ints, costs: Floats, localities: Floats | None, count: int) -> list[int]:
+    def _best(self, equals: Ints, gains: Floats, localities: Floats | None, count: int) -> list[int]:
         """The places of those of one standing that a vacancy goes to: by locality, by what they gain, by arrival."""
         if len(equals) <= 1:
             return list(range(len(equals)))
-        keys: list[Floats | Ints] = [self._paid[equals] - costs, -self._arrivals[equals]]
+        if count == 1 and localities is None:
+            first = int(gains.argmax())
+            if np.count_nonzero(gains == gains[first]) == 1:
+                return [first]
+        keys: list[Floats | Ints] = [gains, -self._arrivals[equals]]
         return _largest(keys if localities is None else [localities, *keys], count)
 
     def _away_from(self, i: int) -> list[int]:

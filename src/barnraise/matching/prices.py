@@ -13,6 +13,8 @@ price at which the sample's tasks would just fill it.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .scores import Floats
@@ -54,5 +56,5 @@ def fill_price(costs: Floats, paid: Floats, room: float, entropy: float) -> floa
     best = float(margin.max())
     if best == -np.inf:
         return 0.0
-    demand = best + float(np.log(np.exp(margin - best).sum()))
-    return max(0.0, entropy * (demand - float(np.log(room))))
+    demand = best + math.log(np.exp(margin - best).sum())
+    return max(0.0, entropy * (demand - math.log(room)))

@@ -24,12 +24,14 @@ class PriceBook:
         self._by_work = nodes.by_work
         self._sample = TaskTable()
         self._sizes = self._paid = np.zeros(0)
+        self._every = np.zeros(0, dtype=np.int64)
         self._scale, self._entropy = 1.0, 0.0  # room of the sample for each unit of a node's
         nodes.charge_all(np.zeros(len(nodes)))
         rows = np.array([i for i in nodes.index.values() if self._offered(nodes, i) > 0], dtype=np.int64)
         offered = np.array([self._offered(nodes, i) for i in rows.tolist()])
         wanted = self._within(nodes, tasks, float(offered.sum()))
-        if len(rows) < 2 or len({(task.work, task.down_bytes, task.up_bytes) for task in wanted}) < 2:
+        kinds = {(task.work, task.down_bytes, task.up_bytes, frozenset(task.shards.items())) for task in wanted}
+        if len(rows) < 2 or len(kinds) < 2:
             return  # nobody has to choose
         self._make(nodes, rows, offered, wanted)
 
@@ -38,7 +40,7 @@ class PriceBook:
         room = self._offered(nodes, i) * self._scale
         if not self._entropy or room <= 0:
             return 0.0
-        costs = self._sample.costs(nodes, i, np.arange(len(self._sizes)))
+        costs = self._sample.costs(nodes, i, self._every)
         return fill_price(costs / self._sizes, self._paid, room, self._entropy)
 
     def charge(self, nodes: NodeTable) -> None:
@@ -64,6 +66,7 @@ class PriceBook:
         self._scale = len(rows) / len(some)
         room, mass = offered[some] * self._scale, self._sizes * (len(wanted) / len(sample))
         mass *= min(1.0, 0.999 * room.sum() / mass.sum())
+        self._every = np.arange(len(self._sizes))
         _, self._paid, self._entropy = congestion_prices(costs, mass, room)
 
     def _within(self, nodes: NodeTable, tasks: Iterable[TaskView], room: float) -> list[TaskView]:
