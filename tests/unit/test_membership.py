@@ -9,6 +9,7 @@ from barnraise.controller import events as ev
 from barnraise.controller import membership
 from barnraise.controller.settings import FLEET_HEARTBEATS
 from barnraise.controller.state import Status
+from barnraise.core.detector import ROUND_TRIPS, UNKNOWN_ROUND_TRIP
 from barnraise.core.types import KINDS, LinkReport
 from barnraise.ledger.decisions import Noted
 from barnraise.ledger.notes import Released
@@ -209,7 +210,8 @@ def test_a_lease_follows_the_nodes_link_within_its_bound() -> None:
         ("near", LinkReport(0.01), 1.0, 5.04),
         ("far", LinkReport(1.2), 1.0, 9.8),
         ("liar", LinkReport(3600.0), 1.0, 20.0),
-        ("late", LinkReport(), 4.0, 11.0),
+        ("late", LinkReport(), 4.0, 6.9),
+        ("later", LinkReport(0.5), 4.0, 8.87),
     ]:
         engine = Engine(engine_settings())
         engine.hello(node)
@@ -321,6 +323,7 @@ def fleet(count: int) -> Engine:
     engine.check = lambda: None  # type: ignore[method-assign]  # hundreds of nodes: compared once, at the end
     for index in range(count):
         engine.hello(f"n{index}")
+        engine.next(f"n{index}")
     return engine
 
 
@@ -328,7 +331,7 @@ def test_intervals_grow_with_the_fleet() -> None:
     engine = fleet(300)
     (pulse,) = sent(engine.handle(ev.Received("n0", Heartbeat(0.5))))
     assert pulse == Pulse(0.5, 300 / FLEET_HEARTBEATS, 5 * 300 / FLEET_HEARTBEATS)
-    assert engine.welcomes["n299"].lease == pulse.lease
+    assert engine.welcomes["n299"].lease == pulse.lease + ROUND_TRIPS * UNKNOWN_ROUND_TRIP
     engine.tick(pulse.lease - 0.01)
     assert len(engine.account.live) == 300
     engine.tick(0.02)
