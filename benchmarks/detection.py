@@ -110,9 +110,7 @@ def main() -> None:
     if options.quick:
         options.hours, options.seeds, options.nodes, options.profiles = 0.1, 1, 12, PROFILES[1:3]
     print(f"{options.nodes} nodes, {options.seeds} x {options.hours:g} h; seconds from the death on")
-    print(
-        f"{'link':10} {'lease':8} {'deaths':>6} {'suspected':>9} {'missed, median':>15} {'worst':>6} {'false removals':>15}"
-    )
+    print("link         lease    deaths suspected  missed, median  worst  false removals")
     for profile in options.profiles:
         for name, longest in (("adaptive", 30.0), ("fixed", LEASE)):
             runs = [play(profile, longest, options.nodes, options.hours, seed) for seed in range(options.seeds)]

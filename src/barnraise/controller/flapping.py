@@ -45,7 +45,7 @@ class Flapping(Part):
                 self._came_back(d.node)
             self._lost.discard(d.node)
             self._sessions[d.node] = d.session
-        elif d.change.gone:
+        elif d.change != Change.ENROLLED:
             self._sessions.pop(d.node, None)
             if d.change in LOSSES:
                 self._lost.add(d.node)
