@@ -194,6 +194,23 @@ def test_a_node_on_a_slow_link_that_was_removed_once_is_not_held_off() -> None:
     assert [d.change for d in engine.journal if isinstance(d, NodeChanged)].count(Change.SILENT) == 1
 
 
+def test_nobody_rests_since_the_controllers_own_line_was_down() -> None:
+    nodes = ("a", "b", "c")
+    engine = fleet(*nodes)
+    for _ in range(6):
+        beats(engine, *nodes, seconds=3.0)
+        beats(engine, seconds=25.0)
+        assert engine.state.num_live == 0
+        for node in nodes:
+            engine.hello(node)
+    assert rests(engine) == []
+    assert engine.machine.flapping.returns == {}
+    beats(engine, "a", "b", seconds=25.0)
+    assert engine.state.num_live == 2
+    engine.hello("c")
+    assert list(engine.machine.flapping.returns) == ["c"]
+
+
 def test_a_lone_node_gets_work_however_often_it_was_lost() -> None:
     engine = fleet("a")
     flap(engine, "a", 10)

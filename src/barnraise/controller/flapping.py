@@ -58,6 +58,10 @@ class Flapping(Part):
             rest = min(FIRST_REST * 2.0 ** min(count - FREE - 1.0, 30.0), LONGEST_REST)
             self.resting[node] = max(self.resting.get(node, 0.0), self.now + rest)
 
+    def pardon(self, node: str) -> None:
+        """That it was silent is not its fault."""
+        self._lost.discard(node)
+
     def told(self, node: str) -> Steps:
         """The node has joined: note it if it is to rest."""
         if node in self.resting and self.held(node):

@@ -42,7 +42,8 @@ LOOKS = 16
 
 
 COMMON = 3
-"""Nodes that are never silent at once but by our own fault: for two heartbeats we, or our line, heard nobody."""
+"""Nodes that are never silent at once but by our own fault: for two heartbeats we, or our line, heard nobody. That says
+nothing of their links, unless it went on until leases ended: then so much is to be expected again."""
 
 
 class Membership(Part):
@@ -90,18 +91,21 @@ class Membership(Part):
         if restarted or not known.live or message.profile != known.session.profile:
             if not self.joins.take(node, self.now):
                 return  # it comes and goes too often: it will ask again
+            self._listen()
+            if node in self.excused:
+                self.flapping.pardon(node)
             reason = "came back" if known.session.id else ""
             yield NodeChanged(
                 self.now, node, Change.JOINED, reason, session=message.session, profile=message.profile
             )  # fmt: skip
             yield from self.flapping.told(node)
         self._listen()
-        detector = self.detectors.setdefault(node, Detector(self.leases.longest))
-        excused, silent = self.excused.pop(node, 0.0), self.silent.pop(node, None)
+        self.excused.pop(node, None)
+        detector, silent = self.detectors.setdefault(node, Detector(self.leases.longest)), self.silent.pop(node, None)
         if node not in self.seen:
             self._look_at(node, self.now + self.intervals()[1])
             if silent is not None and not restarted:  # it was there all the time: its frames were late
-                detector.learn(self.now, self.now - silent - excused - self.heartbeat)
+                detector.learn(self.now, self.now - silent - self.heartbeat)
         self.context.forget(node)
         self.seen[node], self.kinds[node] = self.now, frozenset(message.kinds)
         yield from self._agree(known, message)
