@@ -9,7 +9,6 @@ from barnraise.controller import events as ev
 from barnraise.controller import membership
 from barnraise.controller.settings import FLEET_HEARTBEATS
 from barnraise.controller.state import Status
-from barnraise.core.detector import ROUND_TRIPS, UNKNOWN_ROUND_TRIP
 from barnraise.core.types import KINDS, LinkReport
 from barnraise.ledger.decisions import Noted
 from barnraise.ledger.notes import Released
@@ -331,7 +330,7 @@ def test_intervals_grow_with_the_fleet() -> None:
     engine = fleet(300)
     (pulse,) = sent(engine.handle(ev.Received("n0", Heartbeat(0.5))))
     assert pulse == Pulse(0.5, 300 / FLEET_HEARTBEATS, 5 * 300 / FLEET_HEARTBEATS)
-    assert engine.welcomes["n299"].lease == pulse.lease + ROUND_TRIPS * UNKNOWN_ROUND_TRIP
+    assert engine.welcomes["n299"].lease == pulse.lease
     engine.tick(pulse.lease - 0.01)
     assert len(engine.account.live) == 300
     engine.tick(0.02)

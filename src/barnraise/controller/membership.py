@@ -1,9 +1,9 @@
 """Who takes part: joining, coming back, leaving, falling silent.
 
-A live node holds a lease that any frame of its renews. How long it is follows from the node's own frames
-(`core.detector`): one that is silent for longer than they make likely is a suspect, which gets no more work until it is
-heard again, and at the end of its lease it is gone. Then, or when it leaves, its open work is released for others;
-should the node come back before anybody took it, the work is its own again.
+A live node holds a lease that any frame of its renews. How long it is follows from the node's own frames (`detector`):
+one that is silent for longer than they make likely is a suspect, which gets no more work until it is heard again, and at
+the end of its lease it is gone. Then, or when it leaves, its open work is released for others; should the node come back
+before anybody took it, the work is its own again.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 from barnraise.controller.actions import Send
 from barnraise.controller.allowance import Allowance
 from barnraise.controller.custody import Custody
+from barnraise.controller.detector import UNKNOWN_ROUND_TRIP, Detector
 from barnraise.controller.events import Admitted, Arrived, Event, Heard, Lost, RevokeRequested
 from barnraise.controller.flapping import Flapping
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import NodeState, Status
-from barnraise.core.detector import UNKNOWN_ROUND_TRIP, Detector
 from barnraise.ledger.decisions import Change, NodeChanged, Noted
 from barnraise.ledger.notes import NOT_HELD, Released, Reopened
 from barnraise.wire.messages import (
@@ -261,12 +261,14 @@ class Membership(Part):
         return False
 
     def intervals(self, node: str | None = None) -> tuple[float, float]:
-        """Heartbeat and lease of the fleet, or the lease of a node. When the fleet shrinks, the longer lease holds on
-        for as long as it is: nodes that were told of it must not seem silent."""
+        """Heartbeat and lease of the fleet, or the lease of a node, which waits as long for us. When the fleet shrinks,
+        the longer lease holds on for as long as it is: nodes that were told of it must not seem silent."""
         now, (heartbeat, lease) = self.context.now, self.leases.intervals(self.state.num_live)
         if lease >= self.lease or now >= self.lease_told + self.lease:
             self.lease, self.lease_told, self.heartbeat = lease, now, heartbeat
-        return heartbeat, lease if node is None else self._lease(node, lease)
+        if node is None or node not in self.speeds.links:  # what is not known of its link is no reason for it to wait
+            return heartbeat, lease
+        return heartbeat, self._lease(node, lease)
 
     def _lease(self, node: str, lease: float) -> float:
         """The fleet's, and more for a link that is slow or uneven, within the run file's bounds. What the node says of

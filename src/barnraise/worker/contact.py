@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from barnraise.core.detector import Detector
 from barnraise.core.types import LinkReport
 from barnraise.wire.messages import Message, Pulse, Welcome
 from barnraise.worker import measure
@@ -12,9 +11,6 @@ from barnraise.worker.actions import Send
 
 HELLO_INTERVAL = 1.0
 """Seconds between attempts to reach a silent controller."""
-
-LONGEST_WAIT = 30.0
-"""Seconds of silence that are excused at most, where the controller's lease is no longer."""
 
 
 class Contact:
@@ -26,7 +22,6 @@ class Contact:
         self.greeting, self.greeted = 0, False
         self.heartbeat, self.lease = 1.0, 10.0
         self.link = LinkReport()
-        self.detector = Detector(LONGEST_WAIT)
         self.last_sent = self.last_heard = -math.inf
 
     @property
@@ -36,17 +31,7 @@ class Contact:
 
     def silent(self, now: float) -> bool:
         """Whether to greet (again)."""
-        if not self.greeted:
-            return True
-        silence = now - self.last_heard
-        return silence > self.lease and silence > self.detector.patience(now, self.heartbeat, self.lease)
-
-    def heard(self, now: float) -> None:
-        """A message has come, perhaps so late that the next is waited for longer."""
-        late = now - self.last_heard - self.heartbeat
-        if late > self.heartbeat and self.greeted:
-            self.detector.learn(now, late)
-        self.last_heard = now
+        return not self.greeted or now - self.last_heard > self.lease
 
     def send(self, message: Message, now: float) -> Send:
         self.last_sent = now

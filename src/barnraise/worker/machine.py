@@ -121,7 +121,7 @@ class Worker:
         return [*self.outgoing.overdue(now), self.contact.send(Heartbeat(now), now)]
 
     def _received(self, event: Received, now: float) -> list[Action]:
-        self.contact.heard(now)
+        self.contact.last_heard = now
         handler = _MESSAGES.get(type(event.message))
         return handler(self, event.message, now) if handler else []
 
