@@ -1,9 +1,9 @@
 """Who takes part: joining, coming back, leaving, falling silent.
 
-A live node holds a lease that any frame of its renews. How long it is follows from the node's own frames (`detector`):
-one that is silent for longer than they make likely is a suspect, which gets no more work until it is heard again, and at
-the end of its lease it is gone. Then, or when it leaves, its open work is released for others; should the node come back
-before anybody took it, the work is its own again.
+A live node holds a lease that any frame of its renews. How long it is follows from the node's own frames: one that is
+silent for longer than they make likely is a suspect, which gets no more work until it is heard again, and at the end of
+its lease it is gone (`detector`). Then, or when it leaves, its open work is released for others; should the node come
+back before anybody took it, the work is its own again.
 """
 
 from __future__ import annotations
