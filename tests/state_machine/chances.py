@@ -13,6 +13,7 @@ from typing import Any
 from barnraise.controller import events as ev
 from barnraise.controller.settings import EvaluationSettings
 from barnraise.core.types import KINDS, AnyResult, AnyTask, Blob, Evaluate, NodeProfile, ParameterRange
+from barnraise.ledger.decisions import Change
 from barnraise.staleness import create as staleness
 from barnraise.wire.messages import Decline, Offer, Who
 
@@ -176,7 +177,8 @@ class RunChance:
         self.engine.leave(node)
 
     def die(self, node: str) -> None:
-        self.engine.handle(ev.Lost(node, "killed"))
+        how = Change.KILLED if self.rng.random() < 0.7 else Change.LEFT
+        self.engine.handle(ev.Lost(node, "killed", how))
 
     def crash(self, node: str) -> None:
         self.engine.crash()
@@ -213,7 +215,7 @@ class RunChance:
         (tick_early, 1),
         (heartbeat, 5),
         (leave, 1),
-        (die, 1),
+        (die, 2),
         (crash, 2),
         (straggle, 2),
         (stop, 0.2),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from barnraise.controller.custody import Custody
 from barnraise.controller.folding import MOST_OPEN, apply
 from barnraise.controller.invariants import validate
 from barnraise.controller.machine import Controller
+from barnraise.controller.membership import LOOKS
 from barnraise.controller.settings import (
     EngineSettings,
     EvaluationSettings,
@@ -515,6 +517,41 @@ class Account:
         assert len(state.works) + len(state.redo) <= 3 * MOST_OPEN * len(state.nodes)
 
 
+class Leases:
+    """When nodes were heard, who rests, and what follows: nobody is gone before the lease, nor there after the longest,
+    and nobody gets a task who rests while the others can do without it."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self.leases, self.least = settings.leases, max(1, settings.versions.minimum_nodes)
+        self.heard: dict[str, float] = {}
+        self.resting: dict[str, float] = {}
+
+    def observe(self, event: ev.Event, now: float) -> None:
+        if isinstance(event, ev.Received | ev.Heard | ev.Arrived):
+            self.heard[event.node] = now
+        elif isinstance(event, ev.Stalled):
+            self.heard = {node: time + event.seconds for node, time in self.heard.items()}
+
+    def journaled(self, d: Decision) -> None:
+        if isinstance(d, NodeChanged) and d.change == "silent":
+            assert d.time - self.heard[d.node] >= self.leases.lease - 1e-9, "gone before its lease has ended"
+        elif isinstance(d, Noted) and d.kind == "held_off":
+            self.resting[d.node] = d.time + d.note.seconds
+
+    def assigned(self, node: str, now: float, live: set[str]) -> None:
+        assert now - self.heard[node] < self.most(len(live)), "work for somebody who is gone"
+        resting = {name for name in live if self.resting.get(name, 0.0) > now + 1e-9}
+        assert node not in resting or len(live - resting) < self.least, "work for somebody who rests"
+
+    def ticked(self, now: float, seen: Iterable[str]) -> None:
+        seen = list(seen)
+        assert all(now - self.heard[node] < self.most(len(seen)) for node in seen), "silent, and nobody notices"
+
+    def most(self, live: int) -> float:
+        _, lease = self.leases.intervals(live)
+        return max(lease, self.leases.longest) + lease / LOOKS
+
+
 class Engine:
     """One run: the machine, its journal, what it waits for, and what each node holds. `crash` loses all but the
     journal."""
@@ -524,6 +561,7 @@ class Engine:
         self.num_events = 0
         self.journal: list[Decision] = []
         self.account, self.shadow = Account(settings), State()
+        self.leases = Leases(settings)
         self.held: dict[str, dict[int, AnyTask]] = {}  # what each node was given and has no answer for
         self.sessions: dict[str, int] = {}
         self.pretended = False  # rates that nobody was seen to have
@@ -558,6 +596,7 @@ class Engine:
 
     def _observe(self, event: ev.Event) -> None:
         """What later checks need to know of what is said."""
+        self.leases.observe(event, self.now)
         if isinstance(event, ev.Evaluated) and event.epoch == self.epoch:
             self.account.last_loss = event.loss
         elif isinstance(event, ev.Received) and isinstance(event.message, Next):
@@ -596,6 +635,7 @@ class Engine:
         decision = stored(decision)
         self.journal.append(decision)
         self.account.add(decision)
+        self.leases.journaled(decision)
         apply(self.shadow, decision)
         if isinstance(decision, Judged) and decision.brings:
             self.payloads.remove((decision.node, decision.assignment))
@@ -605,6 +645,8 @@ class Engine:
         assert isinstance(message, Ack | Stop) or not self.state.nodes[node].revoked
         if isinstance(message, Assign):
             task = message.task
+            if not isinstance(task, Flush):
+                self.leases.assigned(node, self.now, self.account.live)
             assert (self.account.measured.tasks | self.account.tasks)[task.id].node == node
             assert len(self.state.nodes[node].open) <= MOST_OPEN + isinstance(task, Flush)
             assert task.base == self.state.newest.version or isinstance(task, Evaluate)
@@ -812,6 +854,7 @@ class Engine:
         if self.machine.deadline <= self.now:
             self.handle(ev.Tick())
             assert self.machine.deadline > self.now
+        self.leases.ticked(self.now, self.machine.membership.seen)
 
     def crash(self) -> None:
         """The process dies and another folds the journal. Results of its work may still come, but count no more."""
@@ -825,6 +868,7 @@ class Engine:
             apply(self.shadow, decision)
         self.epoch += 1
         self.account.measured.restarted()
+        self.leases.resting.clear()
         self.machine = Controller(self.settings, folded, self.epoch)
         self._take(self.machine.resume(self.now, grace=4.0))
         self.check()

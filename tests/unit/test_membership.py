@@ -209,7 +209,8 @@ def test_a_lease_follows_the_nodes_link_within_its_bound() -> None:
         ("near", LinkReport(0.01), 1.0, 5.04),
         ("far", LinkReport(1.2), 1.0, 9.8),
         ("liar", LinkReport(3600.0), 1.0, 20.0),
-        ("late", LinkReport(), 4.0, 11.0),
+        ("late", LinkReport(), 4.0, 6.9),
+        ("later", LinkReport(0.5), 4.0, 8.87),
     ]:
         engine = Engine(engine_settings())
         engine.hello(node)
@@ -321,6 +322,7 @@ def fleet(count: int) -> Engine:
     engine.check = lambda: None  # type: ignore[method-assign]  # hundreds of nodes: compared once, at the end
     for index in range(count):
         engine.hello(f"n{index}")
+        engine.next(f"n{index}")
     return engine
 
 

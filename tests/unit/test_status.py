@@ -92,6 +92,18 @@ def test_running_run_names_its_process(tmp_path: Path, capsys: pytest.CaptureFix
     assert {node["name"]: node["state"] for node in told["nodes"]} == {"a": "training", "b": "starting"}
 
 
+def test_a_running_run_says_who_is_held_off_and_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reason = "it was lost and came back 4 times lately"
+    held, over = notes.HeldOff(seconds=20.0, reason=reason), notes.HeldOff(seconds=5.0, reason=reason)
+    later = Noted(16.0, notes.Traffic(up=1, down=2))
+    run = make_run(tmp_path, [*BEGINNING, Noted(9.0, held, "a"), Noted(9.0, over, "b"), later])
+    with run.lock():
+        text, told = status_of(run, capsys), json.loads(status_of(run, capsys, "--json"))
+    assert {node["name"]: node["state"] for node in told["nodes"]} == {"a": "held off", "b": "starting"}
+    assert f"a gets no tasks for 20 s: {reason}" in text
+    assert "held off" in text
+
+
 def test_finished_run_says_why_and_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = make_run(tmp_path, [*BEGINNING, *END])
     text = status_of(run, capsys)

@@ -7,7 +7,7 @@ from typing import Any
 
 from barnraise.account.chronicle import Chronicle, Happening
 from barnraise.core.errors import RunDirectoryError
-from barnraise.ledger import LedgerView, NodeTotals, RunDirectory, Totals, notes
+from barnraise.ledger import LedgerView, NodeTotals, Noted, RunDirectory, Totals, notes
 from barnraise.ledger.view import AssignmentRow, LossPoint
 from barnraise.wire.manifest import MANIFEST_LIMIT, Manifest
 
@@ -30,6 +30,7 @@ class Account:
     finished: str
     end: float
     num_parameters: int
+    held: frozenset[str] = frozenset()  # nodes that are held off at that time
 
     @property
     def tokens_per_second(self) -> float:
@@ -86,7 +87,18 @@ def read(run: RunDirectory) -> Account:
             finished=ends[-1][1].reason if ends else "",
             end=view.end,
             num_parameters=manifest(run).num_parameters,
+            held=_held(view),
         )
+
+
+def _held(view: LedgerView) -> frozenset[str]:
+    """Nodes that get no tasks yet since they were lost and came back again and again."""
+    found = [noted for _, noted in view.find(Noted, "kind = ?", notes.kind_of(notes.HeldOff))]
+    return frozenset(
+        noted.node
+        for noted in found
+        if isinstance(noted.note, notes.HeldOff) and noted.time + noted.note.seconds > view.end
+    )
 
 
 def assignments(run: RunDirectory) -> list[AssignmentRow]:

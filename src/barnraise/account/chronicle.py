@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnraise.core.text import printable
-from barnraise.core.units import count_text
+from barnraise.core.units import count_text, duration_text
 from barnraise.ledger import Change, LedgerView, NodeChanged, Noted, notes
 
 
@@ -99,6 +99,9 @@ _TOLD: dict[type[notes.Note], Callable[[Any, str], str]] = {
     notes.CheckpointFailed: _reasoned("a checkpoint failed: {reason}"),
     notes.Voided: _reasoned("a contribution of {node} is void: {reason}"),
     notes.VersionRefused: _reasoned("a version was made without its contributions: {reason}"),
+    notes.HeldOff: lambda note, node: (
+        f"{printable(node)} gets no tasks for {duration_text(note.seconds)}: {printable(note.reason)}"
+    ),
     notes.FrameDropped: _reasoned("a frame from {node} was dropped: {reason}"),
 }
 """What is told of a note, and of the node it is about; nothing of all others."""

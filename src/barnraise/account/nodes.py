@@ -39,6 +39,7 @@ class NodeRow:
 
 
 STARTING, TRAINING, IDLE, LEFT, KILLED, REVOKED = "starting", "training", "idle", "left", "killed", "revoked"
+SUSPECT, HELD_OFF = "suspect", "held off"
 NEVER, STAYED, CUT_OFF = "never came", "stayed", "cut off"
 _STANDING = dict.fromkeys((change for change in Change if change.gone), LEFT) | {
     Change.ENDED: STAYED,
@@ -48,25 +49,38 @@ _STANDING = dict.fromkeys((change for change in Change if change.gone), LEFT) | 
 GONE = (LEFT, KILLED, REVOKED, NEVER)
 
 
-def living(state: State, seen: Mapping[str, float], now: float, dismissed: Container[str] = ()) -> list[NodeRow]:
+def living(
+    state: State,
+    seen: Mapping[str, float],
+    now: float,
+    dismissed: Container[str] = (),
+    doubts: Mapping[str, str] = {},
+) -> list[NodeRow]:
     """The nodes of a controller that works, and when each was `seen` last; those `dismissed` ended when the run
-    did."""
+    did. `doubts` are SUSPECT or HELD_OFF, of nodes that take part and get no tasks now."""
     rates = [node.speed.rate for node in state.nodes.values() if node.live and node.speed.rate > 0]
     middle = median(rates) if rates else 0.0
-    return [_living(node, state, middle, seen.get(node.id), now, node.id in dismissed) for node in state.nodes.values()]
+    return [
+        _living(node, state, middle, seen.get(node.id), now, _standing(node, state, dismissed, doubts))
+        for node in state.nodes.values()
+    ]
 
 
-def _living(node: NodeState, state: State, middle: float, seen: float | None, now: float, dismissed: bool) -> NodeRow:
+def _standing(node: NodeState, state: State, dismissed: Container[str], doubts: Mapping[str, str]) -> str:
     if node.revoked:
-        standing = REVOKED
-    elif not node.live:
-        standing = STAYED if dismissed else LEFT if node.session.id else STARTING
-    elif state.progress.finished:
-        standing = STAYED
-    elif node.open:
-        standing = TRAINING
-    else:
-        standing = IDLE if node.tally.accepted + node.tally.refused else STARTING  # it measures itself first
+        return REVOKED
+    if not node.live:
+        return STAYED if node.id in dismissed else LEFT if node.session.id else STARTING
+    if state.progress.finished:
+        return STAYED
+    if node.id in doubts:
+        return doubts[node.id]
+    if node.open:
+        return TRAINING
+    return IDLE if node.tally.accepted + node.tally.refused else STARTING  # it measures itself first
+
+
+def _living(node: NodeState, state: State, middle: float, seen: float | None, now: float, standing: str) -> NodeRow:
     bound = max((state.works[assignment].terms.max_staleness for assignment in node.open), default=None)
     staleness = f"{node.updates.staleness}" if node.tally.accepted + node.tally.refused else "-"
     return NodeRow(
@@ -84,24 +98,29 @@ def _living(node: NodeState, state: State, middle: float, seen: float | None, no
     )
 
 
-def recorded(nodes: Sequence[NodeTotals], *, running: bool, finished: bool) -> list[NodeRow]:
-    """The nodes of a ledger whose run works, is finished, or neither. Rates are over the seconds that nodes report."""
+def recorded(nodes: Sequence[NodeTotals], *, running: bool, finished: bool, held: Container[str] = ()) -> list[NodeRow]:
+    """The nodes of a ledger whose run works, is finished, or neither. Rates are over the seconds that nodes report.
+    Those `held` get no tasks now."""
     rates = {node.node: (node.tokens / node.seconds if node.seconds > 0 else 0.0) for node in nodes}
     known = [rate for rate in rates.values() if rate > 0]
     middle, total = (median(known) if known else 0.0), max(1, sum(node.tokens for node in nodes))
-    return [_recorded(node, rates[node.node], middle, total, running, finished) for node in nodes]
+    return [_recorded(node, rates[node.node], middle, total, _stood(node, running, finished, held)) for node in nodes]
 
 
-def _recorded(node: NodeTotals, rate: float, middle: float, total: int, running: bool, finished: bool) -> NodeRow:
-    outcomes = node.outcomes
+def _stood(node: NodeTotals, running: bool, finished: bool, held: Container[str]) -> str:
     if node.change in _STANDING:
-        standing = _STANDING[node.change]
-    elif running:
-        standing = TRAINING if outcomes.open else IDLE if outcomes.judged else STARTING
-    elif node.change == Change.ENROLLED:
-        standing = NEVER
-    else:
-        standing = STAYED if finished else CUT_OFF
+        return _STANDING[node.change]
+    if running:
+        if node.node in held:
+            return HELD_OFF
+        return TRAINING if node.outcomes.open else IDLE if node.outcomes.judged else STARTING
+    if node.change == Change.ENROLLED:
+        return NEVER
+    return STAYED if finished else CUT_OFF
+
+
+def _recorded(node: NodeTotals, rate: float, middle: float, total: int, standing: str) -> NodeRow:
+    outcomes = node.outcomes
     return NodeRow(
         name=node.node,
         state=standing,

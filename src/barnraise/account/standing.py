@@ -14,7 +14,7 @@ MOST_EVENTS = 8
 
 def as_json(account: Account, budget: int, pid: int | None) -> dict[str, Any]:
     """The status for a program: what `train --json` tells, and how the run stands."""
-    rows = nodes.recorded(account.nodes, running=pid is not None, finished=bool(account.finished))
+    rows = nodes.recorded(account.nodes, running=pid is not None, finished=bool(account.finished), held=account.held)
     last = account.happenings[-MOST_EVENTS:]
     return account.as_json() | {
         "state": state(account, pid),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnraise.core.text import printable
-from barnraise.core.units import bytes_text, count_text
+from barnraise.core.units import bytes_text, count_text, duration_text
 from barnraise.ledger import (
     Assigned,
     Change,
@@ -147,6 +147,9 @@ _NOTES: dict[type[notes.Note], Callable[[Any, str], str]] = {
     notes.Reopened: lambda note, node: f"{note.assignment}: is {node}'s again, before anybody else took it",
     notes.Voided: lambda note, node: (
         f"{note.assignment}: cannot be used for version {note.version}: {printable(note.reason)}"
+    ),
+    notes.HeldOff: lambda note, node: (
+        f"{node} gets no tasks for {duration_text(note.seconds)}: {printable(note.reason)}"
     ),
     notes.Tuned: lambda note, node: (
         f"{node}'s tasks are fitted to its link: payloads of {bytes_text(note.bytes)}, at least "

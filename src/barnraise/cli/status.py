@@ -54,7 +54,8 @@ def _show(account: Account, budget: int, pid: int | None, given: Path) -> None:
         screen.print(Text.assemble((f"  {label:<9}", "dim"), text, (curve, "cyan")))
     if account.nodes:
         console.say()
-        for line in node_table(nodes.recorded(account.nodes, running=pid is not None, finished=bool(account.finished))):
+        running, finished = pid is not None, bool(account.finished)
+        for line in node_table(nodes.recorded(account.nodes, running=running, finished=finished, held=account.held)):
             screen.print(Text("  ").append_text(line))
     if account.happenings:
         console.say()

@@ -8,12 +8,27 @@ from typing import Any
 from rich.text import Text
 
 from barnraise.account.links import LinkUse
-from barnraise.account.nodes import GONE, IDLE, KILLED, LEFT, REVOKED, STARTING, TRAINING, NodeRow, in_order_of_interest
+from barnraise.account.nodes import (
+    GONE,
+    HELD_OFF,
+    IDLE,
+    KILLED,
+    LEFT,
+    REVOKED,
+    STARTING,
+    SUSPECT,
+    TRAINING,
+    NodeRow,
+    in_order_of_interest,
+)
 from barnraise.cli.columns import Cell, columns
 from barnraise.core.units import bytes_text
 from barnraise.transport.links.presets import MBIT
 
-STYLES = {TRAINING: "green", IDLE: "cyan", STARTING: "yellow", LEFT: "red", KILLED: "red", REVOKED: "red"}
+STYLES = {TRAINING: "green", IDLE: "cyan", STARTING: "yellow", LEFT: "red", KILLED: "red", REVOKED: "red"} | {
+    SUSPECT: "yellow",
+    HELD_OFF: "yellow",
+}
 
 MOST_LINKS = 8
 """Links that the live view shows."""

@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from barnraise.account.chronicle import Chronicle, Happening, of_note
-from barnraise.account.nodes import living
+from barnraise.account.nodes import HELD_OFF, SUSPECT, living
 from barnraise.assembly.voice import Voice
 from barnraise.cli import console
 from barnraise.cli.panel import MOST_EVENTS, Figures, Heading, Moment, Progress, draw, line
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from barnraise.assembly.hosting import Host  # it imports torch
+    from barnraise.controller.machine import Controller
 
 RATE_SECONDS = 20.0
 """Tokens a second are those of this many last seconds."""
@@ -77,7 +78,13 @@ class Observer:
                 bytes_down=server.bytes_down,
             ),
             losses=state.record.evaluations,
-            rows=living(state, host.machine.membership.seen, now, self._chronicle.dismissed if self._chronicle else ()),
+            rows=living(
+                state,
+                host.machine.membership.seen,
+                now,
+                self._chronicle.dismissed if self._chronicle else (),
+                _doubts(host.machine, now),
+            ),
             happenings=tuple(self._recent),
             links=host.links(),
         )
@@ -93,6 +100,12 @@ class Observer:
             samples.popleft()
         (begin, before), (end, after) = samples[0], samples[-1]
         return max(0, after - before) / (end - begin) if end > begin else 0.0
+
+
+def _doubts(machine: Controller, now: float) -> dict[str, str]:
+    """Nodes that take part and get no tasks now, and why."""
+    found = dict.fromkeys(machine.flapping.resting_at(now), HELD_OFF)
+    return found | dict.fromkeys(machine.membership.suspected_at(now), SUSPECT)
 
 
 class PlainView:

@@ -27,6 +27,7 @@ FREE_KEYS: Mapping[str, tuple[str, ...]] = {
         "sync_longest_wait",
         "heartbeat",
         "lease",
+        "longest_lease",
         "checkpoint_seconds",
         "keep_checkpoints",
         "evaluations",

@@ -160,10 +160,12 @@ class ControllerSection(Section):
     )
     heartbeat: Interval = Field(default=0.4, description="Seconds between heartbeats in a small fleet.")
     lease: Interval = Field(
-        default=1.2, description="Seconds of silence after which a node counts as gone (small fleet)."
+        default=1.2,
+        description="Seconds of silence after which a node counts as gone, at least (small fleet).",
     )
     longest_lease: Interval = Field(
-        default=30.0, description="The same for a node whose link is slow or uneven, at most."
+        default=30.0,
+        description="The same for a node whose link is slow or uneven, at most; its frames say how uneven.",
     )
     checkpoint_seconds: Positive = Field(default=60.0, description="Seconds between checkpoints.")
     keep_checkpoints: int = Field(default=2, ge=1, le=1000, description="How many checkpoints are kept.")

@@ -58,7 +58,7 @@ class Buffer(Part):
         self._measure()
         pinned = self.versions.buffer_size
         wanted = state.num_live if not settings.asynchronous else pinned or self.automatic_size
-        there = len(self.speeds.counted) if settings.asynchronous else state.num_live
+        there = len(self.speeds.counted) if settings.asynchronous else self.speeds.num_working
         nodes = max(least, min(wanted, there), 1)
         if nodes != state.buffer.size:
             why = "automatic" if pinned is None else f"controller.buffer_size is {pinned}"

@@ -46,6 +46,7 @@ class Dispatch(Part):
         self.settings, self.scheduler = context.settings, context.settings.tasks.scheduler
         self.membership, self.speeds, self.publishing = membership, speeds, publishing
         self.holdings, self.kinds = holdings, kinds
+        self.flapping = membership.flapping
         self.asking: dict[str, int] = {}  # node -> version it has
         self.resting: dict[str, int] = {}  # those that wait for a version (without overlap)
         self.wasted = Allowance(burst=20.0, rate=0.5)  # tasks that a node may give back, or get refused
@@ -91,13 +92,16 @@ class Dispatch(Part):
 
     def _may_ask(self, node: NodeState) -> bool:
         """However fast a node is, others' contributions are to come between its own; one whose work comes to nothing
-        again and again has to wait."""
+        again and again, or that is lost again and again, has to wait; so has one that may be lost by now."""
         if len(node.open) >= MOST_OPEN or self.state.buffer.count(node.id) >= MOST_IN_BUFFER:
             return False
         if not self.wasted.has(node.id, self.now):
             self.ask_again = min(self.ask_again, self.wasted.when(node.id))
             return False
-        return True
+        if self.flapping.held(node.id):
+            self.ask_again = min(self.ask_again, self.flapping.resting[node.id])
+            return False
+        return not self.membership.passed_over(node.id)
 
     def _may_start(self, node: NodeState) -> bool:
         """Without overlap a node asks as it uploads, and rests until it is woken: in a round that it has contributed to

@@ -17,6 +17,7 @@ from barnraise.controller.custody import Custody
 from barnraise.controller.dispatch import Dispatch
 from barnraise.controller.ending import Ending
 from barnraise.controller.events import Dropped, Event, Received, Stalled, Tick, Traffic
+from barnraise.controller.flapping import Flapping
 from barnraise.controller.flushing import Flushing
 from barnraise.controller.folding import apply
 from barnraise.controller.holdings import Holdings
@@ -48,8 +49,9 @@ class Controller:
         self.context = context = Context(settings, self.state, epoch)
         context.follow, context.forget = self._follow, self._forget
         self.custody = Custody(context)
-        self.speeds = Speeds(context, self.custody)
-        self.membership = Membership(context, self.custody, self.speeds)
+        self.flapping = Flapping(context)
+        self.speeds = Speeds(context, self.custody, self.flapping)
+        self.membership = Membership(context, self.custody, self.flapping, self.speeds)
         self.pacing = Pacing(context, self.speeds)
         self.publishing = Publishing(context, self.pacing)
         self.measuring = Measuring(context, self.membership, self.pacing, self.publishing)
@@ -66,6 +68,7 @@ class Controller:
         self.parts: tuple[Part, ...] = (
             self.membership,
             self.custody,
+            self.flapping,
             self.speeds,
             self.inspection,
             self.pacing,
@@ -174,10 +177,12 @@ class Controller:
         elif node not in self.membership.seen:
             yield Send(node, Who())
         else:
-            self.membership.heard(node)
+            suspected = self.membership.heard(node)
             answer = self._messages.get(type(message))
             if answer is not None:
                 yield from answer(node, message)
+            if suspected:
+                yield from self._follow()
 
     def _tick(self, event: Tick) -> Steps:
         for part in self.parts:

@@ -1,7 +1,9 @@
 """Who takes part: joining, coming back, leaving, falling silent.
 
-A live node holds a lease that any frame of its renews. When the lease ends, or the node leaves, its open work is
-released for others; should the node come back before anybody took it, the work is its own again.
+A live node holds a lease that any frame of its renews. How long it is follows from the node's own frames: one that is
+silent for longer than they make likely is a suspect, which gets no more work until it is heard again, and at the end of
+its lease it is gone (`detector`). Then, or when it leaves, its open work is released for others; should the node come
+back before anybody took it, the work is its own again.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from typing import Any
 from barnraise.controller.actions import Send
 from barnraise.controller.allowance import Allowance
 from barnraise.controller.custody import Custody
+from barnraise.controller.detector import UNKNOWN_ROUND_TRIP, Detector
 from barnraise.controller.events import Admitted, Arrived, Event, Heard, Lost, RevokeRequested
+from barnraise.controller.flapping import Flapping
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import NodeState, Status
@@ -33,26 +37,22 @@ from barnraise.wire.messages import (
     Welcome,
 )
 
-ROUND_TRIPS = 4.0
-"""By how many round trips a lease outlasts the fleet's."""
-
-CAUTION = 2.0
-"""And by how many times what the node's frames were late."""
-
-FORGETTING = 0.99
-"""What is left of that with each frame in time."""
-
 LOOKS = 16
 """How often leases are looked at while one lasts: many nodes' at a time, as each look at the fleet has its price."""
+
+
+COMMON = 3
+"""Nodes that are never silent at once but by our own fault: for two heartbeats we, or our line, heard nobody. That says
+nothing of their links, unless it went on until leases ended: then so much is to be expected again."""
 
 
 class Membership(Part):
     """Keeps when each node was last heard, and when to look next whether its lease has ended."""
 
-    def __init__(self, context: Context, custody: Custody, speeds: Speeds) -> None:
+    def __init__(self, context: Context, custody: Custody, flapping: Flapping, speeds: Speeds) -> None:
         super().__init__(context)
         self.settings, self.leases = context.settings, context.settings.leases
-        self.custody, self.speeds = custody, speeds
+        self.custody, self.flapping, self.speeds = custody, flapping, speeds
         self.seen: dict[str, float] = {}  # nodes that said Hello to this process, the longest silent first
         self.awaited: dict[str, None] = {}  # nodes that were live before it started and have not said Hello yet
         self.awaited_until = math.inf
@@ -60,7 +60,10 @@ class Membership(Part):
         self.heartbeat = 0.0  # seconds between frames that the fleet was told of
         self.kinds: dict[str, frozenset[str]] = {}  # of task, that a node says it can do
         self.silent: dict[str, float] = {}  # when nodes were last heard whose lease then ended
-        self.lateness: dict[str, float] = {}  # seconds by which a node's frames were late, the worst slowly forgotten
+        self.detectors: dict[str, Detector] = {}  # what is known of nodes' frames, also while they are gone
+        self.suspects: set[str] = set()  # who was passed over for work, and is to be asked about when it is heard
+        self.excused: dict[str, float] = {}  # seconds of a node's silence in which nobody else was heard either
+        self._heard_at = math.inf  # when anybody was
         self.joins = Allowance(burst=20.0, rate=0.1)  # rows that a node's greetings may cost
         self._looks: list[tuple[float, str]] = []  # a heap: when to look next at a node's lease
         self._looked_at: set[str] = set()  # the nodes in it
@@ -88,14 +91,21 @@ class Membership(Part):
         if restarted or not known.live or message.profile != known.session.profile:
             if not self.joins.take(node, self.now):
                 return  # it comes and goes too often: it will ask again
+            self._listen()
+            if node in self.excused:
+                self.flapping.pardon(node)
             reason = "came back" if known.session.id else ""
             yield NodeChanged(
                 self.now, node, Change.JOINED, reason, session=message.session, profile=message.profile
             )  # fmt: skip
+            yield from self.flapping.told(node)
+        self._listen()
+        self.excused.pop(node, None)
+        detector, silent = self.detectors.setdefault(node, Detector(self.leases.longest)), self.silent.pop(node, None)
         if node not in self.seen:
             self._look_at(node, self.now + self.intervals()[1])
-            if not restarted and node in self.silent:  # it was there all the time: its frames were late
-                self._learn(node, self.now - self.silent[node])
+            if silent is not None and not restarted:  # it was there all the time: its frames were late
+                detector.learn(self.now, self.now - silent - self.heartbeat)
         self.context.forget(node)
         self.seen[node], self.kinds[node] = self.now, frozenset(message.kinds)
         yield from self._agree(known, message)
@@ -186,46 +196,90 @@ class Membership(Part):
         self.seen.pop(node, None)
         self.kinds.pop(node, None)
         self.awaited.pop(node, None)
+        self.suspects.discard(node)
 
     # Leases
 
-    def heard(self, node: str) -> None:
-        """A frame of the node renews its lease, and says how late its frames come."""
+    def heard(self, node: str) -> bool:
+        """A frame of the node renews its lease, and says how late its frames come. Whether it was passed over as a
+        suspect: then it may get work now."""
+        now = self.context.now
+        if now - self._heard_at > 2.0 * self.heartbeat:
+            self._listen()
+        else:
+            self._heard_at = now
         seen = self.seen.pop(node, None)
         if seen is not None:
-            self.seen[node] = now = self.context.now
-            self._learn(node, now - seen)
+            self.seen[node] = now
+            if self.excused:
+                seen += self.excused.pop(node, 0.0)
+            self.detectors[node].heard(now, now - seen, self.heartbeat)
+        if self.suspects and node in self.suspects:
+            self.suspects.remove(node)
+            return True
+        return False
 
     def _heard(self, event: Heard | Arrived) -> Steps:
-        self.heard(event.node)
-        yield from ()
+        if self.heard(event.node):
+            yield from self.context.follow()
 
     def _heartbeat(self, node: str, message: Heartbeat) -> Steps:
         yield Send(node, Pulse(message.sent, *self.intervals(node)))
+
+    def _listen(self) -> None:
+        """Somebody is heard again, perhaps after a time in which nobody was: that says nothing of anybody's link."""
+        since, self._heard_at = self._heard_at, self.context.now
+        if self.context.now - since > 2.0 * self.heartbeat:
+            quiet = [*self.seen, *(node for node, seen in self.silent.items() if seen > since - self.lease)]
+            if len(quiet) >= COMMON:
+                for node in quiet:
+                    self.excused[node] = self.excused.get(node, 0.0) + self.context.now - since
 
     def excuse(self, seconds: float) -> None:
         self.seen = {node: seen + seconds for node, seen in self.seen.items()}
         self.awaited_until += seconds
 
-    def _learn(self, node: str, gap: float) -> None:
-        late, known = gap - self.heartbeat, self.lateness.get(node, 0.0)
-        if late > 0.0 or known:
-            self.lateness[node] = max(late, FORGETTING * known)
+    def suspected(self, node: str) -> bool:
+        """Whether a node that takes part is silent for longer than its frames so far make likely."""
+        return self._silent_too_long(node, self.context.now)
+
+    def suspected_at(self, now: float) -> list[str]:
+        """All such nodes, at a time that may be later than that of the event in hand."""
+        return [node for node in self.seen if self._silent_too_long(node, now)]
+
+    def _silent_too_long(self, node: str, now: float) -> bool:
+        silence = now - self.seen[node]
+        return silence > self.heartbeat and silence > self.detectors[node].suspicion(
+            self.heartbeat, self._round_trip(node)
+        )
+
+    def passed_over(self, node: str) -> bool:
+        """Whether the node, which asks for work, gets none since it is suspected: until it is heard."""
+        if self.suspected(node):
+            self.suspects.add(node)
+            return True
+        return False
 
     def intervals(self, node: str | None = None) -> tuple[float, float]:
-        """Heartbeat and lease of the fleet, or the lease of a node. When the fleet shrinks, the longer lease holds on
-        for as long as it is: nodes that were told of it must not seem silent."""
+        """Heartbeat and lease of the fleet, or the lease of a node, which waits as long for us. When the fleet shrinks,
+        the longer lease holds on for as long as it is: nodes that were told of it must not seem silent."""
         now, (heartbeat, lease) = self.context.now, self.leases.intervals(self.state.num_live)
         if lease >= self.lease or now >= self.lease_told + self.lease:
             self.lease, self.lease_told, self.heartbeat = lease, now, heartbeat
-        return heartbeat, lease if node is None else self._lease(node, lease)
+        if node is None or node not in self.speeds.links:  # what is not known of its link is no reason for it to wait
+            return heartbeat, lease
+        return heartbeat, self._lease(node, lease)
 
     def _lease(self, node: str, lease: float) -> float:
         """The fleet's, and more for a link that is slow or uneven, within the run file's bounds. What the node says of
         its link moves its own lease alone."""
+        if lease >= self.leases.longest:
+            return lease
+        return self.detectors[node].patience(self.context.now, self.heartbeat, lease, self._round_trip(node))
+
+    def _round_trip(self, node: str) -> float:
         link = self.speeds.links.get(node)
-        slow = ROUND_TRIPS * link.round_trip if link is not None else 0.0
-        return max(lease, min(lease + slow + CAUTION * self.lateness.get(node, 0.0), self.leases.longest))
+        return UNKNOWN_ROUND_TRIP if link is None else link.round_trip
 
     def _look_at(self, node: str, time: float) -> None:
         """Look then, or a little later, whether the node's lease has ended, if that is not planned already."""

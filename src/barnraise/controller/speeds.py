@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 from barnraise.controller.custody import Custody
+from barnraise.controller.flapping import Flapping
 from barnraise.controller.part import Context, Part
 from barnraise.controller.state import NodeState
 from barnraise.core.types import LinkReport
@@ -38,9 +39,9 @@ CAUTION = 2.0
 class Speeds(Part):
     """The fleet's figures, as they were found last; rates are tokens a second. Each node's own link, as it says."""
 
-    def __init__(self, context: Context, custody: Custody) -> None:
+    def __init__(self, context: Context, custody: Custody, flapping: Flapping) -> None:
         super().__init__(context)
-        self.custody = custody
+        self.custody, self.flapping = custody, flapping
         self.tokens = context.settings.tasks.tokens
         self.links: dict[str, LinkReport] = {}
         self.news = 0  # joins, departures and verdicts so far: each changes a rate or who is alive
@@ -120,17 +121,24 @@ class Speeds(Part):
         Without it n workers that each contribute a whole update from the same base would move the model n times as far
         as their mean (SparseLoCo divides by all peers for the same reason, not by those that contributed).
         """
-        if self.state.num_live <= 1:
+        if self.num_working <= 1:
             return 1.0
         own = self.usable(node)
         if alike or own <= 0.0 or self.total <= 0.0:
-            return 1.0 / self.state.num_live
+            return 1.0 / self.num_working
         return own / max(own, self.total)
+
+    @property
+    def num_working(self) -> int:
+        """The living but for those that get no tasks."""
+        return self.state.num_live - self.flapping.num_held
 
     def _counts(self, node: NodeState) -> bool:
         """Whether the others count on the node's next contribution: it is on its way, or not overdue yet."""
         if node.id in self.custody.sending or node.id in self.custody.offered:
             return True
+        if self.flapping.held(node.id):
+            return False
         works = self.state.works
         since = works[node.open[0]].time if node.open else max(node.session.joined, node.speed.verdict_time)
         usual = node.speed.turnaround if node.speed.rate > 0.0 else max(self.turnaround, self.period(node))

@@ -106,6 +106,13 @@ class Reopened(Note, frozen=True, gc=False):
     assignment: int
 
 
+class HeldOff(Note, frozen=True, gc=False):
+    """A node that is lost and comes back again and again gets no tasks for so long."""
+
+    seconds: float
+    reason: str
+
+
 class Voided(Note, frozen=True, gc=False):
     """A contribution that was accepted cannot be used. `judged`: by its node's fault, not by that of our disk."""
 

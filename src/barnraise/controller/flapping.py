@@ -1,0 +1,99 @@
+"""Who is lost and comes back again and again: such a node rests for a while, longer each time, before it gets tasks.
+
+Work that goes to it is done twice, and others wait for it meanwhile. It rests only where they can do without it, and is
+forgotten slowly: a machine that was started a few times in a row is as good as any other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from barnraise.controller.part import Context, Part, Steps
+from barnraise.ledger.decisions import Change, Decision, NodeChanged, Noted
+from barnraise.ledger.notes import HeldOff
+
+FREE = 3.0
+"""Returns that cost nothing."""
+
+FIRST_REST, LONGEST_REST = 10.0, 600.0
+"""Seconds that a node rests after the first return beyond these, twice as long after the next, and so on."""
+
+HALF_LIFE = 600.0
+"""Seconds in which a return counts half."""
+
+LOSSES = frozenset({Change.SILENT, Change.BROKE, Change.KILLED})
+"""Ways of going that nobody announced. A worker that says that it leaves hands in what it has."""
+
+
+class Flapping(Part):
+    """Keeps how often each node was lost and came back, and until when it rests."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.least = max(1, context.settings.versions.minimum_nodes)
+        self.returns: dict[str, tuple[float, float]] = {}  # how many, the longer ago the less, and as of when
+        self.resting: dict[str, float] = {}  # until when
+        self._sessions: dict[str, int] = {}  # of those that are here
+        self._lost: set[str] = set()
+        self._counted: tuple[tuple[float, int, int], int] = ((-math.inf, 0, 0), 0)
+
+    def _changed(self, d: NodeChanged) -> None:
+        if d.change == Change.JOINED:
+            if d.node in self._lost or self._sessions.get(d.node, d.session) != d.session:
+                self._came_back(d.node)
+            self._lost.discard(d.node)
+            self._sessions[d.node] = d.session
+        elif d.change != Change.ENROLLED:
+            self._sessions.pop(d.node, None)
+            if d.change in LOSSES:
+                self._lost.add(d.node)
+
+    def _came_back(self, node: str) -> None:
+        count, since = self.returns.get(node, (0.0, self.now))
+        count = count * 0.5 ** ((self.now - since) / HALF_LIFE) + 1.0
+        self.returns[node] = count, self.now
+        if count > FREE:
+            rest = min(FIRST_REST * 2.0 ** min(count - FREE - 1.0, 30.0), LONGEST_REST)
+            self.resting[node] = max(self.resting.get(node, 0.0), self.now + rest)
+
+    def pardon(self, node: str) -> None:
+        """That it was silent is not its fault."""
+        self._lost.discard(node)
+
+    def told(self, node: str) -> Steps:
+        """The node has joined: note it if it is to rest."""
+        if node in self.resting and self.held(node):
+            count = round(self.returns[node][0])
+            reason = f"it was lost and came back {count} times lately"
+            yield Noted(self.now, HeldOff(self.resting[node] - self.now, reason), node)
+
+    def held(self, node: str) -> bool:
+        """Whether the node gets no tasks now, and nobody is to count on it."""
+        until = self.resting.get(node)
+        if until is None:
+            return False
+        if until <= self.now:
+            del self.resting[node]
+            return False
+        return self.num_held > 0
+
+    def resting_at(self, now: float) -> list[str]:
+        """All such nodes, at a time that may be later than that of the event in hand."""
+        return [node for node, until in self.resting.items() if until > now] if self.num_held else []
+
+    @property
+    def num_held(self) -> int:
+        """How many of the living rest now: none, where the others are too few to do without them."""
+        if not self.resting:
+            return 0
+        nodes, num_live = self.state.nodes, self.state.num_live
+        what = self.now, num_live, len(self.resting)
+        if what != self._counted[0]:
+            count = sum(until > self.now and nodes[node].live for node, until in self.resting.items())
+            self._counted = what, count if num_live - count >= self.least else 0
+        return self._counted[1]
+
+    def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
+        return {NodeChanged: self._changed}
