@@ -111,7 +111,7 @@ def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_b
             buffer_size=CONNECTIONS // 2, minimum_nodes=1, flush=False, sync_window=60.0, sync_longest_wait=600.0,
             checkpoint_seconds=5.0,
         ),
-        evaluations=EvaluationSettings(times=1, rows=1, file=1, by_workers=False),
+        evaluations=EvaluationSettings(times=1, rows=1, row_tokens=128, file=1, by_workers=False),
     )  # fmt: skip
 
 

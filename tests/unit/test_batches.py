@@ -23,7 +23,7 @@ def padded(lengths: list[int]) -> np.ndarray:
 def test_each_row_comes_once_and_only_padding_is_cut(lengths: list[int], batch_size: int, seed: int) -> None:
     rows = padded(lengths)
     found = []
-    for tokens, wanted in batches(rows, Batches((), batch_size, seed), PADDED):
+    for tokens, wanted in batches([rows], Batches((), batch_size, seed), PADDED):
         assert tokens.shape == wanted.shape
         assert len(tokens) <= batch_size
         assert (tokens[:, -1] != 0).any()
@@ -35,14 +35,14 @@ def test_each_row_comes_once_and_only_padding_is_cut(lengths: list[int], batch_s
 def test_the_seed_is_the_order() -> None:
     rows = padded([3] * 32)
     first, again, other = (
-        [batch[0].tolist() for batch in batches(rows, Batches((), 4, seed), PADDED)] for seed in (1, 1, 2)
+        [batch[0].tolist() for batch in batches([rows], Batches((), 4, seed), PADDED)] for seed in (1, 1, 2)
     )
     assert first == again
     assert first != other
 
 
 def test_rows_of_like_length_go_together_in_random_order() -> None:
-    longest = [tokens.shape[1] for tokens, _ in batches(padded([2, 8] * 64), Batches((), 8, 0), PADDED)]
+    longest = [tokens.shape[1] for tokens, _ in batches([padded([2, 8] * 64)], Batches((), 8, 0), PADDED)]
     assert sorted(longest) == [2] * 8 + [8] * 8
     assert longest != sorted(longest)
 
@@ -50,7 +50,7 @@ def test_rows_of_like_length_go_together_in_random_order() -> None:
 def test_without_padding_nothing_is_cut() -> None:
     rows = np.zeros((5, CONTEXT), np.uint16)
     assert row_lengths(rows, WHOLE).tolist() == [CONTEXT] * 5
-    assert [tokens.shape for tokens, _ in batches(rows, Batches((), 2, 0), WHOLE)].count((2, CONTEXT)) == 2
+    assert [tokens.shape for tokens, _ in batches([rows], Batches((), 2, 0), WHOLE)].count((2, CONTEXT)) == 2
 
 
 def test_lengths_end_with_the_last_token_that_is_no_padding() -> None:

@@ -15,6 +15,7 @@ from barnraise.core.ranges import split
 from barnraise.core.types import Blob
 from barnraise.data.ranges import RowIndex
 from barnraise.plan import Plan, payload_bytes
+from barnraise.plan.dataset import longest_row, mean_row
 from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.wire.messages import Downlink, Inner, Uplink, WorkerSettings
 
@@ -60,7 +61,7 @@ def engine_settings(
         ),
         tasks=TaskSettings(
             rows=rows,
-            context=plan.run_file.data.context,
+            context=mean_row(plan.run_file),
             batch_size=training.batch_size,
             local_steps=training.local_steps,
             max_local_steps=training.max_local_steps or 10 * training.local_steps,
@@ -84,6 +85,7 @@ def engine_settings(
         evaluations=EvaluationSettings(
             times=controller.evaluations,
             rows=min(controller.evaluation_rows, held_out),
+            row_tokens=longest_row(plan.run_file),
             file=rows.num_shards,
             by_workers=controller.evaluated_by == "workers",
         ),

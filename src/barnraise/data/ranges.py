@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 Range = tuple[int, int, int]  # (shard, start, stop): rows start..stop-1 of that shard
@@ -14,27 +14,41 @@ class RowIndex:
     """The rows of all shards as one circle, addressed by a cursor that only ever grows.
 
     Rows were shuffled when the dataset was made, so a contiguous range is a random sample. Row `cursor % total` follows
-    the shards in order, from row `first` on; past the last row the next epoch begins at the first.
+    the shards in order, from row `first` on; past the last row the next epoch begins at the first. `lengths` are the
+    tokens of a row in each shard; a row counts as one token where they are not given.
 
     >>> index = RowIndex([4, 3])
     >>> index.total, index.ranges(2, 3), index.ranges(6, 2)
     (7, [(0, 2, 4), (1, 0, 1)], [(1, 2, 3), (0, 0, 1)])
     >>> RowIndex([4, 3], first=5).ranges(0, 3)
     [(1, 1, 3), (0, 0, 1)]
+    >>> index = RowIndex([4, 3], lengths=[64, 128])
+    >>> index.length(1), index.tokens([(0, 2, 4), (1, 0, 1)])
+    (128, 256)
     """
 
-    __slots__ = ("_ends", "_first", "total")
+    __slots__ = ("_ends", "_first", "_lengths", "total")
 
-    def __init__(self, shard_rows: Sequence[int], first: int = 0) -> None:
+    def __init__(self, shard_rows: Sequence[int], first: int = 0, *, lengths: Sequence[int] = ()) -> None:
         assert all(rows > 0 for rows in shard_rows), "a shard without rows"
+        assert not lengths or len(lengths) == len(shard_rows), "a length for each shard"
         self._ends = list(accumulate(shard_rows))
         self.total = self._ends[-1] if self._ends else 0
         assert self.total > 0, "a dataset without rows"
         self._first = first
+        self._lengths = tuple(lengths) or (1,) * len(self._ends)
 
     @property
     def num_shards(self) -> int:
         return len(self._ends)
+
+    def length(self, shard: int) -> int:
+        """Tokens of each row in `shard`."""
+        return self._lengths[shard]
+
+    def tokens(self, ranges: Iterable[Range]) -> int:
+        """In all rows of `ranges`."""
+        return sum((stop - start) * self._lengths[shard] for shard, start, stop in ranges)
 
     def ranges(self, start: int, count: int, most: float = math.inf) -> list[Range]:
         """The `count` rows from cursor `start` on, in order, one range for each shard touched.
