@@ -56,3 +56,32 @@ def test_without_padding_nothing_is_cut() -> None:
 def test_lengths_end_with_the_last_token_that_is_no_padding() -> None:
     rows = np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1]], np.uint16)
     assert row_lengths(rows, PADDED).tolist() == [3, 4, 4]
+
+
+@given(st.lists(st.tuples(st.integers(2, 4), st.integers(1, 20)), max_size=5), st.integers(1, 9), st.integers(0, 2**40))
+def test_rows_of_several_lengths_are_never_in_one_batch(
+    parts: list[tuple[int, int]], batch_size: int, seed: int
+) -> None:
+    ends = [0]
+    for _, count in parts:
+        ends.append(ends[-1] + count)
+    rows = [
+        np.tile(np.arange(first, first + count, dtype=np.uint16)[:, None], length)
+        for first, (length, count) in zip(ends, parts, strict=False)
+    ]
+    found = [(tokens.shape, tokens[:, 0]) for tokens, _ in batches(rows, Batches((), batch_size, seed), WHOLE)]
+    assert sorted(int(row) for _, firsts in found for row in firsts) == list(range(ends[-1]))
+    for (count, length), firsts in found:
+        assert count <= batch_size
+        assert all(rows[int(np.searchsorted(ends, row, "right")) - 1].shape[1] == length for row in firsts)
+    enough = -(-ends[-1] // batch_size)
+    assert enough <= len(found) < enough + 3, "a length more makes one batch more at most"
+
+
+def test_parts_of_one_length_are_as_one() -> None:
+    rows = padded([3, 8, 1, 5, 8, 2, 2])
+    whole, split = (
+        [batch[0].tolist() for batch in batches(parts, Batches((), 2, 7), PADDED)]
+        for parts in ([rows], [rows[:3], rows[3:]])
+    )
+    assert whole == split

@@ -70,7 +70,8 @@ def shards_of(rows: Mapping[int, int], shard_tokens: int) -> list[tuple[int, int
     found = []
     for length, count in rows.items():
         step = min(max(1, shard_tokens // length), -(-count // turns))
-        found += [(start / count, length, min(step, count - start)) for start in range(0, count, step)]
+        starts = range(0, count, step)
+        found += [(turn / len(starts), length, min(step, count - start)) for turn, start in enumerate(starts)]
     return [(length, number) for _, length, number in sorted(found)]
 
 

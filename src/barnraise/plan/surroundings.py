@@ -66,8 +66,8 @@ def _data(run_file: RunFile) -> Iterator[Problem]:
         while total < need and (size := next(sizes, None)) is not None:
             total += size
     if total < need:
-        rows = f"two rows of {lengths[0]} tokens" if len(lengths) == 1 else f"rows of {named((*lengths, lengths[-1]))}"
-        text = f"hold {total} bytes, but {rows} need {need}; give more text, or lower context"
+        rows = f"two rows of {lengths[0]}" if len(lengths) == 1 else f"rows of {named((*lengths, lengths[-1]))}"
+        text = f"hold {total} bytes, but {rows} tokens need {need}; give more text, or lower context"
         yield Problem(("data", "files"), text)
     if data.tokenizer != "bytes" and not Path(data.tokenizer).expanduser().exists():
         text = f"there is no tokenizer at '{data.tokenizer}'{_near(data.tokenizer)}; give `bytes`, or a folder or file"
