@@ -53,7 +53,7 @@ class Rows:
         self.tokens = np.random.default_rng(0).integers(0, vocabulary, (count, context))
 
     def batches(self, batch: int, steps: int) -> Iterator[Any]:
-        return islice(batches(self.tokens[: batch * steps], Batches((), batch, 0), self.meta), steps)
+        return islice(batches([self.tokens[: batch * steps]], Batches((), batch, 0), self.meta), steps)
 
 
 class Plain:

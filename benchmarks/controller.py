@@ -102,7 +102,7 @@ def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_b
             last=0, delta=payload_bytes, most=payload_bytes, memory=1 << 30, max_norm=None,
         ),
         tasks=TaskSettings(
-            rows=shards.RowIndex([10_000]), context=128, token_bytes=2, batch_size=8, local_steps=20,
+            rows=shards.RowIndex([10_000], lengths=[128]), context=128, token_bytes=2, batch_size=8, local_steps=20,
             max_local_steps=100,
             pace="fixed", tune=False, learning_rate=1e-3, rate_multiplier=lambda done, total: 1.0, seed=0,
             scheduler=matching.create("fifo"),
@@ -112,7 +112,7 @@ def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_b
             buffer_size=CONNECTIONS // 2, minimum_nodes=1, flush=False, sync_window=60.0, sync_longest_wait=600.0,
             checkpoint_seconds=5.0,
         ),
-        evaluations=EvaluationSettings(times=1, rows=1, file=1, by_workers=False),
+        evaluations=EvaluationSettings(times=1, rows=1, row_tokens=128, file=1, by_workers=False),
     )  # fmt: skip
 
 

@@ -78,7 +78,7 @@ def settings() -> EngineSettings:
     return engine_settings(
         run="test", worker=told(inner={"batch_size": 1}, uplink={"error_feedback": False}),
         manifest=Blob(hashlib.sha256(b"manifest").hexdigest(), 8), num_parameters=SIZE,
-        rows=shards.RowIndex([64]), context=16, token_bytes=2, tokens=10**9, batch_size=1,
+        rows=shards.RowIndex([64], lengths=[16]), context=16, token_bytes=2, tokens=10**9, batch_size=1,
         staleness=staleness.create("adaptive"),
         max_norm=100.0, most=num_bytes, partitions=((ParameterRange(0, SIZE),),), rungs=(num_bytes,), delta=num_bytes,
         sync_window=60.0, sync_longest_wait=600.0, heartbeat=0.25, lease=30.0, longest=30.0, checkpoint_seconds=60.0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,9 +19,9 @@ asked = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 20)), max_size=40)
 class Run:
     """Lanes, and a controller that keeps what it hands out."""
 
-    def __init__(self, sizes: list[int], first: int = 0) -> None:
+    def __init__(self, sizes: list[int], first: int = 0, lengths: Sequence[int] = ()) -> None:
         self.handed: dict[int, int] = {}
-        self.lanes = Lanes(RowIndex(sizes, first), self.handed)
+        self.lanes = Lanes(RowIndex(sizes, first, lengths=lengths), self.handed)
         self.rows: list[tuple[int, int]] = []
 
     def take(self, shard: int, wanted: int, most: int = MOST_ROW_RANGES) -> tuple[RowRange, ...]:
@@ -63,3 +64,16 @@ def test_one_lane_at_a_time_is_one_shard_after_the_other(sizes: list[int], asked
 @given(shard_rows, st.integers(1, 200), st.integers(1, 5))
 def test_a_task_is_of_so_many_ranges_at_most(sizes: list[int], wanted: int, most: int) -> None:
     assert len(Run(sizes).take(0, wanted, most)) <= most
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.sampled_from([64, 128])), min_size=1, max_size=6), asked)
+def test_a_task_has_rows_of_one_length(shards: list[tuple[int, int]], asked: list[tuple[int, int]]) -> None:
+    sizes, lengths = [size for size, _ in shards], [length for _, length in shards]
+    run = Run(sizes, lengths=lengths)
+    for choice, wanted in asked:
+        found = run.take(run.lanes.open(3)[choice % len(run.lanes.open(3))], wanted)
+        assert len({lengths[rows.shard] for rows in found}) == 1
+    counts = Counter(run.rows)
+    assert not counts or max(counts.values()) <= 2 + min(
+        counts[s, row] for s, size in enumerate(sizes) for row in range(size)
+    )

@@ -29,7 +29,7 @@ QUARTERS = (ParameterRange(0, 20), ParameterRange(20, 40), ParameterRange(40, 70
 
 FLUSH: dict[str, Any] = {"flush": True, "last": 500}
 
-MEASURED: dict[str, Any] = {"evaluations": EvaluationSettings(times=4, rows=40, file=2, by_workers=True)}
+MEASURED: dict[str, Any] = {"evaluations": EvaluationSettings(times=4, rows=40, row_tokens=3, file=2, by_workers=True)}
 
 MODES: dict[str, dict[str, Any]] = {
     "asynchronous": {"staleness": staleness("adaptive", max_staleness=4, min_staleness=2)},

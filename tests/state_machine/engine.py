@@ -113,7 +113,7 @@ _SETTINGS = EngineSettings(
         max_norm=None,
     ),
     tasks=TaskSettings(
-        rows=RowIndex(SHARDS),
+        rows=RowIndex(SHARDS, lengths=[3, 3]),
         context=3,
         token_bytes=2,
         batch_size=2,
@@ -136,7 +136,7 @@ _SETTINGS = EngineSettings(
         sync_longest_wait=8.0,
         checkpoint_seconds=3.0,
     ),
-    evaluations=EvaluationSettings(times=4, rows=40, file=2, by_workers=False),
+    evaluations=EvaluationSettings(times=4, rows=40, row_tokens=3, file=2, by_workers=False),
 )
 
 
@@ -239,7 +239,7 @@ class Measured:
         assert self.shared == d.base or d.base == made, "it begins with the newest"
         assert rows.shard == told.file
         assert 0 <= rows.start < rows.stop <= told.rows
-        assert d.tokens == self.settings.tasks.context * (rows.stop - rows.start)
+        assert d.tokens == told.row_tokens * (rows.stop - rows.start)
         assert (d.terms.learning_rate, d.terms.rung) == (0.0, 0)
         if d.redo:
             self.left.remove(d.redo)

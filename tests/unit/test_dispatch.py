@@ -40,7 +40,9 @@ def test_every_row_gets_its_turn() -> None:
 
 def test_nodes_work_on_shards_of_their_own_and_go_on_with_what_they_have() -> None:
     rules = scheduler("deferred_acceptance", default_bandwidth=1000.0)
-    engine = Engine(engine_settings(rows=RowIndex([40] * 5), token_bytes=100, tokens=10**9, scheduler=rules))
+    engine = Engine(
+        engine_settings(rows=RowIndex([40] * 5, lengths=[3] * 5), token_bytes=100, tokens=10**9, scheduler=rules)
+    )
     for node in "abc":
         engine.hello(node)
         engine.next(node)
@@ -69,7 +71,11 @@ def test_a_task_goes_around_few_rows_only_so_often(
     wanted = 1000 if batch_size < 1000 else 3
     engine = Engine(
         engine_settings(
-            rows=RowIndex(shard_rows), batch_size=batch_size, local_steps=wanted, max_local_steps=wanted, tokens=10**9
+            rows=RowIndex(shard_rows, lengths=[3] * len(shard_rows)),
+            batch_size=batch_size,
+            local_steps=wanted,
+            max_local_steps=wanted,
+            tokens=10**9,
         )
     )
     for node in ("a", "b"):

@@ -21,7 +21,7 @@ from ..state_machine.engine import Engine, answer_to, contribution, engine_setti
 
 def measured(rows: int = 40, **changes: Any) -> Engine:
     """A run whose workers measure versions on so many rows."""
-    plan = EvaluationSettings(times=4, rows=rows, file=2, by_workers=True)
+    plan = EvaluationSettings(times=4, rows=rows, row_tokens=3, file=2, by_workers=True)
     return Engine(engine_settings(evaluations=plan, **{"buffer_size": 1} | changes))
 
 

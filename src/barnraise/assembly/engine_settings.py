@@ -15,7 +15,7 @@ from barnraise.core.ranges import split
 from barnraise.core.types import Blob
 from barnraise.data.ranges import RowIndex
 from barnraise.plan import Plan, payload_bytes
-from barnraise.plan.dataset import vocabulary
+from barnraise.plan.dataset import longest_row, mean_row, vocabulary
 from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.wire.messages import Downlink, Inner, Uplink, WorkerSettings
 
@@ -61,7 +61,7 @@ def engine_settings(
         ),
         tasks=TaskSettings(
             rows=rows,
-            context=plan.run_file.data.context,
+            context=mean_row(plan.run_file),
             token_bytes=2 if vocabulary(plan.run_file).size <= 1 << 16 else 4,
             batch_size=training.batch_size,
             local_steps=training.local_steps,
@@ -86,6 +86,7 @@ def engine_settings(
         evaluations=EvaluationSettings(
             times=controller.evaluations,
             rows=min(controller.evaluation_rows, held_out),
+            row_tokens=longest_row(plan.run_file),
             file=rows.num_shards,
             by_workers=controller.evaluated_by == "workers",
         ),

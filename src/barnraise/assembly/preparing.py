@@ -26,13 +26,14 @@ def prepare(plan: Plan, run: RunDirectory, say: Callable[[str], None]) -> None:
     import torch
 
     from barnraise.assembly import parts
+    from barnraise.data.lengths import named
     from barnraise.data.shards import Dataset
     from barnraise.models.flat import FlatParameters
     from barnraise.models.vectors import digest
 
     dataset = Dataset.open(run.data)
     meta = dataset.meta
-    say(f"dataset: {dataset.num_rows:,} rows of {meta.context} tokens, {meta.held_out.rows:,} held out")
+    say(f"dataset: {dataset.num_rows:,} rows of {named(meta.lengths)} tokens, {meta.held_out.rows:,} held out")
     model = parts.model_config(plan, dataset)
     with torch.no_grad():
         parameters = FlatParameters(parts.initial_model(plan, model)).vector.clone()

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnraise.assembly.engine_settings import engine_settings
 from barnraise.controller.settings import EngineSettings
 from barnraise.core.types import Blob
+from barnraise.data.lengths import rows_of, shards_of
 from barnraise.data.ranges import RowIndex
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
 from barnraise.emulation.work import ControllerWork, CostedControllerWork, CostedNodeWork, MakeNodeWork, NodeWork
-from barnraise.plan.dataset import vocabulary
+from barnraise.plan.dataset import longest_row, mean_row, row_lengths, vocabulary
 from barnraise.plan.estimate import Estimate
 from barnraise.plan.resolve import Plan
 from barnraise.plan.surroundings import training_rows
@@ -41,19 +42,19 @@ class SimulatedWork(NamedTuple):
 def costed(plan: Plan, cost: Estimate) -> SimulatedWork:
     """Sizes alone: no data is made, no torch imported."""
     size = cost.sizes.parameters
-    rows = training_rows(plan.run_file) or max(1, NOMINAL_TOKENS // plan.run_file.data.context)
-    row_bytes = plan.run_file.data.context * (2 if vocabulary(plan.run_file).size <= 1 << 16 else 4)
-    a_shard = max(1, SHARD_BYTES // row_bytes)
-    shards = [min(a_shard, rows - start) for start in range(0, rows, a_shard)]
+    rows = training_rows(plan.run_file) or max(1, NOMINAL_TOKENS // mean_row(plan.run_file))
+    token_bytes = 2 if vocabulary(plan.run_file).size <= 1 << 16 else 4
+    lengths, held_out = row_lengths(plan.run_file), plan.run_file.controller.evaluation_rows
+    shards = shards_of(rows_of(rows, lengths), SHARD_BYTES // token_bytes)
     settings = engine_settings(
         plan,
         run_name=plan.run_file.run.name,
         manifest=Blob("c" * 64, MANIFEST_BYTES),
         num_parameters=size,
-        rows=RowIndex(shards),
-        held_out=plan.run_file.controller.evaluation_rows,
+        rows=RowIndex([count for _, count in shards], lengths=[length for length, _ in shards]),
+        held_out=held_out,
     )
-    file_bytes = [count * row_bytes for count in (*shards, plan.run_file.controller.evaluation_rows)]
+    file_bytes = [length * count * token_bytes for length, count in (*shards, (lengths[-1], held_out))]
     controller = CostedControllerWork(settings.payloads.delta, file_bytes, _controller_costs(plan, size))
     largest = max(fragment.stop - fragment.start for fragment in settings.payloads.partitions[0])
     node = CostedNodeWork(settings.payloads.rungs, largest, _node_costs(plan, size))
@@ -71,7 +72,7 @@ def _controller_costs(plan: Plan, num_parameters: int) -> ControllerCosts:
         plan.compression.name,
         plan.downlink.name,
         robust=plan.aggregation.individual,
-        evaluation_tokens=controller.evaluation_rows * plan.run_file.data.context,
+        evaluation_tokens=controller.evaluation_rows * longest_row(plan.run_file),
         threads=controller.threads,
     )
 
@@ -100,7 +101,7 @@ def real(plan: Plan, skipped: float, executors: Mapping[str, MakeExecutor]) -> I
             run_name=plan.run_file.run.name,
             manifest=parts.blob_of(manifest),
             num_parameters=num_parameters,
-            rows=RowIndex([shard.rows for shard in dataset.meta.shards], int(skipped * dataset.num_rows)),
+            rows=dataset.rows_from(int(skipped * dataset.num_rows)),
             held_out=dataset.meta.held_out.rows,
         )
         trainer = make_trainer(module, settings.worker)

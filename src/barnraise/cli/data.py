@@ -55,7 +55,9 @@ def text(
     folder: Folder,
     files: Annotated[list[str], typer.Argument(metavar="FILES", help="Files, folders or globs.", show_default=False)],
     tokenizer: Annotated[str, typer.Option(help="bytes, or the path of a Hugging Face tokenizer.")] = "bytes",
-    context: Annotated[int, typer.Option(help="Tokens a row.")] = 128,
+    context: Annotated[
+        list[int], typer.Option(help="Tokens a row; give it again, ascending, for rows of several lengths.")
+    ] = [128],  # noqa: B006
     held_out: Annotated[float, typer.Option(help="Share of the text kept for evaluation.")] = 0.05,
     seed: Annotated[int, typer.Option(help="The same seed gives the same dataset.")] = 0,
     json: Json = False,
@@ -105,16 +107,22 @@ def solve(
 
 
 def _describe(folder: Path, meta: Any, json: bool) -> None:
+    from barnraise.data.lengths import named
+
     rows = sum(shard.rows for shard in meta.shards)
     size = sum(info.bytes for info in meta.contents())
     if json:
         console.emit_json(
             {
                 "folder": str(folder), "kind": meta.kind, "rows": rows, "held_out": meta.held_out.rows,
-                "context": meta.context, "vocab_size": meta.vocab_size, "bytes": size,
+                "context": meta.context, "lengths": meta.lengths, "tokens": meta.num_tokens,
+                "vocab_size": meta.vocab_size, "bytes": size,
             }
         )  # fmt: skip
         return
     console.say(f"{folder}: {meta.kind}, tokenizer {meta.tokenizer}, {meta.vocab_size:,} token ids")
-    console.say(f"  {rows:,} rows of {meta.context} tokens to train on, {meta.held_out.rows:,} held out")
+    console.say(
+        f"  {rows:,} rows of {named(meta.lengths)} tokens to train on ({meta.num_tokens:,} tokens), "
+        f"{meta.held_out.rows:,} of {meta.context} held out"
+    )
     console.say(f"  {len(meta.shards)} shard{'s' * (len(meta.shards) != 1)}, {bytes_text(size)} in all")

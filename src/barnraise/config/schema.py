@@ -33,6 +33,7 @@ from barnraise.config.values import (
     Positive,
     Precision,
     Range,
+    RowLengths,
     Rule,
     Schedule,
     Scheduler,
@@ -81,7 +82,11 @@ class TextData(Section):
         description="Files, folders or glob patterns (`**` for any depth), from the folder barnraise is started in.",
     )
     tokenizer: Text = Field(default="bytes", description="`bytes`, or the path of a Hugging Face tokenizer.")
-    context: int = Field(default=128, ge=8, le=1 << 20, description="Tokens a row.")
+    context: RowLengths = Field(
+        default=128,
+        description="Tokens a row, or up to eight ascending numbers: the text is then cut into rows of these lengths, "
+        "in equal shares of tokens. The model reads the longest, of which the held-out rows are.",
+    )
     held_out: float = Field(default=0.05, gt=0, le=0.5, description="Share of the text kept for evaluation.")
 
 

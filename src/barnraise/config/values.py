@@ -5,9 +5,10 @@ A name of a policy is text here: the key says of which family it is, and `plan.n
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 MAX_COUNT = 2**53
 """Largest count of tokens or bytes: what JSON and the wire carry exactly."""
@@ -16,6 +17,13 @@ MAX_COUNT = 2**53
 def _whole(value: object) -> object:
     """2e6 and 2000000.0 are whole numbers, however they were written."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _ascending(value: int | list[int]) -> int | list[int]:
+    """A list has each number once, the smallest first."""
+    if isinstance(value, list) and any(low >= high for low, high in pairwise(value)):
+        raise ValueError("not ascending")
+    return value
 
 
 def _words(text: str) -> dict[str, Any]:
@@ -53,6 +61,12 @@ Schedule = Annotated[str, _named("schedule")]
 Scheduler = Annotated[str, _named("scheduler")]
 Weighting = Annotated[str, _named("staleness weighting")]
 Range = tuple[Annotated[int, Field(ge=1, le=10_000)], Annotated[int, Field(ge=1, le=10_000)]]
+RowLength = Annotated[int, Field(ge=8, le=1 << 20)]
+RowLengths = Annotated[
+    RowLength | Annotated[list[RowLength], Field(min_length=1, max_length=8)],
+    AfterValidator(_ascending),
+    Field(json_schema_extra=_words("a whole number from 8 to 1048576, or a list of 1 to 8 ascending ones")),
+]
 Name = Annotated[
     str,
     Field(

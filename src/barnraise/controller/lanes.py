@@ -52,7 +52,8 @@ class Lanes:
 
     def take(self, shard: int, wanted: int, most: int) -> tuple[RowRange, ...]:
         """The next `wanted` rows from a lane on, at most `most` ranges of them: where it ends, those of the oldest
-        follow, again and again where the data has few rows. A lane that was open, and is not any more, has ended."""
+        follow, again and again where the data has few rows, unless they have another length. A lane that was open, and
+        is not any more, has ended."""
         taken: dict[int, int] = {}
         found: list[RowRange] = []
         self._advance()
@@ -66,7 +67,9 @@ class Lanes:
             taken[shard] = taken.get(shard, 0) + rows
             wanted -= rows
             if (done + rows) % size == 0:
-                shard = self._shard(next(number for number in count(self._front) if self._behind(number, taken)))
+                ended, shard = shard, self._shard(next(n for n in count(self._front) if self._behind(n, taken)))
+                if self.rows.lengths[ended] != self.rows.lengths[shard]:
+                    break
         return tuple(found)
 
     def _advance(self) -> None:

@@ -122,7 +122,7 @@ class Measuring(TaskKind):
         left = self.plan.rows - self._given() if self.open else 0
         if left <= 0:
             return ()
-        tokens = left * self.settings.tasks.context
+        tokens = left * self.plan.row_tokens
         down = self.settings.payloads.snapshot
         count = _enough(left, map(self._most, nodes))
         return [TaskView(_FIRST - number, tokens / FORWARD, self.name, down, priority=2) for number in range(count)]
@@ -147,7 +147,7 @@ class Measuring(TaskKind):
         way = self._way(node, have)
         updates = self.publishing.updates_from(have) if way is None else way
         number, count = self.state.totals.assigned + 1, rows.stop - rows.start
-        tokens = count * self.settings.tasks.context
+        tokens = count * self.plan.row_tokens
         decision = Assigned(
             time=self.now,
             assignment=number,

@@ -66,7 +66,7 @@ class TaskSettings:
     """What there is to do, in how large tasks, and at which rates."""
 
     rows: RowIndex
-    context: int
+    context: int  # tokens of a row: the mean, where rows have several lengths
     token_bytes: int  # of a token in a shard
     batch_size: int
     local_steps: int
@@ -104,6 +104,7 @@ class EvaluationSettings:
 
     times: int  # over the run
     rows: int  # held-out rows, from the first
+    row_tokens: int  # in each of them
     file: int  # number of the file that holds them, which follows the token shards
     by_workers: bool
 

@@ -85,13 +85,14 @@ class Training(TaskKind):
         views = self._views[copy]
         if shard not in views:
             tasks, payloads = self.tasks, self.payloads
+            length = tasks.rows.lengths[shard]
             views[shard] = TaskView(
                 -(copy * tasks.rows.num_shards + shard),
-                tasks.tokens,
+                tasks.local_steps * tasks.batch_size * length,
                 self.name,
                 payloads.snapshot,
                 payloads.most,
-                shards={shard: tasks.rows.sizes[shard] * tasks.context * tasks.token_bytes},
+                shards={shard: tasks.rows.sizes[shard] * length * tasks.token_bytes},
             )
         return views[shard]
 
@@ -109,10 +110,10 @@ class Training(TaskKind):
             rows, tokens = work.rows, work.credit(steps)
         else:
             rows, steps = self._rows(next(iter(work.shards)), steps)
-            num_rows = sum(some.stop - some.start for some in rows)
-            tokens, cursor = tasks.context * num_rows, cursor + num_rows
+            cursor += (num_rows := sum(some.stop - some.start for some in rows))
+            tokens = num_rows * tasks.rows.lengths[rows[0].shard]
         schedule = tasks.rate_multiplier(state.totals.tokens, self.settings.tokens)
-        factor = self.pacing.rate_factor(node, steps, tokens / tasks.context)
+        factor = self.pacing.rate_factor(node, steps, tokens / tasks.rows.lengths[rows[0].shard])
         terms = Terms(
             max_staleness=self._bound(node) if self.settings.asynchronous else 0,
             learning_rate=tasks.learning_rate * schedule * factor,
@@ -156,8 +157,9 @@ class Training(TaskKind):
         return max(bound(self.speeds.relative(node)), min(bound(1.0), in_flight))
 
     def _rows(self, shard: int, steps: int) -> tuple[tuple[RowRange, ...], int]:
-        """The rows of a task of `steps` steps from a lane on, and its steps: fewer, in whole batches if possible, where
-        the data has so few rows that a task would have to go around them too often."""
+        """The rows of a task of `steps` steps from a lane on, all of one length, and its steps: fewer, in whole batches
+        if possible, where the lane ends before, or the data has so few rows that a task would have to go around them
+        too often."""
         batch_size = self.tasks.batch_size
         wanted = steps * batch_size
         rows = self.lanes.take(shard, wanted, MOST_ROW_RANGES)

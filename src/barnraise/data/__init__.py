@@ -12,6 +12,7 @@ __all__ = [
     "dimacs",
     "dpll",
     "generators",
+    "lengths",
     "meta",
     "ranges",
     "sat",

@@ -12,9 +12,11 @@ from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from barnraise.core.errors import DataError
 from barnraise.core.types import Count, Digest
+from barnraise.data.lengths import MOST_LENGTHS
 
 META, HELD_OUT = "meta.json", "held_out.bin"
 MIB = 1024 * 1024
@@ -26,6 +28,7 @@ _NAME = re.compile(r"[a-z0-9_-][a-z0-9_.-]{0,63}")
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, lt=MAX_VOCAB)]
 Word = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+Length = Annotated[int, msgspec.Meta(ge=2, le=MAX_CONTEXT)]
 
 
 class Targets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,11 +39,13 @@ class Targets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the rows are. `kind` and `tokenizer` name who made them ("text" and "bytes", "sat" and "sat")."""
+    """What the rows are. `kind` and `tokenizer` name who made them ("text" and "bytes", "sat" and "sat").
+
+    `context` is the tokens of a row, or of the longest ones where a shard has its own length."""
 
     kind: Word
     tokenizer: Word
-    context: Annotated[int, msgspec.Meta(ge=2, le=MAX_CONTEXT)]
+    context: Length
     vocab_size: Annotated[int, msgspec.Meta(ge=1, le=MAX_VOCAB)]
     pad_id: TokenId | None = None
     bos_id: TokenId | None = None
@@ -68,8 +73,12 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return np.dtype("<u2" if self.dtype_name == "uint16" else "<u4")
 
     @property
-    def row_bytes(self) -> int:
-        return self.context * self.numpy_dtype.itemsize
+    def lengths(self) -> tuple[int, ...]:
+        """Tokens of the rows to train on, each length once, the shortest first."""
+        return (self.context,)
+
+    def row_bytes(self, length: int) -> int:
+        return length * self.numpy_dtype.itemsize
 
     def check(self) -> None:
         """DataError unless every field is within its limits (a constructor does not look at them all)."""
@@ -80,12 +89,14 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class FileInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file of the dataset; `rows` is 0 for those that hold no rows."""
+    """A file of the dataset; `rows` is 0 for those that hold no rows. `length` is the tokens of a row in a shard that
+    does not have the format's context."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     rows: Count = 0
     bytes: Count
     sha256: Digest
+    length: Length | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -104,11 +115,19 @@ class Meta(Format, frozen=True, kw_only=True, forbid_unknown_fields=True):
         super().__post_init__()
         if self.dtype != self.dtype_name:
             raise DataError(f"dtype is {self.dtype}, but a vocabulary of {self.vocab_size} is {self.dtype_name}")
-        for info in (*self.shards, self.held_out):
-            if info.rows < 1 or info.bytes != info.rows * self.row_bytes:
+        for info in (self.held_out, *self.files):
+            if info.length is not UNSET:
+                raise DataError(f"{info.name} has a row length of its own, but only token shards may")
+        for info in self.row_files():
+            length = self.row_length(info)
+            if length > self.context:
+                raise DataError(f"{info.name} has rows of {length} tokens, but the longest are of {self.context}")
+            if info.rows < 1 or info.bytes != info.rows * self.row_bytes(length):
                 raise DataError(
-                    f"{info.name} has {info.bytes} bytes for {info.rows} rows of {self.row_bytes} bytes each"
+                    f"{info.name} has {info.bytes} bytes for {info.rows} rows of {self.row_bytes(length)} bytes each"
                 )
+        if len(self.lengths) > MOST_LENGTHS:
+            raise DataError(f"rows have {len(self.lengths)} lengths, but may have {MOST_LENGTHS}")
         for info in (*self.shards, *self.files):
             if info.bytes > MAX_SHARD_BYTES:
                 raise DataError(f"{info.name} has {info.bytes} bytes, but a file may have {MAX_SHARD_BYTES}")
@@ -123,6 +142,19 @@ class Meta(Format, frozen=True, kw_only=True, forbid_unknown_fields=True):
         meta = cls(**fields, dtype=form.dtype_name, shards=tuple(shards), held_out=held_out, files=tuple(files))
         meta.check()
         return meta
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        return tuple(sorted({self.row_length(info) for info in self.shards}))
+
+    @property
+    def num_tokens(self) -> int:
+        """In all rows to train on."""
+        return sum(info.rows * self.row_length(info) for info in self.shards)
+
+    def row_length(self, info: FileInfo) -> int:
+        """Tokens of each row in one of the `row_files`."""
+        return self.context if info.length is UNSET else info.length
 
     def contents(self) -> list[FileInfo]:
         """Every file but meta.json: the tokenizer's, the held-out rows, the shards."""

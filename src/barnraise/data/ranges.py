@@ -8,17 +8,19 @@ from itertools import accumulate
 
 
 class RowIndex:
-    """The rows of all shards: `sizes` are theirs, `total` is of all. Row `first` of all comes first, `offset` rows into
-    shard `start`, and the shards follow each other from there on.
+    """The rows of all shards: `sizes` are theirs, `total` is of all, and `lengths` the tokens of a row in each (1 where
+    they are not given). Row `first` of all comes first, `offset` rows into shard `start`, and the shards follow each
+    other from there on.
 
     Rows were shuffled when the dataset was made, so a contiguous range is a random sample.
     """
 
-    __slots__ = ("offset", "sizes", "start", "total")
+    __slots__ = ("lengths", "offset", "sizes", "start", "total")
 
-    def __init__(self, sizes: Sequence[int], first: int = 0) -> None:
+    def __init__(self, sizes: Sequence[int], first: int = 0, *, lengths: Sequence[int] = ()) -> None:
         assert all(rows > 0 for rows in sizes), "a shard without rows"
-        self.sizes = tuple(sizes)
+        assert not lengths or len(lengths) == len(sizes), "a length for each shard"
+        self.sizes, self.lengths = tuple(sizes), tuple(lengths) or (1,) * len(sizes)
         ends = list(accumulate(sizes))
         self.total = ends[-1] if ends else 0
         assert self.total > 0, "a dataset without rows"

@@ -1,12 +1,14 @@
 """Token shards: a dataset as a folder of memory-mapped rows.
 
     meta.json            what the rows are (`Meta`), written last: a folder without it is not a dataset
-    train-00000.bin ...  raw little-endian uint16 (uint32 when the vocabulary needs it), shape [rows, context]
-    held_out.bin         the same, never trained on
+    train-00000.bin ...  raw little-endian uint16 (uint32 when the vocabulary needs it), shape [rows, length]
+    held_out.bin         the same, never trained on, shape [rows, context]
     tokenizer.json ...   whatever is needed to read the tokens back
 
-Rows are shuffled once, when they are written, so any contiguous range is a random sample. A dataset may come from
-another machine: names, sizes and token ids are checked before they are used, hashes when asked for.
+Rows are shuffled once, when they are written, so any contiguous range is a random sample. All rows of a shard are of
+one length. Where there are several lengths, shards of each take turns, and the held-out rows are of the longest. A
+dataset may come from another machine: names, sizes and token ids are checked before they are used, hashes when asked
+for.
 """
 
 from __future__ import annotations
@@ -15,14 +17,18 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from barnraise.core.errors import BarnraiseError, DataError, StorageError
 from barnraise.core.files import fsync_directory, write_file
+from barnraise.data.lengths import named, shards_of
 from barnraise.data.meta import HELD_OUT, MAX_SHARD_BYTES, META, MIB, FileInfo, Format, Meta, Targets, check_name
 from barnraise.data.ranges import RowIndex
 
@@ -51,16 +57,17 @@ def write(
     train: Iterable[npt.NDArray[np.integer]],
     held_out: npt.NDArray[np.integer],
     *,
+    lengths: Sequence[int] = (),
     files: Mapping[str, bytes] | None = None,
     seed: int = 0,
     shard_bytes: int = 32 * MIB,
 ) -> Meta:
     """Write a dataset; the same input and seed give the same bytes.
 
-    `train` yields arrays [any, context] of token ids and is streamed to disk; `held_out` is [n, context]; both are
-    shuffled with `seed`. `files` are the tokenizer's, by name. A dataset already in `folder` is replaced once the new
-    one is whole; a folder with anything else in it is refused. Raises DataError (no rows, wrong shape, token id outside
-    the vocabulary, unwritable folder) and StorageError (disk full).
+    `train` yields arrays [any, context] of token ids, or [any, one of `lengths`], and is streamed to disk; `held_out`
+    is [n, context]; both are shuffled with `seed`. `files` are the tokenizer's, by name. A dataset already in `folder`
+    is replaced once the new one is whole; a folder with anything else in it is refused. Raises DataError (no rows,
+    wrong shape, token id outside the vocabulary, unwritable folder) and StorageError (disk full).
     """
     form.check()
     folder = Path(folder).absolute()
@@ -69,7 +76,11 @@ def write(
         _check_replaceable(folder)
         partial.mkdir(parents=True)
         rng = np.random.default_rng(seed)
-        meta = _write(partial, form, train, held_out, files=files or {}, rng=rng, shard_bytes=shard_bytes)
+        held = _checked(held_out, form, (form.context,))
+        if len(held) == 0:
+            raise DataError(f"no held-out row of {form.context} tokens; give more data or a larger held-out share")
+        scattered = _scattered(partial, form, train, lengths or (form.context,))
+        meta = _write(partial, form, scattered, held, files=files or {}, rng=rng, shard_bytes=shard_bytes)
         _replace(folder, partial)
     except OSError as error:
         raise _os_error(folder, error) from error
@@ -84,7 +95,7 @@ class Dataset:
     def __init__(self, folder: Path, meta: Meta) -> None:
         """Use `Dataset.open`, which checks the folder."""
         self.folder, self.meta = folder, meta
-        self.index = RowIndex([shard.rows for shard in meta.shards])
+        self.index = self.rows_from(0)
         self._maps: dict[str, Tokens] = {}
 
     @classmethod
@@ -110,8 +121,15 @@ class Dataset:
         """Training rows in all shards together: one epoch."""
         return self.index.total
 
+    def rows_from(self, first: int) -> RowIndex:
+        """The training rows as a circle that begins at row `first`."""
+        shards = self.meta.shards
+        return RowIndex(
+            [shard.rows for shard in shards], first, lengths=[self.meta.row_length(shard) for shard in shards]
+        )
+
     def rows(self, shard: int, start: int, stop: int) -> Tokens:
-        """Rows start..stop-1 of a training shard: a read-only view [stop - start, context]."""
+        """Rows start..stop-1 of a training shard: a read-only view [stop - start, the shard's row length]."""
         if not 0 <= shard < len(self.meta.shards):
             raise DataError(f"shard {shard} asked for, but {self.folder} has shards 0 to {len(self.meta.shards) - 1}")
         info = self.meta.shards[shard]
@@ -146,7 +164,7 @@ class Dataset:
                     self.folder / info.name,
                     dtype=self.meta.numpy_dtype,
                     mode="r",
-                    shape=(info.rows, self.meta.context),
+                    shape=(info.rows, self.meta.row_length(info)),
                 )
             except (OSError, ValueError) as error:
                 raise DataError(f"{self.folder / info.name} cannot be read ({error})") from error
@@ -199,29 +217,43 @@ def check_file(folder: Path, info: FileInfo, *, verify: bool = False) -> None:
             raise DataError(f"{path} does not match its sha256 in {META}, it is damaged; {_REMEDY}")
 
 
+def _scattered(
+    folder: Path, form: Format, train: Iterable[npt.NDArray[np.integer]], lengths: Sequence[int]
+) -> dict[int, Tokens]:
+    """The rows of `train` by their length, in files of their own; DataError where a length has none."""
+    paths = {length: folder / f"rows-{length}" for length in lengths}
+    with ExitStack() as stack:
+        files = {length: stack.enter_context(path.open("wb")) for length, path in paths.items()}
+        for chunk in train:
+            rows = _checked(chunk, form, lengths)
+            files[rows.shape[1]].write(rows.data)
+    found: dict[int, Tokens] = {}
+    for length, path in paths.items():
+        count = path.stat().st_size // form.row_bytes(length)
+        if count == 0:
+            raise DataError(f"no training row of {length} tokens; give more data or a smaller context")
+        found[length] = np.memmap(path, dtype=form.numpy_dtype, mode="r", shape=(count, length))
+        path.unlink()  # the mapping holds it
+    return found
+
+
 def _write(
     folder: Path,
     form: Format,
-    train: Iterable[npt.NDArray[np.integer]],
-    held_out: npt.NDArray[np.integer],
+    train: Mapping[int, Tokens],
+    held: Tokens,
     *,
     files: Mapping[str, bytes],
     rng: np.random.Generator,
     shard_bytes: int,
 ) -> Meta:
-    held = _checked(held_out, form)
-    if len(held) == 0:
-        raise DataError(f"no held-out row of {form.context} tokens; give more data or a larger held-out share")
-    scratch = folder / "rows"
-    with scratch.open("wb") as file:
-        rows = sum(file.write(_checked(chunk, form).data) for chunk in train) // form.row_bytes
-    if rows == 0:
-        raise DataError(f"no training row of {form.context} tokens; give more data or a smaller context")
-    shards = [
-        _put(folder, f"train-{number:05d}.bin", shard.tobytes(), rows=len(shard))
-        for number, shard in enumerate(_shuffled(scratch, rows, form, rng, shard_bytes))
-    ]
-    scratch.unlink()
+    most = min(shard_bytes, MAX_SHARD_BYTES) // form.numpy_dtype.itemsize
+    layout = shards_of({length: len(rows) for length, rows in train.items()}, most)
+    shards = []
+    for number, shard in enumerate(_shuffled(train, layout, rng)):
+        length = shard.shape[1]
+        info = _put(folder, f"train-{number:05d}.bin", shard.tobytes(), rows=len(shard))
+        shards.append(replace(info, length=UNSET if length == form.context else length))
     held_info = _put(folder, HELD_OUT, held[rng.permutation(len(held))].tobytes(), rows=len(held))
     infos = [_put(folder, check_name(name), content) for name, content in sorted(files.items())]
     meta = Meta.of(form, shards=shards, held_out=held_info, files=infos)
@@ -253,9 +285,9 @@ def _replace(folder: Path, new: Path) -> None:
         shutil.rmtree(old)
 
 
-def _checked(chunk: npt.NDArray[np.integer], form: Format) -> Tokens:
-    if chunk.ndim != 2 or chunk.shape[1] != form.context:
-        raise DataError(f"rows of shape {list(chunk.shape)} given, but the dataset has rows of {form.context} tokens")
+def _checked(chunk: npt.NDArray[np.integer], form: Format, lengths: Sequence[int]) -> Tokens:
+    if chunk.ndim != 2 or chunk.shape[1] not in lengths:
+        raise DataError(f"rows of shape {list(chunk.shape)} given, but the dataset has rows of {named(lengths)} tokens")
     if chunk.size and not 0 <= int(chunk.min()) <= int(chunk.max()) < form.vocab_size:
         raise DataError(
             f"token ids {int(chunk.min())} to {int(chunk.max())} given, but the vocabulary has {form.vocab_size}"
@@ -263,13 +295,14 @@ def _checked(chunk: npt.NDArray[np.integer], form: Format) -> Tokens:
     return np.ascontiguousarray(chunk, dtype=form.numpy_dtype)
 
 
-def _shuffled(path: Path, rows: int, form: Format, rng: np.random.Generator, shard_bytes: int) -> Iterator[Tokens]:
-    """The rows of `path` in random order, in shards of at most `shard_bytes`."""
-    source = np.memmap(path, dtype=form.numpy_dtype, mode="r", shape=(rows, form.context))
-    order = rng.permutation(rows)
-    step = max(1, min(shard_bytes, MAX_SHARD_BYTES) // form.row_bytes)
-    for start in range(0, rows, step):
-        yield source[np.sort(order[start : start + step])][rng.permutation(min(step, rows - start))]
+def _shuffled(
+    train: Mapping[int, Tokens], layout: Iterable[tuple[int, int]], rng: np.random.Generator
+) -> Iterator[Tokens]:
+    """The shards of `layout`, (length, rows) each, which together take the rows of each length in random order."""
+    orders = {length: rng.permutation(len(rows)) for length, rows in train.items()}
+    for length, count in layout:
+        chosen, orders[length] = orders[length][:count], orders[length][count:]
+        yield train[length][np.sort(chosen)][rng.permutation(count)]
 
 
 def _info(name: str, content: bytes, rows: int = 0) -> FileInfo:

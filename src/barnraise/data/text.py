@@ -1,8 +1,9 @@
 """Text datasets: files and folders, as bytes or through a tokenizer, packed into rows of `context` tokens.
 
 Each file is a document; documents end with the tokenizer's end-of-text token and follow each other without padding
-(the last, unfilled row is dropped). Of documents with the same content one is kept, so none is on both sides of the
-split. Everything is streamed: what stays in memory is the held-out part and one chunk.
+(the last, unfilled row is dropped). Rows may be of several lengths, which share the tokens evenly; those held out are
+of the longest. Of documents with the same content one is kept, so none is on both sides of the split. Everything is
+streamed: what stays in memory is the held-out part and one chunk.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from barnraise.core.errors import DataError
 from barnraise.data import shards, tokenizers
+from barnraise.data.lengths import in_order
 from barnraise.data.meta import MIB, Format, Meta
 from barnraise.data.tokenizers import TokenIds, Tokenizer
 
@@ -56,42 +58,52 @@ def build(
     files: Sequence[str | Path],
     *,
     tokenizer: str | Path = "bytes",
-    context: int = 128,
+    context: int | Sequence[int] = 128,
     held_out: float = 0.05,
     seed: int = 0,
     root: Path | str = ".",
 ) -> Meta:
     """Make a dataset in `folder` of `files`: paths, folders (all but hidden files in them) and globs, `**` included.
 
-    Relative ones start at `root`. About the share `held_out` of the bytes is kept from training: whole documents where
-    those come near the share, else the end of the longest one. The same files and seed give the same dataset. Raises
-    DataError when nothing matches, a file cannot be read (or is not UTF-8, which a tokenizer needs), or the data does
-    not fill one row on both sides; StorageError when the disk is full.
+    Relative ones start at `root`. `context` is the tokens of a row, or several ascending numbers. About the share
+    `held_out` of the bytes is kept from training: whole documents where those come near the share, else the end of the
+    longest one. The same files and seed give the same dataset. Raises DataError when nothing matches, a file cannot be
+    read (or is not UTF-8, which a tokenizer needs), or the data does not fill a row of each length on its side;
+    StorageError when the disk is full.
     """
     if not 0.0 < held_out < 1.0:
         raise DataError(f"held_out is {held_out}, but must be above 0 and below 1")
+    lengths = in_order(context)
+    longest = lengths[-1]
     coder = tokenizers.load(tokenizer)
     form = Format(
         kind="text",
         tokenizer=coder.name,
-        context=context,
+        context=longest,
         vocab_size=coder.vocab_size,
         pad_id=coder.pad_id,
         bos_id=coder.bos_id,
         eos_id=coder.eos_id,
     )
-    form.check()
+    for length in lengths:
+        msgspec.structs.replace(form, context=length).check()
     documents = find(files, root=root, leave_out=Path(folder))
     train, held = split(documents, held_out, seed)
-    held_rows = list(rows(held, coder, context))
+    held_rows = list(rows(held, coder, longest))
     if not held_rows:
         size = sum(document.size for document in held)
         raise DataError(
-            f"the held-out part of {size} bytes (held_out: {held_out}) does not fill one row of {context} tokens; "
+            f"the held-out part of {size} bytes (held_out: {held_out}) does not fill one row of {longest} tokens; "
             "give more data, a larger held_out or a smaller context"
         )
     return shards.write(
-        folder, form, rows(train, coder, context), np.concatenate(held_rows), files=coder.files(), seed=seed
+        folder,
+        form,
+        rows(train, coder, *lengths),
+        np.concatenate(held_rows),
+        lengths=lengths,
+        files=coder.files(),
+        seed=seed,
     )
 
 
@@ -137,15 +149,28 @@ def split(documents: Sequence[Document], held_out: float, seed: int) -> tuple[li
     return kept, sorted(drawn, key=lambda document: document.path)
 
 
-def rows(documents: Iterable[Document], tokenizer: Tokenizer, context: int) -> Iterator[npt.NDArray[np.uint32]]:
-    """The documents' tokens, packed: arrays [any, context]. What does not fill a last row is dropped."""
+def rows(documents: Iterable[Document], tokenizer: Tokenizer, *lengths: int) -> Iterator[TokenIds]:
+    """The documents' tokens, packed: arrays [any, one of `lengths`]. What does not fill a last row is dropped."""
+    return cut(_tokens(documents, tokenizer), lengths)
+
+
+def cut(stream: Iterable[TokenIds], lengths: Sequence[int]) -> Iterator[TokenIds]:
+    """A stream of tokens as rows, arrays [any, one of `lengths`]: each row begins where the one before it ends, and is
+    of the length that has the fewest tokens so far. What does not fill a last row is dropped."""
     rest: TokenIds = np.zeros(0, dtype=np.uint32)
-    for tokens in _tokens(documents, tokenizer):
+    taken = [0] * len(lengths)  # tokens
+    for tokens in stream:
         rest = np.concatenate([rest, tokens])
-        whole = len(rest) // context * context
-        if whole:
-            yield rest[:whole].reshape(-1, context)
-            rest = rest[whole:]
+        starts: list[list[int]] = [[] for _ in lengths]
+        place = 0
+        while place + lengths[number := taken.index(min(taken))] <= len(rest):
+            starts[number].append(place)
+            taken[number] += lengths[number]
+            place += lengths[number]
+        for length, found in zip(lengths, starts, strict=True):
+            if found:
+                yield np.lib.stride_tricks.sliding_window_view(rest, length)[found]
+        rest = rest[place:]
 
 
 def _tokens(documents: Iterable[Document], tokenizer: Tokenizer) -> Iterator[TokenIds]:

@@ -12,6 +12,7 @@ from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
 from barnraise.plan import compression_rows, suggest
 from barnraise.plan.choices import mode
+from barnraise.plan.dataset import mean_row
 from barnraise.plan.purpose import SERVE, TRAIN
 from barnraise.plan.table import Case, Found, Row, Unresolved, adding_to, either, rule_name, rule_text
 from barnraise.training.catalog import CATALOG as OUTER
@@ -330,9 +331,9 @@ def _loopback(case: Case) -> Found:
 
 
 def task_tokens(run_file: RunFile) -> int:
-    """Token positions in one task."""
+    """Token positions in a usual task: one with rows of mean length."""
     training = run_file.training
-    return training.local_steps * training.batch_size * run_file.data.context
+    return training.local_steps * training.batch_size * mean_row(run_file)
 
 
 def _rule_options(case: Case) -> AbstractSet[str]:

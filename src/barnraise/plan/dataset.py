@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile, SatData, TextData
 from barnraise.core.errors import InputError
+from barnraise.data.lengths import in_order, mean_length
 
 if TYPE_CHECKING:
     from barnraise.data.sat import SatOptions
@@ -21,6 +22,21 @@ class Vocabulary:
     bos_id: int | None
     eos_id: int | None
     pad_id: int | None
+
+
+def row_lengths(run_file: RunFile) -> tuple[int, ...]:
+    """Tokens of the rows to train on, the shortest first: usually one number."""
+    return in_order(run_file.data.context)
+
+
+def longest_row(run_file: RunFile) -> int:
+    """Tokens of the longest row: what the model must read, and the length of the held-out rows."""
+    return row_lengths(run_file)[-1]
+
+
+def mean_row(run_file: RunFile) -> int:
+    """Tokens of a row to train on, on average."""
+    return mean_length(row_lengths(run_file))
 
 
 def sat_options(run_file: RunFile) -> SatOptions:

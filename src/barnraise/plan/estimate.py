@@ -15,7 +15,7 @@ from typing import Any
 from barnraise import staleness
 from barnraise.config.schema import WorkerSection
 from barnraise.models import config, memory
-from barnraise.plan.dataset import vocabulary
+from barnraise.plan.dataset import longest_row, vocabulary
 from barnraise.plan.purpose import TRAIN
 from barnraise.plan.resolve import Plan, payload_bytes
 from barnraise.staleness.buffer import OVERLAPPING, least_buffer
@@ -72,7 +72,7 @@ def estimate(plan: Plan) -> Estimate:
     resolved = config.describe(
         run_file.model.model_dump(),
         tokens.size,
-        run_file.data.context,
+        longest_row(run_file),
         bos_id=tokens.bos_id,
         eos_id=tokens.eos_id,
         pad_id=tokens.pad_id,
@@ -88,7 +88,7 @@ def estimate(plan: Plan) -> Estimate:
     states = OUTER.entry(plan.outer.name).declares.moments + bool(training.average)
     slots = nodes or plan.buffer_size or plan.aggregation.minimum_nodes
     inner_states = INNER.entry(plan.inner.name).declares.moments
-    batch = {"batch_size": training.batch_size, "context": run_file.data.context}
+    batch = {"batch_size": training.batch_size, "context": longest_row(run_file)}
     return Estimate(
         sizes=Sizes(size, snapshot, contribution, version),
         contributions=contributions,

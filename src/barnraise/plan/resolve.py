@@ -102,7 +102,7 @@ class Plan:
 
     @property
     def task_tokens(self) -> int:
-        """Token positions in one task."""
+        """Token positions in a usual task."""
         return task_tokens(self.run_file)
 
 

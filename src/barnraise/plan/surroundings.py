@@ -16,7 +16,9 @@ from barnraise.config.schema import RunFile, TextData
 from barnraise.core.errors import InputError, nearest
 from barnraise.core.types import MOST_ROW_RANGES
 from barnraise.core.units import bytes_text
+from barnraise.data.lengths import named
 from barnraise.models import memory
+from barnraise.plan.dataset import mean_row, row_lengths
 from barnraise.plan.estimate import Estimate, estimate
 from barnraise.plan.purpose import SERVE, TRAIN, Purpose
 from barnraise.plan.resolve import Plan
@@ -52,7 +54,8 @@ def _data(run_file: RunFile) -> Iterator[Problem]:
     data = run_file.data
     if not isinstance(data, TextData):
         return
-    total, need = 0, 2 * data.context  # a row on each side of the split; a token is at least a byte
+    lengths = row_lengths(run_file)
+    total, need = 0, sum(lengths) + lengths[-1]  # a row of each, and one held out; a token is at least a byte
     for index, pattern in enumerate(data.files):
         sizes = _sizes(pattern)
         first = next(sizes, None)
@@ -63,9 +66,8 @@ def _data(run_file: RunFile) -> Iterator[Problem]:
         while total < need and (size := next(sizes, None)) is not None:
             total += size
     if total < need:
-        text = (
-            f"hold {total} bytes, but two rows of {data.context} tokens need {need}; give more text, or lower context"
-        )
+        rows = f"two rows of {lengths[0]}" if len(lengths) == 1 else f"rows of {named((*lengths, lengths[-1]))}"
+        text = f"hold {total} bytes, but {rows} tokens need {need}; give more text, or lower context"
         yield Problem(("data", "files"), text)
     if data.tokenizer != "bytes" and not Path(data.tokenizer).expanduser().exists():
         text = f"there is no tokenizer at '{data.tokenizer}'{_near(data.tokenizer)}; give `bytes`, or a folder or file"
@@ -77,7 +79,8 @@ def training_rows(run_file: RunFile, enough: float = math.inf) -> int:
     data = run_file.data
     if not isinstance(data, TextData):
         return data.examples
-    size, row_bytes = 0, data.context * (1 if data.tokenizer == "bytes" else BYTES_A_TOKEN) / (1 - data.held_out)
+    token_bytes = (1 if data.tokenizer == "bytes" else BYTES_A_TOKEN) / (1 - data.held_out)
+    size, row_bytes = 0, mean_row(run_file) * token_bytes
     sizes = (size for pattern in data.files for size in _sizes(pattern))
     while size < enough * row_bytes and (more := next(sizes, None)) is not None:
         size += more

@@ -196,8 +196,8 @@ class WorkerExecutor:
 
         self._crew.each(merge, spans(len(parameters)))
 
-    def _rows(self, task: Train) -> Rows:
-        return np.concatenate([self.dataset.rows(rows.shard, rows.start, rows.stop) for rows in task.rows])
+    def _rows(self, task: Train) -> list[Rows]:
+        return [self.dataset.rows(rows.shard, rows.start, rows.stop) for rows in task.rows]
 
     def settle(self, assignment: int, accepted: bool) -> None:
         """The controller has answered (or will not): forget the payload; a refused update goes to the residual."""
@@ -208,9 +208,11 @@ class WorkerExecutor:
             self.unmerged.pop(assignment, None)
 
     def measure(self, profile: NodeProfile, batch_size: int, seconds: float = 0.5) -> NodeProfile:
-        """`profile` with the machine's training speed in it, measured for about `seconds` on random rows."""
+        """`profile` with the machine's training speed in it, measured for about `seconds` on random rows, of the median
+        length: that of half of all tokens is less, of half more."""
         meta = self.dataset.meta
-        rows = np.random.default_rng(0).integers(0, meta.vocab_size, (batch_size, meta.context))
+        length = meta.lengths[len(meta.lengths) // 2]
+        rows = np.random.default_rng(0).integers(0, meta.vocab_size, (batch_size, length))
         batch = (rows, rows)
         self.trainer.step(batch, 0.0)
         began, steps = time.monotonic(), 0
@@ -222,16 +224,24 @@ class WorkerExecutor:
         return NodeProfile(rate, profile.memory_bytes, profile.cores, profile.device)
 
 
-def batches(rows: Rows, order: Batches, form: Format) -> Iterator[Batch]:
-    """`rows` [n, context] in random batches, each row once. Padding costs time: batches are of rows of like length, and
-    end with their longest."""
+def batches(parts: Sequence[Rows], order: Batches, form: Format) -> Iterator[Batch]:
+    """The rows of all `parts`, each [any, length], in random batches, each row once.
+
+    Padding costs time: batches are of rows of like length, and end with their longest. Rows of parts of different
+    lengths are never in one batch; tasks have parts of one length alone, unless a controller says otherwise.
+    """
     rng, size = np.random.default_rng(order.seed), order.size
-    lengths = row_lengths(rows, form)
-    places = rng.permutation(len(rows))
-    places = places[np.argsort(lengths[places], kind="stable")]
-    for begin in size * rng.permutation(math.ceil(len(rows) / size)):
-        chosen = places[begin : begin + size]
-        batch = rows[chosen, : lengths[chosen].max()]
+    found: list[tuple[Rows, Rows, int]] = []  # rows, the places of a batch among them, its longest row
+    for length in dict.fromkeys(part.shape[1] for part in parts):
+        rows = np.concatenate([part for part in parts if part.shape[1] == length])
+        lengths = row_lengths(rows, form)
+        places = rng.permutation(len(rows))
+        places = places[np.argsort(lengths[places], kind="stable")]
+        chosen = (places[begin : begin + size] for begin in range(0, len(rows), size))
+        found += [(rows, few, lengths[few].max()) for few in chosen]
+    for number in rng.permutation(len(found)):
+        rows, few, longest = found[number]
+        batch = rows[few, :longest]
         yield batch.astype(np.int64), labels(batch, form)
 
 
