@@ -27,9 +27,10 @@ WATCHED += sorted([*(PACKAGE / "plan").rglob("*.py"), *(PACKAGE / "cli").rglob("
 CATALOGS = [RULES, CODECS, SCHEDULERS, STALENESS, OUTER, INNER, TRANSPORTS]
 NAMES = {name for catalog in CATALOGS for name in catalog.entries} | {
     name for known in names().values() for name in known
-}
+} - {"join", "kill"}  # faults that are keys and commands too
 
 ENGLISH = {"adaptive", "bloom", "capability", "constant", "cosine", "degraded", "fixed", "good", "linear", "mean"}
+ENGLISH |= {"corrupt", "duplicate", "hang", "join", "kill", "partition", "preempt", "reorder"}
 ENGLISH |= {"median", "none", "opt", "priority"}
 """Names that are words too: in a sentence they mean nothing, alone they are names."""
 
@@ -37,7 +38,6 @@ ALLOWED = {
     ("config/schema.py", "fixed"): "how training.pace is called when all take alike many steps",
     ("cli/doctor.py", "zmq"): "the Python module, which is looked for",
     ("cli/doctor.py", "none"): "that there is none of something",
-    ("plan/compatibility.py", "none"): "that no worker runs",
 }
 """What looks like a policy's name and is none."""
 

@@ -13,6 +13,7 @@ from barnraise.worker.contact import HELLO_INTERVAL
 from barnraise.worker.incoming import Incoming
 from barnraise.worker.leaving import PATIENCE, PROBE
 from barnraise.worker.machine import MOST_FAILURES, NOT_FINITE
+from barnraise.worker.tasks import ASK_PATIENCE
 
 from ..state_machine.bench import SHARDS, Bench, delta, make_evaluation, make_task, snapshot
 from ..state_machine.engine import MANIFEST, digest, overlap
@@ -67,6 +68,26 @@ def test_a_slow_answer_to_a_repeated_greeting_counts() -> None:
     assert [hello.greeting for hello in hellos(bench)] == [1, 1, 1, 1]
     bench.welcome()
     assert bench.worker.contact.greeted
+
+
+def test_a_worker_whose_question_or_its_answer_was_lost_greets_anew() -> None:
+    """And asks again once it is welcomed; while there is something to do it waits in peace."""
+    bench = ready(overlapping=False)
+    number = bench.training.id if bench.training else 0
+    for _ in range(40):
+        bench.tick(1.0)
+        bench.pulse(1.0)
+    assert not bench.worker.tasks.unanswered(bench.now)
+    bench.finish_task()
+    bench.ack(number, True)
+    before = len(hellos(bench))
+    assert isinstance(bench.sent[-1], Next)
+    for _ in range(int(ASK_PATIENCE) + 2):
+        bench.tick(1.0)
+        bench.pulse(1.0)
+    assert len(hellos(bench)) > before
+    bench.welcome()
+    assert isinstance(bench.sent[-1], Next)
 
 
 def test_an_answer_to_an_older_greeting_does_not_count() -> None:

@@ -47,7 +47,7 @@ class LabWorkers(LocalWorkers):
 
     def __init__(self, run: RunDirectory, plan: Plan, backend: str, note: Callable[[str], None]) -> None:
         run_file = plan.run_file
-        super().__init__(run, run_file.workers, run_file.faults, lambda index, worker: None, note)
+        super().__init__(run, run_file.workers, plan.faults, lambda index, worker: None, note)
         joining = [fault.join for fault in run_file.faults if fault.join is not None]
         everybody = [*run_file.workers, *joining]
         if len(everybody) > MOST_WORKERS:
@@ -151,6 +151,7 @@ class LabWorkers(LocalWorkers):
         if self.stopping:
             return
         self.stopping = self.leaving = True
+        self.faults.wake_all()
         if self._processes:
             await asyncio.wait(self._processes, timeout=ENDING)
         for pid in self.pids.values():

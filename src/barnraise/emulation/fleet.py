@@ -25,15 +25,6 @@ class Machine:
     memory_bytes: int = 16 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """At a share `at` of the run, the node `kill` dies without a word, or `join` comes."""
-
-    at: float
-    kill: str = ""
-    join: Machine | None = None
-
-
 def lognormal_fleet(
     count: int,
     rate: float,
@@ -47,9 +38,14 @@ def lognormal_fleet(
     machines = []
     for index in range(count):
         factor = min(100.0, max(0.1, math.exp(rng.gauss(0.0, sigma))))
-        name = names[index] if index < len(names) else f"node-{index:05d}"
+        name = names[index] if index < len(names) else numbered(index)
         machines.append(Machine(name, rate * factor, link_of(index)))
     return machines
+
+
+def numbered(index: int) -> str:
+    """What a node is called that nobody named."""
+    return f"node-{index:05d}"
 
 
 class Churn:

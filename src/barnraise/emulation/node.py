@@ -59,6 +59,7 @@ class Node:
         "incarnation",
         "machine",
         "sim",
+        "skew",
         "spec",
         "up_seconds",
         "work",
@@ -67,6 +68,7 @@ class Node:
     def __init__(self, spec: Machine, sim: World, work: NodeWork) -> None:
         self.spec, self.sim, self.work, self.machine = spec, sim, work, Worker(0)
         self.incarnation = 0
+        self.skew = 0.0  # by which the machine's clock is ahead
         self._up, self._down = spec.link.states(sim.rng)
         # A steady link treats all small messages alike, and those of one node are far apart.
         self._up_seconds = self._up.lone(MESSAGE_BYTES) if self._up.steady else None
@@ -95,7 +97,7 @@ class Node:
         self._down.reset(now)
         self._tick_at, self._running = math.inf, None
         self.machine = Worker(self.sim.rng.getrandbits(53), NodeProfile())
-        self._carry_out(self.machine.start(now))
+        self._carry_out(self.machine.start(now + self.skew))
 
     def stop(self) -> None:
         """The process dies without a word."""
@@ -107,16 +109,31 @@ class Node:
         """Something happens to the worker, if it still lives."""
         if incarnation == self.incarnation:
             self.sim.events += 1
-            self._carry_out(self.machine.handle(event, self.sim.now))
+            self._carry_out(self.machine.handle(event, self.sim.now + self.skew))
+
+    def pause(self, seconds: float) -> None:
+        """The process stands still: what it computes ends so much later."""
+        run = self._running
+        if run is not None:
+            self._run(_Run(run.task, run.began + seconds, run.step, run.steps, run.news))
+
+    def jump(self, seconds: float) -> None:
+        """The machine's clock is so much further ahead."""
+        self.skew += seconds
+        if self.up:
+            self._tick_at = self.sim.now
+            self.sim.at(self.sim.now, Node.tick, self, self.incarnation, self.sim.now)
 
     def tick(self, incarnation: int, planned: float) -> None:
         """The time has come that was the machine's deadline when `planned`; by now it may be later."""
         if incarnation != self.incarnation or planned != self._tick_at:
             return
         self._tick_at = math.inf
-        deadline = self.machine.deadline
+        deadline = self.machine.deadline - self.skew
         if deadline <= self.sim.now:
-            self.handle(incarnation, we.Tick())
+            self.sim.events += 1
+            clock = max(self.sim.now + self.skew, self.machine.deadline)  # sums are rounded
+            self._carry_out(self.machine.handle(we.Tick(), clock))
         elif deadline < math.inf:
             self._tick_at = deadline
             self.sim.at(deadline, Node.tick, self, incarnation, deadline)
@@ -124,7 +141,7 @@ class Node:
     def _carry_out(self, actions: list[wa.Action]) -> None:
         for action in actions:
             _ACTIONS[type(action)](self, action)
-        deadline = self.machine.deadline
+        deadline = self.machine.deadline - self.skew
         if deadline < self._tick_at:
             self._tick_at = deadline
             self.sim.at(deadline, Node.tick, self, self.incarnation, deadline)

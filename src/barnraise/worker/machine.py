@@ -116,7 +116,7 @@ class Worker:
             lost = len(self.outgoing.pending) + (self.tasks.running is not None)
             farewells = [] if lost else [self.contact.send(Leave(self.leaving), now)]
             return [*farewells, Quit(farewell(self.leaving, lost), not lost and self.tasks.failures < MOST_FAILURES)]
-        if self.contact.silent(now):
+        if self.contact.silent(now) or self.tasks.unanswered(now):
             return [self._hello(now)]
         return [*self.outgoing.overdue(now), self.contact.send(Heartbeat(now), now)]
 

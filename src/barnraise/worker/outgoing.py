@@ -30,6 +30,11 @@ class Outgoing:
             self._sent[result.assignment] = now, result.payload.num_bytes
         return [Offer(result)]
 
+    @property
+    def uploading(self) -> bool:
+        """Whether a payload is on its way."""
+        return self._uploading is not None
+
     def keep(self, result: AnyResult) -> None:
         """The same while nobody listens: the next `greeted` offers it."""
         self.pending[result.assignment] = result

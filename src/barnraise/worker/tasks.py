@@ -22,6 +22,10 @@ from barnraise.worker.outgoing import Outgoing
 
 Greet = Callable[[float], Action]
 
+ASK_PATIENCE = 30.0
+"""Seconds without anything to do after which a worker that has asked for a task greets anew: its question, or the task
+that was the answer, may have been lost."""
+
 
 @dataclass
 class Running:
@@ -230,6 +234,11 @@ class Tasks:
             return []
         self.watching = True
         return [self.contact.send(Watch(self.incoming.have), now)]
+
+    def unanswered(self, now: float) -> bool:
+        """Whether there has been nothing to do for long, though a task was asked for."""
+        idle = self.running is None and self.waiting is None and not self.outgoing.uploading
+        return idle and now - self._asked_at > ASK_PATIENCE
 
     def nearly(self, event: Nearly, now: float) -> list[Action]:
         if self.running is not None:
