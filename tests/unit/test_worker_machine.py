@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from barnraise.core.types import Blob, Evaluate, Flush, News, ParameterRange, Update
@@ -88,6 +89,19 @@ def test_a_worker_whose_question_or_its_answer_was_lost_greets_anew() -> None:
     assert len(hellos(bench)) > before
     bench.welcome()
     assert isinstance(bench.sent[-1], Next)
+
+
+def test_a_task_that_comes_twice_is_done_once() -> None:
+    bench = ready(overlapping=False)
+    assert bench.training is not None
+    again = Assign(msgspec.structs.replace(bench.training, news=News((), 0, 1.0)))
+    bench.hear(again)
+    assert bench.worker.tasks.waiting is None
+    bench.finish_task()
+    bench.ack(again.task.id, True)
+    bench.hear(again)
+    assert bench.training is None
+    assert bench.worker.tasks.waiting is None
 
 
 def test_an_answer_to_an_older_greeting_does_not_count() -> None:

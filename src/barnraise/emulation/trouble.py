@@ -24,7 +24,6 @@ from barnraise.emulation.disk import NO_ROOM, Disk
 from barnraise.emulation.journal import Journal
 from barnraise.emulation.node import Node
 from barnraise.emulation.simulator import Simulator
-from barnraise.ledger.decisions import Decision
 from barnraise.wire.downloads import PATIENCE
 from barnraise.wire.messages import Hello, Offer, Who
 from barnraise.worker import events as we
@@ -185,15 +184,18 @@ class TroubledSimulator(Simulator):
 
     def _commit(self, actions: list[ca.Action], brought: Brought) -> None:
         """The decisions are durable: the rest is done, unless the controller dies at this point."""
-        decisions: list[Decision] = [action.decision for action in actions if type(action) is ca.Journal]
-        self.journal.commit(decisions)
-        if decisions and self.dying and self.dying[0][0] <= len(self.journal.decisions):
-            self._carry_out([action for action in actions if type(action) is ca.Journal])
+        decisions: list[ca.Action] = [action for action in actions if type(action) is ca.Journal]
+        if decisions and self.dying and self.dying[0][0] <= len(self.journal.decisions) + len(decisions):
+            self._carry_out(decisions)
             self.die(self.dying.pop(0)[1])
             return
         self._brought = brought
         self._carry_out([self._checkpoint_now(action) for action in actions])
         self._brought = set()
+
+    def _carry_out(self, actions: list[ca.Action]) -> None:
+        self.journal.commit([action.decision for action in actions if type(action) is ca.Journal])
+        super()._carry_out(actions)
 
     def _checkpoint_now(self, action: ca.Action) -> ca.Action:
         """A checkpoint that the disk does not take at once, which is nothing to carry out here."""

@@ -7,6 +7,7 @@ hand when it ends; and versions are watched for, which the running task takes in
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,6 +26,9 @@ Greet = Callable[[float], Action]
 ASK_PATIENCE = 30.0
 """Seconds without anything to do after which a worker that has asked for a task greets anew: its question, or the task
 that was the answer, may have been lost."""
+
+REMEMBERED = 64
+"""Assignments that a worker would know again."""
 
 
 @dataclass
@@ -49,6 +53,7 @@ class Tasks:
         self.failures = 0
         self.lead = Lead()
         self.watching = False
+        self._taken: deque[int] = deque(maxlen=REMEMBERED)  # the newest assignments, whatever became of them
         self._asked_at = math.inf
         self._fetched_at, self._fetched_bytes = 0.0, 0  # since when blobs are on their way, and what has come of them
 
@@ -86,22 +91,24 @@ class Tasks:
 
     def assign(self, message: Assign, now: float) -> list[Action]:
         task = message.task
+        if task.id in self._taken:
+            return []  # the message has come twice: what was done once is not done again
         if task.preempts:
             return self._preempt(task, now)
         if self.contact.greeted and self.waiting is not None and self.waiting.id != task.id:
             return [self._greet(now)]  # one too many (a Next came twice): the controller learns what is held
-        if self._known(task) or self.waiting is not None or self.files is None or not self._open:
+        if self.waiting is not None or self.files is None or not self._open:
             return []
-        self.waiting = task
+        self._take(task)
         if (last := max((rows.shard for rows in task.rows), default=0)) >= len(self.files):
             return [Quit(f"a task names the rows of file {last}, but there are {len(self.files)}", True)]
         return self._hear(task.news, now) + self.incoming.get(self.files[rows.shard] for rows in task.rows)
 
     def _preempt(self, task: AnyTask, now: float) -> list[Action]:
         """A task for which all else is left: as the run ends, what runs goes into the residual that is handed in."""
-        if self._known(task) or not self._open:
+        if not self._open:
             return []
-        self.waiting = task
+        self._take(task)
         self.incoming.forget()
         settled: list[Action] = []
         for number, result in list(self.outgoing.pending.items()):
@@ -111,9 +118,9 @@ class Tasks:
             return settled + self.go_on(now)
         return [*settled, self._drop(self.running)]
 
-    def _known(self, task: AnyTask) -> bool:
-        """Whether it runs, or is done."""
-        return task.id in self.outgoing.pending or (self.running is not None and self.running.task.id == task.id)
+    def _take(self, task: AnyTask) -> None:
+        self.waiting = task
+        self._taken.append(task.id)
 
     def _drop(self, running: Running) -> Action:
         running.dropped = True
