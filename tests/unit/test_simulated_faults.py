@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,12 +14,18 @@ from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.config.faults import KINDS
 from barnraise.controller.invariants import validate
+from barnraise.core.errors import RunFailedError
 from barnraise.emulation.faults import FaultySimulator
 from barnraise.emulation.report import Report
 from barnraise.emulation.simulator import Simulator
+from barnraise.ledger import notes
+from barnraise.ledger.decisions import Change, Judged, NodeChanged, Noted
+from barnraise.ledger.notes import Resumed
 from barnraise.plan import Purpose, resolve
 
 NAMES = ["ann", "bob", "cat", "dan"]
+FAR: dict[str, Any] = {"at_seconds": 9e5, "kill": "dan"}
+"""A fault that never comes."""
 
 
 def play(
@@ -72,3 +79,92 @@ def test_a_run_with_a_fault_ends_and_repeats(kind: str) -> None:
     assert repr(simulator.journal.replay()) == repr(simulator.controller.state)
     assert play(fault)[0].ledger_hash == found.ledger_hash
     assert play()[0].ledger_hash != found.ledger_hash
+
+
+def changes(simulator: FaultySimulator, node: str) -> list[tuple[Change, float]]:
+    found = (d for d in simulator.journal.decisions if isinstance(d, NodeChanged) and d.node == node)
+    return [(d.change, d.time) for d in found]
+
+
+def noted(simulator: FaultySimulator, sort: type[notes.Note]) -> list[Noted]:
+    return [d for d in simulator.journal.decisions if isinstance(d, Noted) and isinstance(d.note, sort)]
+
+
+def test_who_dies_stays_away_and_who_joins_takes_part() -> None:
+    _, simulator = play({"at_seconds": 60.0, "kill": "bob"}, {"at": 0.3, "join": {"name": "eve"}})
+    (silent, when) = changes(simulator, "bob")[-1]
+    assert silent == Change.SILENT
+    assert 60.0 < when < 90.0
+    assert changes(simulator, "eve")[1][0] == Change.JOINED
+    assert simulator.controller.state.nodes["eve"].tally.accepted > 0
+
+
+@pytest.mark.parametrize("do", ["hang", "partition"])
+def test_who_hangs_or_is_cut_off_comes_back_as_the_same_process(do: str) -> None:
+    _, simulator = play({"at_seconds": 60.0, "do": do, "node": "bob", "seconds": 40.0})
+    found = changes(simulator, "bob")
+    silent = next(when for change, when in found if change == Change.SILENT)
+    back = next(when for change, when in found if change == Change.JOINED and when > silent)
+    assert 60.0 < silent < 100.0 <= back < 110.0
+    joins = [d for d in simulator.journal.decisions if isinstance(d, NodeChanged) and d.change == Change.JOINED]
+    assert len({d.session for d in joins if d.node == "bob"}) == 1
+
+
+def test_notice_is_enough_to_hand_in_the_steps_that_are_done() -> None:
+    _, simulator = play({"at_seconds": 60.0, "do": "preempt", "node": "bob", "seconds": 20.0})
+    assert changes(simulator, "bob")[-1][0] == Change.LEFT
+    whole = simulator.controller.settings.tasks.local_steps
+    claims = [d.claim.steps for d in simulator.journal.decisions if isinstance(d, Judged) and d.node == "bob"]
+    assert 0 < claims[-1] < whole
+    _, killed = play({"at_seconds": 60.0, "do": "preempt", "node": "bob", "seconds": 0.01})
+    assert changes(killed, "bob")[-1][0] == Change.SILENT
+
+
+def test_frames_that_cannot_be_read_are_on_the_ledger() -> None:
+    _, simulator = play({"at_seconds": 60.0, "do": "corrupt", "share": 0.3, "seconds": 30.0, "node": "bob"})
+    assert {d.node for d in noted(simulator, notes.FrameDropped)} == {"bob"}
+
+
+def test_a_disk_that_stays_full_ends_the_run_which_can_go_on() -> None:
+    with pytest.raises(RunFailedError, match="no space left on the disk"):
+        play({"at_seconds": 60.0, "do": "full_disk", "seconds": 600.0})
+    slow, _ = play({"at_seconds": 60.0, "do": "slow_disk", "seconds": 60.0, "by_seconds": 5.0})
+    assert slow.duration.virtual_seconds > play()[0].duration.virtual_seconds
+
+
+def test_a_clock_that_jumps_is_the_ledgers() -> None:
+    found, simulator = play({"at_seconds": 60.0, "do": "clock_jump", "by_seconds": 3600.0})
+    times = [decision.time for decision in simulator.journal.decisions]
+    assert times == sorted(times)
+    assert max(times) == pytest.approx(found.duration.virtual_seconds + 3600.0)
+
+
+@pytest.mark.parametrize("number", [1, 2, 5, 17, 40, 41, 42, 43])
+def test_a_controller_dies_after_any_decision_and_comes_back(number: int) -> None:
+    found, simulator = play({"at_decisions": number, "do": "kill_controller", "seconds": 5.0})
+    assert found.tokens >= 300_000
+    journal = simulator.journal.decisions
+    resumed = [index for index, d in enumerate(journal) if isinstance(d, Noted) and isinstance(d.note, Resumed)]
+    assert simulator.epoch == 2
+    assert len(resumed) <= 1
+    assert all(index >= number for index in resumed)
+
+
+def test_real_tensors_survive_the_controllers_death() -> None:
+    faults = [{"at_decisions": n, "do": "kill_controller", "seconds": 5.0} for n in (20, 60)]
+    found, simulator = play(*faults, real=True)
+    assert simulator.epoch == 3
+    assert found.losses.final_loss is not None
+    assert found.losses.first_loss is not None
+    assert found.losses.final_loss < found.losses.first_loss
+
+
+def test_a_trace_says_who_is_there(tmp_path: Path) -> None:
+    (tmp_path / "fleet.csv").write_text("bob,60,down\nbob,120,up\n")
+    (found, _), (usual, _) = play(FAR, churn=str(tmp_path / "fleet.csv")), play(FAR)
+    _, simulator = play(FAR, churn=str(tmp_path / "fleet.csv"))
+    away = [when for change, when in changes(simulator, "bob") if change == Change.SILENT]
+    assert len(away) == 1
+    assert 60.0 < away[0] < 90.0
+    assert found.duration.virtual_seconds > usual.duration.virtual_seconds
+    assert found.tokens >= 300_000

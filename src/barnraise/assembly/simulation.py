@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache, partial
@@ -18,6 +18,7 @@ from barnraise.config.schema import WorkerSection
 from barnraise.config.values import MAX_COUNT
 from barnraise.controller.machine import Controller
 from barnraise.core.errors import RunFailedError
+from barnraise.emulation.churn import DEFAULT, MakeChurn, churn_of
 from barnraise.emulation.faults import FaultySimulator
 from barnraise.emulation.fleet import Machine, lognormal_fleet
 from barnraise.emulation.report import Report, report
@@ -63,7 +64,11 @@ def simulate(plan: Plan, trial: Trial, watch: Watch = _nobody, executors: Mappin
             settings = replace(settings, tokens=MAX_COUNT)
         line = controller_link(plan.run_file) or parse(CONTROLLER_LINK)
         access = line.throughput(line.up), line.throughput(line.down)
-        options: dict[str, Any] = {"seed": trial.seed, "access": access, "churn": trial.churn}
+        options: dict[str, Any] = {
+            "seed": trial.seed,
+            "access": access,
+            "churn": _churn(plan, trial, fleet),
+        }
         parts = Controller(settings), fleet, work, node_work
         simulator = (
             FaultySimulator(*parts, faults=plan.faults, machine_of=partial(_joining, plan, rate), **options)
@@ -108,6 +113,12 @@ def _machine(plan: Plan, worker: WorkerSection, rate: float, index: int) -> Mach
     else:
         rate = rate * worker.speed
     return Machine(worker.name, rate, connection, worker.memory_bytes or 16 << 30)
+
+
+def _churn(plan: Plan, trial: Trial, fleet: Sequence[Machine]) -> MakeChurn | None:
+    joining = [section.join.name for section in plan.run_file.faults if section.join is not None]
+    names = [*(machine.name for machine in fleet), *joining]
+    return churn_of(DEFAULT if trial.churn is True else trial.churn, names) if trial.churn else None
 
 
 def _joining(plan: Plan, rate: float, worker: WorkerSection) -> Machine:

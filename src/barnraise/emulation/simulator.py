@@ -20,7 +20,8 @@ from barnraise.controller.machine import Controller
 from barnraise.core.errors import VersionRefusedError
 from barnraise.emulation.access import Access
 from barnraise.emulation.agenda import Agenda
-from barnraise.emulation.fleet import Churn, Machine
+from barnraise.emulation.churn import MakeChurn
+from barnraise.emulation.fleet import Machine
 from barnraise.emulation.node import MESSAGE_BYTES, Node
 from barnraise.emulation.work import ControllerWork, MakeNodeWork
 from barnraise.ledger import notes
@@ -30,6 +31,9 @@ from barnraise.wire.messages import Assign, Go, Newer, Offer
 
 ARRIVALS = 1.0
 """Seconds over which the fleet starts."""
+
+SETTLING = 120.0
+"""Seconds that a node has to be heard, for whom a run waits."""
 
 
 class Point(NamedTuple):
@@ -59,14 +63,14 @@ class Simulator(Agenda):
         *,
         seed: int,
         access: tuple[float, float] = (math.inf, math.inf),
-        churn: bool = False,
+        churn: MakeChurn | None = None,
     ) -> None:
         super().__init__()
         self.controller, self.work, self.node_work = controller, work, node_work
         self.outbound, self.inbound = map(Access, access)
         self.rng = random.Random(seed)
         self.nodes = {spec.name: Node(spec, self, node_work(spec.name)) for spec in fleet}
-        self.churn = Churn(self.rng) if churn else None
+        self.churn = churn(self.rng) if churn else None
         self.files = work.files()
         self.file_bits = {blob.digest: 1 << index for index, blob in enumerate(self.files)}
         self.ledger_hash = LedgerHash()
@@ -112,15 +116,16 @@ class Simulator(Agenda):
     def _expect(self, node: Node) -> None:
         """The node enrols now and starts when it starts."""
         self.handle(ce.Admitted(node.spec.name, f"key of {node.spec.name}"))
-        delay = self.churn.first_start() if self.churn else 0.0
+        delay = self.churn.first_start(node.spec.name) if self.churn else 0.0
         self._expected += 1
         self.at(self.now + delay + self.rng.uniform(0.0, ARRIVALS), Simulator._start, self, 0, node)
 
     def _start(self, _: int, node: Node) -> None:
         self._expected -= 1
         node.start()
-        if self.churn:
-            self.at(self.now + self.churn.up(), Simulator._leave, self, node.incarnation, node)
+        stays = self.churn.up(node.spec.name, self.now) if self.churn else math.inf
+        if stays < math.inf:
+            self.at(self.now + stays, Simulator._leave, self, node.incarnation, node)
 
     def _leave(self, incarnation: int, node: Node) -> None:
         if node.incarnation == incarnation:
@@ -139,9 +144,20 @@ class Simulator(Agenda):
 
     def replace(self, node: Node) -> None:
         """A node is gone that will be back if there is churn."""
-        if self.churn:
+        away = self.churn.down(node.spec.name, self.now) if self.churn else math.inf
+        if away < math.inf:
             self._expected += 1
-            self.at(self.now + self.churn.down(), Simulator._start, self, 0, node)
+            self.at(self.now + away, Simulator._start, self, 0, node)
+
+    def _see_whether_to_wait(self, _: int, nothing: None) -> None:
+        """A run that waits for nodes ends when none will come; one that has started may not have been heard yet."""
+        state = self.controller.state
+        if not state.progress.paused or self._expected:
+            return
+        if state.num_live < sum(node.up for node in self.nodes.values()):
+            self.at(self.now + SETTLING, Simulator._see_whether_to_wait, self, 0, None)
+        else:
+            self._stop(state.progress.paused)
 
     def give_up(self, reason: str) -> None:
         """A node has stopped for good; without the last one the run has failed."""
@@ -219,8 +235,8 @@ class Simulator(Agenda):
         elif type(note) is notes.Evaluated:
             self.curve.append(self._made[note.version]._replace(loss=note.loss))
             self._made = {version: point for version, point in self._made.items() if version > note.version}
-        elif type(note) is notes.Paused and not self._expected:
-            self._stop(note.reason)
+        elif type(note) is notes.Paused:
+            self.soon(Simulator._see_whether_to_wait, self, 0, None)
 
     def _send(self, action: ca.Send) -> None:
         message = action.message

@@ -23,16 +23,13 @@ from barnraise.emulation.conditions import Conditions, Fate
 from barnraise.emulation.disk import NO_ROOM, Disk
 from barnraise.emulation.journal import Journal
 from barnraise.emulation.node import Node
-from barnraise.emulation.simulator import Simulator
+from barnraise.emulation.simulator import SETTLING, Simulator
 from barnraise.wire.downloads import PATIENCE
 from barnraise.wire.messages import Hello, Offer, Who
 from barnraise.worker import events as we
 
 OVERTAKEN = 2.0
 """Seconds by which a message is late at most that others overtake, or that comes once more."""
-
-SETTLING = 120.0
-"""Seconds after a fault for which a run that waits for nodes is not given up."""
 
 UNREADABLE = "a frame cannot be read"
 
@@ -63,9 +60,11 @@ class TroubledSimulator(Simulator):
 
     def _awaited(self, _: int, nothing: None) -> None:
         self._expected -= 1
-        paused = self.controller.state.progress.paused
-        if paused and not self._expected and not self.down:
-            self._stop(paused)
+        self._see_whether_to_wait(0, None)
+
+    def _see_whether_to_wait(self, _: int, nothing: None) -> None:
+        if not self.down:
+            super()._see_whether_to_wait(0, None)
 
     # Nodes
 
@@ -249,13 +248,13 @@ class TroubledSimulator(Simulator):
 
 def _due(node: Node, incarnation: int, planned: tuple[TroubledSimulator, Call, Any]) -> None:
     simulator, call, argument = planned
-    if incarnation == node.incarnation:
+    if incarnation == node.incarnation or call is Node._arrive:
         simulator.meet(node, incarnation, call, argument)
 
 
 def _go_on(node: Node, incarnation: int, planned: tuple[TroubledSimulator, Call, Any]) -> None:
     simulator, call, argument = planned
-    if incarnation == node.incarnation:
+    if incarnation == node.incarnation or call is Node._arrive:
         simulator.go_on(node, incarnation, call, argument)
 
 

@@ -14,6 +14,7 @@ from barnraise.config.faults import KINDS, Kind
 from barnraise.config.keys import Key, Names, aliases_of, json_schema, sections
 from barnraise.config.template import flow, presets
 from barnraise.core.registry import Catalog, Entry
+from barnraise.emulation.churn import DEFAULT, FITS
 from barnraise.matching.catalog import CATALOG as SCHEDULERS
 from barnraise.plan.compatibility import ROWS
 from barnraise.plan.names import PLAIN, names
@@ -53,7 +54,7 @@ def configuration_page() -> str:
     blocks.append(_family("Staleness policies", "`controller.adaptive_staleness`", STALENESS, _traits))
     blocks.append(_family("Schedulers", "`controller.scheduler`", SCHEDULERS, _traits))
     blocks.append(_family("Transports", "addresses, as in invites", TRANSPORTS, _traits))
-    blocks += [_links(), _faults(), _conflicts()]
+    blocks += [_links(), _faults(), _churn(), _conflicts()]
     return "\n".join(blocks)
 
 
@@ -159,6 +160,20 @@ def _faults() -> str:
         "### Kinds of faults\n\nFor `faults[].do`. Where a kind takes `node`, it takes `nodes` instead, a list; what "
         "stands in brackets may be left out.\n\n"
         f"{_table(('kind', 'what', 'takes', 'played by'), rows)}"
+    )
+
+
+def _churn() -> str:
+    """The fits, from `barnraise.emulation.churn`."""
+    rows = [
+        (f"`{name}`", fit.summary, f"{fit.mean_up / 3600:.1f}", f"{fit.mean_down / 3600:.1f}")
+        for name, fit in FITS.items()
+    ]
+    return (
+        "### Churn\n\nHow nodes leave and come back, for `simulate --churn-like`; `--churn` alone is "
+        f"`{DEFAULT}`. Instead of a name, the path of a trace: a CSV file with a line `node,seconds,up` or "
+        "`node,seconds,down` for each change, the seconds ascending for each node. A node without a line stays up.\n\n"
+        f"{_table(('name', 'what', 'h up, mean', 'h away, mean'), rows)}"
     )
 
 
