@@ -204,19 +204,19 @@ class Node:
             return
         size = MESSAGE_BYTES + result.payload.num_bytes
         sim.bytes_up += size
-        event = (size, ce.Received(name, Offer(result)))
-        sim.at(self._up.bulk(sim.now, size), Node._bring, self, self.incarnation, event)
+        offer = ce.Received(name, Offer(result)), self.work.payload(result.assignment)
+        sim.at(self._up.bulk(sim.now, size), Node._bring, self, self.incarnation, (size, offer))
 
-    def _bring(self, incarnation: int, offer: tuple[int, ce.Received]) -> None:
+    def _bring(self, incarnation: int, sent: tuple[int, tuple[ce.Received, Buffer]]) -> None:
         """It has come as far as the controller's own line, where it may have to wait."""
         if incarnation == self.incarnation:
-            size, event = offer
+            size, offer = sent
             _, end = self.sim.inbound.take(self.sim.now, size, late=True)
-            self.sim.at(end, Node._brought, self, incarnation, event)
+            self.sim.at(end, Node._brought, self, incarnation, offer)
 
-    def _brought(self, incarnation: int, event: ce.Received) -> None:
+    def _brought(self, incarnation: int, offer: tuple[ce.Received, Buffer]) -> None:
         if incarnation == self.incarnation:
-            self.sim.bring(event)
+            self.sim.bring(*offer)
 
     def _upload(self, action: wa.Upload) -> None:
         """The payload from some byte on; the controller sees from time to time how much of it is there."""
@@ -229,26 +229,29 @@ class Node:
         steps = math.ceil((end - began) / PROGRESS)
         for step in range(1, steps):
             event = ce.Arrived(self.spec.name, number, action.offset + left * step // steps)
-            sim.at(began + step * PROGRESS, Node._taken, self, self.incarnation, (self._upload_number, event))
+            sim.at(began + step * PROGRESS, Node._taken, self, self.incarnation, (self._upload_number, event, None))
         whole = ce.Arrived(self.spec.name, number, size)
-        sim.at(end, Node._uploaded, self, self.incarnation, (self._upload_number, left, whole))
+        upload = self._upload_number, left, whole, self.work.payload(number)
+        sim.at(end, Node._uploaded, self, self.incarnation, upload)
 
     def _cancel_upload(self, action: wa.CancelUpload) -> None:
         self._upload_number += 1
         if self.sim.now < self._upload_end:
             self._up.free = self._upload_end = self.sim.now
 
-    def _uploaded(self, incarnation: int, upload: tuple[int, int, ce.Event]) -> None:
+    def _uploaded(self, incarnation: int, upload: tuple[int, int, ce.Arrived, Buffer]) -> None:
         """It has come as far as the controller's own line, where it may have to wait."""
-        number, size, event = upload
+        number, size, event, payload = upload
         if incarnation == self.incarnation and number == self._upload_number:
             _, end = self.sim.inbound.take(self.sim.now, size, late=True)
-            self.sim.at(end, Node._taken, self, incarnation, (number, event))
+            self.sim.at(end, Node._taken, self, incarnation, (number, event, payload))
 
-    def _taken(self, incarnation: int, upload: tuple[int, ce.Event]) -> None:
-        number, event = upload
-        if number == self._upload_number:
-            self._arrive(incarnation, event)
+    def _taken(self, incarnation: int, upload: tuple[int, ce.Arrived, Buffer | None]) -> None:
+        number, event, payload = upload
+        if incarnation == self.incarnation and number == self._upload_number:
+            if payload is not None:
+                self.sim.payloads[event.node, event.assignment] = payload
+            self.sim.handle(event)
 
     def _fetch(self, action: wa.Fetch) -> None:
         sim, blob = self.sim, action.blob

@@ -27,6 +27,7 @@ from barnraise.emulation.work import ControllerWork, MakeNodeWork
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Judged, Noted, VersionMade
 from barnraise.ledger.rows import LedgerHash
+from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import Assign, Go, Newer, Offer
 
 ARRIVALS = 1.0
@@ -81,6 +82,7 @@ class Simulator(Agenda):
         self.skew = 0.0  # by which the controller's clock is ahead
         self._tick_at, self._decided = math.inf, True
         self._inspector_free = 0.0
+        self.payloads: dict[tuple[str, int], Buffer] = {}
         self._brought: set[tuple[str, int]] = set()  # whose payloads came along with the offers in hand
         self._payload_bytes: dict[int, int] = {}  # of contributions that are in no version yet
         self._newest: tuple[float, ce.Aggregated] | None = None  # version, and the seconds that it takes
@@ -178,10 +180,11 @@ class Simulator(Agenda):
         self.events += 1
         self._carry_out(self.controller.handle(event, self.now + self.skew))
 
-    def bring(self, event: ce.Received) -> None:
+    def bring(self, event: ce.Received, payload: Buffer) -> None:
         """An offer arrives, and its payload with it."""
         assert isinstance(event.message, Offer)
         self._brought = {(event.node, event.message.result.assignment)}
+        self.payloads.update(dict.fromkeys(self._brought, payload))
         self.handle(event)
         self._brought = set()
 
@@ -214,6 +217,7 @@ class Simulator(Agenda):
         decision, self._decided = action.decision, True
         self.ledger_hash.update(decision)
         if type(decision) is Judged:
+            self.payloads.pop((decision.node, decision.assignment), None)
             if decision.brings:
                 self.work.accept(decision.node, decision.assignment)
             if decision.verdict == "accepted":
@@ -255,7 +259,7 @@ class Simulator(Agenda):
 
     def _inspect(self, action: ca.Inspect) -> None:
         contribution = action.contribution
-        payload = self.nodes[action.node].work.payload(contribution.assignment)
+        payload = self.payloads[action.node, contribution.assignment]
         norm, reason = self.work.inspect(action.node, contribution, payload)
         free = max(self.now, self._inspector_free) + self.work.costs.inspect(contribution)
         self._inspector_free = free

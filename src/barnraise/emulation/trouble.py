@@ -25,6 +25,7 @@ from barnraise.emulation.journal import Journal
 from barnraise.emulation.node import Node
 from barnraise.emulation.simulator import SETTLING, Simulator
 from barnraise.wire.downloads import PATIENCE
+from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import Hello, Offer, Who
 from barnraise.worker import events as we
 
@@ -121,9 +122,11 @@ class TroubledSimulator(Simulator):
     def handle(self, event: ce.Event) -> None:
         self._hear(event, set())
 
-    def bring(self, event: ce.Received) -> None:
+    def bring(self, event: ce.Received, payload: Buffer) -> None:
         assert isinstance(event.message, Offer)
-        self._hear(event, {(event.node, event.message.result.assignment)})
+        key = event.node, event.message.result.assignment
+        self.payloads[key] = payload
+        self._hear(event, {key})
 
     def _hear(self, event: ce.Event, brought: Brought) -> None:
         if self.down:
@@ -214,7 +217,7 @@ class TroubledSimulator(Simulator):
         """The controller's process is no more; another comes after so many seconds."""
         if self.down:
             return
-        self.down, self._busy, self._inbox = True, False, []
+        self.down, self._busy, self._inbox, self.payloads = True, False, [], {}
         for number, (offer, _) in self.controller.custody.inspecting.items():
             if number in self.controller.state.works:  # else what was accepted is durable
                 self._payload_bytes.pop(offer.assignment, None)

@@ -116,9 +116,11 @@ class Worker:
             lost = len(self.outgoing.pending) + (self.tasks.running is not None)
             farewells = [] if lost else [self.contact.send(Leave(self.leaving), now)]
             return [*farewells, Quit(farewell(self.leaving, lost), not lost and self.tasks.failures < MOST_FAILURES)]
-        if self.contact.silent(now) or self.tasks.unanswered(now):
+        if self.tasks.unanswered(now):
+            self.tasks.give_up()
+        if self.contact.silent(now):
             return [self._hello(now)]
-        return [*self.outgoing.overdue(now), self.contact.send(Heartbeat(now), now)]
+        return [*self.outgoing.overdue(now, self.contact.link), self.contact.send(Heartbeat(now), now)]
 
     def _received(self, event: Received, now: float) -> list[Action]:
         self.contact.last_heard = now
