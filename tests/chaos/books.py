@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from barnraise.controller.actions import Aggregate
-from barnraise.controller.settings import EngineSettings
+from barnraise.core.errors import VersionRefusedError
 from barnraise.core.types import AnyResult, AnyTask, Blob, Contribution, Flush, News, ParameterRange, Update
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
 from barnraise.wire.frames import Buffer
@@ -96,10 +97,12 @@ class NodeBooks:
 
 
 class ControllerBooks:
-    """The controller: what it publishes, and whose payloads are in its custody, durable, and in a version."""
+    """The controller: what it publishes, and whose payloads are in its custody, durable, and in a version.
 
-    def __init__(self, settings: EngineSettings, truth: Truth, rng: random.Random, *, delta: int) -> None:
-        self.truth, self.rng, self.delta = truth, rng, delta
+    A share of the payloads is `spoiled`: some are seen to be as they come, others only when their version is made."""
+
+    def __init__(self, truth: Truth, rng: random.Random, *, delta: int, spoiled: float) -> None:
+        self.truth, self.rng, self.delta, self.spoiled = truth, rng, delta, spoiled
         self.costs = ControllerCosts(100, "none", "none", robust=False, evaluation_tokens=100, threads=1)
         self.deltas: set[str] = set()
         self.kept: dict[str, set[str]] = {}  # what nodes' newest tasks name
@@ -124,7 +127,7 @@ class ControllerBooks:
     def inspect(self, node: str, contribution: Contribution, payload: Buffer) -> tuple[float, str]:
         assert bytes(payload).decode() == contribution.payload.digest, "other bytes than were offered"
         self.offered[node, contribution.assignment] = bytes(payload)
-        return 1.0, ""
+        return (math.nan if self.rng.random() < self.spoiled else 1.0), ""
 
     def accept(self, node: str, assignment: int) -> None:
         del self.offered[node, assignment]  # which is here, and was inspected
@@ -138,8 +141,11 @@ class ControllerBooks:
         numbers = [number for slot in action.slots for number, *_ in slot.contributions]
         assert set(numbers) <= self.durable, "a version of what no disk has"
         assert not self.merged & set(numbers), "a contribution is in two versions"
-        self.merged |= set(numbers)
         assert action.version == self.newest + 1
+        void = {number: "cannot be decoded" for number in numbers if self.rng.random() < self.spoiled / 2}
+        if void:
+            raise VersionRefusedError(action.version, void=void)
+        self.merged |= set(numbers)
         self.newest = action.version
         made = hashed(self.truth.digests[action.version - 1], action.slots, action.rate)
         self.truth.digests[action.version] = made
@@ -153,6 +159,3 @@ class ControllerBooks:
     def restarted(self) -> None:
         """Another process serves: of the deltas it knows none, and no task of its own names a blob."""
         self.deltas, self.kept, self.offered = set(), {}, {}
-
-
-MakeBooks = Callable[[str], NodeBooks]

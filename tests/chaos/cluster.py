@@ -15,6 +15,7 @@ from barnraise.controller.invariants import validate
 from barnraise.controller.machine import Controller
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import State
+from barnraise.emulation.churn import Drawn, Fit
 from barnraise.emulation.faults import FaultySimulator
 from barnraise.emulation.fleet import Machine
 from barnraise.emulation.journal import stored
@@ -40,6 +41,8 @@ LARGE = 300_000
 
 LINKS = ["none", "10mbit/50ms", "2mbit/300ms/80ms", "10mbit/50ms/5%"]
 
+RESTLESS = Fit("a minute or so", lambda rng: rng.expovariate(1 / 60), lambda rng: rng.expovariate(1 / 12), 60.0, 12.0)
+
 
 @dataclass(frozen=True)
 class Case:
@@ -50,6 +53,8 @@ class Case:
     faults: list[Section]
     machines: list[Machine]
     large: bool
+    churning: bool
+    spoiled: float
 
     @property
     def settings(self) -> EngineSettings:
@@ -69,7 +74,15 @@ def case_of(seed: str) -> Case:
     names = [f"node{index}" for index in range(rng.choice([minimum + 1, 4, 5]))]
     machines = [Machine(name, rng.choice([2.0, 6.0, 20.0]), parse(rng.choice(LINKS), 0), 16 << 30) for name in names]
     faults = draw(rng, names, len(names) - max(minimum, 1))
-    return Case(seed, mode, faults, machines, large=rng.random() < 0.3)
+    return Case(
+        seed,
+        mode,
+        faults,
+        machines,
+        large=rng.random() < 0.3,
+        churning=rng.random() < 0.2,
+        spoiled=rng.choice([0.0, 0.0, 0.03]),
+    )
 
 
 class Cluster(FaultySimulator):
@@ -79,7 +92,7 @@ class Cluster(FaultySimulator):
         self.case, self.truth = case, Truth()
         settings = case.settings
         size = LARGE if case.large else 420
-        self.books = ControllerBooks(settings, self.truth, random.Random(case.seed), delta=90)
+        self.books = ControllerBooks(self.truth, random.Random(case.seed), delta=90, spoiled=case.spoiled)
         self.account, self.shadow = Account(settings), State()
         self.idle_since: dict[str, float] = {}
         self.well_since = 0.0
@@ -89,6 +102,7 @@ class Cluster(FaultySimulator):
             self.books,
             lambda name: NodeBooks(name, self.truth, size),
             seed=random.Random(case.seed).getrandbits(32),
+            churn=(lambda rng: Drawn(RESTLESS, rng)) if case.churning else None,
             faults=as_planned(case.faults),
             machine_of=_machine_of,
         )
@@ -163,7 +177,7 @@ class Cluster(FaultySimulator):
         state, account = self.controller.state, self.account
         self.check()
         assert state.progress.final
-        assert state.totals.tokens >= self.controller.settings.tokens
+        assert state.totals.tokens >= self.controller.settings.tokens or account.voided
         assert state.record.checkpoint == state.newest.version == state.record.evaluations[-1][0]
         merged = Counter(number for version in account.versions.values() for number in version)
         assert set(merged.values()) <= {1}, "a contribution is in two versions"
@@ -172,7 +186,9 @@ class Cluster(FaultySimulator):
         acknowledged = Counter(self.truth.acknowledged)
         assert max(acknowledged.values(), default=1) == 1, "acknowledged twice"
         if state.totals.discarded == 0:
-            assert acknowledged.keys() <= merged.keys() | account.measured.tasks.keys(), "acknowledged, and lost"
+            assert acknowledged.keys() <= merged.keys() | account.measured.tasks.keys() | account.voided, (
+                "acknowledged, and lost"
+            )
         replayed = self.journal.replay()
         assert replayed == state or repr(replayed) == repr(state), "the journal replays to another state"
 
