@@ -43,7 +43,11 @@ class LocalFaults:
         for plan in self._due(progress, seconds):
             for name in plan.nodes:
                 self.note(f"fault: {plan.name} worker '{name}' at {plan.when}")
-            _PLAY[type(plan.fault)](self, plan.fault)
+            self.play_one(plan)
+
+    def play_one(self, plan: Planned) -> None:
+        """Play it now."""
+        _PLAY[type(plan.fault)](self, plan.fault)
 
     def skip(self, progress: float, seconds: float) -> tuple[set[str], list[WorkerSection]]:
         """A resumed run plays nothing twice: who is dead by now, and who has joined."""

@@ -52,7 +52,7 @@ class LocalWorkers:
         note: Callable[[str], None],
     ) -> None:
         self.run, self.workers, self.link_of, self.note = run, list(workers), link_of, note
-        self.faults = LocalFaults(faults, self, note)
+        self.faults: LocalFaults = LocalFaults(faults, self, note)
         self.fastest = max(worker.speed for worker in workers)
         self.pids: dict[str, int] = {}
         self.up: set[str] = set()  # those that work, start, or are to be started again

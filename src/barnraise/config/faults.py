@@ -102,6 +102,9 @@ TRAIN, LAB, SIMULATE = "train", "lab", "simulate"
 REAL = (TRAIN, LAB, SIMULATE)
 """What can be done to processes."""
 
+LINKED = (LAB, SIMULATE)
+"""What can be done to a link that is emulated."""
+
 VIRTUAL = (SIMULATE,)
 """What only a machine can have done to it that is modelled."""
 
@@ -133,21 +136,26 @@ KINDS: Mapping[str, Kind] = {
         True,
     ),
     "partition": Kind(
-        Partition, "for `seconds` nothing passes between the node and the controller; connections break", VIRTUAL
+        Partition, "for `seconds` nothing passes between the node and the controller; connections break", LINKED
     ),
     "one_way_loss": Kind(
         OneWayLoss,
-        "for `seconds` messages of one `way` are lost, or a `share` of them; the connection breaks with each",
-        VIRTUAL,
+        "for `seconds` what goes one `way` is lost, or a `share` of it: in a lab packets, in a simulation messages, "
+        "each with its connection",
+        LINKED,
     ),
     "corrupt": Kind(
         Corrupt,
         "for `seconds` a `share` of the frames, both ways, cannot be read: who receives them refuses them",
         VIRTUAL,
     ),
-    "duplicate": Kind(Duplicate, "for `seconds` a `share` of the messages, both ways, come twice", VIRTUAL),
+    "duplicate": Kind(
+        Duplicate, "for `seconds` a `share` of the messages (in a lab: packets), both ways, come twice", LINKED
+    ),
     "reorder": Kind(
-        Reorder, "for `seconds` a `share` of the messages, both ways, are overtaken by those sent after them", VIRTUAL
+        Reorder,
+        "for `seconds` a `share` of the messages (in a lab: packets), both ways, are overtaken by later ones",
+        LINKED,
     ),
     "slow_disk": Kind(
         SlowDisk, "for `seconds` each commit and each checkpoint of the controller takes `by_seconds` longer", VIRTUAL
