@@ -138,9 +138,8 @@ class Cluster(FaultySimulator):
             self.account.compare(state)
             validate(state)
         for node in state.nodes.values():
-            assert not node.open or node.live or set(node.open) <= machine.custody.inspecting.keys() | set(), (
-                f"{node.id} is gone, and holds {node.open}"
-            )
+            held = set(node.open) - machine.custody.inspecting.keys()
+            assert node.live or not held, f"{node.id} is gone, and holds {held}"
         if not state.progress.finished and not self.down:
             known = machine.membership.seen.keys() | machine.membership.awaited.keys()
             assert known == {node.id for node in state.nodes.values() if node.live}, "who takes part"
@@ -164,7 +163,8 @@ class Cluster(FaultySimulator):
     def _check_idle(self, state: State) -> None:
         """While there is work, a fit node gets some in bounded time."""
         progress = state.progress
-        ill = self.down or self._busy or any(known.effects or known.broken for known in self.conditions.values())
+        up = [self.conditions[name] for name, node in self.nodes.items() if node.up]
+        ill = self.down or self._busy or any(known.effects or known.broken for known in up)
         if ill or progress.paused or progress.final or progress.flushing is not None or progress.stopping:
             self.well_since = self.now
         for name, node in self.nodes.items():
@@ -194,11 +194,11 @@ class Cluster(FaultySimulator):
 
 
 def _idle(node: Node) -> bool:
-    """Whether a process that lives has nothing to do, and nothing under way."""
+    """Whether a process that lives has nothing to do, and nothing under way. To get ready is nothing to do for long."""
     machine = node.machine
     tasks = machine.tasks
     busy = tasks.running is not None or tasks.waiting is not None or machine.outgoing.pending
-    return node.up and machine.ready and not busy and not machine.leaving
+    return node.up and not busy and not machine.leaving
 
 
 def _machine_of(worker: WorkerSection) -> Machine:
