@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo install test check lint types layers format intrude bench bench-quick bench-miles gpu docs clean
+.PHONY: help demo install test check lint types layers format intrude chaos bench bench-quick bench-miles gpu docs clean
 
 VENV := .venv
 BENCH_VENV := .venv-bench
@@ -45,6 +45,10 @@ format: install  ## let ruff fix and format the code
 
 intrude: install  ## attack a live controller with 360,000 frames, and the state machines with 5 million events (half an hour)
 	$(BIN)/python -m tests.intrude
+
+SEEDS ?= 10000
+chaos: install  ## play SEEDS=10000 small clusters under random fault plans, with all that must hold checked (half an hour)
+	$(BIN)/python -m tests.chaos --seeds $(SEEDS) --processes $(NUM_TEST_PROCESSES)
 
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 

@@ -17,7 +17,8 @@ KEYS = "a section of the run file: its keys are stable, and stand side by side f
 ALLOWED = {
     ("config/schema.py", "TrainingSection"): KEYS,
     ("config/schema.py", "ControllerSection"): KEYS,
-    ("config/schema.py", "SatData"): KEYS,
+    ("config/data_sections.py", "SatData"): KEYS,
+    ("config/schema.py", "FaultSection"): KEYS,
 }
 """(file, class or what is called): why it may be larger."""
 

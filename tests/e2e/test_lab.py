@@ -94,6 +94,24 @@ def test_a_brown_out_only_pauses_work(barnraise, lab_file) -> None:
     assert "silent" in changes, "the leases did not end: the brown-outs were too short"
 
 
+def test_a_worker_that_is_cut_off_comes_back(barnraise, lab_file) -> None:
+    faults = [
+        {"at": 0.1, "do": "partition", "node": "one", "seconds": 8.0},
+        {"at": 0.5, "do": "one_way_loss", "way": "up", "node": "two", "seconds": 3.0},
+        {"at": 0.7, "do": "reorder", "share": 0.2, "seconds": 5.0},
+    ]
+    training = {**TRAINING, "tokens": 180_000}
+    lab = barnraise("lab", str(lab_file(faults=faults, training=training)), "--network", "20mbit/20ms", "--json")
+    assert lab.wait(150) == 0, lab.text()
+    result = lab.json()
+    run_dir = Path(result["run_dir"])
+    once_in_versions(run_dir)
+    with LedgerView(run_dir / "ledger.sqlite") as view:
+        changes = [d.change for _, d in view.replay() if type(d).__name__ == "NodeChanged" and d.node == "one"]
+    assert "silent" in changes, "it was heard all the time"
+    assert "joined" in changes[changes.index("silent") :], "it did not come back"
+
+
 def test_nothing_outlives_a_lab_that_is_killed(barnraise, lab_file, name: str) -> None:
     training = {**TRAINING, "tokens": 50_000_000}
     lab = barnraise("lab", str(lab_file(training=training)), "--network", "10mbit/50ms")

@@ -55,6 +55,27 @@ def test_train_learns_and_reports(barnraise, run_file) -> None:
 
 
 @pytest.mark.slow
+def test_a_worker_hangs_and_another_gets_notice(barnraise, run_file) -> None:
+    """The one comes back when it goes on, the other hands in what it has and leaves by itself."""
+    faults = [
+        {"at": 0.2, "do": "hang", "node": "one", "seconds": 4.0},
+        {"at": 0.6, "do": "preempt", "node": "two", "seconds": 60.0},
+    ]
+    process = barnraise("train", str(run_file(faults=faults)), "--json")
+    assert process.wait() == 0, process.text()
+    result = process.json()
+    once_in_versions(Path(result["run_dir"]))
+    with LedgerView(Path(result["run_dir"]) / "ledger.sqlite") as view:
+        decisions = [decision for _, decision in view.replay()]
+    changes = [(d.node, d.change, d.reason) for d in decisions if type(d).__name__ == "NodeChanged"]
+    one = [change for node, change, _ in changes if node == "one"]
+    assert "silent" in one
+    assert "joined" in one[one.index("silent") :]
+    assert ("two", "left") in [change[:2] for change in changes]
+    assert not any(change == "killed" for _, change, _ in changes)
+
+
+@pytest.mark.slow
 def test_a_killed_controller_resumes(barnraise, run_file, tmp_path: Path) -> None:
     first = barnraise("train", str(run_file()), "--json")
     run_dir = Path(first.wait_for(lambda text: (m := re.search(r"run directory (\S+)", text)) and m[1]))

@@ -10,6 +10,7 @@ import pytest
 from barnraise import aggregation, compression, matching, staleness, training
 from barnraise.config import load
 from barnraise.config.document import parse
+from barnraise.config.load import build
 from barnraise.core.errors import RunFileError
 from barnraise.plan import Plan, Purpose, payload_bytes, resolve
 from barnraise.plan.compatibility import ROWS
@@ -203,8 +204,33 @@ def test_a_bad_policy_does_not_hide_other_problems() -> None:
             {"workers": [{"name": "a"}, {"name": "b"}, {"name": "a"}]},
             "workers[2].name: 'a' is the name of workers[0] too",
         ),
-        ({"faults": [{"at": 0.5}]}, "faults[0]: has neither kill nor join"),
+        ({"faults": [{"at": 0.5}]}, "faults[0]: has neither do nor kill nor join"),
         ({"faults": [{"at": 0.5, "kill": "w0", "join": {"name": "x"}}]}, "faults[0]: has both kill and join"),
+        ({"faults": [{"kill": "w0"}]}, "faults[0]: has neither at nor at_seconds nor at_decisions; give one of"),
+        ({"faults": [{"at": 0.5, "at_seconds": 3.0, "kill": "w0"}]}, "faults[0]: has at and at_seconds"),
+        ({"faults": [{"at": 0.5, "do": "hang", "node": "w0"}]}, "faults[0].seconds: is missing, and hang needs it"),
+        ({"faults": [{"at": 0.5, "do": "hang", "seconds": 1.0}]}, "faults[0].node: is missing, and hang needs it"),
+        (
+            {"faults": [{"at": 0.5, "do": "kil", "node": "w0"}]},
+            "faults[0].do: unknown fault 'kil'; did you mean 'kill'?",
+        ),
+        (
+            {"faults": [{"at": 0.5, "do": "hang", "node": "w0", "seconds": 1.0, "share": 0.5}]},
+            "faults[0].share: is given, but hang takes node, nodes, seconds alone",
+        ),
+        (
+            {"faults": [{"at": 0.5, "do": "kill", "node": "w0", "nodes": ["w1"]}]},
+            "faults[0].nodes: is given beside another name",
+        ),
+        (
+            {"faults": [{"at": 0.5, "do": "hang", "nodes": ["w0", "x"], "seconds": 1.0}]},
+            "faults[0].nodes: 'x' is no worker at 0.5",
+        ),
+        ({"faults": [{"at_decisions": 5, "kill": "w0"}]}, "faults[0].at_decisions: is 5; give at or at_seconds"),
+        (
+            {"faults": [{"at_seconds": 5.0, "do": "full_disk", "seconds": 3.0}]},
+            "faults[0].do: full_disk cannot be played by `train`: `simulate` can",
+        ),
         ({"faults": [{"at": 0.5, "kill": "x"}]}, "faults[0].kill: 'x' is no worker at 0.5 (running: w0, w1, w2, w3)"),
         (
             {"faults": [{"at": 0.5, "kill": "x"}, {"at": 0.6, "join": {"name": "x"}}]},
@@ -237,6 +263,31 @@ def test_a_known_number_of_nodes_counts() -> None:
         "bulyan with f=2 needs n >= 4f+3, here 11 nodes, but the run has 10"
         in refused(Purpose.SIMULATE, 10, training=rule)[0]
     )
+
+
+def test_a_simulation_plays_what_nothing_else_can_on_the_nodes_that_it_has() -> None:
+    dark = {"at_seconds": 5.0, "do": "partition", "nodes": ["w1", "node-00005"], "seconds": 3.0}
+    assert len(plan(purpose=Purpose.SIMULATE, nodes=6, faults=[dark]).faults) == 1
+    (problem,) = refused(Purpose.SIMULATE, 5, faults=[dark])
+    assert problem.startswith("faults[0].nodes: 'node-00005' is no worker at 5.0 (running: node-00004, w0, w1, w2, w3)")
+    (problem,) = refused(Purpose.LAB, faults=[{"at": 0.1, "do": "clock_jump", "by_seconds": 9.0}])
+    assert problem.startswith("faults[0].do: clock_jump cannot be played by `lab`: `simulate` can")
+
+
+def test_chance_has_a_seed_of_its_own_where_none_is_given() -> None:
+    faults = [{"at": 0.5, "kill": "w0"}, {"at": 0.5, "kill": "w1", "seed": 4}]
+    assert [fault.seed for fault in plan(run={"seed": 7}, faults=faults).faults] == [7, 4]
+
+
+def test_a_faulty_fault_is_named_by_line_and_field() -> None:
+    text = "model: {architecture: gpt2}\ndata: {kind: sat}\nworkers: [{name: a}]\nfaults:\n"
+    document = parse(
+        f"{text}- {{at: 0.5, kill: a}}\n- at_seconds: 5.0\n  do: hang\n  node: a\n  share: 1.0\n", "my.yaml"
+    )
+    with pytest.raises(RunFileError) as caught:
+        resolve(build(document), document=document)
+    assert "line 9: faults[1].share: is given, but hang takes" in str(caught.value)
+    assert "line 6: faults[1].seconds: is missing" in str(caught.value)
 
 
 @pytest.mark.parametrize("rule", ["krum", "bulyan", "trimmed_mean", "median", ["nnm", "median"]])

@@ -14,8 +14,8 @@ from barnraise.aggregation.catalog import CATALOG as RULES
 from barnraise.cli.reference import write
 from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config import load, template
+from barnraise.config.data_sections import SatData
 from barnraise.config.keys import json_schema, sections
-from barnraise.config.schema import SatData
 from barnraise.core.registry import Catalog
 from barnraise.data.sat import SatOptions
 from barnraise.matching.catalog import CATALOG as SCHEDULERS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from barnraise.core.types import Blob, Evaluate, Flush, News, ParameterRange, Update
@@ -13,6 +14,8 @@ from barnraise.worker.contact import HELLO_INTERVAL
 from barnraise.worker.incoming import Incoming
 from barnraise.worker.leaving import PATIENCE, PROBE
 from barnraise.worker.machine import MOST_FAILURES, NOT_FINITE
+from barnraise.worker.outgoing import SLOWEST, UPLOAD_PATIENCE
+from barnraise.worker.tasks import ASK_PATIENCE
 
 from ..state_machine.bench import SHARDS, Bench, delta, make_evaluation, make_task, snapshot
 from ..state_machine.engine import MANIFEST, digest, overlap
@@ -67,6 +70,90 @@ def test_a_slow_answer_to_a_repeated_greeting_counts() -> None:
     assert [hello.greeting for hello in hellos(bench)] == [1, 1, 1, 1]
     bench.welcome()
     assert bench.worker.contact.greeted
+
+
+def test_a_worker_whose_question_or_its_answer_was_lost_greets_anew() -> None:
+    """And asks again once it is welcomed; while there is something to do it waits in peace."""
+    bench = ready(overlapping=False)
+    number = bench.training.id if bench.training else 0
+    for _ in range(40):
+        bench.tick(1.0)
+        bench.pulse(1.0)
+    assert not bench.worker.tasks.unanswered(bench.now)
+    bench.finish_task()
+    bench.ack(number, True)
+    before = len(hellos(bench))
+    assert isinstance(bench.sent[-1], Next)
+    for _ in range(int(ASK_PATIENCE) + 2):
+        bench.tick(1.0)
+        bench.pulse(1.0)
+    assert len(hellos(bench)) > before
+    bench.welcome()
+    assert isinstance(bench.sent[-1], Next)
+
+
+def test_a_task_about_a_version_that_never_comes_is_given_up() -> None:
+    """The message that told of the version was lost: the controller thinks that it is here."""
+    bench = ready(overlapping=False)
+    assert bench.training is not None
+    lost = msgspec.structs.replace(bench.training, id=99, base=bench.training.base + 3, news=News((), 0, 1.0))
+    bench.finish_task()
+    bench.ack(bench.worker.outgoing.newest, True)
+    bench.hear(Assign(lost))
+    fetch_all(bench)
+    before = len(hellos(bench))
+    assert bench.worker.tasks.held == (99,)
+    for _ in range(int(ASK_PATIENCE) + 2):
+        bench.tick(1.0)
+        bench.pulse(1.0)
+    assert len(hellos(bench)) > before
+    assert hellos(bench)[-1].working == ()
+    bench.welcome()
+    assert isinstance(bench.sent[-1], Next)
+
+
+def test_a_payload_whose_answer_was_lost_is_offered_again() -> None:
+    """Though it was asked for, and its last byte has left long ago."""
+    bench = ready(overlapping=False)
+    bench.finish_task()
+    number = bench.worker.outgoing.newest
+    bench.go(number, 0)
+    before = len(bench.sent)
+    seconds = int(UPLOAD_PATIENCE + 420 / SLOWEST)
+    for _ in range(seconds - 1):
+        bench.tick(1.0)
+        bench.pulse(1.0)
+    assert not any(isinstance(message, Offer) for message in bench.sent[before:])
+    for _ in range(3):
+        bench.tick(1.0)
+        bench.pulse(1.0)
+    offers = [message for message in bench.sent[before:] if isinstance(message, Offer)]
+    assert [offer.result.assignment for offer in offers] == [number]
+
+
+def test_of_two_flushes_the_later_one_counts() -> None:
+    bench = ready()
+    first, second = (Assign(Flush(id=number, base=0, parameters=ParameterRange(0, 100))) for number in (50, 51))
+    bench.hear(second)
+    bench.finish_task()
+    assert bench.training == second.task
+    bench.finish_task()
+    bench.hear(first)
+    assert list(bench.worker.outgoing.pending) == [51]
+    assert bench.training is None
+
+
+def test_a_task_that_comes_twice_is_done_once() -> None:
+    bench = ready(overlapping=False)
+    assert bench.training is not None
+    again = Assign(msgspec.structs.replace(bench.training, news=News((), 0, 1.0)))
+    bench.hear(again)
+    assert bench.worker.tasks.waiting is None
+    bench.finish_task()
+    bench.ack(again.task.id, True)
+    bench.hear(again)
+    assert bench.training is None
+    assert bench.worker.tasks.waiting is None
 
 
 def test_an_answer_to_an_older_greeting_does_not_count() -> None:

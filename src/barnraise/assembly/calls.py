@@ -113,7 +113,7 @@ def simulate(
     hours: float | None = None,
     seed: int | None = None,
     real: bool = False,
-    churn: bool = False,
+    churn: bool | str = False,
     tokens_per_second: float | None = None,
     network: str | None = None,
     say: Say = _nobody,
@@ -122,7 +122,8 @@ def simulate(
 
     To see how a fleet would do before there is one. `nodes` are the run file's workers unless given, else machines of
     random speeds around `tokens_per_second`; `hours` of virtual time count instead of the token budget, `seed` and
-    `network` instead of the run file's. With `churn` nodes leave without notice and come back. Work is only costed, so
+    `network` instead of the run file's. With `churn` nodes leave without notice and come back: as preemptible
+    GPUs do (True), as the fit of that name says, or as that trace file does. Work is only costed, so
     thousands of nodes take seconds; `real` trains tensors, and the losses are real. One seed, one `ledger_hash`.
 
     Raises RunFileError, OptionError, ModelError when this machine cannot hold the real tensors, and RunFailedError when

@@ -40,7 +40,8 @@ async def see_through(
         if local is not None:
             host.links = local.uses
             if host.resumed:
-                local.skip_faults(host.machine.state.totals.tokens / host.machine.settings.tokens)
+                done = host.machine.state.totals.tokens / host.machine.settings.tokens
+                local.skip_faults(done, host.server.clock())
         if host.machine.state.progress.finished:
             await host.close()
         else:

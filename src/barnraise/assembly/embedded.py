@@ -30,7 +30,7 @@ async def resume_training(run: RunDirectory, plan: Plan, voice: Voice) -> Summar
 
 async def _train(run: RunDirectory, plan: Plan, voice: Voice, prepare: Callable[[], None]) -> Summary:
     run_file = plan.run_file
-    local = LocalWorkers(run, run_file.workers, run_file.faults, partial(live_link, run_file), voice.say)
+    local = LocalWorkers(run, run_file.workers, plan.faults, partial(live_link, run_file), voice.say)
     return conclude(*await see_through(run, plan, voice, _listen, local, prepare), voice)
 
 

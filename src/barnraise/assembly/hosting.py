@@ -19,7 +19,7 @@ from barnraise.config.load import load
 from barnraise.controller.actions import Action, Journal
 from barnraise.controller.enrolment import Enrolment
 from barnraise.controller.machine import Controller
-from barnraise.controller.recovery import replay, restore
+from barnraise.controller.recovery import RESUME_GRACE, replay, restore
 from barnraise.controller.server import Server
 from barnraise.core.errors import DataError, WireError
 from barnraise.core.units import bytes_text
@@ -30,9 +30,6 @@ from barnraise.plan.purpose import Purpose
 from barnraise.plan.resolve import Plan, resolve
 from barnraise.transport import Keys
 from barnraise.wire.manifest import Manifest
-
-RESUME_GRACE = 10.0
-"""Seconds that workers have to find a controller that came back."""
 
 
 @dataclass
@@ -155,4 +152,4 @@ def _run_clock(start: float) -> Callable[[], float]:
 
 def recorded_plan(run: RunDirectory) -> Plan:
     """What the run was started with."""
-    return resolve(load(run.run_file), purpose=Purpose.SERVE if recorded_mode(run) == "serve" else Purpose.TRAIN)
+    return resolve(load(run.run_file), purpose=Purpose(recorded_mode(run)))

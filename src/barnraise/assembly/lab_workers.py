@@ -16,12 +16,13 @@ import msgspec
 
 from barnraise.account.links import FILE, LinkUse
 from barnraise.assembly.invites import INVITE_VARIABLE
+from barnraise.assembly.lab_faults import LabFaults, effect_of
 from barnraise.assembly.local_workers import LocalWorkers, log_tail
 from barnraise.config.schema import WorkerSection
 from barnraise.controller.events import InterruptRequested
 from barnraise.core.errors import InputError, RunFailedError
 from barnraise.emulation import namespaces
-from barnraise.emulation.tun_hub import Order, Port, Report
+from barnraise.emulation.tun_hub import Disturbance, Order, Port, Report
 from barnraise.ledger import RunDirectory
 from barnraise.plan.links import controller_link, live_link
 from barnraise.plan.resolve import Plan
@@ -47,7 +48,7 @@ class LabWorkers(LocalWorkers):
 
     def __init__(self, run: RunDirectory, plan: Plan, backend: str, note: Callable[[str], None]) -> None:
         run_file = plan.run_file
-        super().__init__(run, run_file.workers, run_file.faults, lambda index, worker: None, note)
+        super().__init__(run, run_file.workers, plan.faults, lambda index, worker: None, note)
         joining = [fault.join for fault in run_file.faults if fault.join is not None]
         everybody = [*run_file.workers, *joining]
         if len(everybody) > MOST_WORKERS:
@@ -61,6 +62,10 @@ class LabWorkers(LocalWorkers):
             run_file.run.seed,
         )
         self.backend = backend
+        own = {name: namespace for name, namespace in self.namespaces.items() if name != HOST}
+        self.faults = LabFaults(plan.faults, self, note, own, self._disturb)
+        if backend == "ns3" and (links := {fault.name for fault in plan.faults if effect_of(fault.fault)}):
+            raise InputError(f"ns-3's links have no faults ({', '.join(sorted(links))}): leave out --ns3")
         if backend == "ns3" and any(link and (link.up.jitter or link.down.jitter) for link in self.links.values()):
             note("warning: ns-3 has no jitter; the links are without it")
         self.invite = ""
@@ -90,6 +95,11 @@ class LabWorkers(LocalWorkers):
             reason = report.error if report else log_tail(log)
             raise InputError(f"the links of the lab cannot be made: {reason}")
         namespaces.enter(self.namespaces[HOST])
+
+    def _disturb(self, disturbance: Disturbance) -> None:
+        assert self.hub.stdin is not None
+        if not self.stopping:
+            self.hub.stdin.write(msgspec.json.encode(disturbance) + b"\n")
 
     async def _report(self) -> Report | None:
         assert self.hub.stdout is not None
@@ -151,6 +161,7 @@ class LabWorkers(LocalWorkers):
         if self.stopping:
             return
         self.stopping = self.leaving = True
+        self.faults.wake_all()
         if self._processes:
             await asyncio.wait(self._processes, timeout=ENDING)
         for pid in self.pids.values():

@@ -17,7 +17,9 @@ from pathlib import Path
 import msgspec
 
 from barnraise.account.links import LinkUse
-from barnraise.config.schema import FaultSection, WorkerSection
+from barnraise.assembly.local_faults import LocalFaults
+from barnraise.config.faults import Planned
+from barnraise.config.schema import WorkerSection
 from barnraise.controller.events import Admitted, Lost
 from barnraise.controller.server import Server
 from barnraise.core.errors import DIVERGED, RunDirectoryError
@@ -45,12 +47,12 @@ class LocalWorkers:
         self,
         run: RunDirectory,
         workers: Sequence[WorkerSection],
-        faults: Sequence[FaultSection],
+        faults: Sequence[Planned],
         link_of: Callable[[int, WorkerSection], Link | None],
         note: Callable[[str], None],
     ) -> None:
         self.run, self.workers, self.link_of, self.note = run, list(workers), link_of, note
-        self.faults = sorted(faults, key=lambda fault: fault.at)
+        self.faults: LocalFaults = LocalFaults(faults, self, note)
         self.fastest = max(worker.speed for worker in workers)
         self.pids: dict[str, int] = {}
         self.up: set[str] = set()  # those that work, start, or are to be started again
@@ -132,27 +134,17 @@ class LocalWorkers:
             )
         return keys
 
-    def play_faults(self, progress: float) -> None:
-        """Play the faults that are due at `progress` (share of the token budget)."""
-        while self.faults and progress >= self.faults[0].at:
-            fault = self.faults.pop(0)
-            if fault.kill is not None and fault.kill in self.pids:
-                self.note(f"fault: kill -9 worker '{fault.kill}' at {progress:.0%} of the tokens")
-                self.up.discard(fault.kill)
-                self.down[fault.kill] = "killed, as the run file's faults say"
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(self.pids[fault.kill], signal.SIGKILL)
-            if fault.join is not None:
-                self.note(f"fault: worker '{fault.join.name}' joins at {progress:.0%} of the tokens")
-                self.join(fault.join)
+    def give_up(self, name: str, reason: str) -> None:
+        """The worker is to end, and stays down."""
+        if name in self.pids:
+            self.up.discard(name)
+            self.down[name] = reason
 
-    def skip_faults(self, progress: float) -> None:
-        """A resumed run starts the workers that it had at `progress`: without those killed, with those that joined."""
-        played = [fault for fault in self.faults if fault.at <= progress]
-        self.faults = [fault for fault in self.faults if fault.at > progress]
-        killed = {fault.kill for fault in played}
-        self.workers = [worker for worker in self.workers if worker.name not in killed]
-        self.workers += [fault.join for fault in played if fault.join is not None]
+    def skip_faults(self, progress: float, seconds: float) -> None:
+        """A resumed run starts the workers that it had by then: without those that died, with those that joined."""
+        dead, joined = self.faults.skip(progress, seconds)
+        self.workers = [worker for worker in self.workers if worker.name not in dead]
+        self.workers += [worker for worker in joined if worker.name not in dead]
 
     async def _watch(self) -> None:
         assert self.nursery is not None
@@ -204,6 +196,7 @@ class LocalWorkers:
     async def leave(self) -> None:
         """Let the workers hand in what they have and go; those that need too long are not waited for."""
         self.leaving = True
+        self.faults.wake_all()
         for pid in self.pids.values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
@@ -219,6 +212,7 @@ class LocalWorkers:
     async def stop(self) -> None:
         """End the workers that are left, and the nursery."""
         self.leaving = True
+        self.faults.wake_all()
         for task in self._tasks:
             task.cancel()
         if self.nursery is None:

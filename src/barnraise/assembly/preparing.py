@@ -10,8 +10,8 @@ from pathlib import Path
 
 from barnraise.account.account import MANIFEST
 from barnraise.assembly import addresses
+from barnraise.config.data_sections import TextData
 from barnraise.config.load import dump
-from barnraise.config.schema import TextData
 from barnraise.ledger import Checkpoints, RunDirectory
 from barnraise.plan.resolve import Plan
 from barnraise.transport import Keys

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from barnraise.assembly import solving
 from barnraise.assembly.simulated_work import SimulatedWork, costed, real
@@ -18,7 +18,9 @@ from barnraise.config.schema import WorkerSection
 from barnraise.config.values import MAX_COUNT
 from barnraise.controller.machine import Controller
 from barnraise.core.errors import RunFailedError
-from barnraise.emulation.fleet import Fault, Machine, lognormal_fleet
+from barnraise.emulation.churn import DEFAULT, MakeChurn, churn_of
+from barnraise.emulation.faults import FaultySimulator
+from barnraise.emulation.fleet import Machine, lognormal_fleet
 from barnraise.emulation.report import Report, report
 from barnraise.emulation.simulator import Simulator
 from barnraise.plan.estimate import estimate
@@ -60,19 +62,18 @@ def simulate(plan: Plan, trial: Trial, watch: Watch = _nobody, executors: Mappin
     with workshop as (settings, work, node_work, digest):
         if trial.hours is not None:
             settings = replace(settings, tokens=MAX_COUNT)
-        faults = [_fault(plan, fault.at, fault.kill, fault.join, rate) for fault in plan.run_file.faults]
-        controller = Controller(settings)
         line = controller_link(plan.run_file) or parse(CONTROLLER_LINK)
         access = line.throughput(line.up), line.throughput(line.down)
-        simulator = Simulator(
-            controller,
-            fleet,
-            work,
-            node_work,
-            seed=trial.seed,
-            access=access,
-            churn=trial.churn,
-            faults=faults,
+        options: dict[str, Any] = {
+            "seed": trial.seed,
+            "access": access,
+            "churn": _churn(plan, trial, fleet),
+        }
+        parts = Controller(settings), fleet, work, node_work
+        simulator = (
+            FaultySimulator(*parts, faults=plan.faults, machine_of=partial(_joining, plan, rate), **options)
+            if plan.faults
+            else Simulator(*parts, **options)
         )
         began = time.monotonic()
         with watch(simulator):
@@ -83,7 +84,7 @@ def simulate(plan: Plan, trial: Trial, watch: Watch = _nobody, executors: Mappin
         if not trial.real:
             return report(simulator, seconds)
         done = cast("RealControllerWork", work)
-        losses = controller.state.record.evaluations[0][1], done.evaluate()
+        losses = simulator.controller.state.record.evaluations[0][1], done.evaluate()
         model = done.evaluator.model_of(done.server.average)
         sat = solving.solve(model, done.dataset) if plan.run_file.data.kind == "sat" else None
         return report(simulator, seconds, losses=losses, sat=sat)
@@ -114,6 +115,12 @@ def _machine(plan: Plan, worker: WorkerSection, rate: float, index: int) -> Mach
     return Machine(worker.name, rate, connection, worker.memory_bytes or 16 << 30)
 
 
-def _fault(plan: Plan, at: float, kill: str | None, join: WorkerSection | None, rate: float) -> Fault:
-    newest = len(plan.run_file.workers)
-    return Fault(at, kill or "", _machine(plan, join, rate, newest) if join else None)
+def _churn(plan: Plan, trial: Trial, fleet: Sequence[Machine]) -> MakeChurn | None:
+    joining = [section.join.name for section in plan.run_file.faults if section.join is not None]
+    names = [*(machine.name for machine in fleet), *joining]
+    return churn_of(DEFAULT if trial.churn is True else trial.churn, names) if trial.churn else None
+
+
+def _joining(plan: Plan, rate: float, worker: WorkerSection) -> Machine:
+    """The machine of a worker that a fault lets join."""
+    return _machine(plan, worker, rate, len(plan.run_file.workers))

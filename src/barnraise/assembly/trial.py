@@ -25,16 +25,16 @@ VECTORS_A_NODE = 7
 class Trial:
     """What to simulate: `nodes` machines around `tokens_per_second` (None: what `NOMINAL_FLOPS` makes of the model).
 
-    `hours` of virtual time instead of the token budget; with `churn` machines leave and come back; `real` tensors.
-    A `fleet` counts instead of one that is drawn. With `skipped` the run begins after that share of the rows, which
-    come last: another order of the same ones.
+    `hours` of virtual time instead of the token budget; with `churn` machines leave and come back, as preemptible ones
+    do (True), or like the fit or the trace file of that name; `real` tensors. A `fleet` counts instead of one that is
+    drawn. With `skipped` the run begins after that share of the rows, which come last: another order of the same ones.
     """
 
     nodes: int
     hours: float | None = None
     seed: int = 0
     real: bool = False
-    churn: bool = False
+    churn: bool | str = False
     tokens_per_second: float | None = None
     fleet: Sequence[Machine] | None = None
     skipped: float = 0.0
@@ -47,7 +47,7 @@ def planned(
     hours: float | None = None,
     seed: int | None = None,
     real: bool = False,
-    churn: bool = False,
+    churn: bool | str = False,
     tokens_per_second: float | None = None,
 ) -> tuple[Plan, Trial]:
     """The plan of the run as it is to be simulated, and how. `nodes` are the run file's workers unless given, `seed` is

@@ -47,10 +47,10 @@ def lab(
     from barnraise.cli.summary import tell
     from barnraise.cli.view import VOICE
     from barnraise.plan.links import with_network
-    from barnraise.plan.purpose import TRAIN
+    from barnraise.plan.purpose import LAB
     from barnraise.plan.verify import verify
 
-    plan, _ = verify(with_workers(with_network(document, network), workers), purpose=TRAIN)
+    plan, _ = verify(with_workers(with_network(document, network), workers), purpose=LAB)
     for warning in plan.warnings:
         console.warn(str(warning))
     tell(asyncio.run(lab_new(plan, VOICE, backend="ns3" if ns3 else "tun")), json=json)

@@ -40,6 +40,14 @@ def simulate(
     ] = None,
     real: Annotated[bool, typer.Option("--real", help="Train with real tensors (small models).")] = False,
     churn: Annotated[bool, typer.Option("--churn", help="Nodes leave without notice and come back.")] = False,
+    churn_like: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIT|FILE",
+            help="Do so as a fit says, or a trace: a CSV file of node, seconds, up or down.",
+            show_default=False,
+        ),
+    ] = None,
     tokens_per_second: Annotated[
         float | None,
         typer.Option(
@@ -70,7 +78,7 @@ def simulate(
         hours=hours,
         seed=seed,
         real=real,
-        churn=churn,
+        churn=churn_like or churn,
         tokens_per_second=tokens_per_second,
     )
     for warning in plan.warnings:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from barnraise.config.data_sections import SatData, TextData
+from barnraise.config.section import Section
 from barnraise.config.values import (
     MAX_COUNT,
     Architecture,
@@ -21,6 +23,7 @@ from barnraise.config.values import (
     Decay,
     Device,
     DownlinkCodec,
+    FaultKind,
     InnerOptimizer,
     Interval,
     LinkText,
@@ -32,8 +35,6 @@ from barnraise.config.values import (
     OuterOptimizer,
     Positive,
     Precision,
-    Range,
-    RowLengths,
     Rule,
     Schedule,
     Scheduler,
@@ -41,12 +42,6 @@ from barnraise.config.values import (
     Text,
     Weighting,
 )
-
-
-class Section(BaseModel):
-    """Base of all sections: no unknown keys, no silent conversions, immutable."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 class Run(Section):
@@ -70,60 +65,6 @@ class Model(Section):
     )
     path: Text | None = Field(
         default=None, description="A local checkpoint folder (safetensors) instead of an architecture."
-    )
-
-
-class TextData(Section):
-    """Text from files and folders, by bytes or with a tokenizer found on disk."""
-
-    kind: Literal["text"] = Field(description="This section describes text.")
-    files: list[Text] = Field(
-        min_length=1,
-        description="Files, folders or glob patterns (`**` for any depth), from the folder barnraise is started in.",
-    )
-    tokenizer: Text = Field(default="bytes", description="`bytes`, or the path of a Hugging Face tokenizer.")
-    context: RowLengths = Field(
-        default=128,
-        description="Tokens a row, or up to eight ascending numbers: the text is then cut into rows of these lengths, "
-        "in equal shares of tokens. The model reads the longest, of which the held-out rows are.",
-    )
-    held_out: float = Field(default=0.05, gt=0, le=0.5, description="Share of the text kept for evaluation.")
-
-
-class SatData(Section):
-    """Satisfiability problems with the trace of a DPLL solver as the answer to imitate."""
-
-    kind: Literal["sat"] = Field(description="This section describes satisfiability problems.")
-    variables: Range = Field(
-        default=(4, 4), strict=False, description="Fewest and most variables of a formula, drawn evenly."
-    )
-    clause_ratio: float = Field(default=2.0, ge=0.1, le=1000, description="Clauses a variable.")
-    clause_lengths: Range = Field(
-        default=(1, 3), strict=False, description="Fewest and most literals of a clause, drawn evenly."
-    )
-    family: Literal["random", "skewed", "marginal", "crafted"] = Field(
-        default="random", description="What formulas are drawn; marginal pairs differ in one literal and in verdict."
-    )
-    skew: float = Field(default=1.0, ge=0, le=10, description="Exponent of the skewed family: 0 is even.")
-    balanced: bool = Field(default=True, description="Keep as many satisfiable as unsatisfiable formulas.")
-    style: Literal["terse", "restated"] = Field(
-        default="restated", description="Whether a trace restates the simplified clauses after each step."
-    )
-    heuristic: Literal["first", "shortest", "two_sided"] = Field(
-        default="first", description="How the solver decides; `first` is the easiest to imitate."
-    )
-    context: int = Field(default=62, ge=8, le=1 << 20, description="Tokens a row; longer examples are left out.")
-    examples: int = Field(default=40_000, ge=1, le=20_000_000, description="Formulas to train on.")
-    held_out: int = Field(default=500, ge=2, le=20_000_000, description="Formulas kept for evaluation.")
-    held_out_backtracking: int = Field(
-        default=0,
-        ge=0,
-        le=10_000,
-        description="More of them, whose traces all take a decision back: where formulas are small, unit propagation "
-        "settles nearly all others.",
-    )
-    seed: Annotated[int, Field(ge=0, lt=2**31)] | None = Field(
-        default=None, description="Seeds the formulas; run.seed when not given."
     )
 
 
@@ -368,11 +309,35 @@ class NetworkSection(Section):
 
 
 class FaultSection(Section):
-    """A trial: at a share of the token budget, kill a local worker or let a new one join."""
+    """A trial: something goes wrong, or somebody comes, at `at`, `at_seconds` or `at_decisions`: one of them.
 
-    at: Share = Field(description="Share of the token budget.")
-    kill: Name | None = Field(default=None, description="The local worker to kill with SIGKILL.")
-    join: WorkerSection | None = Field(default=None, description="The local worker to start.")
+    `do` is one of the [kinds](#kinds-of-faults), and the other keys are what that takes. `{at: 0.5, kill: slow}` is
+    short for `{at: 0.5, do: kill, node: slow}`, and where there is `join`, `do` may be left out, too."""
+
+    at: Share | None = Field(default=None, description="Share of the token budget (of the time, with `--hours`).")
+    at_seconds: NotNegative | None = Field(default=None, description="Seconds since the start.")
+    at_decisions: Annotated[int, Field(ge=1, le=MAX_COUNT)] | None = Field(
+        default=None, description="How many decisions are journaled; for what is done to the controller."
+    )
+    do: FaultKind | None = Field(default=None, description="What happens.")
+    node: Name | None = Field(default=None, description="The node to which it happens.")
+    nodes: Annotated[list[Name], Field(min_length=1, max_length=10_000)] | None = Field(
+        default=None,
+        description="The nodes, where they are several. What is done to links is done to all where nobody is named.",
+    )
+    seconds: Positive | None = Field(default=None, description="How long it lasts, or how long a notice is.")
+    by_seconds: Positive | None = Field(default=None, description="By how much: a clock jumps, a commit takes longer.")
+    share: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None, description="Probability that it happens to a message."
+    )
+    way: Literal["up", "down"] | None = Field(
+        default=None, description="Which messages: those to the controller, or those from it."
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**31)] | None = Field(
+        default=None, description="Seeds what chance plays in it; run.seed and its place in the list when not given."
+    )
+    kill: Name | None = Field(default=None, description="The node to kill.")
+    join: WorkerSection | None = Field(default=None, description="The node that comes.")
 
 
 class RunFile(Section):
@@ -388,5 +353,5 @@ class RunFile(Section):
     training: TrainingSection = Field(default_factory=lambda: TrainingSection())
     network: NetworkSection = Field(default_factory=lambda: NetworkSection())
     faults: Annotated[list[FaultSection], Field(max_length=1000)] = Field(
-        default_factory=list, description="Trials: what is killed and what joins, and when."
+        default_factory=list, description="Trials: what goes wrong, who joins, and when."
     )

@@ -52,6 +52,7 @@ Text = Annotated[str, Field(min_length=1, max_length=4096, json_schema_extra=_wo
 Architecture = Annotated[str, _named("architecture", "another Hugging Face model type")]
 Codec = Annotated[str, _named("codec")]
 DownlinkCodec = Annotated[str, _named("portable codec")]
+FaultKind = Annotated[str, _named("fault")]
 InnerOptimizer = Annotated[str, _named("inner optimizer")]
 LinkText = Annotated[str, _named("link preset", "figures")]
 OuterOptimizer = Annotated[str, _named("outer optimizer")]

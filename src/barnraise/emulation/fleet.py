@@ -1,8 +1,7 @@
-"""The machines of a simulated run: how fast they are, how they are connected, when they are up.
+"""The machines of a simulated run: how fast they are, and how they are connected.
 
-Speeds are lognormal (sigma 1.0 by default) and clipped to 0.1 to 100 times the median. Up and down times of churning
-nodes are lognormal, fitted to preemptible GPUs: up median 0.54 h (sigma 1.46), down median 0.49 h (sigma 1.28). Not
-covered: links whose rate varies.
+Speeds are lognormal (sigma 1.0 by default) and clipped to 0.1 to 100 times the median. Not covered: links whose rate
+varies.
 """
 
 from __future__ import annotations
@@ -25,15 +24,6 @@ class Machine:
     memory_bytes: int = 16 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """At a share `at` of the run, the node `kill` dies without a word, or `join` comes."""
-
-    at: float
-    kill: str = ""
-    join: Machine | None = None
-
-
 def lognormal_fleet(
     count: int,
     rate: float,
@@ -47,29 +37,11 @@ def lognormal_fleet(
     machines = []
     for index in range(count):
         factor = min(100.0, max(0.1, math.exp(rng.gauss(0.0, sigma))))
-        name = names[index] if index < len(names) else f"node-{index:05d}"
+        name = names[index] if index < len(names) else numbered(index)
         machines.append(Machine(name, rate * factor, link_of(index)))
     return machines
 
 
-class Churn:
-    """When machines leave and come back, as drawn from `rng`."""
-
-    UP = (math.log(0.54 * 3600), 1.46)
-    DOWN = (math.log(0.49 * 3600), 1.28)
-
-    def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
-
-    def first_start(self) -> float:
-        """Seconds until a machine is first up: 0 for as many as are up at any time in the long run."""
-        up, down = (math.exp(mu + sigma**2 / 2) for mu, sigma in (self.UP, self.DOWN))
-        return 0.0 if self.rng.random() < up / (up + down) else self.down()
-
-    def up(self) -> float:
-        """Seconds for which a machine that has just come stays."""
-        return self.rng.lognormvariate(*self.UP)
-
-    def down(self) -> float:
-        """Seconds for which a machine that has just left is away."""
-        return self.rng.lognormvariate(*self.DOWN)
+def numbered(index: int) -> str:
+    """What a node is called that nobody named."""
+    return f"node-{index:05d}"

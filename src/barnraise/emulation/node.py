@@ -50,6 +50,7 @@ class Node:
         "_down",
         "_down_seconds",
         "_inlined",
+        "_left",
         "_running",
         "_tick_at",
         "_up",
@@ -61,6 +62,7 @@ class Node:
         "incarnation",
         "machine",
         "sim",
+        "skew",
         "spec",
         "up_seconds",
         "work",
@@ -69,6 +71,7 @@ class Node:
     def __init__(self, spec: Machine, sim: World, work: NodeWork) -> None:
         self.spec, self.sim, self.work, self.machine = spec, sim, work, Worker(0)
         self.incarnation = 0
+        self.skew = 0.0  # by which the machine's clock is ahead
         self._up, self._down = spec.link.states(sim.rng)
         # A steady link treats all small messages alike, and those of one node are far apart.
         self._up_seconds = self._up.lone(MESSAGE_BYTES) if self._up.steady else None
@@ -79,6 +82,7 @@ class Node:
         self._upload_number, self._upload_end = 0, 0.0  # what was planned for another number is void
         self._inlined: set[str] = set()
         self._running: _Run | None = None
+        self._left = 0  # the incarnation that ended by itself: what it said last arrives all the same
 
     @property
     def up(self) -> bool:
@@ -97,7 +101,7 @@ class Node:
         self._down.reset(now)
         self._tick_at, self._running = math.inf, None
         self.machine = Worker(self.sim.rng.getrandbits(53), NodeProfile())
-        self._carry_out(self.machine.start(now))
+        self._carry_out(self.machine.start(now + self.skew))
 
     def stop(self) -> None:
         """The process dies without a word."""
@@ -109,16 +113,31 @@ class Node:
         """Something happens to the worker, if it still lives."""
         if incarnation == self.incarnation:
             self.sim.events += 1
-            self._carry_out(self.machine.handle(event, self.sim.now))
+            self._carry_out(self.machine.handle(event, self.sim.now + self.skew))
+
+    def pause(self, seconds: float) -> None:
+        """The process stands still: what it computes ends so much later."""
+        run = self._running
+        if run is not None:
+            self._run(_Run(run.task, run.began + seconds, run.step, run.steps, run.news))
+
+    def jump(self, seconds: float) -> None:
+        """The machine's clock is so much further ahead."""
+        self.skew += seconds
+        if self.up:
+            self._tick_at = self.sim.now
+            self.sim.at(self.sim.now, Node.tick, self, self.incarnation, self.sim.now)
 
     def tick(self, incarnation: int, planned: float) -> None:
         """The time has come that was the machine's deadline when `planned`; by now it may be later."""
         if incarnation != self.incarnation or planned != self._tick_at:
             return
         self._tick_at = math.inf
-        deadline = self.machine.deadline
+        deadline = self.machine.deadline - self.skew
         if deadline <= self.sim.now:
-            self.handle(incarnation, we.Tick())
+            self.sim.events += 1
+            clock = max(self.sim.now + self.skew, self.machine.deadline)  # sums are rounded
+            self._carry_out(self.machine.handle(we.Tick(), clock))
         elif deadline < math.inf:
             self._tick_at = deadline
             self.sim.at(deadline, Node.tick, self, incarnation, deadline)
@@ -126,7 +145,7 @@ class Node:
     def _carry_out(self, actions: list[wa.Action]) -> None:
         for action in actions:
             _ACTIONS[type(action)](self, action)
-        deadline = self.machine.deadline
+        deadline = self.machine.deadline - self.skew
         if deadline < self._tick_at:
             self._tick_at = deadline
             self.sim.at(deadline, Node.tick, self, self.incarnation, deadline)
@@ -176,7 +195,7 @@ class Node:
             sim.at(arrival, Node._arrive, self, self.incarnation, event)
 
     def _arrive(self, incarnation: int, event: ce.Event) -> None:
-        if incarnation == self.incarnation:
+        if incarnation == self.incarnation or incarnation == self._left:
             self.sim.handle(event)
 
     def _offer(self, action: wa.Offer) -> None:
@@ -187,19 +206,19 @@ class Node:
             return
         size = MESSAGE_BYTES + result.payload.num_bytes
         sim.bytes_up += size
-        event = (size, ce.Received(name, Offer(result)))
-        sim.at(self._up.bulk(sim.now, size), Node._bring, self, self.incarnation, event)
+        offer = ce.Received(name, Offer(result)), self.work.payload(result.assignment)
+        sim.at(self._up.bulk(sim.now, size), Node._bring, self, self.incarnation, (size, offer))
 
-    def _bring(self, incarnation: int, offer: tuple[int, ce.Received]) -> None:
+    def _bring(self, incarnation: int, sent: tuple[int, tuple[ce.Received, Buffer]]) -> None:
         """It has come as far as the controller's own line, where it may have to wait."""
         if incarnation == self.incarnation:
-            size, event = offer
+            size, offer = sent
             _, end = self.sim.inbound.take(self.sim.now, size, late=True)
-            self.sim.at(end, Node._brought, self, incarnation, event)
+            self.sim.at(end, Node._brought, self, incarnation, offer)
 
-    def _brought(self, incarnation: int, event: ce.Received) -> None:
+    def _brought(self, incarnation: int, offer: tuple[ce.Received, Buffer]) -> None:
         if incarnation == self.incarnation:
-            self.sim.bring(event)
+            self.sim.bring(*offer)
 
     def _upload(self, action: wa.Upload) -> None:
         """The payload from some byte on; the controller sees from time to time how much of it is there."""
@@ -212,26 +231,29 @@ class Node:
         steps = math.ceil((end - began) / PROGRESS)
         for step in range(1, steps):
             event = ce.Arrived(self.spec.name, number, action.offset + left * step // steps)
-            sim.at(began + step * PROGRESS, Node._taken, self, self.incarnation, (self._upload_number, event))
+            sim.at(began + step * PROGRESS, Node._taken, self, self.incarnation, (self._upload_number, event, None))
         whole = ce.Arrived(self.spec.name, number, size)
-        sim.at(end, Node._uploaded, self, self.incarnation, (self._upload_number, left, whole))
+        upload = self._upload_number, left, whole, self.work.payload(number)
+        sim.at(end, Node._uploaded, self, self.incarnation, upload)
 
     def _cancel_upload(self, action: wa.CancelUpload) -> None:
         self._upload_number += 1
         if self.sim.now < self._upload_end:
             self._up.free = self._upload_end = self.sim.now
 
-    def _uploaded(self, incarnation: int, upload: tuple[int, int, ce.Event]) -> None:
+    def _uploaded(self, incarnation: int, upload: tuple[int, int, ce.Arrived, Buffer]) -> None:
         """It has come as far as the controller's own line, where it may have to wait."""
-        number, size, event = upload
+        number, size, event, payload = upload
         if incarnation == self.incarnation and number == self._upload_number:
             _, end = self.sim.inbound.take(self.sim.now, size, late=True)
-            self.sim.at(end, Node._taken, self, incarnation, (number, event))
+            self.sim.at(end, Node._taken, self, incarnation, (number, event, payload))
 
-    def _taken(self, incarnation: int, upload: tuple[int, ce.Event]) -> None:
-        number, event = upload
-        if number == self._upload_number:
-            self._arrive(incarnation, event)
+    def _taken(self, incarnation: int, upload: tuple[int, ce.Arrived, Buffer | None]) -> None:
+        number, event, payload = upload
+        if incarnation == self.incarnation and number == self._upload_number:
+            if payload is not None:
+                self.sim.payloads[event.node, event.assignment] = payload
+            self.sim.handle(event)
 
     def _fetch(self, action: wa.Fetch) -> None:
         sim, blob = self.sim, action.blob
@@ -331,6 +353,7 @@ class Node:
         self.work.settle(action.assignment, action.accepted)
 
     def _quit(self, action: wa.Quit) -> None:
+        self._left = self.incarnation
         self.stop()
         if not action.final:
             self.sim.give_up(action.reason)

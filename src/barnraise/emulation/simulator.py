@@ -12,22 +12,29 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from barnraise.controller import actions as ca
 from barnraise.controller import events as ce
 from barnraise.controller.machine import Controller
 from barnraise.core.errors import VersionRefusedError
 from barnraise.emulation.access import Access
 from barnraise.emulation.agenda import Agenda
-from barnraise.emulation.fleet import Churn, Fault, Machine
+from barnraise.emulation.churn import MakeChurn
+from barnraise.emulation.fleet import Machine
 from barnraise.emulation.node import MESSAGE_BYTES, WITH_NEWS, Node
 from barnraise.emulation.work import ControllerWork, MakeNodeWork
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Judged, Noted, VersionMade
 from barnraise.ledger.rows import LedgerHash
+from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import Go, Offer
 
 ARRIVALS = 1.0
 """Seconds over which the fleet starts."""
+
+SETTLING = 120.0
+"""Seconds that a node has to be heard, for whom a run waits."""
 
 
 class Point(NamedTuple):
@@ -44,9 +51,8 @@ class Point(NamedTuple):
 class Simulator(Agenda):
     """Drives `controller` and a fleet until the run finishes. `node_work` makes what a node does, by its name.
 
-    `faults` are played at their share of the token budget, or of the time when a time is given. With `churn` nodes
-    leave without notice and come back. `access` is what the controller's own line carries up and down, in bytes a
-    second.
+    With `churn` nodes leave without notice and come back. `access` is what the controller's own line carries up and
+    down, in bytes a second.
     """
 
     def __init__(
@@ -58,16 +64,14 @@ class Simulator(Agenda):
         *,
         seed: int,
         access: tuple[float, float] = (math.inf, math.inf),
-        churn: bool = False,
-        faults: Sequence[Fault] = (),
+        churn: MakeChurn | None = None,
     ) -> None:
         super().__init__()
         self.controller, self.work, self.node_work = controller, work, node_work
         self.outbound, self.inbound = map(Access, access)
         self.rng = random.Random(seed)
         self.nodes = {spec.name: Node(spec, self, node_work(spec.name)) for spec in fleet}
-        self.churn = Churn(self.rng) if churn else None
-        self.faults = sorted(faults, key=lambda fault: fault.at)
+        self.churn = churn(self.rng) if churn else None
         self.files = work.files()
         self.file_bits = {blob.digest: 1 << index for index, blob in enumerate(self.files)}
         self.ledger_hash = LedgerHash()
@@ -75,10 +79,13 @@ class Simulator(Agenda):
         self.bytes_up = self.bytes_down = self.max_staleness = 0
         self.curve: list[Point] = []
         self.first_task = math.inf, 0
+        self.skew = 0.0  # by which the controller's clock is ahead
         self._tick_at, self._decided = math.inf, True
         self._inspector_free = 0.0
-        self._brought: tuple[str, int] | None = None  # whose payload came along with the offer in hand
+        self.payloads: dict[tuple[str, int], Buffer] = {}
+        self._brought: set[tuple[str, int]] = set()  # whose payloads came along with the offers in hand
         self._payload_bytes: dict[int, int] = {}  # of contributions that are in no version yet
+        self._newest: tuple[float, ce.Aggregated] | None = None  # version, and the seconds that it takes
         self._made: dict[int, Point] = {}  # when versions were, of those that may be measured yet
         self._expected = 0  # nodes that are to start yet
         self._until = math.inf
@@ -89,9 +96,6 @@ class Simulator(Agenda):
         for node in self.nodes.values():
             self._expect(node)
         self._until = until
-        if until < math.inf:
-            for fault in self.faults:
-                self.at(fault.at * until, Simulator._play, self, 0, fault)
         self.advance(until)
         if not self.stopped:
             self._stop("the time is up" if until < math.inf else "nobody is left")
@@ -114,22 +118,21 @@ class Simulator(Agenda):
     def _expect(self, node: Node) -> None:
         """The node enrols now and starts when it starts."""
         self.handle(ce.Admitted(node.spec.name, f"key of {node.spec.name}"))
-        delay = self.churn.first_start() if self.churn else 0.0
+        delay = self.churn.first_start(node.spec.name) if self.churn else 0.0
         self._expected += 1
         self.at(self.now + delay + self.rng.uniform(0.0, ARRIVALS), Simulator._start, self, 0, node)
 
     def _start(self, _: int, node: Node) -> None:
         self._expected -= 1
         node.start()
-        if self.churn:
-            self.at(self.now + self.churn.up(), Simulator._leave, self, node.incarnation, node)
+        stays = self.churn.up(node.spec.name, self.now) if self.churn else math.inf
+        if stays < math.inf:
+            self.at(self.now + stays, Simulator._leave, self, node.incarnation, node)
 
     def _leave(self, incarnation: int, node: Node) -> None:
-        assert self.churn is not None
         if node.incarnation == incarnation:
             node.stop()
-            self._expected += 1
-            self.at(self.now + self.churn.down(), Simulator._start, self, 0, node)
+            self.replace(node)
 
     def kill(self, name: str) -> None:
         """A node dies without a word, for good unless there is churn."""
@@ -140,6 +143,23 @@ class Simulator(Agenda):
             self._leave(node.incarnation, node)
         else:
             node.stop()
+
+    def replace(self, node: Node) -> None:
+        """A node is gone that will be back if there is churn."""
+        away = self.churn.down(node.spec.name, self.now) if self.churn else math.inf
+        if away < math.inf:
+            self._expected += 1
+            self.at(self.now + away, Simulator._start, self, 0, node)
+
+    def _see_whether_to_wait(self, _: int, nothing: None) -> None:
+        """A run that waits for nodes ends when none will come; one that has started may not have been heard yet."""
+        state = self.controller.state
+        if not state.progress.paused or self._expected:
+            return
+        if state.num_live < sum(node.up for node in self.nodes.values()):
+            self.at(self.now + SETTLING, Simulator._see_whether_to_wait, self, 0, None)
+        else:
+            self._stop(state.progress.paused)
 
     def give_up(self, reason: str) -> None:
         """A node has stopped for good; without the last one the run has failed."""
@@ -153,31 +173,20 @@ class Simulator(Agenda):
         self.nodes[spec.name] = node = Node(spec, self, self.node_work(spec.name))
         self._expect(node)
 
-    def _play(self, _: int, fault: Fault) -> None:
-        if fault.kill:
-            self.kill(fault.kill)
-        if fault.join is not None:
-            self.join(fault.join)
-
-    def _play_due(self) -> None:
-        """Faults whose share of the token budget is done."""
-        done = self.controller.state.totals.tokens / self.controller.settings.tokens
-        while self.faults and self.faults[0].at <= done:
-            self.soon(Simulator._play, self, 0, self.faults.pop(0))
-
     # The controller
 
     def handle(self, event: ce.Event) -> None:
         """Something happens to the controller."""
         self.events += 1
-        self._carry_out(self.controller.handle(event, self.now))
+        self._carry_out(self.controller.handle(event, self.now + self.skew))
 
-    def bring(self, event: ce.Received) -> None:
+    def bring(self, event: ce.Received, payload: Buffer) -> None:
         """An offer arrives, and its payload with it."""
         assert isinstance(event.message, Offer)
-        self._brought = event.node, event.message.result.assignment
+        self._brought = {(event.node, event.message.result.assignment)}
+        self.payloads.update(dict.fromkeys(self._brought, payload))
         self.handle(event)
-        self._brought = None
+        self._brought = set()
 
     def _deliver(self, _: int, event: ce.Event) -> None:
         self.handle(event)
@@ -188,7 +197,7 @@ class Simulator(Agenda):
         if not self._decided and self._tick_at < math.inf:
             return  # without a decision no deadline comes nearer
         self._decided = False
-        deadline = self.controller.deadline
+        deadline = self.controller.deadline - self.skew
         if deadline < self._tick_at:
             self._tick_at = deadline
             self.at(deadline, Simulator._tick, self, 0, deadline)
@@ -197,7 +206,7 @@ class Simulator(Agenda):
         if planned != self._tick_at:
             return
         self._tick_at = math.inf
-        deadline = self.controller.deadline
+        deadline = self.controller.deadline - self.skew
         if deadline <= self.now:
             self.handle(ce.Tick())
         elif deadline < math.inf:
@@ -208,13 +217,12 @@ class Simulator(Agenda):
         decision, self._decided = action.decision, True
         self.ledger_hash.update(decision)
         if type(decision) is Judged:
+            self.payloads.pop((decision.node, decision.assignment), None)
             if decision.brings:
                 self.work.accept(decision.node, decision.assignment)
             if decision.verdict == "accepted":
                 self.nodes[decision.node].busy_seconds += decision.claim.seconds
                 self.max_staleness = max(self.max_staleness, decision.staleness)
-                if self.faults and self._until == math.inf:
-                    self._play_due()
         elif type(decision) is VersionMade:
             self._keep(decision.version)
         elif type(decision) is Noted:
@@ -231,8 +239,8 @@ class Simulator(Agenda):
         elif type(note) is notes.Evaluated:
             self.curve.append(self._made[note.version]._replace(loss=note.loss))
             self._made = {version: point for version, point in self._made.items() if version > note.version}
-        elif type(note) is notes.Paused and not self._expected:
-            self._stop(note.reason)
+        elif type(note) is notes.Paused:
+            self.soon(Simulator._see_whether_to_wait, self, 0, None)
 
     def _send(self, action: ca.Send) -> None:
         message = action.message
@@ -243,7 +251,7 @@ class Simulator(Agenda):
 
     def _receive(self, action: ca.Receive) -> None:
         number = action.contribution.assignment
-        if self._brought == (action.node, number):
+        if (action.node, number) in self._brought:
             event = ce.Arrived(action.node, number, action.contribution.payload.num_bytes)
             self.soon(Simulator._deliver, self, 0, event)
         else:
@@ -251,7 +259,7 @@ class Simulator(Agenda):
 
     def _inspect(self, action: ca.Inspect) -> None:
         contribution = action.contribution
-        payload = self.nodes[action.node].work.payload(contribution.assignment)
+        payload = self.payloads[action.node, contribution.assignment]
         norm, reason = self.work.inspect(action.node, contribution, payload)
         free = max(self.now, self._inspector_free) + self.work.costs.inspect(contribution)
         self._inspector_free = free
@@ -261,6 +269,11 @@ class Simulator(Agenda):
 
     def _aggregate(self, action: ca.Aggregate) -> None:
         event: ce.Event
+        if self._newest is not None and self._newest[1].version == action.version:  # a controller that died had it made
+            seconds, made = self._newest
+            event = msgspec.structs.replace(made, epoch=action.epoch)
+            self.at(self.now + seconds, Simulator._deliver, self, 0, event)
+            return
         try:
             digest, delta, parameters = self.work.aggregate(action)
         except VersionRefusedError as refusal:
@@ -270,8 +283,8 @@ class Simulator(Agenda):
         seconds = self.work.costs.aggregate(action, delta, self._payload_bytes)
         for assignment in [held.assignment for slot in action.slots for held in slot.contributions]:
             del self._payload_bytes[assignment]
-        event = ce.Aggregated(action.epoch, action.version, digest, delta, parameters)
-        self.at(self.now + seconds, Simulator._deliver, self, 0, event)
+        self._newest = seconds, ce.Aggregated(action.epoch, action.version, digest, delta, parameters)
+        self.at(self.now + seconds, Simulator._deliver, self, 0, self._newest[1])
 
     def _evaluate(self, action: ca.Evaluate) -> None:
         event = ce.Evaluated(action.epoch, action.version, self.work.evaluate())

@@ -1,9 +1,9 @@
 """A wide-area network in one process: network namespaces whose packets pass through here, each on its own link.
 
 Run as `python -m barnraise.emulation.tun_hub` by `lab`, as root. The first line of its standard input is a JSON
-`Order`; each line of its standard output is a JSON report: {"ready": true}, then twice a second the counters. When its
-standard input ends, it kills what still runs in the namespaces, deletes them and ends: nothing outlives a lab that
-crashed. Signals of the terminal are for the lab.
+`Order`, each later one a `Disturbance`; each line of its standard output is a JSON report: {"ready": true}, then twice
+a second the counters. When its standard input ends, it kills what still runs in the namespaces, deletes them and ends:
+nothing outlives a lab that crashed. Signals of the terminal are for the lab.
 
 A packet passes the sender's lane up and the receiver's lane down; a port without a link passes at once. Times are exact
 to the millisecond of epoll. Queues hold a round trip of the link's rate, 256 KiB at least, and drop what comes on top.
@@ -38,6 +38,9 @@ PRIORITY = -15
 LARGEST = 2048
 """Bytes read of a packet; the MTU is 1500."""
 
+LATEST = 0.2
+"""Seconds by which a packet is late at most that others overtake."""
+
 
 class Port(msgspec.Struct, frozen=True):
     """A namespace to be made: its name and address, and its link (none: nothing is in the way)."""
@@ -52,6 +55,16 @@ class Order(msgspec.Struct, frozen=True):
 
     ports: list[Port]
     seed: int = 0
+
+
+class Disturbance(msgspec.Struct, frozen=True):
+    """What befalls the packets of one port from now on, those from it and those to it: the shares that are lost, come
+    twice, and come late."""
+
+    namespace: str
+    lost: tuple[float, float] = (0.0, 0.0)
+    twice: tuple[float, float] = (0.0, 0.0)
+    late: tuple[float, float] = (0.0, 0.0)
 
 
 class Counters(msgspec.Struct):
@@ -86,6 +99,9 @@ class Hub:
         self._ports = {socket.inet_aton(port.address): index for index, port in enumerate(order.ports)}
         self._lanes = [_lanes(port, random.Random(f"{order.seed} {port.namespace}")) for port in order.ports]
         self._free = [(Counters(), Counters()) for _ in order.ports]  # of ports without a link
+        self._places = {port.namespace: index for index, port in enumerate(order.ports)}
+        self._disturbed: dict[int, Disturbance] = {}
+        self._rng = random.Random(f"{order.seed} disturbances")
         self._events: list[Event] = []
         self._count = 0
 
@@ -108,13 +124,31 @@ class Hub:
             if target is None:
                 continue  # multicast, IPv6: there is nobody
             now = self._clock()
-            if lanes is None:
-                _count(self._free[port][0], packet)
-                self._arrive(now, target, packet)
-            elif (out := lanes[0].send(now, len(packet))) >= 0.0:
-                self._plan(out, True, target, packet)
-                if lanes[0].twice():
-                    self._plan(out, True, target, packet)
+            for later in self._delays(port, 0):
+                if lanes is None:
+                    _count(self._free[port][0], packet)
+                    self._plan(now + later, True, target, packet)
+                elif (out := lanes[0].send(now, len(packet))) >= 0.0:
+                    self._plan(out + later, True, target, packet)
+                    if lanes[0].twice():
+                        self._plan(out + later, True, target, packet)
+
+    def disturb(self, disturbance: Disturbance) -> None:
+        """From now on; an empty one ends it."""
+        place = self._places[disturbance.namespace]
+        self._disturbed[place] = disturbance
+        if not any((*disturbance.lost, *disturbance.twice, *disturbance.late)):
+            del self._disturbed[place]
+
+    def _delays(self, port: int, way: int) -> tuple[float, ...]:
+        """By how much a packet of a port is late, 0 usually; as often as it comes."""
+        found = self._disturbed.get(port)
+        if found is None:
+            return (0.0,)
+        if self._rng.random() < found.lost[way]:
+            return ()
+        later = self._rng.uniform(0.0, LATEST) if self._rng.random() < found.late[way] else 0.0
+        return (later, later + self._rng.uniform(0.0, LATEST)) if self._rng.random() < found.twice[way] else (later,)
 
     def _plan(self, at: float, before: bool, target: int, packet: bytes) -> None:
         self._count += 1
@@ -123,13 +157,14 @@ class Hub:
     def _arrive(self, now: float, target: int, packet: bytes) -> None:
         """The packet is in the middle of the network."""
         lanes = self._lanes[target]
-        if lanes is None:
-            _count(self._free[target][1], packet)
-            self._deliver(target, packet)
-        elif (out := lanes[1].send(now, len(packet))) >= 0.0:
-            self._plan(out, False, target, packet)
-            if lanes[1].twice():
-                self._plan(out, False, target, packet)
+        for later in self._delays(target, 1):
+            if lanes is None:
+                _count(self._free[target][1], packet)
+                self._plan(now + later, False, target, packet)
+            elif (out := lanes[1].send(now, len(packet))) >= 0.0:
+                self._plan(out + later, False, target, packet)
+                if lanes[1].twice():
+                    self._plan(out + later, False, target, packet)
 
     def _deliver(self, target: int, packet: bytes) -> None:
         with contextlib.suppress(OSError):  # the device is down or its queue is full: so are real ones at times
@@ -179,12 +214,16 @@ def run(order: Order, say: Callable[[Report], None]) -> None:
     for descriptor in descriptors:
         poll.register(descriptor, select.EPOLLIN)
     say(Report(ready=True))
-    told = time.monotonic()
+    told, heard = time.monotonic(), b""
     while True:
         for descriptor, _ in poll.poll(min(hub.wait(), REPORT_SECONDS)):
             if descriptor != 0:
                 hub.take(ports[descriptor])
-            elif not os.read(0, 4096):
+            elif said := os.read(0, 1 << 16):
+                *lines, heard = (heard + said).split(b"\n")
+                for line in lines:
+                    hub.disturb(msgspec.json.decode(line, type=Disturbance))
+            else:
                 say(hub.report())
                 return
         hub.move()

@@ -10,6 +10,7 @@ from barnraise.core.types import Blob
 from barnraise.emulation.access import Access
 from barnraise.emulation.agenda import Call
 from barnraise.emulation.work import ControllerWork
+from barnraise.wire.frames import Buffer
 
 
 class World(Protocol):
@@ -21,6 +22,7 @@ class World(Protocol):
     outbound: Access
     files: tuple[Blob, ...]  # that hold rows
     file_bits: dict[str, int]
+    payloads: dict[tuple[str, int], Buffer]  # that have arrived, and are not judged yet
     events: int
     bytes_up: int
     bytes_down: int
@@ -39,7 +41,7 @@ class World(Protocol):
     def handle(self, event: ce.Event) -> None:
         """Something happens to the controller."""
 
-    def bring(self, event: ce.Received) -> None:
+    def bring(self, event: ce.Received, payload: Buffer) -> None:
         """An offer reaches the controller, and its payload with it."""
 
     def give_up(self, reason: str) -> None:

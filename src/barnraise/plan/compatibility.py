@@ -10,10 +10,10 @@ from collections.abc import Set as AbstractSet
 
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
-from barnraise.plan import compression_rows, suggest
+from barnraise.plan import compression_rows, fault_rows, suggest
 from barnraise.plan.choices import mode
 from barnraise.plan.dataset import mean_row
-from barnraise.plan.purpose import SERVE, TRAIN
+from barnraise.plan.purpose import SERVE
 from barnraise.plan.table import Case, Found, Row, Unresolved, adding_to, either, rule_name, rule_text
 from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.training.catalog import INNER
@@ -187,7 +187,7 @@ def _model_config(case: Case) -> Found:
     "list some, as in `workers: [{name: a}, {name: b}]`, or use `barnraise serve` and `join`",
 )
 def _no_workers(case: Case) -> Found:
-    if case.purpose is TRAIN and not case.run_file.workers:
+    if case.purpose.local and not case.run_file.workers:
         yield ("workers",), "is empty"
 
 
@@ -202,69 +202,6 @@ def _same_names(case: Case) -> Found:
         if worker.name in first:
             yield ("workers", index, "name"), f"'{worker.name}' is the name of workers[{first[worker.name]}] too"
         first.setdefault(worker.name, index)
-
-
-@_row(
-    "a fault that does not do exactly one thing",
-    "a fault kills one worker or lets one join",
-    "give either kill or join; two things are two faults",
-)
-def _fault_shape(case: Case) -> Found:
-    for index, fault in enumerate(case.run_file.faults):
-        if (fault.kill is None) == (fault.join is None):
-            yield ("faults", index), "has both kill and join" if fault.kill else "has neither kill nor join"
-
-
-@_row(
-    "a fault that kills who is not there, or lets join who already is",
-    "faults act on local workers by name, in the order of `at`",
-    "kill one that runs by then, let join under a new name",
-)
-def _fault_names(case: Case) -> Found:
-    if case.purpose is not TRAIN:
-        return
-    known = {worker.name for worker in case.run_file.workers}
-    living = set(known)
-    for index, fault in sorted(enumerate(case.run_file.faults), key=lambda item: item[1].at):
-        if fault.kill is not None and fault.join is None:
-            if fault.kill not in living:
-                when = "is dead" if fault.kill in known else "is no worker"
-                text = f"'{fault.kill}' {when} at {fault.at} (running: {', '.join(sorted(living)) or 'none'})"
-                yield ("faults", index, "kill"), text
-            living.discard(fault.kill)
-        elif fault.join is not None and fault.kill is None:
-            if fault.join.name in known:
-                yield ("faults", index, "join"), f"'{fault.join.name}' is taken"
-            known.add(fault.join.name)
-            living.add(fault.join.name)
-
-
-@_row(
-    "faults where no local workers are started",
-    "faults act on local workers, which `train` starts and `simulate` plays",
-    "leave faults out, or run with `barnraise train`",
-    warning=True,
-)
-def _faults_unused(case: Case) -> Found:
-    if case.purpose is SERVE and case.run_file.faults:
-        yield ("faults",), "have no effect here"
-
-
-@_row(
-    "faults that leave fewer workers than the aggregation rule needs",
-    "the run pauses until enough nodes live",
-    "let another join first, or list more workers",
-    warning=True,
-)
-def _fault_pause(case: Case) -> Found:
-    need, living = case.rule.minimum_nodes, len(case.run_file.workers)
-    if case.purpose is not TRAIN or living < need:
-        return
-    for index, fault in sorted(enumerate(case.run_file.faults), key=lambda item: item[1].at):
-        living += (fault.join is not None) - (fault.kill is not None)
-        if living < need:
-            yield ("faults", index), f"leaves {living} workers, but {rule_text(case)} needs {need}"
-            return
 
 
 @_row(
@@ -340,4 +277,4 @@ def _rule_options(case: Case) -> AbstractSet[str]:
     return case.rule.known_options
 
 
-ROWS += compression_rows.ROWS
+ROWS += [*fault_rows.ROWS, *compression_rows.ROWS]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from barnraise.config.data_sections import SatData, TextData
 from barnraise.config.problems import Problem
-from barnraise.config.schema import RunFile, SatData, TextData
+from barnraise.config.schema import RunFile
 from barnraise.core.errors import InputError
 from barnraise.data.lengths import in_order, mean_length
 

@@ -16,7 +16,6 @@ from barnraise import staleness
 from barnraise.config.schema import WorkerSection
 from barnraise.models import config, memory
 from barnraise.plan.dataset import longest_row, vocabulary
-from barnraise.plan.purpose import TRAIN
 from barnraise.plan.resolve import Plan, payload_bytes
 from barnraise.staleness.buffer import OVERLAPPING, least_buffer
 from barnraise.training.catalog import CATALOG as OUTER
@@ -81,7 +80,7 @@ def estimate(plan: Plan) -> Estimate:
     size = memory.num_parameters(resolved)
     contribution, version = payload_bytes(plan.compression, size), payload_bytes(plan.downlink, size)
     contributions = math.ceil(training.tokens / plan.task_tokens)
-    workers = run_file.workers if plan.purpose is TRAIN else []
+    workers = run_file.workers if plan.purpose.local else []
     nodes = expected_buffer(plan, workers)
     versions = math.ceil(contributions / nodes) if nodes else None
     snapshot = 4 * size

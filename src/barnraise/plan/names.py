@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from barnraise.aggregation.catalog import CATALOG as RULES
 from barnraise.compression.catalog import CATALOG as CODECS
+from barnraise.config.faults import KINDS
 from barnraise.config.keys import families
 from barnraise.config.problems import Path, Problem
-from barnraise.config.schema import RunFile, Section
+from barnraise.config.schema import RunFile
+from barnraise.config.section import Section
 from barnraise.core.errors import UnknownNameError
 from barnraise.matching.catalog import CATALOG as SCHEDULERS
 from barnraise.models.architectures import ARCHITECTURES
@@ -19,6 +21,7 @@ from barnraise.training.schedule import SHAPES
 from barnraise.transport.links.presets import LINKS
 
 PLAIN: Mapping[str, Iterable[str]] = {
+    "fault": KINDS,
     "precision": PRECISIONS,
     "schedule": SHAPES,
     "staleness weighting": WEIGHTINGS,

@@ -9,8 +9,14 @@ class Purpose(Enum):
     """The command that will use the run file."""
 
     TRAIN = "train"  # controller and local workers here
+    LAB = "lab"  # the same, with workers behind emulated links
     SERVE = "serve"  # the controller alone; workers come from elsewhere
     SIMULATE = "simulate"  # virtual nodes
 
+    @property
+    def local(self) -> bool:
+        """Whether the run file's workers are started here, as processes."""
+        return self in (Purpose.TRAIN, Purpose.LAB)
 
-TRAIN, SERVE, SIMULATE = Purpose.TRAIN, Purpose.SERVE, Purpose.SIMULATE
+
+TRAIN, LAB, SERVE, SIMULATE = Purpose.TRAIN, Purpose.LAB, Purpose.SERVE, Purpose.SIMULATE

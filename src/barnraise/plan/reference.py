@@ -10,9 +10,11 @@ from typing import Any
 from barnraise.aggregation.catalog import CATALOG as RULES
 from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config.changes import FREE_KEYS, FREE_SECTIONS
+from barnraise.config.faults import KINDS, Kind
 from barnraise.config.keys import Key, Names, aliases_of, json_schema, sections
 from barnraise.config.template import flow, presets
 from barnraise.core.registry import Catalog, Entry
+from barnraise.emulation.churn import DEFAULT, FITS
 from barnraise.matching.catalog import CATALOG as SCHEDULERS
 from barnraise.plan.compatibility import ROWS
 from barnraise.plan.names import PLAIN, names
@@ -52,7 +54,7 @@ def configuration_page() -> str:
     blocks.append(_family("Staleness policies", "`controller.adaptive_staleness`", STALENESS, _traits))
     blocks.append(_family("Schedulers", "`controller.scheduler`", SCHEDULERS, _spelled))
     blocks.append(_family("Transports", "addresses, as in invites", TRANSPORTS, _traits))
-    blocks += [_links(), _conflicts()]
+    blocks += [_links(), _faults(), _churn(), _conflicts()]
     return "\n".join(blocks)
 
 
@@ -150,6 +152,38 @@ def _links() -> str:
         "### Link presets\n\nFor `network.profile`, a worker's `link` and `--network`; used as in [wan.md](wan.md).\n\n"
         f"{_table(head, rows)}\nThe regions of `{TEN_REGIONS}`, there and back, in the order of the nodes: {regions}.\n"
     )
+
+
+def _faults() -> str:
+    """The kinds, from `barnraise.config.faults`."""
+    rows = [
+        (f"`{name}`", kind.summary, _operands(kind), ", ".join(f"`{mode}`" for mode in kind.modes))
+        for name, kind in KINDS.items()
+    ]
+    return (
+        "### Kinds of faults\n\nFor `faults[].do`. Where a kind takes `node`, it takes `nodes` instead, a list; what "
+        "stands in brackets may be left out.\n\n"
+        f"{_table(('kind', 'what', 'takes', 'played by'), rows)}"
+    )
+
+
+def _churn() -> str:
+    """The fits, from `barnraise.emulation.churn`."""
+    rows = [
+        (f"`{name}`", fit.summary, f"{fit.mean_up / 3600:.1f}", f"{fit.mean_down / 3600:.1f}")
+        for name, fit in FITS.items()
+    ]
+    return (
+        "### Churn\n\nHow nodes leave and come back, for `simulate --churn-like`; `--churn` alone is "
+        f"`{DEFAULT}`. Instead of a name, the path of a trace: a CSV file with a line `node,seconds,up` or "
+        "`node,seconds,down` for each change, the seconds ascending for each node. A node without a line stays up.\n\n"
+        f"{_table(('name', 'what', 'h up, mean', 'h away, mean'), rows)}"
+    )
+
+
+def _operands(kind: Kind) -> str:
+    shown = ((f"`{'node' if name == 'nodes' else name}`", needed) for name, needed in kind.operands.items())
+    return ", ".join(text if needed else f"[{text}]" for text, needed in shown)
 
 
 def _changes() -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.compression.catalog import RESIDUAL
 from barnraise.config.document import Document
+from barnraise.config.faults import Planned, planned
 from barnraise.config.load import located
 from barnraise.config.problems import Problem, refusal
 from barnraise.config.schema import RunFile
@@ -101,6 +102,12 @@ class Plan:
         return None if size == "auto" else size
 
     @property
+    def faults(self) -> tuple[Planned, ...]:
+        """What is to go wrong; what chance plays in each is seeded by run.seed and its place, unless it says itself."""
+        seed = self.run_file.run.seed
+        return tuple(planned(section, seed + index) for index, section in enumerate(self.run_file.faults))
+
+    @property
     def task_tokens(self) -> int:
         """Token positions in a usual task."""
         return task_tokens(self.run_file)
@@ -126,7 +133,7 @@ def examine(
     """(plan, []) or (None, what is wrong)."""
     problems: list[Problem] = []
     purpose = purpose or (TRAIN if run_file.workers else SERVE)
-    nodes = len(run_file.workers) if purpose is TRAIN and run_file.workers else nodes
+    nodes = len(run_file.workers) if purpose.local and run_file.workers else nodes
     problems += [*name_problems(run_file), *link_problems(run_file), *data_problems(run_file)]
     choices = choose(run_file, problems)
     errors, warnings = judge(Case(run_file, choices, purpose, nodes))

@@ -11,8 +11,9 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from barnraise.config.data_sections import TextData
 from barnraise.config.problems import Problem
-from barnraise.config.schema import RunFile, TextData
+from barnraise.config.schema import RunFile
 from barnraise.core.errors import InputError, nearest
 from barnraise.core.types import MOST_ROW_RANGES
 from barnraise.core.units import bytes_text
@@ -20,7 +21,7 @@ from barnraise.data.lengths import named
 from barnraise.models import memory
 from barnraise.plan.dataset import mean_row, row_lengths
 from barnraise.plan.estimate import Estimate, estimate
-from barnraise.plan.purpose import SERVE, TRAIN, Purpose
+from barnraise.plan.purpose import SIMULATE, Purpose
 from barnraise.plan.resolve import Plan
 
 BYTES_A_TOKEN = 4
@@ -32,9 +33,9 @@ _ACCELERATORS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd", "/dev/nvmap")
 def inspect(run_file: RunFile, purpose: Purpose) -> tuple[list[Problem], list[Problem]]:
     """(errors, warnings) that need no plan: files, folders, address, devices."""
     errors = [*_data(run_file), *_model_folder(run_file), *_run_folder(run_file)]
-    if purpose in (TRAIN, SERVE):
+    if purpose is not SIMULATE:
         errors += _address(run_file)
-    return errors, [*_few_rows(run_file), *(_devices(run_file) if purpose is TRAIN else ())]
+    return errors, [*_few_rows(run_file), *(_devices(run_file) if purpose.local else ())]
 
 
 def measure(plan: Plan) -> tuple[Estimate | None, list[Problem]]:
@@ -185,7 +186,7 @@ def _devices(run_file: RunFile) -> Iterator[Problem]:
 
 
 def _memory(plan: Plan, result: Estimate) -> Iterator[Problem]:
-    workers = [worker for worker in plan.run_file.workers if worker.device == "cpu"] if plan.purpose is TRAIN else []
+    workers = [worker for worker in plan.run_file.workers if worker.device == "cpu"] if plan.purpose.local else []
     needed = result.controller_memory_bytes + len(workers) * result.worker_memory_bytes
     number = len(workers)
     who = f"the controller and {number} local worker{'s' * (number > 1)}" if workers else "the controller itself would"

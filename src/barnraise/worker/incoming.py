@@ -55,6 +55,11 @@ class Incoming:
                 return [ApplyUpdates(msgspec.structs.replace(news, updates=updates)), *again]
         return []
 
+    @property
+    def busy(self) -> bool:
+        """Whether anything is on its way, or is taken in."""
+        return bool(self.needs or self.queue or self.updating)
+
     def forget_task(self) -> None:
         """No task waits any more."""
         self.needs &= {update.blob.digest for news in self.queue for update in news.updates}

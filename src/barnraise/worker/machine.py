@@ -124,10 +124,12 @@ class Worker:
             lost = len(self.outgoing.pending) + (self.tasks.running is not None)
             farewells = [] if lost else [self.contact.send(Leave(self.leaving), now)]
             return [*farewells, Quit(farewell(self.leaving, lost), not lost and self.tasks.failures < MOST_FAILURES)]
+        if self.tasks.unanswered(now):
+            self.tasks.give_up()
         if self.contact.silent(now):
             return [self._hello(now)]
         beat = self.contact.send(Heartbeat(now), now)
-        return [*self.outgoing.overdue(now), beat] if self.outgoing.pending else [beat]
+        return [*self.outgoing.overdue(now, self.contact.link), beat] if self.outgoing.pending else [beat]
 
     def _received(self, event: Received, now: float) -> list[Action]:
         self.contact.last_heard = now

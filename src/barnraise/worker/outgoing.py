@@ -11,6 +11,13 @@ from barnraise.worker.actions import Action, CancelUpload, Offer, Send, Settle, 
 OFFER_PATIENCE = 15.0
 """Seconds after which what was offered and has no answer is offered again: a message may have been lost."""
 
+UPLOAD_PATIENCE = 45.0
+"""The same for a payload that was asked for, beyond what its bytes take at a quarter of the link's rate; the controller
+has given it up by then, or judged it."""
+
+SLOWER, SLOWEST = 4.0, 10_000.0
+"""That quarter; and bytes a second that are counted on at least."""
+
 
 class Outgoing:
     """`pending` have no answer yet, the oldest first; `newest` is the last update handed in, answered or not."""
@@ -30,6 +37,11 @@ class Outgoing:
             self._sent[result.assignment] = now, result.payload.num_bytes
         return [Offer(result)]
 
+    @property
+    def uploading(self) -> bool:
+        """Whether a payload is on its way."""
+        return self._uploading is not None
+
     def keep(self, result: AnyResult) -> None:
         """The same while nobody listens: the next `greeted` offers it."""
         self.pending[result.assignment] = result
@@ -41,10 +53,14 @@ class Outgoing:
         self._offered_at = now
         return [Send(OfferMessage(result)) for result in self.pending.values()]
 
-    def overdue(self, now: float) -> list[Action]:
-        """The same, when neither an answer nor a `Go` has come for long."""
-        waits = self.pending and self._uploading is None and now - self._offered_at > OFFER_PATIENCE
-        return self.again(now) if waits else []
+    def overdue(self, now: float, link: LinkReport) -> list[Action]:
+        """The same, when neither an answer nor a `Go` has come for long; nor after the last byte of a payload, which is
+        a matter of the link."""
+        patience, since = OFFER_PATIENCE, self._offered_at
+        if self._uploading is not None:
+            began, num_bytes = self._sent.get(self._uploading, (now, 0))
+            patience, since = UPLOAD_PATIENCE + num_bytes / max(link.up / SLOWER, SLOWEST), max(began, since)
+        return self.again(now) if self.pending and now - since > patience else []
 
     def greeted(self, now: float) -> list[Action]:
         """A connection stands anew: what was under way on the one before is lost."""

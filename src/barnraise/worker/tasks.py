@@ -7,6 +7,7 @@ hand when it ends; and versions are watched for, which the running task takes in
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,6 +22,13 @@ from barnraise.worker.incoming import Incoming
 from barnraise.worker.outgoing import Outgoing
 
 Greet = Callable[[float], Action]
+
+ASK_PATIENCE = 30.0
+"""Seconds without anything to do after which a worker that has asked for a task greets anew: its question, or the task
+that was the answer, or the version that the task is about, may have been lost."""
+
+REMEMBERED = 64
+"""Assignments that a worker would know again."""
 
 
 @dataclass
@@ -45,7 +53,8 @@ class Tasks:
         self.failures = 0
         self.lead = Lead()
         self.watching = False
-        self._asked_at = math.inf
+        self._taken: deque[int] = deque(maxlen=REMEMBERED)  # the newest assignments, whatever became of them
+        self._asked_at = self._taken_at = math.inf
         self._fetched_at, self._fetched_bytes = 0.0, 0  # since when blobs are on their way, and what has come of them
 
     @property
@@ -82,22 +91,24 @@ class Tasks:
 
     def assign(self, message: Assign, now: float) -> list[Action]:
         task = message.task
+        if task.id in self._taken:
+            return []  # the message has come twice: what was done once is not done again
         if task.preempts:
             return self._preempt(task, now)
         if self.contact.greeted and self.waiting is not None and self.waiting.id != task.id:
             return [self._greet(now)]  # one too many (a Next came twice): the controller learns what is held
-        if self._known(task) or self.waiting is not None or self.files is None or not self._open:
+        if self.waiting is not None or self.files is None or not self._open:
             return []
-        self.waiting = task
+        self._take(task, now)
         if (last := max((rows.shard for rows in task.rows), default=0)) >= len(self.files):
             return [Quit(f"a task names the rows of file {last}, but there are {len(self.files)}", True)]
         return self._hear(task.news, now) + self.incoming.get(self.files[rows.shard] for rows in task.rows)
 
     def _preempt(self, task: AnyTask, now: float) -> list[Action]:
         """A task for which all else is left: as the run ends, what runs goes into the residual that is handed in."""
-        if self._known(task) or not self._open:
-            return []
-        self.waiting = task
+        if not self._open or task.id < max(self._taken, default=0):
+            return []  # of two that are for the end, the later one counts
+        self._take(task, now)
         self.incoming.forget()
         settled: list[Action] = []
         for number, result in list(self.outgoing.pending.items()):
@@ -107,9 +118,9 @@ class Tasks:
             return settled + self.go_on(now)
         return [*settled, self._drop(self.running)]
 
-    def _known(self, task: AnyTask) -> bool:
-        """Whether it runs, or is done."""
-        return task.id in self.outgoing.pending or (self.running is not None and self.running.task.id == task.id)
+    def _take(self, task: AnyTask, now: float) -> None:
+        self.waiting, self._taken_at = task, now
+        self._taken.append(task.id)
 
     def _drop(self, running: Running) -> Action:
         running.dropped = True
@@ -230,6 +241,14 @@ class Tasks:
             return []
         self.watching = True
         return [self.contact.send(Watch(self.incoming.have), now)]
+
+    def unanswered(self, now: float) -> bool:
+        """Whether there has been nothing to do for long, though a task was asked for; or one that waits for a version
+        which is not on its way."""
+        if self.running is not None or self.outgoing.uploading or self.incoming.busy:
+            return False
+        since = self._asked_at if self.waiting is None else self._taken_at
+        return now - since > ASK_PATIENCE and not self._at_hand()
 
     def nearly(self, event: Nearly, now: float) -> list[Action]:
         if self.running is not None:

@@ -1,0 +1,11 @@
+"""What all sections of a run file are."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Section(BaseModel):
+    """Base of all sections: no unknown keys, no silent conversions, immutable."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)

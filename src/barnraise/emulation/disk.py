@@ -1,0 +1,37 @@
+"""The controller's disk in a simulation: quick and roomy, unless a fault says otherwise."""
+
+from __future__ import annotations
+
+import math
+
+from barnraise.controller.commits import DISK_PATIENCE, PAUSE
+
+NO_ROOM = "no space left on the disk"
+
+
+class Disk:
+    """How long a commit takes now. `slow` are seconds on top, a fault each; before `full_until` it has no room."""
+
+    def __init__(self) -> None:
+        self.slow: list[float] = []
+        self.full_until = 0.0
+
+    def full(self, now: float) -> bool:
+        return now < self.full_until
+
+    def checkpoint_seconds(self) -> float:
+        """What a checkpoint takes."""
+        return sum(self.slow)
+
+    def commit_seconds(self, now: float) -> float | None:
+        """What a commit takes that begins now: tried again until there is room. None: it is given up before.
+
+        >>> disk = Disk()
+        >>> disk.full_until = 3.0
+        >>> disk.commit_seconds(0.0), disk.commit_seconds(5.0)
+        (4.0, 0.0)
+        """
+        lacking = max(0.0, self.full_until - now)
+        if lacking > DISK_PATIENCE + PAUSE:
+            return None
+        return math.ceil(lacking / PAUSE) * PAUSE + sum(self.slow)

@@ -1,0 +1,42 @@
+"""What survives the controller of a simulated run: its decisions, as the ledger would give them back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnraise.controller.folding import apply
+from barnraise.controller.state import State
+from barnraise.ledger.decisions import Decision, VersionMade
+from barnraise.ledger.rows import FORMATS
+
+
+class Journal:
+    """All decisions of a run, in order."""
+
+    def __init__(self) -> None:
+        self.decisions: list[Decision] = []
+
+    def commit(self, decisions: Sequence[Decision]) -> None:
+        """They are durable."""
+        self.decisions += decisions
+
+    @property
+    def time(self) -> float:
+        """Of the last decision, on the run's clock."""
+        return self.decisions[-1].time if self.decisions else 0.0
+
+    def replay(self) -> State:
+        """Fold them anew, each as it comes back from its row."""
+        state = State()
+        for decision in self.decisions:
+            apply(state, stored(decision))
+        return state
+
+
+def stored(decision: Decision) -> Decision:
+    """What the ledger gives back for `decision`."""
+    if isinstance(decision, VersionMade):
+        return decision  # half a row, of plain values
+    form = FORMATS[type(decision)]
+    row_id, _, *values = form.to_row(1, 1, decision)
+    return form.from_row((row_id, *values))

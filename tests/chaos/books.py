@@ -1,0 +1,161 @@
+"""What nodes and controller of a simulated run do, with books instead of bytes: who has what, and whether it may."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from barnraise.controller.actions import Aggregate
+from barnraise.core.errors import VersionRefusedError
+from barnraise.core.types import AnyResult, AnyTask, Blob, Contribution, Flush, News, ParameterRange, Update
+from barnraise.emulation.costs import ControllerCosts, NodeCosts
+from barnraise.wire.frames import Buffer
+
+from ..state_machine.bench import SHARDS
+from ..state_machine.engine import MANIFEST, answer_to, digest
+
+LOSS = 2.0
+"""That the controller measures itself."""
+
+FIXED = {MANIFEST.digest, *(shard.digest for shard in SHARDS)}
+MOST_PAYLOADS = 3
+"""Two contributions without an answer, and the residual at the end."""
+
+
+def hashed(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+class Truth:
+    """What both sides must agree on: the digest of each version, and what was acknowledged to whom."""
+
+    def __init__(self) -> None:
+        self.digests = {0: digest(0)}
+        self.acknowledged: list[int] = []
+
+
+class NodeBooks:
+    """One node: its replica and its payloads. `size` is a payload's."""
+
+    def __init__(self, name: str, truth: Truth, size: int) -> None:
+        self.name, self.truth, self.size = name, truth, size
+        self.costs = NodeCosts(100, "none", "none")
+        self.lives = 0
+        self.start()
+
+    def start(self) -> None:
+        self.lives += 1
+        self.replica: tuple[int, str] = (-1, "")
+        self.held: set[str] = set()
+        self.taken: deque[News] = deque()
+        self.payloads: dict[int, str] = {}
+
+    def fetched(self, blob: Blob, content: Buffer) -> None:
+        self.held.add(blob.digest)
+
+    def take(self, news: News) -> None:
+        digests = {update.blob.digest for update in news.updates}
+        assert digests <= self.held, "it takes what it does not have"
+        self.held -= digests
+        self.taken.append(news)
+
+    def update(self, news: News) -> None:
+        assert self.taken.popleft() == news
+        for update in news.updates:
+            fits = update.kind == "snapshot" or update.version == self.replica[0] + 1
+            assert fits, f"{self.name} is at version {self.replica[0]}, and is given the delta to {update.version}"
+            self.replica = update.version, update.parameters_digest
+            assert self.truth.digests[update.version] == update.parameters_digest, "replicas differ"
+
+    def run(self, task: AnyTask, steps: int, news: Sequence[tuple[int, News]]) -> AnyResult | None:
+        if not isinstance(task, Flush):
+            version, found = self.replica
+            assert version == task.base or (version > task.base and not task.exact), "it trains from another version"
+            assert found == self.truth.digests[version]
+        for _, late in news:
+            self.update(late)
+        assert not task.exact or steps < task.steps or self.replica[0] == task.base
+        steps = 0 if task.exact and steps < task.steps else steps
+        changes: dict[str, Any] = {"steps": steps}
+        if task.contributes:
+            self.payloads[task.id] = hashed(self.name, self.lives, task.id)
+            assert len(self.payloads) <= MOST_PAYLOADS
+            changes["payload"] = Blob(self.payloads[task.id], self.size)
+        return answer_to(task, **changes)
+
+    def payload(self, assignment: int) -> Buffer:
+        return self.payloads[assignment].encode()
+
+    def settle(self, assignment: int, accepted: bool) -> None:
+        self.payloads.pop(assignment, None)
+        if accepted:
+            self.truth.acknowledged.append(assignment)
+
+
+class ControllerBooks:
+    """The controller: what it publishes, and whose payloads are in its custody, durable, and in a version.
+
+    A share of the payloads is `spoiled`: some are seen to be as they come, others only when their version is made."""
+
+    def __init__(self, truth: Truth, rng: random.Random, *, delta: int, spoiled: float) -> None:
+        self.truth, self.rng, self.delta, self.spoiled = truth, rng, delta, spoiled
+        self.costs = ControllerCosts(100, "none", "none", robust=False, evaluation_tokens=100, threads=1)
+        self.deltas: set[str] = set()
+        self.kept: dict[str, set[str]] = {}  # what nodes' newest tasks name
+        self.offered: dict[tuple[str, int], bytes] = {}
+        self.durable: set[int] = set()
+        self.merged: set[int] = set()
+        self.newest = 0
+
+    def files(self) -> tuple[Blob, ...]:
+        return SHARDS
+
+    def serve(self, blob: Blob) -> Buffer | None:
+        kept = {*FIXED, *self.deltas, self.truth.digests[self.newest]}.union(*self.kept.values())
+        return b"content" if blob.digest in kept else None
+
+    def hold(self, node: str, updates: tuple[Update, ...]) -> None:
+        self.kept[node] = {update.blob.digest for update in updates}
+
+    def release(self, digests: tuple[str, ...]) -> None:
+        self.deltas -= set(digests)
+
+    def inspect(self, node: str, contribution: Contribution, payload: Buffer) -> tuple[float, str]:
+        assert bytes(payload).decode() == contribution.payload.digest, "other bytes than were offered"
+        self.offered[node, contribution.assignment] = bytes(payload)
+        return (math.nan if self.rng.random() < self.spoiled else 1.0), ""
+
+    def accept(self, node: str, assignment: int) -> None:
+        del self.offered[node, assignment]  # which is here, and was inspected
+        assert assignment not in self.durable
+        self.durable.add(assignment)
+
+    def discard(self, node: str, assignment: int) -> None:
+        self.offered.pop((node, assignment), None)
+
+    def aggregate(self, action: Aggregate) -> tuple[str, Blob, ParameterRange | None]:
+        numbers = [number for slot in action.slots for number, *_ in slot.contributions]
+        assert set(numbers) <= self.durable, "a version of what no disk has"
+        assert not self.merged & set(numbers), "a contribution is in two versions"
+        assert action.version == self.newest + 1
+        void = {number: "cannot be decoded" for number in numbers if self.rng.random() < self.spoiled / 2}
+        if void:
+            raise VersionRefusedError(action.version, void=void)
+        self.merged |= set(numbers)
+        self.newest = action.version
+        made = hashed(self.truth.digests[action.version - 1], action.slots, action.rate)
+        self.truth.digests[action.version] = made
+        blob = Blob(hashed(made), self.delta)
+        self.deltas.add(blob.digest)
+        return made, blob, None
+
+    def evaluate(self) -> float:
+        return LOSS
+
+    def restarted(self) -> None:
+        """Another process serves: of the deltas it knows none, and no task of its own names a blob."""
+        self.deltas, self.kept, self.offered = set(), {}, {}

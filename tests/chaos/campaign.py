@@ -1,0 +1,98 @@
+"""Many seeds, one after the other; and what is said of one that fails."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from barnraise.account import story
+from barnraise.ledger import Ledger, LedgerView
+from barnraise.ledger.decisions import Judged
+
+from .cluster import Case, Cluster, case_of
+
+LAST = 12
+"""Lines of each node's story, where no assignment is to blame."""
+
+
+class Failed(Exception):
+    """A seed that found something: how to replay it, its plan, and the story of what it was about."""
+
+
+@dataclass
+class Done:
+    """What was played."""
+
+    seeds: int = 0
+    events: int = 0
+    faults: int = 0
+    restarts: int = 0
+
+
+def play(seed: str) -> Cluster:
+    """One seed, to its end. Raises Failed."""
+    cluster = Cluster(case_of(seed))
+    try:
+        cluster.play()
+    except Exception as error:
+        raise Failed(told(cluster, error)) from error
+    return cluster
+
+
+def campaign(seeds: Iterable[int]) -> Done:
+    """Play all of them. Raises Failed at the first that finds something."""
+    done = Done()
+    for seed in seeds:
+        cluster = play(str(seed))
+        done.seeds += 1
+        done.events += cluster.events
+        done.faults += len(cluster.case.faults)
+        done.restarts += cluster.epoch - 1
+    return done
+
+
+def told(cluster: Cluster, error: Exception) -> str:
+    """What a failure says."""
+    case = cluster.case
+    lines = [
+        f"{type(error).__name__} after {cluster.now:.2f} s of seed {case.seed}: {error}",
+        f"replay it with: python -m tests.chaos --replay {case.seed}",
+        described(case),
+        *story_of(cluster, {int(number) for number in re.findall(r"\b\d+\b", str(error))}),
+    ]
+    return "\n".join(lines)
+
+
+def described(case: Case) -> str:
+    """The case, with its faults as a run file has them."""
+    nodes = ", ".join(f"{machine.name} ({machine.rate:g} tokens/s)" for machine in case.machines)
+    extras = " large" * case.large + " churning" * case.churning + f" {case.spoiled:.0%} spoiled" * bool(case.spoiled)
+    plan = yaml.safe_dump({"faults": case.faults}, sort_keys=False, default_flow_style=None, width=200)
+    return f"{case.mode}{extras}: {nodes}\n{plan}"
+
+
+def story_of(cluster: Cluster, numbers: set[int]) -> list[str]:
+    """What the ledger says of the assignments of these numbers, or of each node's last days where there are none."""
+    decisions = cluster.journal.decisions
+    if not decisions:
+        return ["the ledger is empty"]
+    with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+        path = Path(folder) / "ledger.sqlite"
+        ledger = Ledger(path, Path(folder) / "segments", run="chaos")
+        ledger.commit(decisions, {d.assignment: b"-" for d in decisions if isinstance(d, Judged) and d.brings})
+        ledger.close()
+        with LedgerView(path) as view:
+            found = [(str(number), story.of_assignment(view, number)) for number in sorted(numbers)]
+            if not any(lines for _, lines in found):
+                found = [(name, story.of_node(view, name, LAST)) for name in view.names()]
+    return [
+        text
+        for what, lines in found
+        for text in [f"the story of {what}:" * bool(lines), *(f"{line.time:10.2f} s  {line.text}" for line in lines)]
+        if text
+    ]

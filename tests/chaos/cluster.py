@@ -1,0 +1,205 @@
+"""A small cluster under virtual time and a fault plan: real controller and worker machines, everything checked after
+each batch of decisions."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from barnraise.config.schema import WorkerSection
+from barnraise.controller import actions as ca
+from barnraise.controller.folding import apply
+from barnraise.controller.invariants import validate
+from barnraise.controller.machine import Controller
+from barnraise.controller.settings import EngineSettings
+from barnraise.controller.state import State
+from barnraise.emulation.churn import Drawn, Fit
+from barnraise.emulation.faults import FaultySimulator
+from barnraise.emulation.fleet import Machine
+from barnraise.emulation.journal import stored
+from barnraise.emulation.node import Node
+from barnraise.transport.links.presets import parse
+
+from ..state_machine.chances import MODES
+from ..state_machine.engine import Account, digest, engine_settings
+from .books import LOSS, ControllerBooks, NodeBooks, Truth
+from .plans import Section, as_planned, draw
+
+LONGEST = 3000.0
+"""Virtual seconds after which a run must have ended."""
+
+MOST_EVENTS = 300_000
+"""And events: more are a loop."""
+
+IDLE = 100.0
+"""Seconds for which a healthy node may be without anything to do, while there is work."""
+
+LARGE = 300_000
+"""Bytes of a payload that does not travel with its offer."""
+
+LINKS = ["none", "10mbit/50ms", "2mbit/300ms/80ms", "10mbit/50ms/5%"]
+
+RESTLESS = Fit("a minute or so", lambda rng: rng.expovariate(1 / 60), lambda rng: rng.expovariate(1 / 12), 60.0, 12.0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What one seed comes to."""
+
+    seed: str
+    mode: str
+    faults: list[Section]
+    machines: list[Machine]
+    large: bool
+    churning: bool
+    spoiled: float
+
+    @property
+    def settings(self) -> EngineSettings:
+        sizes: dict[str, Any] = {}
+        if self.large:
+            rungs = tuple(LARGE * (index + 1) for index in range(len(MODES[self.mode].get("rungs", [0]))))
+            sizes = {"rungs": rungs, "most": rungs[-1], "memory": 3 * rungs[-1]}
+            sizes["last"] = LARGE if MODES[self.mode].get("last") else 0
+        return engine_settings(**(MODES[self.mode] | {"tokens": 600} | sizes))
+
+
+def case_of(seed: str) -> Case:
+    """Mode, fleet and fault plan of a seed."""
+    rng = random.Random(f"chaos {seed}")
+    mode = rng.choice(sorted(MODES))
+    minimum = MODES[mode].get("minimum_nodes", 1)
+    names = [f"node{index}" for index in range(rng.choice([minimum + 1, 4, 5]))]
+    machines = [Machine(name, rng.choice([2.0, 6.0, 20.0]), parse(rng.choice(LINKS), 0), 16 << 30) for name in names]
+    faults = draw(rng, names, len(names) - max(minimum, 1))
+    return Case(
+        seed,
+        mode,
+        faults,
+        machines,
+        large=rng.random() < 0.3,
+        churning=rng.random() < 0.2,
+        spoiled=rng.choice([0.0, 0.0, 0.03]),
+    )
+
+
+class Cluster(FaultySimulator):
+    """The run of a case. `check` is called after each batch."""
+
+    def __init__(self, case: Case) -> None:
+        self.case, self.truth = case, Truth()
+        settings = case.settings
+        size = LARGE if case.large else 420
+        self.books = ControllerBooks(self.truth, random.Random(case.seed), delta=90, spoiled=case.spoiled)
+        self.account, self.shadow = Account(settings), State()
+        self.idle_since: dict[str, float] = {}
+        self.well_since = 0.0
+        super().__init__(
+            Controller(settings),
+            case.machines,
+            self.books,
+            lambda name: NodeBooks(name, self.truth, size),
+            seed=random.Random(case.seed).getrandbits(32),
+            churn=(lambda rng: Drawn(RESTLESS, rng)) if case.churning else None,
+            faults=as_planned(case.faults),
+            machine_of=_machine_of,
+        )
+
+    def play(self) -> None:
+        """The whole run; AssertionError when something is not as it must be."""
+        self.run(digest(0), LONGEST)
+        assert self.end == self.controller.state.progress.finished, f"it ended otherwise: {self.end}"
+        self._check_end()
+
+    def die(self, seconds: float) -> None:
+        super().die(seconds)
+        self.books.restarted()
+        self.account.measured.restarted()
+
+    def _carry_out(self, actions: list[ca.Action]) -> None:
+        for action in actions:
+            if isinstance(action, ca.Journal):
+                decision = stored(action.decision)
+                self.account.add(decision)
+                apply(self.shadow, decision)
+            elif isinstance(action, ca.Evaluate):
+                self.account.measured.here, self.account.last_loss = True, LOSS
+        super()._carry_out(actions)
+        self.check()
+
+    def check(self) -> None:
+        """What must hold between two batches."""
+        state, machine = self.controller.state, self.controller
+        assert self.events < MOST_EVENTS, "it goes round in circles"
+        if not self._busy:
+            assert self.shadow == state or repr(self.shadow) == repr(state), "the journal says otherwise"
+            self.account.compare(state)
+            validate(state)
+        for node in state.nodes.values():
+            held = set(node.open) - machine.custody.inspecting.keys()
+            assert node.live or not held, f"{node.id} is gone, and holds {held}"
+        if not state.progress.finished and not self.down:
+            known = machine.membership.seen.keys() | machine.membership.awaited.keys()
+            assert known == {node.id for node in state.nodes.values() if node.live}, "who takes part"
+        self._check_custody()
+        self._check_idle(state)
+
+    def _check_custody(self) -> None:
+        custody, works = self.controller.custody, self.controller.state.works
+        uploads = {(upload.node, number) for number, upload in custody.uploads.items()}
+        offered = {(node, number) for node, offers in custody.offered.items() for number in offers}
+        assert not uploads & offered
+        assert all(works[number].node == node for node, number in uploads | offered), "custody of what is not open"
+        held = [upload.offer for upload in custody.uploads.values()]
+        held += [offer for offer, _ in custody.inspecting.values()]
+        assert (
+            custody.num_bytes
+            == sum(offer.payload.num_bytes for offer in held)
+            <= max(self.controller.settings.payloads.memory, 0)
+        )
+
+    def _check_idle(self, state: State) -> None:
+        """While there is work, a fit node gets some in bounded time."""
+        progress = state.progress
+        up = [self.conditions[name] for name, node in self.nodes.items() if node.up]
+        ill = self.down or self._busy or any(known.effects or known.broken for known in up)
+        if ill or progress.paused or progress.final or progress.flushing is not None or progress.stopping:
+            self.well_since = self.now
+        for name, node in self.nodes.items():
+            if not _idle(node):
+                self.idle_since[name] = self.now
+            since = max(self.idle_since.setdefault(name, self.now), self.well_since)
+            assert self.now - since < IDLE, f"{name} has had nothing to do since {since:.1f} s"
+
+    def _check_end(self) -> None:
+        state, account = self.controller.state, self.account
+        self.check()
+        assert state.progress.final
+        assert state.totals.tokens >= self.controller.settings.tokens or account.voided
+        assert state.record.checkpoint == state.newest.version == state.record.evaluations[-1][0]
+        merged = Counter(number for version in account.versions.values() for number in version)
+        assert set(merged.values()) <= {1}, "a contribution is in two versions"
+        assert merged.keys() == account.accepted.keys()
+        assert self.books.merged == merged.keys()
+        acknowledged = Counter(self.truth.acknowledged)
+        assert max(acknowledged.values(), default=1) == 1, "acknowledged twice"
+        if state.totals.discarded == 0:
+            assert acknowledged.keys() <= merged.keys() | account.measured.tasks.keys() | account.voided, (
+                "acknowledged, and lost"
+            )
+        replayed = self.journal.replay()
+        assert replayed == state or repr(replayed) == repr(state), "the journal replays to another state"
+
+
+def _idle(node: Node) -> bool:
+    """Whether a process that lives has nothing to do, and nothing under way. To get ready is nothing to do for long."""
+    machine = node.machine
+    tasks = machine.tasks
+    busy = tasks.running is not None or tasks.waiting is not None or machine.outgoing.pending
+    return node.up and not busy and not machine.leaving
+
+
+def _machine_of(worker: WorkerSection) -> Machine:
+    return Machine(worker.name, 6.0, parse("10mbit/50ms", 0), 16 << 30)

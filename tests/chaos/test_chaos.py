@@ -1,0 +1,61 @@
+"""A part of `make chaos` that fits into every test run, and that a failure says what to do with it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from barnraise.config.faults import KINDS
+
+from .campaign import Failed, campaign, play
+from .cluster import Cluster, case_of
+
+EXPLORE = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
+PIECES, EACH = 8, 40
+
+FOUND = [62, 442, 1499, 2248, 2409]
+"""Seeds that found something once."""
+
+
+@pytest.mark.parametrize("piece", range(PIECES))
+def test_runs_under_random_faults_end_as_they_must(piece: int) -> None:
+    count = 2000 if EXPLORE else EACH
+    done = campaign(range(piece * count, (piece + 1) * count))
+    assert done.faults > 2 * count
+    assert done.restarts > count / 8
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_what_was_found_once_is_mended(seed: int) -> None:
+    play(str(seed))
+
+
+def test_every_kind_is_drawn() -> None:
+    drawn = {fault["do"] for seed in range(200) for fault in case_of(str(seed)).faults}
+    assert drawn == set(KINDS)
+
+
+def test_one_seed_is_one_history() -> None:
+    first, second = play("7"), play("7")
+    assert first.ledger_hash.hexdigest() == second.ledger_hash.hexdigest()
+    assert first.ledger_hash.hexdigest() != play("8").ledger_hash.hexdigest()
+
+
+def test_a_failure_says_how_to_replay_it_and_what_it_was_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = Cluster.check
+
+    def forgetful(cluster: Cluster) -> Any:
+        usual(cluster)
+        assert 9 not in cluster.books.merged, "contribution 9 is where it should not be"
+
+    monkeypatch.setattr(Cluster, "check", forgetful)
+    with pytest.raises(Failed) as caught:
+        play("3")
+    text = str(caught.value)
+    assert "contribution 9 is where it should not be" in text
+    assert "python -m tests.chaos --replay 3" in text
+    assert "faults:" in text
+    assert "the story of 9:" in text
+    assert "9: goes into version" in text
