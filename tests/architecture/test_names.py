@@ -39,7 +39,6 @@ ALLOWED = {
     ("cli/doctor.py", "zmq"): "the Python module, which is looked for",
     ("cli/doctor.py", "none"): "that there is none of something",
     ("cli/data.py", "random"): "a family of formulas",
-    ("config/data_sections.py", "random"): "a family of formulas",
 }
 """What looks like a policy's name and is none."""
 
