@@ -18,6 +18,7 @@ import multiprocessing
 import os
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_b
             rows=shards.RowIndex([10_000], lengths=[128]), context=128, token_bytes=2, batch_size=8, local_steps=20,
             max_local_steps=100,
             pace="fixed", tune=False, learning_rate=1e-3, rate_multiplier=lambda done, total: 1.0, seed=0,
-            scheduler=matching.create("fifo"),
+            scheduler=partial(matching.create, "fifo"),
         ),
         versions=VersionSettings(
             staleness=staleness.create("fixed", max_staleness=10**6), participation=True,

@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -124,7 +125,7 @@ _SETTINGS = EngineSettings(
         learning_rate=0.1,
         rate_multiplier=lambda done, total: 1.0,
         seed=0,
-        scheduler=scheduler("fifo"),
+        scheduler=partial(scheduler, "fifo"),
     ),
     versions=VersionSettings(
         staleness=staleness("fixed", max_staleness=5),

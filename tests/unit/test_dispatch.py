@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -39,7 +40,7 @@ def test_every_row_gets_its_turn() -> None:
 
 
 def test_nodes_work_on_shards_of_their_own_and_go_on_with_what_they_have() -> None:
-    rules = scheduler("deferred_acceptance", default_bandwidth=1000.0)
+    rules = partial(scheduler, "gale_shapley", default_bandwidth=1000.0)
     engine = Engine(
         engine_settings(rows=RowIndex([40] * 5, lengths=[3] * 5), token_bytes=100, tokens=10**9, scheduler=rules)
     )

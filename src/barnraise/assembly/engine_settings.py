@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from barnraise import matching, staleness
 from barnraise.controller.settings import (
     EngineSettings,
@@ -71,7 +73,7 @@ def engine_settings(
             learning_rate=training.learning_rate,
             rate_multiplier=rate_multiplier,
             seed=plan.run_file.run.seed,
-            scheduler=matching.create(plan.scheduler.name, **plan.scheduler.options),
+            scheduler=partial(matching.create, plan.scheduler.name, **plan.scheduler.options),
         ),
         versions=VersionSettings(
             staleness=staleness.create(plan.staleness.name, **plan.staleness.options),

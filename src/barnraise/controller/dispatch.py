@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
+from operator import is_not
 from typing import Any
 
 from barnraise.controller.allowance import Allowance
@@ -43,7 +44,7 @@ class Dispatch(Part):
         kinds: Mapping[str, TaskKind],
     ) -> None:
         super().__init__(context)
-        self.settings, self.scheduler = context.settings, context.settings.tasks.scheduler
+        self.settings, self.scheduler = context.settings, context.settings.tasks.scheduler()
         self.membership, self.speeds, self.publishing = membership, speeds, publishing
         self.holdings, self.kinds = holdings, kinds
         self.flapping = membership.flapping
@@ -51,6 +52,8 @@ class Dispatch(Part):
         self.resting: dict[str, int] = {}  # those that wait for a version (without overlap)
         self.wasted = Allowance(burst=20.0, rate=0.5)  # tasks that a node may give back, or get refused
         self.ask_again = math.inf  # when the next of those that have to wait may ask
+        self._standing: list[Sequence[TaskView]] = []  # by kind
+        self._on_offer: dict[int, TaskView] = {}
 
     # Who asks
 
@@ -87,6 +90,7 @@ class Dispatch(Part):
             self.wasted.take(d.node, d.time)
 
     def forget(self, node: str) -> None:
+        self.scheduler.forget(node)
         self.asking.pop(node, None)
         self.resting.pop(node, None)
 
@@ -134,13 +138,16 @@ class Dispatch(Part):
         asking = [node for node in map(self.state.nodes.__getitem__, self.asking) if self._may_ask(node)]
         if not self.settings.worker.overlap:
             asking = [node for node in asking if self._may_start(node)]
+        if not asking:
+            return
         tasks = self._tasks(asking)
-        views = [view for view in map(self._view, asking) if view.kinds] if tasks else []
+        self._offer()
+        views = [view for view in map(self._view, asking) if view.kinds] if tasks or self._on_offer else []
         if not views:
             return
-        offered = {task.id: task for task in tasks}
-        for number, node in self.scheduler.assign(tasks, views):
-            task = offered[number]
+        once = {task.id: task for task in tasks}
+        for number, node in self.scheduler.place(tasks, views):
+            task = once.get(number) or self._on_offer[number]
             have = self.publishing.known_to(node, self.asking.pop(node))
             work = self.state.redo[number] if number > 0 else task
             yield from self.kinds[task.kind].give(self.state.nodes[node], have, work)
@@ -152,13 +159,28 @@ class Dispatch(Part):
         count, down, up = len(asking), self.settings.payloads.snapshot, self.settings.payloads.most
         waiting = (work for work in self.state.redo.values() if self._waits(work))
         tasks = [
-            TaskView(work.assignment, work.tokens, work.kind, down, up, priority=1) for work in islice(waiting, count)
+            TaskView(work.assignment, work.tokens, work.kind, down, up, shards=self._bytes(work), priority=1)
+            for work in islice(waiting, count)
         ]
         lost = Counter(task.kind for task in tasks)
         for name, kind in self.kinds.items():
             if lost[name] < count:
                 tasks += kind.fresh(asking)
         return tasks
+
+    def _offer(self) -> None:
+        """Let the scheduler know of what stands, when that is not what it was."""
+        standing = [kind.standing() for kind in self.kinds.values()]
+        if len(standing) != len(self._standing) or any(map(is_not, standing, self._standing)):
+            self._standing = standing
+            self._on_offer = {task.id: task for tasks in standing for task in tasks}
+            self.scheduler.offer(list(self._on_offer.values()))
+
+    def _bytes(self, work: Work) -> dict[int, int]:
+        """Of the shards that it needs."""
+        tasks = self.settings.tasks
+        shards = {rows.shard for rows in work.rows if rows.shard < tasks.rows.num_shards}
+        return {shard: tasks.shard_bytes(shard) for shard in sorted(shards)}
 
     def _waits(self, lost: Work) -> bool:
         kind = self.kinds.get(lost.kind)

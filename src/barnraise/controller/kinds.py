@@ -44,6 +44,10 @@ class TaskKind(Part):
         0."""
         return ()
 
+    def standing(self) -> Sequence[TaskView]:
+        """What does not run out as it is given away: the same sequence for as long as nothing has changed."""
+        return ()
+
     def waits(self, lost: Work) -> bool:
         """Whether work of this kind that was lost can be done again now."""
         return self.open

@@ -59,7 +59,7 @@ class Controller:
         self.ending = Ending(context, self.membership, self.publishing, self.measuring)
         flushing = Flushing(context, self.membership, self.speeds)
         self.holdings = Holdings(context)
-        training = Training(context, self.speeds, self.pacing, self.publishing, self.holdings)
+        training = Training(context, self.speeds, self.pacing, self.publishing)
         kinds: tuple[TaskKind, ...] = (flushing, self.measuring, training)
         self.kinds = {kind.name: kind for kind in kinds}
         self.inspection = Inspection(context, self.custody, self.speeds, self.membership, self.kinds)

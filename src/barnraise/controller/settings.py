@@ -76,7 +76,11 @@ class TaskSettings:
     learning_rate: float
     rate_multiplier: Callable[[int, int], float]  # (tokens done, tokens in all) -> share of learning_rate
     seed: int
-    scheduler: Scheduler
+    scheduler: Callable[[], Scheduler]  # makes one: some remember what they gave to whom
+
+    def shard_bytes(self, shard: int) -> int:
+        """Of the file that holds its rows."""
+        return self.rows.sizes[shard] * self.rows.lengths[shard] * self.token_bytes
 
     @property
     def tokens(self) -> int:

@@ -6,13 +6,11 @@ seed, and the staleness bound that is fixed as the task is assigned.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from barnraise.controller.admission import refuse_update
-from barnraise.controller.holdings import Holdings
 from barnraise.controller.kinds import TaskKind
 from barnraise.controller.lanes import Lanes
 from barnraise.controller.pacing import Pacing
@@ -36,6 +34,9 @@ IN_FLIGHT = 4.0
 """By how many times more versions than what is in flight makes a contribution may be behind: as a fleet starts, or a
 line fills, more is on its way when it arrives than when its task was assigned."""
 
+FEWEST_TASKS = 4
+"""Tasks to a shard, below which there is one lane at a time: who has a shard gains nothing by having it."""
+
 TOO_LATE = "the run's token budget was met before"
 
 
@@ -44,14 +45,16 @@ class Training(TaskKind):
 
     task = Train
 
-    def __init__(
-        self, context: Context, speeds: Speeds, pacing: Pacing, publishing: Publishing, holdings: Holdings
-    ) -> None:
+    def __init__(self, context: Context, speeds: Speeds, pacing: Pacing, publishing: Publishing) -> None:
         super().__init__(context)
         self.settings, self.tasks, self.payloads = context.settings, context.settings.tasks, context.settings.payloads
-        self.speeds, self.pacing, self.publishing, self.holdings = speeds, pacing, publishing, holdings
+        self.speeds, self.pacing, self.publishing = speeds, pacing, publishing
         self.lanes = Lanes(self.tasks.rows, self.state.totals.handed)
-        self._views: list[dict[int, TaskView]] = []  # by lane; as many of each as were ever offered at once
+        rows = self.tasks.rows
+        self._large = FEWEST_TASKS * self.tasks.local_steps * self.tasks.batch_size <= rows.total / rows.num_shards
+        self._views: dict[int, TaskView] = {}
+        self._lanes: list[int] = []
+        self._offer: list[TaskView] = []  # of these lanes
 
     @property
     def open(self) -> bool:
@@ -65,36 +68,28 @@ class Training(TaskKind):
             return False
         return state.closing is None or self.settings.asynchronous
 
-    def fresh(self, nodes: Sequence[NodeState]) -> Sequence[TaskView]:
-        """Rows of lanes whose shards the nodes have, and of those where the fewest are at work, the oldest first."""
-        if not self.open or not nodes:
+    def standing(self) -> Sequence[TaskView]:
+        """The next rows of each lane, the oldest first."""
+        if not self.open:
             return ()
-        lanes = self.lanes.open(self.state.num_live)
-        if len(lanes) > 1:
-            near = {shard for node in nodes for shard in self.holdings.of(node.id)}
-            idle = heapq.nsmallest(len(nodes), lanes, key=self.holdings.working.__getitem__)
-            wanted = near.union(idle)
-            lanes = [shard for shard in lanes if shard in wanted]
-        each = len(nodes) if len(lanes) == 1 else 1 + len(nodes) // len(lanes)
-        return [self._view(shard, copy) for shard in lanes for copy in range(each)]
+        lanes = self.lanes.open(self.state.num_live if self._large else 1)
+        if lanes != self._lanes:
+            self._lanes, self._offer = lanes, [self._view(shard) for shard in lanes]
+        return self._offer
 
-    def _view(self, shard: int, copy: int) -> TaskView:
-        """A task on rows of a lane. There are several alike, by numbers of their own."""
-        while len(self._views) <= copy:
-            self._views.append({})
-        views = self._views[copy]
-        if shard not in views:
-            tasks, payloads = self.tasks, self.payloads
-            length = tasks.rows.lengths[shard]
-            views[shard] = TaskView(
-                -(copy * tasks.rows.num_shards + shard),
-                tasks.local_steps * tasks.batch_size * length,
+    def _view(self, shard: int) -> TaskView:
+        """A task on the next rows of a lane."""
+        tasks, payloads = self.tasks, self.payloads
+        if shard not in self._views:
+            self._views[shard] = TaskView(
+                -shard,
+                tasks.local_steps * tasks.batch_size * tasks.rows.lengths[shard],
                 self.name,
                 payloads.snapshot,
                 payloads.most,
-                shards={shard: tasks.rows.sizes[shard] * length * tasks.token_bytes},
+                shards={shard: tasks.shard_bytes(shard)},
             )
-        return views[shard]
+        return self._views[shard]
 
     def give(self, node: NodeState, have: int, work: Work | TaskView) -> Steps:
         state, tasks = self.state, self.tasks

@@ -8,12 +8,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from barnraise.core.errors import InputError
 
 TaskId = int
 NodeId = str
+
+COPIES = 1 << 50
+"""Ids from minus this down are of copies."""
 
 LARGEST_AMOUNT = 1e18  # keeps every sum and quotient of amounts finite
 
@@ -91,7 +94,43 @@ class Scheduler(ABC):
 
     No clock and no chance from outside: the same calls in the same order give the same answers. Those that remember
     something (whose turn it is, how much was given to whom) say so.
+
+    The dispatcher calls `place` for nodes that ask. Some work does not run out as it is given away: the next rows of a
+    shard, say. That is on offer, to as many nodes as want it.
     """
+
+    on_offer: Sequence[TaskView] = ()
+
+    def __init__(self) -> None:
+        self._copies: dict[tuple[TaskId, int], TaskView] = {}
+        self._originals: dict[TaskId, TaskId] = {}
+
+    def offer(self, tasks: Sequence[TaskView]) -> None:
+        """These are on offer from now on, and no others; no two are alike. The oldest first, by ids above -2^50."""
+        self.on_offer = tasks
+
+    def place(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:
+        """`assign`, of `tasks` and of what is on offer, which several nodes may get."""
+        rounds = -(-len(nodes) // len(self.on_offer)) if self.on_offer else 0
+        offered = [self.copy(task, number) for number in range(rounds) for task in self.on_offer]
+        return [(self.original(task_id), node) for task_id, node in self.assign([*tasks, *offered], nodes)]
+
+    def copy(self, task: TaskView, number: int) -> TaskView:
+        """A task on offer, for so many nodes already: itself for the first, else one like it by another id."""
+        if not number:
+            return task
+        known = self._copies.get((task.id, number))
+        if known is None or known.shards != task.shards:
+            known = replace(task, id=-COPIES - len(self._originals))
+            self._copies[task.id, number], self._originals[known.id] = known, task.id
+        return known
+
+    def original(self, task_id: TaskId) -> TaskId:
+        """The task on offer that it is a copy of, or that task itself."""
+        return self._originals.get(task_id, task_id)
+
+    def forget(self, node: NodeId) -> None:  # noqa: B027 (most have nothing to forget)
+        """The node is gone, for now at least."""
 
     @abstractmethod
     def assign(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:

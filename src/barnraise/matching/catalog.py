@@ -77,7 +77,7 @@ CATALOG = Catalog(
         ),
         Entry(
             "gale_shapley",
-            "barnraise.matching.gale_shapley:GaleShapley",
+            "barnraise.matching.standing:GaleShapley",
             "a stable matching on observed speeds and told bandwidths (live workers tell none), at congestion prices: "
             "no task and node would both rather have each other",
             options=(

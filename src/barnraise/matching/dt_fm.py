@@ -35,6 +35,7 @@ class DTFM(Scheduler):
         default_speed: float = 1000.0,
         default_bandwidth: float = 1.25e6,
     ) -> None:
+        super().__init__()
         self.generations, self.population = generations, population
         self.preferences = Preferences(default_speed, default_bandwidth)
         self._chance = np.random.Generator(np.random.PCG64(seed))

@@ -9,16 +9,13 @@ task jumps straight to the best nodes that would have it, since a node that refu
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from barnraise.core.errors import InputError
 
-from .base import LARGEST_AMOUNT, NodeId, NodeView, Scheduler, TaskId, TaskView, meets
-from .market import Market
-from .preferences import Preferences
 from .scores import Floats, Ints, check_scores, check_slots
 
 SHORTLIST = 64  # names a displaced task looks up at once: amortises O(nodes), and bounds memory
@@ -38,29 +35,6 @@ def deferred_acceptance(task_scores: ArrayLike, node_scores: ArrayLike, capacity
     tasks_side, nodes_side, slots = check_scores(task_scores, node_scores, capacity)
     order = np.argsort(-_mean_of_finite(nodes_side), kind="stable")
     return propose(lambda j: (tasks_side[j], nodes_side[j]), order.tolist(), slots)
-
-
-class GaleShapley(Scheduler):
-    """A stable matching on measured speeds and bandwidths, at congestion prices, from scratch at each call: a `Market`
-    that opens with the tasks and nodes at hand. For one node one pass over the queue.
-    """
-
-    def __init__(
-        self, default_speed: float = 1000.0, default_bandwidth: float = 1.25e6, priority_first: bool = False
-    ) -> None:
-        self.preferences = Preferences(default_speed, default_bandwidth, priority_first)
-
-    def assign(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:
-        sized = any(node.work_capacity < LARGEST_AMOUNT for node in nodes)
-        if len(nodes) == 1 and not sized:
-            return self._assign_one(tasks, nodes[0])
-        return list(Market(self.preferences, nodes, tasks, sized=sized).assignment.items())
-
-    def _assign_one(self, tasks: Sequence[TaskView], node: NodeView) -> list[tuple[TaskId, NodeId]]:
-        """With one node every task proposes to it, so it simply takes those it ranks highest: one pass."""
-        willing = [task for task in tasks if meets(task, node)]
-        best = heapq.nlargest(node.capacity, willing, key=lambda task: self.preferences.node_score(task, node))
-        return [(task.id, node.id) for task in best]
 
 
 def deferred_acceptance_from_lists(lists: ArrayLike, node_scores: ArrayLike, capacity: ArrayLike) -> Ints:

@@ -19,6 +19,7 @@ class Greedy(Scheduler):
     """
 
     def __init__(self, default_speed: float = 1000.0, default_bandwidth: float = 1.25e6) -> None:
+        super().__init__()
         self.preferences = Preferences(default_speed, default_bandwidth)
 
     def assign(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:

@@ -80,6 +80,21 @@ class Market:
                 found[task_id] = self._name(i)
         return found
 
+    def __contains__(self, node_id: NodeId) -> bool:
+        """Whether a node is in the market."""
+        return node_id in self._nodes.index
+
+    def __len__(self) -> int:
+        """Nodes in the market."""
+        return len(self._nodes.index)
+
+    def held(self, node_id: NodeId) -> list[TaskId]:
+        """The tasks that have a place on a node, the most liked first. InputError if it is not here."""
+        self._check_known(node_id, "hold tasks")
+        i = self._nodes.index[node_id]
+        levels = (self._levels[key] for key in self._order)
+        return [level.name(bid[3]) for level in levels for bid in reversed(level.market.held[i])]
+
     @property
     def prices(self) -> dict[NodeId, float]:
         """Seconds that a place costs beside the time there: for a task, or with `sized` for a unit of work."""

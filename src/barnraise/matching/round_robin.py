@@ -15,6 +15,7 @@ class RoundRobin(Scheduler):
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._last: NodeId = ""
 
     def assign(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:

@@ -15,6 +15,7 @@ class Random(Scheduler):
     """
 
     def __init__(self, seed: int = 0) -> None:
+        super().__init__()
         self._chance = Chance(seed)
 
     def assign(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:

@@ -19,6 +19,7 @@ class Swarm(Scheduler):
     """
 
     def __init__(self, smoothing: float = 0.1, default_speed: float = 1000.0) -> None:
+        super().__init__()
         self.smoothing, self.default_speed = smoothing, default_speed
         self._runtime: dict[NodeId, float] = {}
         self._speed: dict[NodeId, float] = {}

@@ -1,0 +1,90 @@
+"""The scheduler that keeps a stable matching: at each call for what is given once, standing for what is on offer."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+from .base import LARGEST_AMOUNT, NodeId, NodeView, Scheduler, TaskId, TaskView, meets
+from .market import Market
+from .metrics import Tally
+from .preferences import Preferences
+
+NOISE = 0.2
+"""The share by which a node's rates must differ from those in use to move anything."""
+
+DRIFT = 1.0
+"""How much comes, goes and changes, as a share of all, before prices are made anew."""
+
+
+class GaleShapley(Scheduler):
+    """Stable matchings on measured speeds and bandwidths, at congestion prices. It remembers a standing market.
+
+    Tasks that are given once are matched with the nodes that ask, from scratch. What is on offer stands in a market
+    with all nodes that have asked, those at work too, and is repaired as they come, go and change: a node that asks
+    gets the task that it holds there, so it stays with what suits it better than it suits others. `tally` counts what
+    moved.
+    """
+
+    def __init__(
+        self, default_speed: float = 1000.0, default_bandwidth: float = 1.25e6, priority_first: bool = False
+    ) -> None:
+        super().__init__()
+        self.preferences = Preferences(default_speed, default_bandwidth, priority_first)
+        self.market = Market(self.preferences, tolerance=NOISE)
+        self.tally = Tally()
+        self._standing: dict[TaskId, TaskView] = {}
+
+    def assign(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:
+        sized = any(node.work_capacity < LARGEST_AMOUNT for node in nodes)
+        if len(nodes) == 1 and not sized:
+            return self._best(tasks, nodes[0])
+        return list(Market(self.preferences, nodes, tasks, sized=sized).assignment.items())
+
+    def offer(self, tasks: Sequence[TaskView]) -> None:
+        super().offer(tasks)
+        self._stock()
+
+    def place(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:
+        pairs = self.assign(tasks, nodes) if tasks else []
+        served = {node_id for _, node_id in pairs}
+        for node in nodes:
+            self._count(self.market.change(node) if node.id in self.market else self.market.join(node))
+        if len(self.on_offer) > 1 and len(self.market) > len(self._standing):
+            self._stock()
+        for node in nodes:
+            if node.id not in served:
+                held = self.market.held(node.id)
+                pairs += [(self.original(held[0]), node.id)] if held else self._best(self.on_offer, node)
+        if self._standing and self.market.drift > DRIFT:
+            self._count(self.market.renew())
+        return pairs
+
+    def forget(self, node: NodeId) -> None:
+        if node in self.market:
+            self._count(self.market.leave(node))
+
+    def _stock(self) -> None:
+        """Have something in the market for each node, unless all is alike: then whoever asks gets the next."""
+        wanted: dict[TaskId, TaskView] = {}
+        if len(self.on_offer) > 1:
+            each = 1 << max(0, -(-len(self.market) // len(self.on_offer)) - 1).bit_length()  # changes seldom
+            copies = (self.copy(task, number) for number in range(each) for task in self.on_offer)
+            wanted = {task.id: task for task in copies}
+        for task_id in [task_id for task_id, task in self._standing.items() if wanted.get(task_id) != task]:
+            del self._standing[task_id]
+            self._count(self.market.remove(task_id))
+        for task_id, task in wanted.items():
+            if task_id not in self._standing:
+                self._standing[task_id] = task
+                self._count(self.market.add(task))
+
+    def _count(self, moved: dict[TaskId, NodeId | None]) -> None:
+        self.tally.events += 1
+        self.tally.moves += len(moved)
+
+    def _best(self, tasks: Sequence[TaskView], node: NodeView) -> list[tuple[TaskId, NodeId]]:
+        """With one node every task proposes to it, so it simply takes those it ranks highest: one pass."""
+        willing = [task for task in tasks if meets(task, node)]
+        best = heapq.nlargest(node.capacity, willing, key=lambda task: self.preferences.node_score(task, node))
+        return [(task.id, node.id) for task in best]
