@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from barnraise.core.errors import InputError
+from barnraise.core.errors import InputError, ModelError
 from barnraise.core.types import KINDS
+from barnraise.models import config, memory
 from barnraise.worker.lending import Terms, terms_of
+from barnraise.worker.terms import rows_at_once
 
 NOW = datetime(2026, 5, 1, 23, 30)
 
@@ -51,3 +55,19 @@ def test_training_includes_what_is_left_over_of_it() -> None:
 def test_what_cannot_be_read_is_named_with_a_remedy(given: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):
         terms_of(**given)  # type: ignore[arg-type]
+
+
+def test_as_many_rows_at_once_as_fit_into_memory() -> None:
+    shape = {"hidden_size": 32, "num_layers": 2, "num_heads": 2}
+    model = config.describe({"architecture": "gpt2", "config": shape}, 64, 16)
+    manifest: Any = SimpleNamespace(model=model, num_parameters=memory.num_parameters(model))
+    meta: Any = SimpleNamespace(vocab_size=64, context=16)
+    settings: Any = SimpleNamespace(inner=SimpleNamespace(batch_size=8, optimizer="adamw"))
+    row = memory.worker(model, batch_size=1, context=16)
+
+    def fit(rows: float) -> int:
+        return rows_at_once(manifest, meta, settings, int(row.vectors + rows * row.activations), "cpu")
+
+    assert [fit(rows) for rows in (1, 2.5, 8, 100)] == [1, 2, 8, 8]
+    with pytest.raises(ModelError, match="one row of its batches need about"):
+        fit(0.9)

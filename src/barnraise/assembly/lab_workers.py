@@ -116,7 +116,7 @@ class LabWorkers(LocalWorkers):
         command = ["ip", "netns", "exec", self.namespaces[worker.name], sys.executable, "-m", "barnraise.cli.main"]
         command += ["join", "--name", worker.name, "--home", str(self.run.path / "lab")]
         for option, value in vars(self.means(worker)).items():
-            command += [f"--{option}", str(value)] if value is not None else []
+            command += [f"--{option.replace('_', '-')}", str(value)] if value is not None else []
         path = self.run.logs / f"worker-{worker.name}.log"
         with path.open("ab") as log:
             process = await asyncio.create_subprocess_exec(

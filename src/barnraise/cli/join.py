@@ -76,12 +76,10 @@ def join(
     On SIGINT or SIGTERM it hands in what it has and leaves, on a second one at once. Started again, it takes part as
     the same node; started twice, the second takes a name of its own.
     """
-    from barnraise.worker.lending import terms_of
-
     outcome = asyncio.run(
         work(
             given(invite), console.note, name=name, device=device, threads=threads, precision=precision,
-            network=network, slowdown=slowdown, home=home, lent=terms_of(max_memory, hours, until, only),
+            network=network, slowdown=slowdown, home=home, max_memory=max_memory, hours=hours, until=until, only=only,
         )
     )  # fmt: skip
     console.note(outcome.reason)

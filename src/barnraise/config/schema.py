@@ -121,7 +121,7 @@ class ControllerSection(Section):
         default="controller",
         description="Who measures the held-out loss; where workers do, the controller need not load the model.",
     )
-    scheduler: Scheduler = Field(default="fifo", description="How tasks are matched to nodes that ask.")
+    scheduler: Scheduler = Field(default="gale_shapley", description="How tasks are matched to nodes that ask.")
     scheduler_options: Options = Field(default_factory=dict, description="Further options of the scheduler.")
     max_update_norm: Positive | None = Field(default=None, description="Refuse contributions of a larger norm.")
     threads: int = Field(default=1, ge=1, le=1024, description="Compute threads of the controller.")

@@ -44,7 +44,7 @@ def build_executor(
     The folder `options.cache` holds the dataset's meta.json, and token shards as they are fetched.
     """
     require_settings(settings)
-    lent, free = options.means.lent.memory_bytes, available_bytes()
+    lent, free = options.means.lent().memory_bytes, available_bytes()
     rows = rows_at_once(manifest, meta, settings, min(lent or free, free), options.means.device)
     import torch
 

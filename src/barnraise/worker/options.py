@@ -10,7 +10,7 @@ from barnraise.core.errors import UnknownNameError
 from barnraise.training.catalog import PRECISIONS
 from barnraise.transport import Invite, Keys
 from barnraise.transport.links.link import Link
-from barnraise.worker.lending import Terms
+from barnraise.worker.lending import Terms, terms_of
 
 REASON = 1000
 """Letters of a reason that are told."""
@@ -21,7 +21,8 @@ class Means:
     """What a worker works with on its machine, by the names that `workers` entries and `join` have for it.
 
     `threads` compute. `precision` is of this worker alone, None for the run's. `slowdown` s makes each second of
-    training take s + 1, and `link` is emulated (trials). `lent` is on what terms.
+    training take s + 1, and `link` is emulated (trials). The others are the owner's terms, as `lending.terms_of` reads
+    them.
     """
 
     device: str = "cpu"
@@ -29,24 +30,35 @@ class Means:
     precision: str | None = None
     slowdown: float = 0.0
     link: Link | None = None
-    lent: Terms = field(default_factory=Terms)
+    max_memory: str = ""
+    hours: float = 0.0
+    until: str = ""
+    only: str = ""
 
     def __post_init__(self) -> None:
         if self.precision is not None and self.precision not in PRECISIONS:
             raise UnknownNameError("precision", self.precision, PRECISIONS)
+        self.lent()
+
+    def lent(self) -> Terms:
+        """The owner's terms, from now on; InputError where they cannot be read."""
+        return terms_of(self.max_memory, self.hours, self.until, self.only)
 
 
 class Given(TypedDict, total=False):
     """What somebody who joins may say of it: `device` is a torch device, `threads` those that compute (all cores unless
     given), `precision` the autocast type instead of the run's, and `slowdown`, for trials, seconds to idle after each
-    second of training. `lent` are the owner's terms.
+    second of training. The others are on what terms the machine is lent, as `barnraise join` has them.
     """
 
     device: str
     threads: int
     precision: str | None
     slowdown: float
-    lent: Terms
+    max_memory: str
+    hours: float
+    until: str
+    only: str
 
 
 @dataclass(frozen=True)

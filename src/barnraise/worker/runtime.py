@@ -73,7 +73,7 @@ class WorkerRuntime:
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.options, self.build, self.on_connected, self.say = options, build, on_connected, say
-        lent = options.means.lent
+        self.lent = lent = options.means.lent()
         profile = machine_profile(options.means.device, lent.memory_bytes)
         self.machine = Worker(secrets.randbits(53), profile, lent.kinds)
         self.fetcher = Fetcher()
@@ -109,9 +109,8 @@ class WorkerRuntime:
     async def run(self) -> Outcome:
         """Work. Raises InviteError when the controller lets this machine in no more, AddressError, and bugs."""
         self._loop = asyncio.get_running_loop()
-        lent = self.options.means.lent
-        if lent.seconds:
-            self._loop.call_later(lent.seconds, self.leave, lent.over)
+        if self.lent.seconds:
+            self._loop.call_later(self.lent.seconds, self.leave, self.lent.over)
         self.connection = connection_for(self.options.uri, self.say)
         if self.options.means.link is not None:
             self.connection = ShapedConnection(self.connection, self.options.means.link, seed=self.options.name)
