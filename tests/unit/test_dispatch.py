@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from barnraise.controller import events as ev
 from barnraise.controller.folding import MOST_OPEN
 from barnraise.controller.machine import Controller
 from barnraise.controller.publishing import LONGEST_CHAIN
@@ -15,7 +16,8 @@ from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import Newest, NodeState, Speed, State
 from barnraise.core.types import MOST_ROW_RANGES, Blob, LinkReport, Update
 from barnraise.data.ranges import RowIndex
-from barnraise.ledger.decisions import Assigned
+from barnraise.ledger.decisions import Assigned, Noted
+from barnraise.ledger.notes import Matched
 from barnraise.matching import create as scheduler
 from barnraise.staleness import create as staleness
 from barnraise.wire.frames import decode_from_controller, encode
@@ -55,6 +57,30 @@ def test_nodes_work_on_shards_of_their_own_and_go_on_with_what_they_have() -> No
                 engine.answer(job)
     shards = {node: {r.shard for d in assigned(engine) if d.node == node for r in d.rows} for node in "abc"}
     assert shards == {"a": {0}, "b": {1}, "c": {2}}
+
+
+def test_how_the_matching_is_goes_onto_the_ledger_once_a_minute() -> None:
+    engine = Engine(
+        engine_settings(
+            rows=RowIndex([40] * 5, lengths=[3] * 5),
+            tokens=10**9,
+            lease=1000.0,
+            scheduler=partial(scheduler, "gale_shapley"),
+        )
+    )
+    told = []
+    for node in "abc":
+        engine.hello(node)
+        engine.next(node)
+    for minute in range(4):
+        engine.now = 61.0 * minute
+        engine.handle(ev.Tick())
+        told.append([d.note for d in engine.journal if isinstance(d, Noted) and isinstance(d.note, Matched)])
+    assert [len(notes) for notes in told] == [0, 1, 2, 3]
+    last = told[-1][-1]
+    assert (last.nodes, last.tasks) == (3, 3)
+    assert last.events >= 6
+    assert (last.stability, last.nearly, last.blocking) == (1.0, 1.0, 0.0)
 
 
 @pytest.mark.parametrize(

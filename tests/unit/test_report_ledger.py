@@ -19,6 +19,7 @@ from barnraise.ledger import (
     VersionMade,
     notes,
 )
+from barnraise.ledger.notes import Traffic
 from barnraise.ledger.view import LossPoint, Outcomes
 
 from .. import decisions as some
@@ -117,7 +118,7 @@ def test_losses_stand_at_their_own_version(view: LedgerView) -> None:
 
 
 def test_traffic_is_the_newest(view: LedgerView) -> None:
-    assert view.traffic() == (30, 50)
+    assert view.newest(Traffic) == Traffic(30, 50)
     assert view.end == 15.0
 
 
@@ -133,7 +134,13 @@ def test_news_are_nodes_and_events_in_order(view: LedgerView) -> None:
 def test_an_empty_ledger_has_an_account(tmp_path: Path) -> None:
     Ledger(tmp_path / "ledger.sqlite").close()
     with LedgerView(tmp_path / "ledger.sqlite") as view:
-        assert (view.assignments(), view.losses(), view.news(), view.traffic(), view.end) == ([], [], [], (0, 0), 0.0)
+        assert (view.assignments(), view.losses(), view.news(), view.newest(Traffic), view.end) == (
+            [],
+            [],
+            [],
+            None,
+            0.0,
+        )
         assert (view.totals().version, view.nodes()) == (-1, [])
 
 

@@ -24,13 +24,13 @@ class Account:
     nodes: list[NodeTotals]
     losses: list[LossPoint]
     refusals: dict[str, int]
-    bytes_up: int
-    bytes_down: int
+    traffic: notes.Traffic
     happenings: list[Happening]
     finished: str
     end: float
     num_parameters: int
     held: frozenset[str] = frozenset()  # nodes that are held off at that time
+    matched: notes.Matched | None = None  # how the matching was when last told
 
     @property
     def tokens_per_second(self) -> float:
@@ -60,8 +60,8 @@ class Account:
             "tokens_per_second": round(self.tokens_per_second, 1),
             "first_loss": self.first_loss,
             "final_loss": self.final_loss,
-            "bytes_up": self.bytes_up,
-            "bytes_down": self.bytes_down,
+            "bytes_up": self.traffic.up,
+            "bytes_down": self.traffic.down,
             "snapshot_bytes": self.snapshot_bytes,
             "accepted": totals.accepted,
             "refused": totals.refused,
@@ -73,7 +73,6 @@ class Account:
 def read(run: RunDirectory) -> Account:
     """The account of `run`, whether it works just now or not. Raises RunDirectoryError, StorageError."""
     with LedgerView(run.ledger) as view:
-        up, down = view.traffic()
         ends = view.events(notes.Finished)
         return Account(
             run=run,
@@ -81,13 +80,13 @@ def read(run: RunDirectory) -> Account:
             nodes=view.nodes(),
             losses=view.losses(),
             refusals=view.refusals(),
-            bytes_up=up,
-            bytes_down=down,
+            traffic=view.newest(notes.Traffic) or notes.Traffic(0, 0),
             happenings=Chronicle(view).read(),
             finished=ends[-1][1].reason if ends else "",
             end=view.end,
             num_parameters=manifest(run).num_parameters,
             held=_held(view),
+            matched=view.newest(notes.Matched),
         )
 
 

@@ -30,7 +30,14 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
         + (f"; {count_text(totals.found, 'measurement')} of the loss by workers" if totals.found else ""),
     )
     yield "workers", f"{totals.contributors:,} of {len(account.nodes):,} contributed"
+    if (matched := account.matched) is not None:
+        yield (
+            "matching",
+            f"{matched.nodes:,} nodes and {matched.tasks:,} tasks on offer, {matched.moves:,} moves in "
+            f"{matched.events:,} events; stability {matched.stability:.2f} ({matched.nearly:.2f} but for gains below a "
+            f"tenth), {matched.blocking:.1%} of pairs block",
+        )
     snapshot = f"a snapshot of the model is {bytes_text(account.snapshot_bytes)}"
-    yield "traffic", f"up {bytes_text(account.bytes_up)}, down {bytes_text(account.bytes_down)}; {snapshot}"
+    yield "traffic", f"up {bytes_text(account.traffic.up)}, down {bytes_text(account.traffic.down)}; {snapshot}"
     if totals.epochs > 1:
         yield "resumed", f"{count_text(totals.epochs - 1, 'time')}; the time between does not count"

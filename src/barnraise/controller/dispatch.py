@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from itertools import islice
 from operator import is_not
 from typing import Any
@@ -23,9 +24,12 @@ from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import NodeState, Work
 from barnraise.core.types import LinkReport
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionMade
-from barnraise.ledger.notes import NOT_HELD, Released
+from barnraise.ledger.notes import NOT_HELD, Matched, Released
 from barnraise.matching.base import NodeView, TaskView
 from barnraise.wire.messages import Decline, Message, Next
+
+TOLD_EVERY = 60.0
+"""Seconds between figures of the matching on the ledger, at least."""
 
 MOST_IN_BUFFER = 32
 """Contributions that a node may have in an open buffer. An honest one rarely has more than a few."""
@@ -52,6 +56,7 @@ class Dispatch(Part):
         self.resting: dict[str, int] = {}  # those that wait for a version (without overlap)
         self.wasted = Allowance(burst=20.0, rate=0.5)  # tasks that a node may give back, or get refused
         self.ask_again = math.inf  # when the next of those that have to wait may ask
+        self._told_at = 0.0  # when figures of the matching were last on the ledger
         self._standing: list[Sequence[TaskView]] = []  # by kind
         self._on_offer: dict[int, TaskView] = {}
 
@@ -126,6 +131,10 @@ class Dispatch(Part):
 
     def look(self) -> Steps:
         yield from self._assign()
+        if self.now >= self._told_at + TOLD_EVERY:
+            self._told_at, found = self.now, self.scheduler.figures()
+            if found is not None:
+                yield Noted(self.now, Matched(**asdict(found)))
 
     def deadline(self) -> float:
         return self.ask_again

@@ -196,6 +196,20 @@ class Traffic(Note, frozen=True, gc=False):
     down: int
 
 
+class Matched(Note, frozen=True, gc=False):
+    """How the standing market of nodes and tasks is, and what moved in it by now. `stability` is the share of matched
+    pairs of which neither end could do better with another that wants it, by time alone; `nearly` the same where a gain
+    of a tenth does not count; `blocking` the share of acceptable pairs that would rather have each other."""
+
+    nodes: int
+    tasks: int
+    events: int
+    moves: int
+    stability: float
+    nearly: float
+    blocking: float
+
+
 class Unknown(Note, frozen=True, gc=False):
     """A note of a kind that another version of barnraise makes."""
 

@@ -271,17 +271,11 @@ class LedgerView:
         evaluated = ((note.version, note.loss) for _, note in self.events(Evaluated))
         return [LossPoint(version, *places[version], loss) for version, loss in evaluated if loss is not None]
 
-    def traffic(self) -> tuple[int, int]:
-        """Bytes up and down, payload and headers over all workers, as of the last time that they were written down."""
-        rows = self._rows("SELECT detail FROM events WHERE kind = 'traffic' ORDER BY id DESC LIMIT 1")
-        detail = msgspec.json.decode(rows[0]["detail"]) if rows else {"up": 0, "down": 0}
-        return detail["up"], detail["down"]
-
     def news(self, after_id: int = 0) -> list[tuple[int, NodeChanged | Noted]]:
-        """What changed among the nodes, and all events but `traffic`, with a larger id than `after_id`, in order."""
+        """What changed among the nodes, and all events but figures, with a larger id than `after_id`, in order."""
         found: list[tuple[int, NodeChanged | Noted]] = []
         with storage_errors(self.path, "read"):
-            for form, also in ((FORMATS[NodeChanged], ""), (FORMATS[Noted], " AND kind <> 'traffic'")):
+            for form, also in ((FORMATS[NodeChanged], ""), (FORMATS[Noted], " AND kind NOT IN ('traffic', 'matched')")):
                 for row in self._connection.execute(form.read.replace(" ORDER", f"{also} ORDER"), (after_id,)):
                     decision = form.from_row(tuple(row))
                     assert isinstance(decision, NodeChanged | Noted)
@@ -292,6 +286,11 @@ class LedgerView:
         """All notes of a kind with their times, the oldest first."""
         found = (noted for _, noted in self.find(Noted, "kind = ?", kind_of(kind)))
         return [(noted.time, noted.note) for noted in found if isinstance(noted.note, kind)]
+
+    def newest(self, kind: type[SomeNote]) -> SomeNote | None:
+        """The last note of a kind."""
+        found = self.find(Noted, "kind = ?", kind_of(kind), last=1)
+        return found[0][1].note if found and isinstance(found[0][1].note, kind) else None
 
     def names(self) -> list[str]:
         """The nodes' names, in the order in which they first appeared."""

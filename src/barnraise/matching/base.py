@@ -89,6 +89,20 @@ def meets(task: TaskView, node: NodeView) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """A matching that stands, and what moved in it: `stability` is the stability index by time alone, `nearly` that
+    with a tenth of a task's time as epsilon, `blocking` the blocking density."""
+
+    nodes: int
+    tasks: int
+    events: int
+    moves: int
+    stability: float
+    nearly: float
+    blocking: float
+
+
 class Scheduler(ABC):
     """Decides which node gets which task.
 
@@ -128,6 +142,10 @@ class Scheduler(ABC):
     def original(self, task_id: TaskId) -> TaskId:
         """The task on offer that it is a copy of, or that task itself."""
         return self._originals.get(task_id, task_id)
+
+    def figures(self) -> Figures | None:
+        """How the matching that stands is; None where none does."""
+        return None
 
     def forget(self, node: NodeId) -> None:  # noqa: B027 (most have nothing to forget)
         """The node is gone, for now at least."""
