@@ -19,6 +19,10 @@ REPEATED = 1.0
 """Seconds within which a second signal is the first one, sent twice (to a process and to its group)."""
 
 
+AGAIN = 0.5
+"""Seconds after which an interrupt that did not end anything is raised again."""
+
+
 @contextlib.contextmanager
 def on_signals(ask: Callable[[str], None], last_words: Callable[[], None]) -> Iterator[None]:
     """In the body the first signal calls `ask` with its name; a later one calls `last_words`, and the process ends at
@@ -51,20 +55,24 @@ def on_signals(ask: Callable[[str], None], last_words: Callable[[], None]) -> It
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """In the body both signals raise KeyboardInterrupt at once, in an event loop too, where they would wait for it."""
+    """In the body both signals raise KeyboardInterrupt at once, in an event loop too, where they would wait for it; and
+    again and again until the body has ended, as one that is raised amidst an import may be lost in C code."""
 
     if not _heard():
         yield
         return
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.setitimer(signal.ITIMER_REAL, AGAIN, AGAIN)
         raise KeyboardInterrupt
 
-    before = [signal.signal(number, interrupt) for number in NUMBERS]
+    numbers = (*NUMBERS, signal.SIGALRM)
+    before = [signal.signal(number, interrupt) for number in numbers]
     try:
         yield
     finally:
-        for number, handler in zip(NUMBERS, before, strict=True):
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
 
 
