@@ -39,6 +39,7 @@ from barnraise.controller.settings import (
     EvaluationSettings,
     LeaseSettings,
     PayloadSettings,
+    RowNeeds,
     TaskSettings,
     VersionSettings,
 )
@@ -103,7 +104,8 @@ def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_b
             last=0, delta=payload_bytes, most=payload_bytes, memory=1 << 30, max_norm=None,
         ),
         tasks=TaskSettings(
-            rows=shards.RowIndex([10_000], lengths=[128]), context=128, token_bytes=2, batch_size=8, local_steps=20,
+            rows=shards.RowIndex([10_000], lengths=[128]), context=128, needs=RowNeeds(2, {}), batch_size=8,
+            local_steps=20,
             max_local_steps=100,
             pace="fixed", tune=False, learning_rate=1e-3, rate_multiplier=lambda done, total: 1.0, seed=0,
             scheduler=partial(matching.create, "fifo"),

@@ -23,7 +23,7 @@ from barnraise.controller.executor import ControllerExecutor
 from barnraise.controller.machine import Controller
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.controller.server import Server
-from barnraise.controller.settings import EngineSettings
+from barnraise.controller.settings import EngineSettings, RowNeeds
 from barnraise.core.errors import InviteError
 from barnraise.core.types import KINDS, Blob, Contribution, NodeProfile, ParameterRange
 from barnraise.data import shards
@@ -78,7 +78,7 @@ def settings() -> EngineSettings:
     return engine_settings(
         run="test", worker=told(inner={"batch_size": 1}, uplink={"error_feedback": False}),
         manifest=Blob(hashlib.sha256(b"manifest").hexdigest(), 8), num_parameters=SIZE,
-        rows=shards.RowIndex([64], lengths=[16]), context=16, token_bytes=2, tokens=10**9, batch_size=1,
+        rows=shards.RowIndex([64], lengths=[16]), context=16, needs=RowNeeds(2, {}), tokens=10**9, batch_size=1,
         staleness=staleness.create("adaptive"),
         max_norm=100.0, most=num_bytes, partitions=((ParameterRange(0, SIZE),),), rungs=(num_bytes,), delta=num_bytes,
         sync_window=60.0, sync_longest_wait=600.0, heartbeat=0.25, lease=30.0, longest=30.0, checkpoint_seconds=60.0,

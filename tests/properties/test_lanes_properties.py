@@ -77,3 +77,21 @@ def test_a_task_has_rows_of_one_length(shards: list[tuple[int, int]], asked: lis
     assert not counts or max(counts.values()) <= 2 + min(
         counts[s, row] for s, size in enumerate(sizes) for row in range(size)
     )
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.sampled_from([32, 64, 128])), min_size=1, max_size=6), asked)
+def test_who_can_do_no_long_rows_finds_short_ones_though_long_ones_are_behind(
+    shards: list[tuple[int, int]], asked: list[tuple[int, int]]
+) -> None:
+    sizes, lengths = [size for size, _ in shards], [length for _, length in shards]
+    run, shortest = Run(sizes, lengths=lengths), min(lengths)
+    for choice, wanted in asked:
+        lanes = [shard for shard in run.lanes.open(3) if lengths[shard] == shortest]
+        assert lanes == [s for s in Lanes(run.lanes.rows, dict(run.handed)).open(3) if lengths[s] == shortest]
+        assert len(set(lanes)) == len(lanes)
+        found = run.take(lanes[choice % len(lanes)], wanted)
+        assert found
+        assert {lengths[rows.shard] for rows in found} == {shortest}
+    counts = Counter(run.rows)
+    those = [(s, row) for s, size in enumerate(sizes) if lengths[s] == shortest for row in range(size)]
+    assert not counts or max(counts.values()) <= 2 + min(counts[row] for row in those)

@@ -28,6 +28,7 @@ from barnraise.controller.settings import (
     EvaluationSettings,
     LeaseSettings,
     PayloadSettings,
+    RowNeeds,
     TaskSettings,
     VersionSettings,
 )
@@ -116,7 +117,7 @@ _SETTINGS = EngineSettings(
     tasks=TaskSettings(
         rows=RowIndex(SHARDS, lengths=[3, 3]),
         context=3,
-        token_bytes=2,
+        needs=RowNeeds(2, {}),
         batch_size=2,
         local_steps=2,
         max_local_steps=100,
@@ -427,7 +428,8 @@ class Account:
             assert told.rows.total != sum(SHARDS) or max(self.rows.values()) <= fewest + 2, "an epoch is left behind"
             self.cursor = d.cursor
         if not d.redo:
-            assert d.tokens == self.settings.tasks.context * sum(r.stop - r.start for r in d.rows)
+            lengths = self.settings.tasks.rows.lengths
+            assert d.tokens == sum(lengths[r.shard] * (r.stop - r.start) for r in d.rows)
             self.span[d.assignment] = 0, d.local_steps
         whole = ParameterRange(0, self.settings.payloads.num_parameters)
         allowed = [part for ranges in self.settings.payloads.partitions for part in ranges]

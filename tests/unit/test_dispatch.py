@@ -12,12 +12,13 @@ from barnraise.controller import events as ev
 from barnraise.controller.folding import MOST_OPEN
 from barnraise.controller.machine import Controller
 from barnraise.controller.publishing import LONGEST_CHAIN
+from barnraise.controller.settings import RowNeeds
 from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import Newest, NodeState, Speed, State
-from barnraise.core.types import MOST_ROW_RANGES, Blob, LinkReport, Update
+from barnraise.core.types import MOST_ROW_RANGES, Blob, LinkReport, NodeProfile, Update
 from barnraise.data.ranges import RowIndex
 from barnraise.ledger.decisions import Assigned, Noted
-from barnraise.ledger.notes import Matched
+from barnraise.ledger.notes import Advice, Matched
 from barnraise.matching import create as scheduler
 from barnraise.staleness import create as staleness
 from barnraise.wire.frames import decode_from_controller, encode
@@ -44,7 +45,9 @@ def test_every_row_gets_its_turn() -> None:
 def test_nodes_work_on_shards_of_their_own_and_go_on_with_what_they_have() -> None:
     rules = partial(scheduler, "gale_shapley", default_bandwidth=1000.0)
     engine = Engine(
-        engine_settings(rows=RowIndex([40] * 5, lengths=[3] * 5), token_bytes=100, tokens=10**9, scheduler=rules)
+        engine_settings(
+            rows=RowIndex([40] * 5, lengths=[3] * 5), needs=RowNeeds(100, {}), tokens=10**9, scheduler=rules
+        )
     )
     for node in "abc":
         engine.hello(node)
@@ -57,6 +60,53 @@ def test_nodes_work_on_shards_of_their_own_and_go_on_with_what_they_have() -> No
                 engine.answer(job)
     shards = {node: {r.shard for d in assigned(engine) if d.node == node for r in d.rows} for node in "abc"}
     assert shards == {"a": {0}, "b": {1}, "c": {2}}
+
+
+def test_rows_that_are_too_long_for_all_are_told_of_once() -> None:
+    engine = Engine(engine_settings(rows=RowIndex([40] * 2, lengths=[3, 9]), needs=RowNeeds(1, {3: 100, 9: 900})))
+
+    def told() -> list[str]:
+        return [d.note.reason for d in engine.journal if isinstance(d, Noted) and isinstance(d.note, Advice)]
+
+    engine.hello("a", profile=NodeProfile(memory_bytes=500))
+    assert told() == [
+        "rows of 9 tokens wait for a node with the memory: they need 900 B, and a, the nearest, has 500 B"
+    ]
+    engine.hello("b", profile=NodeProfile(memory_bytes=300))
+    assert len(told()) == 1
+    engine.hello("c", profile=NodeProfile(memory_bytes=900))
+    engine.leave("c")
+    assert len(told()) == 2
+
+
+@pytest.mark.parametrize("name", ["gale_shapley", "fifo", "random"])
+def test_who_has_little_memory_gets_short_rows_and_long_ones_wait_for_who_has_more(name: str) -> None:
+    settings = engine_settings(
+        rows=RowIndex([40] * 6, lengths=[3, 9] * 3),
+        needs=RowNeeds(1, {3: 100, 9: 900}),
+        tokens=10**9,
+        lease=1000.0,
+        scheduler=partial(scheduler, name),
+    )
+    engine = Engine(settings)
+    engine.hello("small", profile=NodeProfile(memory_bytes=500))
+    engine.hello("large", profile=NodeProfile(memory_bytes=1000))
+    engine.hello("accelerated", profile=NodeProfile(memory_bytes=500, device="H100"))
+    engine.hello("silent", profile=NodeProfile())
+    lengths: dict[str, set[int]] = {}
+    for _ in range(25):
+        for node in ("small", "large", "accelerated", "silent"):
+            engine.next(node)
+            number = engine.state.totals.assigned
+            (work,) = [work for work in engine.state.works.values() if work.assignment == number]
+            assert work.node == node, "it got nothing"
+            lengths.setdefault(node, set()).update(settings.tasks.rows.lengths[rows.shard] for rows in work.rows)
+            engine.offer(node, contribution(engine.held[node][number]))
+            engine.upload(node, number)
+            while engine.jobs:
+                engine.answer(engine.jobs[0])
+    assert lengths["small"] == {3}
+    assert lengths["large"] | lengths["accelerated"] | lengths["silent"] == {3, 9}
 
 
 def test_how_the_matching_is_goes_onto_the_ledger_once_a_minute() -> None:

@@ -12,7 +12,7 @@ from barnraise.core.errors import InputError, ModelError
 from barnraise.core.types import KINDS
 from barnraise.models import config, memory
 from barnraise.worker.lending import Terms, terms_of
-from barnraise.worker.terms import rows_at_once
+from barnraise.worker.terms import tokens_at_once
 
 NOW = datetime(2026, 5, 1, 23, 30)
 
@@ -61,13 +61,28 @@ def test_as_many_rows_at_once_as_fit_into_memory() -> None:
     shape = {"hidden_size": 32, "num_layers": 2, "num_heads": 2}
     model = config.describe({"architecture": "gpt2", "config": shape}, 64, 16)
     manifest: Any = SimpleNamespace(model=model, num_parameters=memory.num_parameters(model))
-    meta: Any = SimpleNamespace(vocab_size=64, context=16)
+    meta: Any = SimpleNamespace(vocab_size=64, context=16, lengths=(16,))
     settings: Any = SimpleNamespace(inner=SimpleNamespace(batch_size=8, optimizer="adamw"))
     row = memory.worker(model, batch_size=1, context=16)
 
-    def fit(rows: float) -> int:
-        return rows_at_once(manifest, meta, settings, int(row.vectors + rows * row.activations), "cpu")
+    def fit(rows: float) -> int | None:
+        return tokens_at_once(manifest, meta, settings, int(row.vectors + rows * row.activations), "cpu")
 
-    assert [fit(rows) for rows in (1, 2.5, 8, 100)] == [1, 2, 8, 8]
+    assert [fit(rows) for rows in (1, 2.5, 8, 100)] == [16, 32, None, None]
     with pytest.raises(ModelError, match="one row of its batches need about"):
         fit(0.9)
+
+
+def test_who_has_little_memory_takes_the_rows_that_fit() -> None:
+    """Shorter ones, where the data has rows of several lengths."""
+    shape = {"hidden_size": 32, "num_layers": 2, "num_heads": 2}
+    model = config.describe({"architecture": "gpt2", "config": shape}, 64, 64)
+    manifest: Any = SimpleNamespace(model=model, num_parameters=memory.num_parameters(model))
+    meta: Any = SimpleNamespace(vocab_size=64, context=64, lengths=(16, 64))
+    settings: Any = SimpleNamespace(inner=SimpleNamespace(batch_size=8, optimizer="adamw"))
+    short, long = (memory.worker(model, batch_size=1, context=length) for length in (16, 64))
+    assert short.allocated < long.allocated
+    for room, tokens in ((short.allocated, 16), (long.allocated, 64), (long.vectors + 8 * long.activations, None)):
+        assert tokens_at_once(manifest, meta, settings, room, "cpu") == tokens
+    with pytest.raises(ModelError, match="one row of its batches need about"):
+        tokens_at_once(manifest, meta, settings, short.allocated - 1, "cpu")

@@ -243,7 +243,7 @@ def test_a_worker_measures_its_speed_on_rows_of_the_median_length() -> None:
     trainer: Any = SimpleNamespace(
         flat=SimpleNamespace(num_parameters=10, vector=vector),
         device=torch.device("cpu"),
-        rows_at_once=None,
+        rows_at_once=lambda length: None,
         step=lambda batch, rate: shapes.append(batch[0].shape),
         optimizer=SimpleNamespace(state={}),
     )

@@ -162,25 +162,25 @@ def test_a_fleet_whose_movement_is_not_finite_is_not_followed() -> None:
     assert bool(trainer.flat.vector.isfinite().all())
 
 
-def _gpt(rows_at_once: int | None) -> LocalTrainer:
+def _gpt(tokens_at_once: int | None) -> LocalTrainer:
     torch.manual_seed(0)
     config = GPT2Config(
         n_embd=16, n_layer=1, n_head=2, vocab_size=11, n_positions=8, resid_pdrop=0, attn_pdrop=0, embd_pdrop=0
     )
     name, options = OPTIMIZERS[1]
     return LocalTrainer(
-        GPT2LMHeadModel(config), optimizer=name, options=options, gradient_clip=1.0, rows_at_once=rows_at_once
+        GPT2LMHeadModel(config), optimizer=name, options=options, gradient_clip=1.0, tokens_at_once=tokens_at_once
     )
 
 
-@pytest.mark.parametrize("rows_at_once", [1, 2, 3, 5, 9])
-def test_micro_batches_take_the_step_of_the_whole_batch(rows_at_once: int) -> None:
+@pytest.mark.parametrize("tokens_at_once", [1, 8, 16, 24, 47, 72])
+def test_micro_batches_take_the_step_of_the_whole_batch(tokens_at_once: int) -> None:
     rng = np.random.default_rng(1)
     tokens = rng.integers(0, 11, (5, 8))
     labels = np.where(rng.random((5, 8)) < 0.5, tokens, -100)  # each row has its own number of labels
     labels[2] = -100
     labels[0, 1] = tokens[0, 1]
-    whole, split = _gpt(None), _gpt(rows_at_once)
+    whole, split = _gpt(None), _gpt(tokens_at_once)
     for _ in range(3):
         expected, loss = whole.step((tokens, labels), 0.1), split.step((tokens, labels), 0.1)
         assert loss == pytest.approx(expected, rel=1e-5)

@@ -17,6 +17,7 @@ from barnraise.assembly.simulation import simulate
 from barnraise.assembly.trial import Trial
 from barnraise.cli.progress import line
 from barnraise.config import load
+from barnraise.core.errors import ModelError
 from barnraise.emulation.report import Report
 from barnraise.emulation.simulator import Simulator
 from barnraise.plan import Purpose, resolve
@@ -129,3 +130,10 @@ def _all_of(terminal: Any) -> Iterator[bytes]:
             yield piece
     except OSError:
         return
+
+
+def test_rows_that_no_machine_has_the_memory_for_are_refused_by_name() -> None:
+    content = RUN | {"workers": [{"name": "small", "memory_bytes": 1000}, {"name": "large", "memory_bytes": 2000}]}
+    plan = resolve(load(content), purpose=Purpose.SIMULATE, nodes=2)
+    with pytest.raises(ModelError, match="rows of .* tokens needs .*, but large, the largest machine, has 2"):
+        simulate(plan, Trial(2))

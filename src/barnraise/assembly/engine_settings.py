@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from barnraise import matching, staleness
 from barnraise.controller.settings import (
@@ -10,15 +12,18 @@ from barnraise.controller.settings import (
     EvaluationSettings,
     LeaseSettings,
     PayloadSettings,
+    RowNeeds,
     TaskSettings,
     VersionSettings,
 )
 from barnraise.core.ranges import split
 from barnraise.core.types import Blob
 from barnraise.data.ranges import RowIndex
+from barnraise.models import memory
 from barnraise.plan import Plan, payload_bytes
 from barnraise.plan.dataset import longest_row, mean_row, vocabulary
 from barnraise.training.catalog import CATALOG as OUTER
+from barnraise.training.catalog import INNER
 from barnraise.wire.messages import Downlink, Inner, Uplink, WorkerSettings
 
 UPLOAD_MEMORY = 1 << 29
@@ -26,12 +31,20 @@ UPLOAD_MEMORY = 1 << 29
 
 
 def engine_settings(
-    plan: Plan, *, run_name: str, manifest: Blob, num_parameters: int, rows: RowIndex, held_out: int
+    plan: Plan,
+    *,
+    run_name: str,
+    manifest: Blob,
+    model: Mapping[str, Any],
+    num_parameters: int,
+    rows: RowIndex,
+    held_out: int,
 ) -> EngineSettings:
     """What a run of `plan` is told: `train`, `serve`, `resume` and `simulate` alike.
 
-    `manifest` is the blob that workers fetch first (`wire.manifest`), `num_parameters` the size of the flat vector,
-    `rows` the training rows of the dataset's shards, `held_out` how many are held out. Imports no torch.
+    `manifest` is the blob that workers fetch first (`wire.manifest`), `model` its config, `num_parameters` the size of
+    the flat vector, `rows` the training rows of the dataset's shards, `held_out` how many are held out. Imports no
+    torch.
     """
     controller, training = plan.run_file.controller, plan.run_file.training
     partitions = tuple(split(num_parameters, count) for count in plan.fragments)
@@ -39,6 +52,12 @@ def engine_settings(
     largest_payload = max(
         payload_bytes(choice, num_parameters) for choice in (*plan.contributions, plan.last_compression) if choice
     )
+
+    moments = INNER.entry(plan.inner.name).declares.moments
+    alone = {
+        length: memory.worker(model, batch_size=1, context=length, inner_states=moments).allocated
+        for length in sorted(set(rows.lengths))
+    }
 
     def rate_multiplier(done: int, total: int) -> float:
         """A task is held to one rate, that of its end: warm-up must not waste the first ones on a rate of 0."""
@@ -64,7 +83,7 @@ def engine_settings(
         tasks=TaskSettings(
             rows=rows,
             context=mean_row(plan.run_file),
-            token_bytes=2 if vocabulary(plan.run_file).size <= 1 << 16 else 4,
+            needs=RowNeeds(2 if vocabulary(plan.run_file).size <= 1 << 16 else 4, alone),
             batch_size=training.batch_size,
             local_steps=training.local_steps,
             max_local_steps=training.max_local_steps or 10 * training.local_steps,

@@ -90,6 +90,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
         plan,
         run_name=run.path.name,
         manifest=blob,
+        model=manifest.model,
         num_parameters=manifest.num_parameters,
         rows=dataset.index,
         held_out=dataset.meta.held_out.rows,

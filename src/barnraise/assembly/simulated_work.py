@@ -16,7 +16,7 @@ from barnraise.data.ranges import RowIndex
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
 from barnraise.emulation.work import ControllerWork, CostedControllerWork, CostedNodeWork, MakeNodeWork, NodeWork
 from barnraise.plan.dataset import longest_row, mean_row, row_lengths, vocabulary
-from barnraise.plan.estimate import Estimate
+from barnraise.plan.estimate import Estimate, described
 from barnraise.plan.resolve import Plan
 from barnraise.plan.surroundings import training_rows
 
@@ -50,6 +50,7 @@ def costed(plan: Plan, cost: Estimate) -> SimulatedWork:
         plan,
         run_name=plan.run_file.run.name,
         manifest=Blob("c" * 64, MANIFEST_BYTES),
+        model=described(plan),
         num_parameters=size,
         rows=RowIndex([count for _, count in shards], lengths=[length for length, _ in shards]),
         held_out=held_out,
@@ -100,6 +101,7 @@ def real(plan: Plan, skipped: float, executors: Mapping[str, MakeExecutor]) -> I
             plan,
             run_name=plan.run_file.run.name,
             manifest=parts.blob_of(manifest),
+            model=model,
             num_parameters=num_parameters,
             rows=dataset.rows_from(int(skipped * dataset.num_rows)),
             held_out=dataset.meta.held_out.rows,

@@ -17,7 +17,8 @@ from barnraise.assembly.trial import Trial
 from barnraise.config.schema import WorkerSection
 from barnraise.config.values import MAX_COUNT
 from barnraise.controller.machine import Controller
-from barnraise.core.errors import RunFailedError
+from barnraise.core.errors import ModelError, RunFailedError
+from barnraise.core.units import bytes_text
 from barnraise.emulation.churn import DEFAULT, MakeChurn, churn_of
 from barnraise.emulation.faults import FaultySimulator
 from barnraise.emulation.fleet import Machine, lognormal_fleet
@@ -62,6 +63,7 @@ def simulate(plan: Plan, trial: Trial, watch: Watch = _nobody, executors: Mappin
     with workshop as (settings, work, node_work, digest):
         if trial.hours is not None:
             settings = replace(settings, tokens=MAX_COUNT)
+        _require_room(settings.tasks.needs.memory, fleet)
         line = controller_link(plan.run_file) or parse(CONTROLLER_LINK)
         access = line.throughput(line.up), line.throughput(line.down)
         options: dict[str, Any] = {
@@ -88,6 +90,18 @@ def simulate(plan: Plan, trial: Trial, watch: Watch = _nobody, executors: Mappin
         model = done.evaluator.model_of(done.server.average)
         sat = solving.solve(model, done.dataset) if plan.run_file.data.kind == "sat" else None
         return report(simulator, seconds, losses=losses, sat=sat)
+
+
+def _require_room(row_memory: Mapping[int, int], fleet: Sequence[Machine]) -> None:
+    """ModelError when there are rows that no machine has the memory for."""
+    length, needed = max(row_memory.items())
+    nearest = max(fleet, key=lambda machine: machine.memory_bytes)
+    if nearest.memory_bytes < needed:
+        raise ModelError(
+            f"training on rows of {length} tokens needs {bytes_text(needed)} of memory, but {nearest.name}, the "
+            f"largest machine, has {bytes_text(nearest.memory_bytes)}; take a smaller model or "
+            "data.context, or add a machine"
+        )
 
 
 def nominal_rate(num_parameters: int) -> float:

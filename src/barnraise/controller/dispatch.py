@@ -25,7 +25,7 @@ from barnraise.controller.state import NodeState, Work
 from barnraise.core.types import LinkReport
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionMade
 from barnraise.ledger.notes import NOT_HELD, Matched, Released
-from barnraise.matching.base import NodeView, TaskView
+from barnraise.matching.base import LARGEST_AMOUNT, NodeView, TaskView
 from barnraise.wire.messages import Decline, Message, Next
 
 TOLD_EVERY = 60.0
@@ -165,17 +165,27 @@ class Dispatch(Part):
 
     def _tasks(self, asking: Sequence[NodeState]) -> list[TaskView]:
         """Lost work first (by its id), no more than there are nodes; then what is new (ids from 0 down)."""
-        count, down, up = len(asking), self.settings.payloads.snapshot, self.settings.payloads.most
+        count, tasks = len(asking), self.settings.tasks
+        down, up = self.settings.payloads.snapshot, self.settings.payloads.most
         waiting = (work for work in self.state.redo.values() if self._waits(work))
-        tasks = [
-            TaskView(work.assignment, work.tokens, work.kind, down, up, shards=self._bytes(work), priority=1)
+        lost = [
+            TaskView(
+                work.assignment,
+                work.tokens,
+                work.kind,
+                down,
+                up,
+                shards=self._bytes(work),
+                priority=1,
+                memory_bytes=max((tasks.memory_of(rows.shard) for rows in work.rows), default=0),
+            )
             for work in islice(waiting, count)
         ]
-        lost = Counter(task.kind for task in tasks)
+        counts, fresh = Counter(task.kind for task in lost), list[TaskView]()
         for name, kind in self.kinds.items():
-            if lost[name] < count:
-                tasks += kind.fresh(asking)
-        return tasks
+            if counts[name] < count:
+                fresh += kind.fresh(asking)
+        return lost + fresh
 
     def _offer(self) -> None:
         """Let the scheduler know of what stands, when that is not what it was."""
@@ -206,7 +216,7 @@ class Dispatch(Part):
             link.up or profile.up_bytes_per_second,
             link.down or profile.down_bytes_per_second,
             link.round_trip / 2 or profile.latency_seconds,
-            profile.memory_bytes,
+            profile.room or int(LARGEST_AMOUNT),
             shards=self.holdings.of(node.id),
             kinds=frozenset(name for name in able if name in self.kinds and self.kinds[name].suits(node, have)),
         )

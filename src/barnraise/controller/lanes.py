@@ -4,18 +4,20 @@ Each shard is a lane, whose rows are handed out in order, all of them once an ep
 as many as nodes may want to work apart, up to the same shard once more: no row is handed out a third time before
 another has been once, and all else is a matter of who came when. Rows were shuffled when the dataset was made: any
 order of shards is a random one.
+
+Where long rows are behind, for want of nodes with the memory, lanes of shorter ones stay open beside them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import count
+from itertools import count, starmap
 
 from barnraise.core.types import RowRange
 from barnraise.data.ranges import RowIndex
 
 MOST_LANES = 256
-"""That are open at a time."""
+"""That are open at a time, of rows that come next; of shorter ones there are as many beside at most."""
 
 
 class Lanes:
@@ -23,27 +25,48 @@ class Lanes:
 
     def __init__(self, rows: RowIndex, handed: Mapping[int, int]) -> None:
         self.rows, self.handed = rows, handed
-        self._front = 0  # the oldest shard, in the order of all epochs, that is not all handed out
+        self._turns = {(rows.start + turn) % rows.num_shards: turn for turn in range(rows.num_shards)}
+        self._orders = {
+            length: [shard for shard in self._turns if rows.lengths[shard] == length]
+            for length in sorted(set(rows.lengths))
+        }
+        self._within = {shard: place for order in self._orders.values() for place, shard in enumerate(order)}
+        self._fronts = dict.fromkeys(self._orders, 0)  # in all epochs of a length the oldest that has something left
         self._open: list[int] = []
         self._most = 0  # for which they were found; 0 when one of them has ended since
 
     def open(self, most: int) -> list[int]:
-        """The next `most` lanes, the oldest first."""
+        """The next `most` lanes, the oldest first; behind them some of the lengths that are shorter than all of these,
+        for who can do no others."""
         most = min(max(1, most), MOST_LANES)
         if most != self._most:
             self._advance()
-            sizes, handed, turns = self.rows.sizes, self.handed, self.rows.num_shards
-            epoch, turn = divmod(self._front, turns)
-            place = (self.rows.start + turn) % turns
-            self._open, self._most = [], most
-            for _ in range(turns):
-                if handed.get(place, 0) < (epoch + 1) * sizes[place]:
-                    self._open.append(place)
-                    if len(self._open) == most:
-                        break
-                place, turn = (place + 1) % turns, turn + 1
-                epoch += turn % turns == 0
+            self._open, self._most = self._next(most), most
+            shortest = min(self.rows.lengths[shard] for shard in self._open)
+            for length in self._orders:
+                if length < shortest:
+                    self._open += self._of(length, max(1, most // len(self._orders)))
         return self._open
+
+    def _next(self, most: int) -> list[int]:
+        """In the order of all, from the oldest on that has something left."""
+        sizes, handed, turns = self.rows.sizes, self.handed, self.rows.num_shards
+        epoch, turn = divmod(min(starmap(self._place, self._fronts.items())), turns)
+        shard, found = (self.rows.start + turn) % turns, []
+        for _ in range(turns):
+            if handed.get(shard, 0) < (epoch + 1) * sizes[shard]:
+                found.append(shard)
+                if len(found) == most:
+                    break
+            shard, turn = (shard + 1) % turns, turn + 1
+            epoch += turn % turns == 0
+        return found
+
+    def _of(self, length: int, most: int) -> list[int]:
+        """The next of one length."""
+        order, front = self._orders[length], self._fronts[length]
+        found = (order[n % len(order)] for n in range(front, front + len(order)) if self._behind(length, n, {}))
+        return [shard for shard, _ in zip(found, range(most), strict=False)]
 
     def went_on(self, shards: Iterable[int]) -> None:
         """Rows of these were handed out."""
@@ -53,12 +76,15 @@ class Lanes:
     def take(self, shard: int, wanted: int, most: int) -> tuple[RowRange, ...]:
         """The next `wanted` rows from a lane on, at most `most` ranges of them: where it ends, those of the oldest
         follow, again and again where the data has few rows, unless they have another length. A lane that was open, and
-        is not any more, has ended."""
+        is not any more, has ended: the oldest of its length is taken instead."""
         taken: dict[int, int] = {}
         found: list[RowRange] = []
         self._advance()
-        if self._number(shard) >= self._front + self.rows.num_shards:
-            shard = self._shard(self._front)
+        length = self.rows.lengths[shard]
+        order, front = self._orders[length], self._fronts[length]
+        epoch = self.handed.get(shard, 0) // self.rows.sizes[shard]
+        if epoch * len(order) + self._within[shard] >= front + len(order):
+            shard = order[front % len(order)]
         while wanted > 0 and len(found) < most:
             size, done = self.rows.sizes[shard], self.handed.get(shard, 0) + taken.get(shard, 0)
             start = self.rows.place(shard, done)
@@ -67,25 +93,35 @@ class Lanes:
             taken[shard] = taken.get(shard, 0) + rows
             wanted -= rows
             if (done + rows) % size == 0:
-                ended, shard = shard, self._shard(next(n for n in count(self._front) if self._behind(n, taken)))
-                if self.rows.lengths[ended] != self.rows.lengths[shard]:
+                shard = self._oldest(taken)
+                if self.rows.lengths[shard] != length:
                     break
         return tuple(found)
 
     def _advance(self) -> None:
-        while not self._behind(self._front, {}):
-            self._front += 1
+        for length, front in self._fronts.items():
+            while not self._behind(length, front, {}):
+                front += 1
+            self._fronts[length] = front
 
-    def _behind(self, number: int, taken: Mapping[int, int]) -> bool:
-        """Whether that shard of all epochs has something left, once so many rows more are `taken` of some."""
-        shard = self._shard(number)
+    def _behind(self, length: int, number: int, taken: Mapping[int, int]) -> bool:
+        """Whether that shard of all epochs of a length has something left, once so many rows more are `taken` of
+        some."""
+        epoch, place = divmod(number, len(self._orders[length]))
+        shard = self._orders[length][place]
         done = self.handed.get(shard, 0) + taken.get(shard, 0)
-        return done < (number // self.rows.num_shards + 1) * self.rows.sizes[shard]
+        return done < (epoch + 1) * self.rows.sizes[shard]
 
-    def _number(self, shard: int) -> int:
-        """Where in the order of all epochs the lane is."""
-        epoch = self.handed.get(shard, 0) // self.rows.sizes[shard]
-        return epoch * self.rows.num_shards + (shard - self.rows.start) % self.rows.num_shards
+    def _oldest(self, taken: Mapping[int, int]) -> int:
+        """The shard that comes next of all."""
+        behind = {
+            length: next(n for n in count(front) if self._behind(length, n, taken))
+            for length, front in self._fronts.items()
+        }
+        length = min(behind, key=lambda length: self._place(length, behind[length]))
+        return self._orders[length][behind[length] % len(self._orders[length])]
 
-    def _shard(self, number: int) -> int:
-        return (self.rows.start + number) % self.rows.num_shards
+    def _place(self, length: int, number: int) -> int:
+        """Of that shard of all epochs of a length, in the order of all."""
+        epoch, place = divmod(number, len(self._orders[length]))
+        return epoch * self.rows.num_shards + self._turns[self._orders[length][place]]

@@ -17,6 +17,7 @@ from barnraise.controller.custody import Custody
 from barnraise.controller.dispatch import Dispatch
 from barnraise.controller.ending import Ending
 from barnraise.controller.events import Dropped, Event, Received, Stalled, Tick, Traffic
+from barnraise.controller.fitting import Fitting
 from barnraise.controller.flapping import Flapping
 from barnraise.controller.flushing import Flushing
 from barnraise.controller.folding import apply
@@ -79,6 +80,7 @@ class Controller:
             self.buffer,
             flushing,
             training,
+            Fitting(context),
             self.dispatch,
         )
         self._handlers: defaultdict[type[Event], list[Callable[[Any], Steps]]] = defaultdict(list)

@@ -3,7 +3,7 @@ that they are for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from barnraise.core.types import Blob, ParameterRange
@@ -62,12 +62,21 @@ class PayloadSettings:
 
 
 @dataclass(frozen=True)
+class RowNeeds:
+    """What a node needs for rows: `token_bytes` of disk for a token in a shard, and by their length `memory` (bytes)
+    for training with one row at a time."""
+
+    token_bytes: int
+    memory: Mapping[int, int]
+
+
+@dataclass(frozen=True)
 class TaskSettings:
     """What there is to do, in how large tasks, and at which rates."""
 
     rows: RowIndex
     context: int  # tokens of a row: the mean, where rows have several lengths
-    token_bytes: int  # of a token in a shard
+    needs: RowNeeds
     batch_size: int
     local_steps: int
     max_local_steps: int
@@ -80,7 +89,11 @@ class TaskSettings:
 
     def shard_bytes(self, shard: int) -> int:
         """Of the file that holds its rows."""
-        return self.rows.sizes[shard] * self.rows.lengths[shard] * self.token_bytes
+        return self.rows.sizes[shard] * self.rows.lengths[shard] * self.needs.token_bytes
+
+    def memory_of(self, shard: int) -> int:
+        """Bytes that a worker needs for training on its rows."""
+        return self.needs.memory.get(self.rows.lengths[shard], 0) if shard < self.rows.num_shards else 0
 
     @property
     def tokens(self) -> int:

@@ -88,6 +88,7 @@ class Training(TaskKind):
                 payloads.snapshot,
                 payloads.most,
                 shards={shard: tasks.shard_bytes(shard)},
+                memory_bytes=tasks.memory_of(shard),
             )
         return self._views[shard]
 

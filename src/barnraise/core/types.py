@@ -37,6 +37,12 @@ class NodeProfile(msgspec.Struct, frozen=True, gc=False):
     down_bytes_per_second: Rate = 0.0
     latency_seconds: Seconds = 0.0
 
+    @property
+    def room(self) -> int:
+        """Bytes that a batch has to fit into; 0 if that is not known, as where an accelerator has memory of its own:
+        it says itself when it is too small."""
+        return self.memory_bytes if self.device.startswith("cpu") else 0
+
     def __post_init__(self) -> None:
         _bound(self, ("tokens_per_second", "up_bytes_per_second", "down_bytes_per_second"), ("latency_seconds",))
 

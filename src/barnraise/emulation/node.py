@@ -298,7 +298,7 @@ class Node:
         sim, spec, link = self.sim, self.spec, self.spec.link
         self.work.start()
         rates = link.throughput(link.up), link.throughput(link.down)
-        profile = NodeProfile(spec.rate, spec.memory_bytes, 1, "simulated", *rates, link.up.delay)
+        profile = NodeProfile(spec.rate, spec.memory_bytes, 1, "cpu (simulated)", *rates, link.up.delay)
         event = we.Prepared(sim.files, profile)
         sim.at(sim.now + PREPARE_SECONDS, Node.handle, self, self.incarnation, event)
 

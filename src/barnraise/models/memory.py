@@ -34,6 +34,11 @@ class Memory:
     process: int = PROCESS_BYTES
 
     @property
+    def allocated(self) -> int:
+        """What is asked for beside the program itself."""
+        return self.vectors + self.activations
+
+    @property
     def total(self) -> int:
         return self.vectors + self.activations + self.process
 

@@ -66,16 +66,7 @@ class Estimate:
 
 def estimate(plan: Plan) -> Estimate:
     """The run's cost; ModelError or DataError when the model cannot be described."""
-    run_file = plan.run_file
-    tokens = vocabulary(run_file)
-    resolved = config.describe(
-        run_file.model.model_dump(),
-        tokens.size,
-        longest_row(run_file),
-        bos_id=tokens.bos_id,
-        eos_id=tokens.eos_id,
-        pad_id=tokens.pad_id,
-    )
+    run_file, resolved = plan.run_file, described(plan)
     training = run_file.training
     size = memory.num_parameters(resolved)
     contribution, version = payload_bytes(plan.compression, size), payload_bytes(plan.downlink, size)
@@ -103,6 +94,20 @@ def estimate(plan: Plan) -> Estimate:
         + 2 * slots * contribution
         + len(workers) * inner_states * snapshot,
         seconds=_seconds(size * 6 * training.tokens, workers),
+    )
+
+
+def described(plan: Plan) -> dict[str, Any]:
+    """The model's config as far as the run file tells; ModelError or DataError when it does not."""
+    run_file = plan.run_file
+    tokens = vocabulary(run_file)
+    return config.describe(
+        run_file.model.model_dump(),
+        tokens.size,
+        longest_row(run_file),
+        bos_id=tokens.bos_id,
+        eos_id=tokens.eos_id,
+        pad_id=tokens.pad_id,
     )
 
 

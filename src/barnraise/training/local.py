@@ -29,9 +29,9 @@ LONGEST_RAMP = 50
 class LocalTrainer:
     """Takes inner steps on `module`. Not thread-safe; one per worker.
 
-    With `rows_at_once` a batch of more rows goes through the model in micro-batches of so many, whose gradients add up
-    to the batch's: as much memory as those rows take, and the same step but for rounding (and dropout's chance). An
-    accelerator that runs out of memory halves it for good.
+    With `tokens_at_once` a batch of more goes through the model in micro-batches of so many (of a row at least), whose
+    gradients add up to the batch's: as much memory as those take, and the same step but for rounding (and dropout's
+    chance). An accelerator that runs out of memory halves it for good.
     """
 
     def __init__(
@@ -44,13 +44,13 @@ class LocalTrainer:
         proximal: float = 0.0,
         precision: str = FULL_PRECISION,
         device: str = "cpu",
-        rows_at_once: int | None = None,
+        tokens_at_once: int | None = None,
     ) -> None:
         self.device, self.module = torch.device(device), module.to(device).train()
         self.flat = FlatParameters(self.module)
         self.optimizer = inner_optimizer(optimizer, self.flat.as_parameter(), options)
         self.gradient_clip, self.proximal, self.precision = gradient_clip, proximal, precision
-        self.rows_at_once = rows_at_once
+        self.tokens_at_once = tokens_at_once
         self.skipped = 0  # steps so far that were not finite
         self._anchor: Tensor | None = None
         self._ramp, self._climbed = 1, 0  # steps over which the rate rises, and those of them that were taken
@@ -112,21 +112,25 @@ class LocalTrainer:
         self._climbed += 1
         return mean
 
+    def rows_at_once(self, length: int) -> int | None:
+        """Rows of `length` tokens that go through the model at a time; None: as many as there are."""
+        return max(1, self.tokens_at_once // max(1, length)) if self.tokens_at_once else None
+
     def _gradient(self, batch: Batch) -> float:
         """Leave the gradient of the batch's mean loss, and return that."""
         while True:
             try:
                 return self._accumulate(batch)
             except torch.OutOfMemoryError:
-                rows = min(self.rows_at_once or len(batch[0]), len(batch[0]))
+                rows = min(self.rows_at_once(batch[0].shape[1]) or len(batch[0]), len(batch[0]))
                 if rows < 2:
                     raise
-                self.rows_at_once = rows // 2
+                self.tokens_at_once = rows // 2 * batch[0].shape[1]
 
     def _accumulate(self, batch: Batch) -> float:
         self.flat.gradient.zero_()
         (tokens, labels), mean = batch, 0.0
-        rows = self.rows_at_once or max(1, len(tokens))
+        rows = self.rows_at_once(tokens.shape[1]) or max(1, len(tokens))
         num_labels = int((labels[:, 1:] != -100).sum()) if rows < len(tokens) else None
         for first in range(0, max(1, len(tokens)), rows):
             some = slice(first, first + rows)

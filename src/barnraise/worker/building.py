@@ -11,7 +11,7 @@ from barnraise.models.memory import available_bytes
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import Welcome, WorkerSettings
 from barnraise.worker.options import Means
-from barnraise.worker.terms import require_settings, rows_at_once
+from barnraise.worker.terms import require_settings, tokens_at_once
 
 if TYPE_CHECKING:
     from torch import nn
@@ -45,7 +45,7 @@ def build_executor(
     """
     require_settings(settings)
     lent, free = options.means.lent().memory_bytes, available_bytes()
-    rows = rows_at_once(manifest, meta, settings, min(lent or free, free), options.means.device)
+    tokens = tokens_at_once(manifest, meta, settings, min(lent or free, free), options.means.device)
     import torch
 
     from barnraise.data.shards import Dataset
@@ -53,14 +53,14 @@ def build_executor(
 
     torch.set_num_threads(options.means.threads)
     torch.set_flush_denormal(True)  # fading Adam moments become subnormal, and arithmetic on those 20% slower
-    trainer = make_trainer(build(manifest.model), settings, options.means, rows)
+    trainer = make_trainer(build(manifest.model), settings, options.means, tokens)
     return make(trainer, Dataset.open(options.cache, partial=True), settings, options.means.slowdown)
 
 
 def make_trainer(
-    module: nn.Module, settings: WorkerSettings, means: Means | None = None, rows: int | None = None
+    module: nn.Module, settings: WorkerSettings, means: Means | None = None, tokens: int | None = None
 ) -> LocalTrainer:
-    """What takes the inner steps of a run on `module`, `rows` at once, in a worker's process and in a simulation."""
+    """What takes the inner steps of a run on `module`, `tokens` at once, in a worker's process and in a simulation."""
     from barnraise.training.local import LocalTrainer
 
     inner = settings.inner
@@ -72,7 +72,7 @@ def make_trainer(
         proximal=inner.proximal,
         precision=(means and means.precision) or inner.precision,
         device=means.device if means else "cpu",
-        rows_at_once=rows,
+        tokens_at_once=tokens,
     )
 
 

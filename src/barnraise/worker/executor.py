@@ -212,7 +212,7 @@ class WorkerExecutor:
         length: that of half of all tokens is less, of half more."""
         meta = self.dataset.meta
         length = meta.lengths[len(meta.lengths) // 2]
-        num_rows = min(batch_size, self.trainer.rows_at_once or batch_size)
+        num_rows = min(batch_size, self.trainer.rows_at_once(length) or batch_size)
         rows = np.random.default_rng(0).integers(0, meta.vocab_size, (num_rows, length))
         batch = (rows, rows)
         self.trainer.step(batch, 0.0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,14 +36,19 @@ def _evaluate(executor: TaskExecutor, task: Evaluate, on_step: OnStep) -> AnyRes
     from barnraise.training.local import held_out_losses
 
     began, busy = time.monotonic(), executor.busy()
-    rows, size = task.held_out, task.batch_size
+    rows, size, trainer = task.held_out, task.batch_size, executor.trainer
     held_out = executor.dataset.held_out()[rows.start : rows.stop]
-    executor.trainer.load(executor.replica)
-    batches = (held_out[start : start + size] for start in range(0, len(held_out), size))
-    labelled = ((batch.astype(np.int64), labels(batch, executor.dataset.meta)) for batch in batches)
+    trainer.load(executor.replica)
+    few = trainer.rows_at_once(executor.dataset.meta.context) or size  # of a batch, where memory is short
+    starts = [range(start, min(start + size, len(held_out)), few) for start in range(0, len(held_out), size)]
+    some = (held_out[first : min(first + few, batch.stop)] for batch in starts for first in batch)
+    labelled = ((rows.astype(np.int64), labels(rows, executor.dataset.meta)) for rows in some)
+    losses = held_out_losses(trainer.module, labelled, str(trainer.device))
     total, weight, steps = 0.0, 0, 0
-    for loss, num_labels in held_out_losses(executor.trainer.module, labelled, str(executor.trainer.device)):
-        total, weight, steps = total + loss * num_labels, weight + num_labels, steps + 1
+    for batch in starts:
+        for loss, num_labels in islice(losses, len(batch)):
+            total, weight = total + loss * num_labels, weight + num_labels
+        steps += 1
         on_step(steps)
         executor.rest(began, busy)
         if executor.cut.is_set() and steps < task.steps:

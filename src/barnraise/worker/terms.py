@@ -42,8 +42,9 @@ def require_settings(settings: WorkerSettings) -> None:
         raise _unfit("batch_size", inner.batch_size, "at least 1 row")
 
 
-def rows_at_once(manifest: Manifest, meta: Meta, settings: WorkerSettings, available: int, device: str) -> int:
-    """How many rows of a batch go through the model at a time, so that they fit into `available` bytes with it.
+def tokens_at_once(manifest: Manifest, meta: Meta, settings: WorkerSettings, available: int, device: str) -> int | None:
+    """How many tokens of a batch go through the model at a time, so that they fit into `available` bytes with it: so
+    many of the longest rows of which one fits (the controller gives no longer ones). None: all.
 
     ModelError or RunFailedError when the model cannot be built, does not read the data, or fits with no row. On an
     accelerator the batch and the trained parameters are in its memory, which says itself when it is too small.
@@ -57,15 +58,14 @@ def rows_at_once(manifest: Manifest, meta: Meta, settings: WorkerSettings, avail
     batch_size = settings.inner.batch_size
     if device != "cpu":
         memory.require(HOST_VECTORS * memory.FLOAT * size, available, "this run's vectors")
-        return batch_size
-    row = memory.worker(
-        manifest.model,
-        batch_size=1,
-        context=meta.context,
-        inner_states=INNER.entry(settings.inner.optimizer).declares.moments,
-    )
-    memory.require(row.vectors + row.activations, available, "this run's model and one row of its batches")
-    return min(batch_size, (available - row.vectors) // row.activations)
+        return None
+    moments, found = INNER.entry(settings.inner.optimizer).declares.moments, 0
+    for length in meta.lengths:  # the shortest first
+        row = memory.worker(manifest.model, batch_size=1, context=length, inner_states=moments)
+        if not found:
+            memory.require(row.allocated, available, "this run's model and one row of its batches")
+        found = max(found, min(batch_size, (available - row.vectors) // row.activations) * length)
+    return None if found >= batch_size * meta.context else found
 
 
 def _unfit(name: str, value: object, known: str) -> RunFailedError:

@@ -1,0 +1,44 @@
+"""Rows that are too long for the memory of every node that is there: they wait, and somebody has to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from barnraise.controller.part import Context, Part, Steps
+from barnraise.core.units import bytes_text
+from barnraise.ledger.decisions import Decision, NodeChanged, Noted
+from barnraise.ledger.notes import Advice
+
+
+class Fitting(Part):
+    """Keeps of which lengths it was told that nobody takes them. It looks whenever nodes come or go."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.memory = context.settings.tasks.needs.memory
+        self._told: frozenset[int] = frozenset()
+        self._changed = False
+
+    def _node_changed(self, d: NodeChanged) -> None:
+        self._changed = True
+
+    def look(self) -> Steps:
+        if not self._changed:
+            return
+        self._changed = False
+        rooms = {node.id: node.session.profile.room for node in self.state.nodes.values() if node.live}
+        if not rooms or not all(rooms.values()):
+            return
+        nearest = max(rooms, key=rooms.__getitem__)
+        wait = frozenset(length for length, needed in self.memory.items() if needed > rooms[nearest])
+        told, self._told = self._told, wait
+        for length in sorted(wait - told):
+            reason = (
+                f"rows of {length} tokens wait for a node with the memory: they need "
+                f"{bytes_text(self.memory[length])}, and {nearest}, the nearest, has {bytes_text(rooms[nearest])}"
+            )
+            yield Noted(self.now, Advice(reason))
+
+    def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
+        return {NodeChanged: self._node_changed}
