@@ -107,7 +107,7 @@ def read(run: RunDirectory) -> Account:
 
 def _dispatched(view: LedgerView) -> Dispatched:
     seen = Hindsight()
-    rows = [*view.find(Assigned, "compute > 0"), *view.find(Judged, "1")]
+    rows = [*view.find(Assigned, "compute > 0"), *view.find(Judged, "1"), *view.find(Noted, "kind = 'released'")]
     for _, decision in sorted(rows, key=lambda row: row[0]):
         seen.add(decision)
     return Dispatched(view.newest(notes.Matched), view.newest(notes.Employed), seen.error, len(seen.errors))

@@ -164,13 +164,17 @@ def _observe_rate(node: NodeState, work: Work, d: Judged) -> None:
 
 
 def _learn(node: NodeState, work: Work, d: Judged) -> None:
-    """How long the task took is what is expected of the node's next. One that is refused is no sign of speed."""
-    learned, expected = node.speed.learned, work.expected
-    free, learned.free = learned.free, d.time
+    """How long the task took is what is expected of the node's next. One that is refused is no sign of speed, and a
+    finding that overtakes a payload none of anything: who knows when it was begun."""
+    learned, times = node.speed.learned, work.expected
+    if not work.task.contributes and node.open and min(node.open) < d.assignment:
+        return
     effort = work.task.toll * (work.credit(d.claim.steps) if d.verdict == "accepted" else work.tokens)
-    seconds = expected.computed(work.time, free, d.time)
-    if d.verdict == "accepted" or (d.verdict == "refused" and seconds > learned.compute(work.sort, effort) > 0.0):
-        learned.finished(work.sort, effort, seconds)
+    slow = times.computed(work.time, learned.free, d.time) > learned.compute(work.sort, effort) > 0.0
+    if d.verdict == "accepted" or (d.verdict == "refused" and slow):
+        learned.observed(work.sort, effort, times, work.time, d.time)
+    else:
+        learned.free = d.time
 
 
 def _observe_norm(node: NodeState, work: Work, d: Judged) -> None:

@@ -80,7 +80,7 @@ class Forecasts(Part):
         fetched = sum(update.blob.num_bytes for update in task.news.updates) + sum(map(tasks.shard_bytes, lacking))
         return Times(
             compute,
-            transfer(fetched, link.down or DEFAULT_BANDWIDTH, link.latency) + link.latency,
+            learned.fetch(transfer(fetched, link.down or DEFAULT_BANDWIDTH, link.latency)) + link.latency,
             transfer(self._sent(decision), link.up or DEFAULT_BANDWIDTH, 0.0) + link.latency,
         )
 

@@ -1,14 +1,14 @@
 """How long a task will take on a node, from how long the node's finished tasks were seen to take.
 
-    p_ij = work_j * pace_i * times_ik      k: tasks of one kind whose steps are about as large as those of j
+    p_ij = work_j * pace_ik                k: tasks of one kind whose steps are about as large as those of j
     d_ij = bytes down / down_i + bytes up / up_i + latencies
 
-`pace_i` is the mean of the logarithms of seconds a unit of work over the node's newest tasks, a quarter of them left
-out at each end: one task that took ten times as long moves little. `times_ik` is by how much tasks like j were slower
-than the node's others, drawn towards 1 while few were seen. Seconds are those that the controller saw, from when the
-node was free to its result; what a node says of its own speed counts until its first task is done, and what it says of
-its link only shifts seconds between p and d: their sum is what was seen. Results that come at once count as one, since
-a node that holds results back is no faster for it.
+`pace_ik` is the mean of the logarithms of seconds a unit of work over the node's newest tasks of the sort k, a quarter
+of them left out at each end (one task that took ten times as long moves little), drawn towards that over all its
+newest tasks while few of the sort were seen. Seconds are those that the controller saw, from when the node was free to
+its result; what a node says of its own speed counts until its first task is done, and what it says of its link only
+shifts seconds between p and d: their sum is what was seen. Results that were held back and come at once count as one,
+so that nobody seems faster for it.
 
 Pure: the same tasks in the same order make the same predictor, so a ledger that is replayed makes it anew.
 """
@@ -27,12 +27,13 @@ REMEMBERED = 8
 MOST_SORTS = 16
 """Sorts of tasks of a node that are told apart: the newest."""
 
-DOUBT = 2.0
-"""With so many tasks of a sort half of what they differ by is believed."""
+DOUBT = 1.0
+"""So many tasks of the node's own pace count beside those of a sort."""
 
-AT_ONCE = 0.25
-"""A result that took less than this share of what was expected was held back, and comes together with the one before;
-at most MOST_AT_ONCE of them, as many as a node may have open."""
+AT_ONCE, EARLY = 0.25, 0.2
+"""A result that took less than the first share of what was expected, of a task that the node had for more than the second
+share of the one before, was held back and counts together with that one; at most MOST_AT_ONCE of them, as many as a node
+may have open."""
 
 MOST_AT_ONCE = 4
 
@@ -41,6 +42,13 @@ LEAST_SHARE = 0.25
 
 UNKNOWN_SPREAD = 0.7
 """Of the logarithm of seconds, before two tasks were seen: within a factor of two."""
+
+FEW, MOSTLY = 3, 0.5
+"""So many tasks say how fast a node computes, whatever they fetched; from then on those of which less than this share
+is waiting for bytes."""
+
+MOST_OFF = 8.0
+"""What is fetched counts as at most so many times slower or faster than expected."""
 
 SHORTEST, LONGEST = 1e-12, 1e12
 """Seconds a unit of work, and seconds, are held within: everything stays finite."""
@@ -59,20 +67,24 @@ class Times(msgspec.Struct, frozen=True, gc=False):
         return self.compute + self.fetch + self.send
 
     def end(self, given: float, free: float) -> float:
-        """When the result is to come of a task that is `given` at a time to a node whose last result came at `free`:
-        what it fetches comes while it still computes, and it computes while it still sends."""
-        start = max(given + self.fetch, free - self.send)
-        return max(start + self.compute + self.send, free)
+        """When the result is to come of a task that is `given` at a time to a node that computes nothing else from
+        `free` on: it fetches meanwhile."""
+        return max(given + self.fetch, free) + self.compute + self.send
+
+    def waits(self, given: float, free: float) -> float:
+        """Seconds for which a node that is free has to wait for the task's bytes."""
+        return max(0.0, given + self.fetch - max(given, free))
 
     def computed(self, given: float, free: float, done: float) -> float:
         """Seconds of computing, of a task whose result came at `done`."""
-        start = max(given + self.fetch, free - self.send)
-        return max(done - self.send - start, LEAST_SHARE * (done - max(given, free)), 0.0)
+        since = max(given, free)
+        return max(done - self.send - since - self.waits(given, free), LEAST_SHARE * (done - since), 0.0)
 
 
 class Seen(msgspec.Struct, array_like=True):
-    """Tasks whose results came at once, mostly one: seconds and work, the sort's factor taken out."""
+    """Tasks of a sort whose results came at once, mostly one: seconds of computing, and work."""
 
+    sort: str
     seconds: float
     work: float
     tasks: int = 1
@@ -83,8 +95,9 @@ class Seen(msgspec.Struct, array_like=True):
 
 
 class Learned(msgspec.Struct):
-    """What a node's tasks tell of it: its pace (logarithm of seconds a unit of work), how far tasks were from that, by
-    how much those of each sort were slower, and when it was free last."""
+    """What a node's tasks tell of it: its pace (logarithm of seconds a unit of work), how far tasks were from that, the
+    paces of the newest tasks of each sort, by how much what it fetched took longer than its link's figures say (a
+    logarithm), and from when on it was free."""
 
     tasks: int = 0
     pace: float = 0.0
@@ -92,6 +105,7 @@ class Learned(msgspec.Struct):
     free: float = 0.0
     newest: list[Seen] = []
     sorts: dict[str, list[float]] = {}
+    fetched: list[float] = []
 
     @property
     def rate(self) -> float:
@@ -102,37 +116,49 @@ class Learned(msgspec.Struct):
         """p_ij in seconds, of a task of a sort; 0 while no task was seen."""
         if not self.newest or not work > 0.0:
             return 0.0
-        return within(work * math.exp(self.pace + self.slower(sort)))
+        return within(work * math.exp(self._pace(sort)))
 
-    def slower(self, sort: str) -> float:
-        """By how much tasks of a sort are slower than the node's others, as a logarithm."""
-        known = self.sorts.get(sort, ())
-        return middle(known) * len(known) / (len(known) + DOUBT) if known else 0.0
+    def fetch(self, seconds: float) -> float:
+        """What takes so many seconds by the link's figures, as far as was seen."""
+        return within(seconds * math.exp(middle(self.fetched))) if self.fetched and seconds > 0.0 else seconds
 
-    def finished(self, sort: str, work: float, seconds: float) -> None:
-        """A task was seen to take so long: correct what is expected of the next."""
+    def observed(self, sort: str, work: float, times: Times, given: float, done: float) -> None:
+        """A task that was expected to take such `times` was given at a time and done at another. Where most of that is
+        for its bytes, it says how fast they come, once the pace is known."""
+        free, self.free = self.free, done - times.send
+        waited = done - times.send - max(given, free) - self.compute(sort, work)
+        waits = times.waits(given, free)
+        if len(self.newest) < FEW or waits <= MOSTLY * (waits + times.compute):
+            self.finished(sort, work, times.computed(given, free, done), early=free - given)
+        elif times.fetch > 0.0 and math.isfinite(waits) and 0.0 < waited < math.inf:
+            ratio = (waited + times.fetch - waits) / times.fetch
+            known = middle(self.fetched) if self.fetched else 0.0
+            self.fetched = [*self.fetched[1 - REMEMBERED :], known + math.log(min(max(ratio, 1 / MOST_OFF), MOST_OFF))]
+
+    def finished(self, sort: str, work: float, seconds: float, early: float = 0.0) -> None:
+        """A task was seen to take so long, which the node had so `early` before: correct what is expected of the next."""
         if not work > 0.0 or not seconds >= 0.0 or not math.isfinite(work) or not math.isfinite(seconds):
             return
-        work, seconds, slower = within(work), within(seconds), math.exp(self.slower(sort))
-        last = self.newest[-1] if self.newest else None
-        if last is not None and seconds < AT_ONCE * self.compute(sort, work) and last.tasks < MOST_AT_ONCE:
-            self.newest[-1] = Seen(within(last.seconds + seconds / slower), within(last.work + work), last.tasks + 1)
+        seen, last = Seen(sort, within(seconds), within(work)), self.newest[-1] if self.newest else None
+        held = last is not None and early > EARLY * last.seconds and seen.seconds < AT_ONCE * self.compute(sort, work)
+        if last is not None and held and last.tasks < MOST_AT_ONCE:
+            seen = Seen(last.sort, within(last.seconds + seconds), within(last.work + work), last.tasks + 1)
+            self.newest, paces = [*self.newest[:-1], seen], self.sorts.get(last.sort, [])[:-1]
         else:
-            if last is not None:
-                self._compare(sort, math.log(within(seconds / work)) - self.pace)
-            self.newest = [*self.newest[1 - REMEMBERED :], Seen(within(seconds / slower), work)]
-        self.tasks += 1
-        paces = [seen.pace for seen in self.newest]
-        self.pace = middle(paces)
-        if len(paces) > 1:
-            self.spread = max(0.01, 1.5 * median(abs(pace - self.pace) for pace in paces))
-
-    def _compare(self, sort: str, slower: float) -> None:
-        """One task of a sort, beside the node's others."""
-        known = self.sorts.pop(sort, [])
-        self.sorts[sort] = [*known[1 - REMEMBERED :], slower]  # the newest sort last
+            self.newest, paces = [*self.newest[1 - REMEMBERED :], seen], self.sorts.get(sort, [])
+        self.sorts.pop(seen.sort, None)  # the newest sort last
+        self.sorts[seen.sort] = [*paces[1 - REMEMBERED :], seen.pace]
         while len(self.sorts) > MOST_SORTS:
             del self.sorts[next(iter(self.sorts))]
+        self.tasks += 1
+        self.pace = middle([each.pace for each in self.newest])
+        if len(self.newest) > 1:
+            self.spread = max(0.01, 1.5 * median(abs(each.pace - self._pace(each.sort)) for each in self.newest))
+
+    def _pace(self, sort: str) -> float:
+        """That of a sort of tasks: what was seen of it, drawn towards the node's own."""
+        known = self.sorts.get(sort, ())
+        return (len(known) * middle(known) + DOUBT * self.pace) / (len(known) + DOUBT) if known else self.pace
 
 
 def sort_of(kind: str, work: float, steps: int) -> str:
