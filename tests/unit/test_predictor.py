@@ -17,8 +17,8 @@ from barnraise.controller.state import State
 from barnraise.core.types import Blob, NodeProfile
 from barnraise.ledger import Assigned, Decision, Judged, Ledger, LedgerView, NodeChanged, Noted
 from barnraise.ledger.notes import Released
-from barnraise.wire.messages import Offer
 from barnraise.matching.predictor import MOST_AT_ONCE, REMEMBERED, Learned, Times, sort_of
+from barnraise.wire.messages import Offer
 
 from .. import decisions as some
 from ..state_machine.engine import Engine, contribution, digest, engine_settings

@@ -1,7 +1,7 @@
 """What a task is expected to take on a node: p_ij and d_ij of `matching.predictor`, of what is known of node and link.
 
-Expectations go onto the ledger with the assignment, so that what became of them can be told from it, and what is learned
-of them is the same in a replay. Seconds are observed; of the link the way up is, as far as payloads travel for
+Expectations go onto the ledger with the assignment, so that what became of them can be told from it, and what is
+learned of them is the same in a replay. Seconds are observed; of the link the way up is, as far as payloads travel for
 themselves, and the rest is what the node says.
 """
 

@@ -18,8 +18,8 @@ def _kind(name: str) -> str:
 
 
 class Note(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag=_kind):
-    """Base of all notes. `kind` names one in the ledger: `BufferSize` is buffer_size. `figures`: it comes again and again,
-    and is no news."""
+    """Base of all notes. `kind` names one in the ledger: `BufferSize` is buffer_size. `figures`: it comes again and
+    again, and is no news."""
 
     figures: ClassVar[bool] = False
 
@@ -204,8 +204,8 @@ class Traffic(Note, frozen=True, gc=False):
 class Matched(Note, frozen=True, gc=False):
     """How the standing market of nodes and tasks is, and what moved in it by now. `stability` is the share of matched
     pairs of which neither end could do better with another that wants it, by time alone; `nearly` the same where a gain
-    of a tenth does not count; `blocking` the share of acceptable pairs that would rather have each other; `regret` by how
-    much dearer the pairs are than the least possible, as a share."""
+    of a tenth does not count; `blocking` the share of acceptable pairs that would rather have each other; `regret` by
+    how much dearer the pairs are than the least possible, as a share."""
 
     figures: ClassVar[bool] = True
 

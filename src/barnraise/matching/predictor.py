@@ -31,9 +31,9 @@ DOUBT = 1.0
 """So many tasks of the node's own pace count beside those of a sort."""
 
 AT_ONCE, EARLY = 0.25, 0.2
-"""A result that took less than the first share of what was expected, of a task that the node had for more than the second
-share of the one before, was held back and counts together with that one; at most MOST_AT_ONCE of them, as many as a node
-may have open."""
+"""A result that took less than the first share of what was expected, of a task that the node had for more than the
+second share of the one before, was held back: it counts together with that one. At most MOST_AT_ONCE of them, as many
+as a node may have open."""
 
 MOST_AT_ONCE = 4
 
@@ -136,7 +136,7 @@ class Learned(msgspec.Struct):
             self.fetched = [*self.fetched[1 - REMEMBERED :], known + math.log(min(max(ratio, 1 / MOST_OFF), MOST_OFF))]
 
     def finished(self, sort: str, work: float, seconds: float, early: float = 0.0) -> None:
-        """A task was seen to take so long, which the node had so `early` before: correct what is expected of the next."""
+        """A task was seen to take so long, which the node had so much `early`: correct what is expected of the next."""
         if not work > 0.0 or not seconds >= 0.0 or not math.isfinite(work) or not math.isfinite(seconds):
             return
         seen, last = Seen(sort, within(seconds), within(work)), self.newest[-1] if self.newest else None
