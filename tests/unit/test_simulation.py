@@ -90,7 +90,16 @@ def test_a_report_as_a_dict_has_all_figures_side_by_side() -> None:
     assert (figures["tokens"], figures["accepted"]) == (found.tokens, found.verdicts.accepted)
     assert (figures["bytes_up"], figures["final_loss"]) == (found.traffic.bytes_up, None)
     assert figures["virtual_seconds"] == found.duration.virtual_seconds
+    assert (figures["idle"], figures["conflicts"]) == (found.dispatch.idle, found.dispatch.conflicts)
     assert not any(isinstance(value, dict) for value in figures.values())
+
+
+def test_tasks_are_foreseen_once_nodes_are_known() -> None:
+    found = play(seed=1).dispatch
+    assert found.predictions > 100
+    assert found.prediction_error is not None
+    assert found.prediction_error <= 0.15
+    assert 0.0 <= found.idle < 0.5
 
 
 def test_rows_that_are_skipped_come_last() -> None:
