@@ -48,7 +48,7 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
         )
     if dispatch.error is not None:
         yield (
-            "foresight",
+            "forecast",
             f"tasks take {dispatch.error:.1%} more or less than expected in the median (of "
             f"{count_text(dispatch.foreseen, 'task')}, after {LEARNING} a node)",
         )

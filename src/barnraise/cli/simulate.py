@@ -118,7 +118,7 @@ def _lines(result: Report) -> Iterator[tuple[str, str]]:
     yield "idle", f"{dispatch.idle:.1%} of their time without a task, {dispatch.conflicts:.1%} of tasks in conflict"
     if dispatch.prediction_error is not None:
         yield (
-            "foresight",
+            "forecast",
             f"tasks take {dispatch.prediction_error:.1%} more or less than expected in the median (of "
             f"{count_text(dispatch.predictions, 'task')}, after {LEARNING} a node)",
         )
