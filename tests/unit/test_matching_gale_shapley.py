@@ -11,6 +11,7 @@ import pytest
 from barnraise import matching
 from barnraise.core.errors import InputError
 from barnraise.matching import gale_shapley
+from barnraise.matching.standing import _regret
 
 NAN, INF = float("nan"), float("inf")
 
@@ -175,3 +176,10 @@ def test_epsilon_forgives_small_gains() -> None:
     for bad in (-1.0, NAN, [1.0, 2.0, 3.0], "much"):
         with pytest.raises(InputError, match="epsilon"):
             blocking(bad)
+
+
+def test_regret_is_against_the_least_that_the_same_tasks_could_cost() -> None:
+    costs = np.array([[1.0, 4.0], [2.0, 9.0], [7.0, 7.0]])
+    assert _regret(costs, [0, 1, -1], [1, 1]) == pytest.approx(10.0 / 6.0 - 1.0)
+    assert _regret(costs, [1, 0, -1], [1, 1]) == 0.0
+    assert _regret(costs, [-1, -1, -1], [1, 1]) == 0.0

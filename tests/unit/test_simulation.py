@@ -91,7 +91,16 @@ def test_a_report_as_a_dict_has_all_figures_side_by_side() -> None:
     assert (figures["tokens"], figures["accepted"]) == (found.tokens, found.verdicts.accepted)
     assert (figures["bytes_up"], figures["final_loss"]) == (found.traffic.bytes_up, None)
     assert figures["virtual_seconds"] == found.duration.virtual_seconds
+    assert (figures["idle"], figures["conflicts"]) == (found.dispatch.idle, found.dispatch.conflicts)
     assert not any(isinstance(value, dict) for value in figures.values())
+
+
+def test_tasks_are_foreseen_once_nodes_are_known() -> None:
+    found = play(hours=0.05).dispatch
+    assert found.predictions > 100
+    assert found.prediction_error is not None
+    assert found.prediction_error <= 0.15
+    assert 0.0 <= found.idle < 0.5
 
 
 def test_rows_that_are_skipped_come_last() -> None:
@@ -135,5 +144,5 @@ def _all_of(terminal: Any) -> Iterator[bytes]:
 def test_rows_that_no_machine_has_the_memory_for_are_refused_by_name() -> None:
     content = RUN | {"workers": [{"name": "small", "memory_bytes": 1000}, {"name": "large", "memory_bytes": 2000}]}
     plan = resolve(load(content), purpose=Purpose.SIMULATE, nodes=2)
-    with pytest.raises(ModelError, match="rows of .* tokens needs .*, but large, the largest machine, has 2"):
+    with pytest.raises(ModelError, match=r"rows of .* tokens needs .*, but large, the largest machine, has 2"):
         simulate(plan, Trial(2))

@@ -67,6 +67,29 @@ def status_of(run: RunDirectory, capsys: pytest.CaptureFixture[str], *options: s
     return capsys.readouterr().out
 
 
+def test_how_work_found_its_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    works: list[Decision] = []
+    for number in range(2, 14):
+        works += [
+            assigned(10.0 * number, number, "a", compute=9.0),
+            judged(10.0 * number + 10.0, number, "a", verdict="refused" if number == 2 else "accepted"),
+        ]
+    matched = notes.Matched(2, 3, 9, 1, 1.0, 1.0, 0.0, regret=0.031)
+    told = [Noted(150.0, matched), Noted(150.0, notes.Employed(idle=0.125, conflicts=0.25, offers=8, refused=2))]
+    run = RunDirectory.create("barn", tmp_path)
+    run.run_file.write_text(dump(load(RUN_FILE)))
+    (run.path / "manifest.json").write_bytes(Manifest({"model_type": "gpt2"}, Blob("ab" * 32, 1), 10).encode())
+    with Ledger(run.ledger, run.segments, run=run.path.name) as ledger:
+        ledger.commit([*BEGINNING[:6], *works, *told], dict.fromkeys(range(3, 14), b"payload"))
+    text = " ".join(status_of(run, capsys).split())
+    assert "3.1% above the least cost" in text
+    assert "without a task 12.5% of their time; 25.0% of 8 tasks given back, lost or refused" in text
+    assert "tasks take 10.0% more or less than expected in the median (of 1 task, after 10 a node)" in text
+    told_as_json = json.loads(status_of(run, capsys, "--json"))
+    assert (told_as_json["idle"], told_as_json["conflicts"]) == (0.125, 0.25)
+    assert told_as_json["prediction_error"] == pytest.approx(0.1)
+
+
 def test_interrupted_run_says_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = make_run(tmp_path, BEGINNING)
     text = status_of(run, capsys)

@@ -6,13 +6,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnraise.account.chronicle import Chronicle, Happening
+from barnraise.controller.hindsight import Hindsight
 from barnraise.core.errors import RunDirectoryError
-from barnraise.ledger import LedgerView, NodeTotals, Noted, RunDirectory, Totals, notes
+from barnraise.ledger import Assigned, Judged, LedgerView, NodeTotals, Noted, RunDirectory, Totals, notes
 from barnraise.ledger.view import AssignmentRow, LossPoint
 from barnraise.wire.manifest import MANIFEST_LIMIT, Manifest
 
 FLOAT_BYTES = 4
 MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Dispatched:
+    """How work found its nodes: the matching and what became of nodes' time, when last told; by which share, in the
+    median, what a task took was not what was expected (None: no node had done enough), and of how many tasks."""
+
+    matched: notes.Matched | None = None
+    employed: notes.Employed | None = None
+    error: float | None = None
+    foreseen: int = 0
 
 
 @dataclass(frozen=True)
@@ -30,7 +42,7 @@ class Account:
     end: float
     num_parameters: int
     held: frozenset[str] = frozenset()  # nodes that are held off at that time
-    matched: notes.Matched | None = None  # how the matching was when last told
+    dispatch: Dispatched = Dispatched()
 
     @property
     def tokens_per_second(self) -> float:
@@ -50,7 +62,7 @@ class Account:
 
     def as_json(self) -> dict[str, Any]:
         """What `train --json` and `resume --json` end with; totals are over the whole run."""
-        totals = self.totals
+        totals, employed = self.totals, self.dispatch.employed
         return {
             "run_dir": str(self.run.path),
             "model_dir": str(self.run.model),
@@ -67,6 +79,9 @@ class Account:
             "refused": totals.refused,
             "discarded": totals.discarded,
             "workers": totals.contributors,
+            "idle": employed.idle if employed else None,
+            "conflicts": employed.conflicts if employed else None,
+            "prediction_error": self.dispatch.error,
         }
 
 
@@ -86,8 +101,16 @@ def read(run: RunDirectory) -> Account:
             end=view.end,
             num_parameters=manifest(run).num_parameters,
             held=_held(view),
-            matched=view.newest(notes.Matched),
+            dispatch=_dispatched(view),
         )
+
+
+def _dispatched(view: LedgerView) -> Dispatched:
+    seen = Hindsight()
+    rows = [*view.find(Assigned, "compute > 0"), *view.find(Judged, "1"), *view.find(Noted, "kind = 'released'")]
+    for _, decision in sorted(rows, key=lambda row: row[0]):
+        seen.add(decision)
+    return Dispatched(view.newest(notes.Matched), view.newest(notes.Employed), seen.error, len(seen.errors))
 
 
 def _held(view: LedgerView) -> frozenset[str]:

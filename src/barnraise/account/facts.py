@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from barnraise.account.account import Account
+from barnraise.controller.hindsight import LEARNING
 from barnraise.core.units import bytes_text, count_text, duration_text
 
 
@@ -30,12 +31,26 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
         + (f"; {count_text(totals.found, 'measurement')} of the loss by workers" if totals.found else ""),
     )
     yield "workers", f"{totals.contributors:,} of {len(account.nodes):,} contributed"
-    if (matched := account.matched) is not None:
+    dispatch = account.dispatch
+    if (matched := dispatch.matched) is not None:
         yield (
             "matching",
             f"{matched.nodes:,} nodes and {matched.tasks:,} tasks on offer, {matched.moves:,} moves in "
             f"{matched.events:,} events; stability {matched.stability:.2f} ({matched.nearly:.2f} but for gains below a "
-            f"tenth), {matched.blocking:.1%} of pairs block",
+            f"tenth), {matched.blocking:.1%} of pairs block, {matched.regret:.1%} above the "
+            "least cost",
+        )
+    if (employed := dispatch.employed) is not None:
+        yield (
+            "nodes",
+            f"without a task {employed.idle:.1%} of their time; {employed.conflicts:.1%} of {employed.offers:,} tasks "
+            "given back, lost or refused",
+        )
+    if dispatch.error is not None:
+        yield (
+            "forecast",
+            f"tasks take {dispatch.error:.1%} more or less than expected in the median (of "
+            f"{count_text(dispatch.foreseen, 'task')}, after {LEARNING} a node)",
         )
     snapshot = f"a snapshot of the model is {bytes_text(account.snapshot_bytes)}"
     yield "traffic", f"up {bytes_text(account.traffic.up)}, down {bytes_text(account.traffic.down)}; {snapshot}"

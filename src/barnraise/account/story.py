@@ -142,6 +142,31 @@ def _noted(d: Noted, number: int) -> str:
     return tell(d.note, printable(d.node)) if tell else ""
 
 
+def _sampled(note: notes.Sampled, node: str) -> str:
+    """What was seen of a node, and what it says."""
+    said = note.said
+    seen = [f"here {note.availability:.1%} of the time"]
+    if note.tokens_per_second:
+        seen.append(f"computes {note.tokens_per_second:,.0f} tokens/s (give or take {note.spread:.0%})")
+    if note.up:
+        seen.append(f"sends {bytes_text(int(note.up))}/s")
+    told = [f"{words} {form(said[name])}" for name, (words, form) in _SAID.items() if name in said]
+    return f"{node}: {', '.join(seen)}" + (f"; it says: {', '.join(told)}" if told else "")
+
+
+_SAID: dict[str, tuple[str, Callable[[float], str]]] = {
+    "tokens_per_second": ("tokens/s", "{:,.0f}".format),
+    "step_seconds": ("step", "{:.3g} s".format),
+    "round_trip": ("round trip", "{:.3g} s".format),
+    "up": ("up", lambda value: f"{bytes_text(int(value))}/s"),
+    "down": ("down", lambda value: f"{bytes_text(int(value))}/s"),
+    "cpu": ("CPU", "{:.0%}".format),
+    "gpu": ("GPU", "{:.0%}".format),
+    "memory_bytes": ("memory", lambda value: bytes_text(int(value))),
+    "gpu_bytes": ("GPU memory", lambda value: bytes_text(int(value))),
+    "average": ("load a core", "{:.2f}".format),
+}
+
 _NOTES: dict[type[notes.Note], Callable[[Any, str], str]] = {
     notes.Released: lambda note, node: f"{note.assignment}: is {node}'s no more: {printable(note.reason)}",
     notes.Reopened: lambda note, node: f"{note.assignment}: is {node}'s again, before anybody else took it",
@@ -155,6 +180,7 @@ _NOTES: dict[type[notes.Note], Callable[[Any, str], str]] = {
         f"{node}'s tasks are fitted to its link: payloads of {bytes_text(note.bytes)}, at least "
         f"{count_text(note.local_steps, 'step')}"
     ),
+    notes.Sampled: lambda note, node: _sampled(note, node),
     notes.FrameDropped: lambda note, node: (
         f"{count_text(note.count, 'frame')} of {node} dropped: {printable(note.reason)}"
     ),

@@ -12,6 +12,7 @@ import typer
 from barnraise.assembly.trial import DEFAULT_NODES, planned
 from barnraise.cli import console
 from barnraise.config.document import read
+from barnraise.controller.hindsight import LEARNING
 from barnraise.core.units import bytes_text, count_text, duration_text
 
 if TYPE_CHECKING:
@@ -113,6 +114,14 @@ def _lines(result: Report) -> Iterator[tuple[str, str]]:
     counts = f"{verdicts.accepted:,} accepted ({rate}), {verdicts.refused:,} refused, {verdicts.discarded:,} left over"
     yield "contributions", counts
     yield "staleness", f"{verdicts.staleness_mean:.1f} versions on average, {verdicts.staleness_max:,} at most"
+    dispatch = result.dispatch
+    yield "idle", f"{dispatch.idle:.1%} of their time without a task, {dispatch.conflicts:.1%} of tasks in conflict"
+    if dispatch.prediction_error is not None:
+        yield (
+            "forecast",
+            f"tasks take {dispatch.prediction_error:.1%} more or less than expected in the median (of "
+            f"{count_text(dispatch.predictions, 'task')}, after {LEARNING} a node)",
+        )
     yield "transfer", f"up {bytes_text(traffic.bytes_up)}, down {bytes_text(traffic.bytes_down)}"
     if losses.first_loss is not None and losses.final_loss is not None:
         yield "loss", f"{losses.first_loss:.3f} to {losses.final_loss:.3f} nats a token, held out"

@@ -27,12 +27,14 @@ SLOWEST_UPLOAD = 10_000.0
 
 
 class Upload(msgspec.Struct):
-    """A payload on its way, of which so much was `received`. `until` then further bytes keep it."""
+    """A payload on its way `since` it was asked for, of which so much was `received`. `until` then further bytes keep
+    it."""
 
     node: str
     offer: Contribution
     until: float
     received: int = 0
+    since: float = 0.0
 
     @property
     def num_bytes(self) -> int:
@@ -81,7 +83,7 @@ class Custody(Part):
             del offers[number], self.ready[node]
             if not offers:
                 del self.offered[node]
-            self.uploads[number] = Upload(node, offer, self.now + PATIENCE)
+            self.uploads[number] = Upload(node, offer, self.now + PATIENCE, since=self.now)
             self.heard[number], self.sending[node] = self.now, number
             self.num_bytes += size
             yield Receive(node, offer)

@@ -15,14 +15,13 @@ from typing import Any
 
 from barnraise.controller.allowance import Allowance
 from barnraise.controller.folding import MOST_OPEN
+from barnraise.controller.forecasts import Forecasts
 from barnraise.controller.holdings import Holdings
 from barnraise.controller.kinds import TaskKind
 from barnraise.controller.membership import Membership
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.publishing import Publishing
-from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import NodeState, Work
-from barnraise.core.types import LinkReport
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionMade
 from barnraise.ledger.notes import NOT_HELD, Matched, Released
 from barnraise.matching.base import LARGEST_AMOUNT, NodeView, TaskView
@@ -42,14 +41,14 @@ class Dispatch(Part):
         self,
         context: Context,
         membership: Membership,
-        speeds: Speeds,
+        forecasts: Forecasts,
         publishing: Publishing,
         holdings: Holdings,
         kinds: Mapping[str, TaskKind],
     ) -> None:
         super().__init__(context)
         self.settings, self.scheduler = context.settings, context.settings.tasks.scheduler()
-        self.membership, self.speeds, self.publishing = membership, speeds, publishing
+        self.membership, self.forecasts, self.publishing = membership, forecasts, publishing
         self.holdings, self.kinds = holdings, kinds
         self.flapping = membership.flapping
         self.asking: dict[str, int] = {}  # node -> version it has
@@ -66,7 +65,7 @@ class Dispatch(Part):
         """A node has room for a task."""
         self.resting.pop(node, None)
         self.asking[node] = message.have
-        self.speeds.links[node] = message.link
+        self.forecasts.speeds.links[node] = message.link
         yield from self._assign()
 
     def decline(self, node: str, message: Decline) -> Steps:
@@ -206,17 +205,16 @@ class Dispatch(Part):
         return kind is not None and kind.waits(lost)
 
     def _view(self, node: NodeState) -> NodeView:
-        """What matching knows of a node: observed speed, its own word for its link, and what it could do now."""
-        profile, link, have = node.session.profile, self.speeds.links.get(node.id, LinkReport()), self.asking[node.id]
-        have = self.publishing.known_to(node.id, have)
+        """What matching knows of a node: observed speed and link, and what it could do now."""
+        link, have = self.forecasts.link(node), self.publishing.known_to(node.id, self.asking[node.id])
         able = self.membership.kinds.get(node.id, frozenset())
         return NodeView(
             node.id,
-            self.speeds.estimate(node),
-            link.up or profile.up_bytes_per_second,
-            link.down or profile.down_bytes_per_second,
-            link.round_trip / 2 or profile.latency_seconds,
-            profile.room or int(LARGEST_AMOUNT),
+            self.forecasts.rate(node),
+            link.up,
+            link.down,
+            link.latency,
+            node.session.profile.room or int(LARGEST_AMOUNT),
             shards=self.holdings.of(node.id),
             kinds=frozenset(name for name in able if name in self.kinds and self.kinds[name].suits(node, have)),
         )

@@ -60,8 +60,15 @@ def _node_changed(state: State, d: NodeChanged) -> None:
     node = state.nodes[d.node]
     if d.change == Change.JOINED:
         state.num_live += not node.live
-        node.live, node.session = True, Session(d.session, d.time, d.profile or NodeProfile())
+        presence = node.session.presence
+        if not node.session.id:
+            presence.first = presence.since = d.time
+        elif not node.live:
+            presence.since = d.time
+        node.live, node.session = True, Session(d.session, d.time, d.profile or NodeProfile(), presence)
     else:
+        if node.live:
+            node.session.presence.before += max(0.0, d.time - node.session.presence.since)
         state.num_live -= node.live
         node.live = False
         if d.change == Change.REVOKED:
@@ -95,6 +102,7 @@ def _judged(state: State, d: Judged) -> None:
     node.verdicts[d.assignment] = (d.verdict == "accepted", d.reason)
     while len(node.verdicts) > MOST_OPEN:
         del node.verdicts[next(iter(node.verdicts))]
+    _learn(node, work, d)
     if work.task.trains:
         _observe_rate(node, work, d)
         node.updates.staleness = d.staleness
@@ -153,6 +161,20 @@ def _observe_rate(node: NodeState, work: Work, d: Judged) -> None:
         speed.rate = _bounded(speed.tokens / speed.seconds)
         speed.step_seconds = [*speed.step_seconds[1 - REMEMBERED_TIMES :], elapsed / max(1, d.claim.steps)]
     speed.verdict_time = d.time
+
+
+def _learn(node: NodeState, work: Work, d: Judged) -> None:
+    """How long the task took is what is expected of the node's next. One that is refused is no sign of speed, and a
+    finding that overtakes a payload none of anything: who knows when it was begun."""
+    learned, times = node.speed.learned, work.expected
+    if not work.task.contributes and node.open and min(node.open) < d.assignment:
+        return
+    effort = work.task.toll * (work.credit(d.claim.steps) if d.verdict == "accepted" else work.tokens)
+    slow = times.computed(work.time, learned.free, d.time) > learned.compute(work.sort, effort) > 0.0
+    if d.verdict == "accepted" or (d.verdict == "refused" and slow):
+        learned.observed(work.sort, effort, times, work.time, d.time)
+    else:
+        learned.free = d.time
 
 
 def _observe_norm(node: NodeState, work: Work, d: Judged) -> None:

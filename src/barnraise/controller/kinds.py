@@ -63,7 +63,7 @@ class TaskKind(Part):
 
     def assigned(self, decision: Assigned, task: AnyTask) -> Steps:
         """The assignment, and the word of it."""
-        yield decision
+        yield self.context.expect(decision, task)
         yield Send(decision.node, Assign(task))
 
     # Taking it in

@@ -15,12 +15,14 @@ from barnraise.controller.actions import Action, Journal, Send
 from barnraise.controller.buffer import Buffer
 from barnraise.controller.custody import Custody
 from barnraise.controller.dispatch import Dispatch
+from barnraise.controller.employment import Employment
 from barnraise.controller.ending import Ending
 from barnraise.controller.events import Dropped, Event, Received, Stalled, Tick, Traffic
 from barnraise.controller.fitting import Fitting
 from barnraise.controller.flapping import Flapping
 from barnraise.controller.flushing import Flushing
 from barnraise.controller.folding import apply
+from barnraise.controller.forecasts import Forecasts
 from barnraise.controller.holdings import Holdings
 from barnraise.controller.inspection import Inspection
 from barnraise.controller.kinds import TaskKind
@@ -32,6 +34,7 @@ from barnraise.controller.publishing import Publishing
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import State
+from barnraise.controller.telemetry import Sampling
 from barnraise.controller.training import Training
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Decision, Noted
@@ -60,17 +63,21 @@ class Controller:
         self.ending = Ending(context, self.membership, self.publishing, self.measuring)
         flushing = Flushing(context, self.membership, self.speeds)
         self.holdings = Holdings(context)
+        self.forecasts = Forecasts(context, self.custody, self.speeds, self.holdings)
+        sampling, self.employment = Sampling(context, self.forecasts), Employment(context)
+        context.expect, context.sample = self.forecasts.expect, sampling.sample
         training = Training(context, self.speeds, self.pacing, self.publishing)
         kinds: tuple[TaskKind, ...] = (flushing, self.measuring, training)
         self.kinds = {kind.name: kind for kind in kinds}
         self.inspection = Inspection(context, self.custody, self.speeds, self.membership, self.kinds)
         self.buffer = Buffer(context, self.custody, self.speeds, self.ending)
-        self.dispatch = Dispatch(context, self.membership, self.speeds, self.publishing, self.holdings, self.kinds)
+        self.dispatch = Dispatch(context, self.membership, self.forecasts, self.publishing, self.holdings, self.kinds)
         self.parts: tuple[Part, ...] = (
             self.membership,
             self.custody,
             self.flapping,
             self.speeds,
+            self.forecasts,
             self.inspection,
             self.pacing,
             self.publishing,
@@ -82,6 +89,7 @@ class Controller:
             training,
             Fitting(context),
             self.dispatch,
+            self.employment,
         )
         self._handlers: defaultdict[type[Event], list[Callable[[Any], Steps]]] = defaultdict(list)
         self._messages: dict[type[Message], Callable[[str, Any], Steps]] = {}

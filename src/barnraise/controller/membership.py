@@ -225,6 +225,8 @@ class Membership(Part):
 
     def _heartbeat(self, node: str, message: Heartbeat) -> Steps:
         yield Send(node, Pulse(message.sent, *self.intervals(node)))
+        if message.telemetry is not None:
+            yield from self.context.sample(node, message.telemetry)
 
     def _listen(self) -> None:
         """Somebody is heard again, perhaps after a time in which nobody was: that says nothing of anybody's link."""

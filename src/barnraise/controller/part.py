@@ -15,7 +15,8 @@ from barnraise.controller.actions import Action
 from barnraise.controller.events import Event
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import State
-from barnraise.ledger.decisions import Decision
+from barnraise.core.types import AnyTask, Telemetry
+from barnraise.ledger.decisions import Assigned, Decision
 from barnraise.wire.messages import Message
 
 Steps: TypeAlias = Iterator[Decision | Action]
@@ -25,7 +26,8 @@ class Context:
     """What all parts share: the folded ledger, the settings, the time of the event in hand.
 
     `follow` lets each part look at what follows from a change, `forget` drops what all observed of a node,
-    `needs_nodes` tells whether any are to stay though nothing more enters the model.
+    `needs_nodes` tells whether any are to stay though nothing more enters the model, `expect` writes into an assignment
+    how long it is expected to take, `sample` keeps what a node tells of itself.
     """
 
     def __init__(self, settings: EngineSettings, state: State, epoch: int) -> None:
@@ -33,6 +35,8 @@ class Context:
         self.follow: Callable[[], Steps] = lambda: iter(())
         self.forget: Callable[[str], None] = lambda node: None
         self.needs_nodes: Callable[[], bool] = lambda: False
+        self.sample: Callable[[str, Telemetry], Steps] = lambda node, telemetry: iter(())
+        self.expect: Callable[[Assigned, AnyTask], Assigned] = lambda decision, task: decision
 
     @property
     def arrival_version(self) -> int:

@@ -15,6 +15,7 @@ import msgspec
 from barnraise.controller.actions import Slot
 from barnraise.core.types import NodeProfile, ParameterRange, Task, kind_of
 from barnraise.ledger.decisions import Assigned
+from barnraise.matching.predictor import Learned, Times, sort_of
 
 
 class Status(Enum):
@@ -69,6 +70,16 @@ class Work(Assigned, frozen=True):
         """The kind of task that it is."""
         return kind_of(self.kind)
 
+    @property
+    def expected(self) -> Times:
+        """What it was expected to take as it was given."""
+        return Times(self.terms.compute, self.terms.fetch, self.terms.send)
+
+    @property
+    def sort(self) -> str:
+        """Which tasks take as long."""
+        return sort_of(self.kind, self.tokens, self.local_steps)
+
     def credit(self, steps: int) -> int:
         """Tokens of so many of its steps."""
         return self.tokens * steps // self.local_steps if self.local_steps else self.tokens
@@ -92,6 +103,7 @@ class Speed(msgspec.Struct):
     spread: float = 0.0
     step_seconds: list[float] = []  # its newest contributions'
     verdict_time: float = 0.0  # of the last
+    learned: Learned = msgspec.field(default_factory=Learned)  # of how long its tasks take
     waited: float = 0.0  # seconds that its newest then waited for the others', if it was the only one of its round
 
 
@@ -122,12 +134,25 @@ class Tally(msgspec.Struct):
     tokens: int = 0  # in accepted contributions
 
 
+class Presence(msgspec.Struct):
+    """How long a node has been here: since when at all, seconds before it came last, and when that was."""
+
+    first: float = 0.0
+    before: float = 0.0
+    since: float = 0.0
+
+    def share(self, now: float) -> float:
+        """Of the time since it came first, of a node that is here."""
+        return (self.before + now - self.since) / (now - self.first) if now > self.first else 1.0
+
+
 class Session(msgspec.Struct):
     """What a node said as it joined last, and when."""
 
     id: int = 0
     joined: float = 0.0
     profile: NodeProfile = NodeProfile()
+    presence: Presence = msgspec.field(default_factory=Presence)
 
 
 class NodeState(msgspec.Struct):

@@ -69,6 +69,32 @@ def _bound(claim: msgspec.Struct, rates: tuple[str, ...], delays: tuple[str, ...
             msgspec.structs.force_setattr(claim, name, LONGEST)
 
 
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+
+
+class Load(msgspec.Struct, frozen=True, gc=False):
+    """How busy a worker's machine is, and how much of it the worker takes: cores and accelerator as shares (None: not
+    known), bytes of the worker's process and of the accelerator's memory, the minute's load average a core."""
+
+    cpu: Share = 0.0
+    gpu: Share | None = None
+    memory_bytes: Count = 0
+    gpu_bytes: Count = 0
+    average: Annotated[float, msgspec.Meta(ge=0.0, le=1e6)] = 0.0
+
+
+class Telemetry(msgspec.Struct, frozen=True, gc=False):
+    """How a worker and its machine do, as it measured of late: a claim that decides nothing."""
+
+    load: Load = Load()
+    link: LinkReport = LinkReport()
+    tokens_per_second: Rate = 0.0
+    step_seconds: Seconds = 0.0
+
+    def __post_init__(self) -> None:
+        _bound(self, ("tokens_per_second",), ("step_seconds",))
+
+
 class Blob(msgspec.Struct, frozen=True, gc=False):
     """A run of bytes that a worker may fetch, named by its SHA-256."""
 
@@ -137,6 +163,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, tag_field="kind", kw_only=True
     redone: ClassVar[bool] = False
     preempts: ClassVar[bool] = False
     exact: ClassVar[bool] = False
+    toll: ClassVar[float] = 0.0  # what one of its tokens costs a machine, in tokens of training
 
     id: Count  # the assignment's id
     base: Count  # the version that it starts from: the newest at the time of assignment
@@ -164,6 +191,7 @@ class Train(Task, frozen=True, gc=False, tag="train", kw_only=True):
     trains: ClassVar[bool] = True
     contributes: ClassVar[bool] = True
     redone: ClassVar[bool] = True
+    toll: ClassVar[float] = 1.0
 
     batches: Batches
     tokens: Count  # token positions in its batches: what is credited at most, whatever the worker claims
@@ -204,6 +232,7 @@ class Evaluate(Task, frozen=True, gc=False, tag="evaluate", kw_only=True):
 
     redone: ClassVar[bool] = True
     exact: ClassVar[bool] = True
+    toll: ClassVar[float] = 1 / FORWARD
 
     held_out: RowRange
     batch_size: Annotated[int, msgspec.Meta(ge=1, le=2**53)]

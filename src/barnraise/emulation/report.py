@@ -55,6 +55,18 @@ class Duration:
 
 
 @dataclass(frozen=True)
+class Dispatched:
+    """By which share, in the median, what a task took was not what was expected, once a node had done ten (None: none
+    had), of so many tasks; the share of the nodes' time without a task; and that of the tasks that were given back,
+    lost or refused."""
+
+    prediction_error: float | None
+    predictions: int
+    idle: float
+    conflicts: float
+
+
+@dataclass(frozen=True)
 class Report:
     """The outcome of one simulated run.
 
@@ -72,12 +84,13 @@ class Report:
     traffic: Traffic
     losses: Losses
     duration: Duration
+    dispatch: Dispatched
     sat: SatScores | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """All figures side by side, as `simulate --json` prints them."""
         found = asdict(self)
-        for group in ("verdicts", "traffic", "losses", "duration"):
+        for group in ("verdicts", "traffic", "losses", "duration", "dispatch"):
             found |= found.pop(group)
         return found
 
@@ -94,6 +107,7 @@ def report(
     judged = state.totals.accepted + state.totals.refused
     first, last = losses or (None, None)
     first_task, joining_bytes = simulator.first_task
+    seen, tally = simulator.hindsight, simulator.controller.employment.until(simulator.now)
     return Report(
         ledger_hash=simulator.ledger_hash.hexdigest(),
         end=simulator.end,
@@ -117,5 +131,6 @@ def report(
             seconds=seconds,
             events=simulator.events,
         ),
+        dispatch=Dispatched(seen.error, len(seen.errors), tally.idle, tally.conflicts),
         sat=sat,
     )

@@ -16,6 +16,7 @@ import msgspec
 
 from barnraise.controller import actions as ca
 from barnraise.controller import events as ce
+from barnraise.controller.hindsight import Hindsight
 from barnraise.controller.machine import Controller
 from barnraise.core.errors import VersionRefusedError
 from barnraise.emulation.access import Access
@@ -74,7 +75,7 @@ class Simulator(Agenda):
         self.churn = churn(self.rng) if churn else None
         self.files = work.files()
         self.file_bits = {blob.digest: 1 << index for index, blob in enumerate(self.files)}
-        self.ledger_hash = LedgerHash()
+        self.ledger_hash, self.hindsight = LedgerHash(), Hindsight()
         self.events, self.end, self.failed = 0, "", False
         self.bytes_up = self.bytes_down = self.max_staleness = 0
         self.curve: list[Point] = []
@@ -216,6 +217,7 @@ class Simulator(Agenda):
     def _journal(self, action: ca.Journal) -> None:
         decision, self._decided = action.decision, True
         self.ledger_hash.update(decision)
+        self.hindsight.add(decision)
         if type(decision) is Judged:
             self.payloads.pop((decision.node, decision.assignment), None)
             if decision.brings:

@@ -72,6 +72,9 @@ class Terms(Columns, frozen=True, gc=False):
     learning_rate: float
     parameters: ParameterRange
     rung: int = 0  # how densely it is to be compressed
+    compute: float = 0.0  # seconds that it is expected to take, 0 where nothing is: its own, and of its bytes
+    fetch: float = 0.0
+    send: float = 0.0
 
 
 class Assigned(Decision, frozen=True, gc=False):

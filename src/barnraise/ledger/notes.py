@@ -8,7 +8,7 @@ not know is kept as `Unknown`: what another version noted stops no replay.
 from __future__ import annotations
 
 import re
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -18,7 +18,10 @@ def _kind(name: str) -> str:
 
 
 class Note(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag=_kind):
-    """Base of all notes. `kind` names one in the ledger: `BufferSize` is buffer_size."""
+    """Base of all notes. `kind` names one in the ledger: `BufferSize` is buffer_size. `figures`: it comes again and
+    again, and is no news."""
+
+    figures: ClassVar[bool] = False
 
     @property
     def kind(self) -> str:
@@ -192,6 +195,8 @@ class FrameDropped(Note, frozen=True, gc=False):
 class Traffic(Note, frozen=True, gc=False):
     """Bytes of payloads and headers that came up and went down by now, over all nodes."""
 
+    figures: ClassVar[bool] = True
+
     up: int
     down: int
 
@@ -199,7 +204,10 @@ class Traffic(Note, frozen=True, gc=False):
 class Matched(Note, frozen=True, gc=False):
     """How the standing market of nodes and tasks is, and what moved in it by now. `stability` is the share of matched
     pairs of which neither end could do better with another that wants it, by time alone; `nearly` the same where a gain
-    of a tenth does not count; `blocking` the share of acceptable pairs that would rather have each other."""
+    of a tenth does not count; `blocking` the share of acceptable pairs that would rather have each other; `regret` by
+    how much dearer the pairs are than the least possible, as a share."""
+
+    figures: ClassVar[bool] = True
 
     nodes: int
     tasks: int
@@ -208,6 +216,34 @@ class Matched(Note, frozen=True, gc=False):
     stability: float
     nearly: float
     blocking: float
+    regret: float = 0.0
+
+
+class Employed(Note, frozen=True, gc=False):
+    """What became of the nodes' time, and of the offers, by now: `idle` is the share of the time in which nodes that
+    were ready had no task; `conflicts` that of the tasks which their nodes gave back or lost, or whose results were
+    refused."""
+
+    figures: ClassVar[bool] = True
+
+    idle: float
+    conflicts: float
+    offers: int
+    refused: int
+
+
+class Sampled(Note, frozen=True, gc=False):
+    """A node as it is, once a minute at most: what the controller has seen of it (tokens a second while it computes, by
+    how much its tasks scatter, bytes a second up, the share of the time since it came first in which it was here; 0
+    where nothing is known), and what it `said` (`core.types.Telemetry`, by its fields)."""
+
+    figures: ClassVar[bool] = True
+
+    tokens_per_second: float
+    spread: float
+    up: float
+    availability: float
+    said: dict[str, float] = {}
 
 
 class Unknown(Note, frozen=True, gc=False):
@@ -225,6 +261,9 @@ def kind_of(note: type[Note]) -> str:
     """How the ledger calls notes of this type."""
     return str(note.__struct_config__.tag)
 
+
+FIGURES = tuple(kind_of(note) for note in Note.__subclasses__() if note.figures)
+"""The kinds of notes that are no news."""
 
 _NOTES = {kind_of(note): note for note in Note.__subclasses__() if note is not Unknown}
 

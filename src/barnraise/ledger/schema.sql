@@ -39,7 +39,10 @@ CREATE TABLE assignments (           -- a piece of work went to a node
     parameters    TEXT NOT NULL,     -- JSON: [start, stop] of the flat vector
     cursor        INTEGER NOT NULL,
     rung          INTEGER NOT NULL,  -- how densely its contribution is compressed, 0 the least
-    redo          INTEGER NOT NULL   -- the assignment whose lost work this repeats, or 0
+    redo          INTEGER NOT NULL,  -- the assignment whose lost work this repeats, or 0
+    compute       REAL DEFAULT 0,    -- seconds that it was expected to take
+    fetch         REAL DEFAULT 0,    -- and those of its bytes down
+    send          REAL DEFAULT 0     -- and up
 ) STRICT;
 
 CREATE TABLE contributions (         -- a contribution was accepted, refused or discarded

@@ -16,7 +16,7 @@ from barnraise.core.errors import CorruptionError, RunDirectoryError
 from barnraise.ledger import schema
 from barnraise.ledger.decisions import AnyDecision, Change, Decision, NodeChanged, Noted
 from barnraise.ledger.disk import storage_errors
-from barnraise.ledger.notes import Evaluated, Released, SomeNote, kind_of
+from barnraise.ledger.notes import FIGURES, Evaluated, Released, SomeNote, kind_of
 from barnraise.ledger.rows import FORMATS, RowFormat
 
 SCHEMA_VERSION = 2
@@ -40,6 +40,8 @@ _OUTCOMES = (
 """Contributions with what became of them: what was accepted, but could not be used, was refused, or discarded with the
 version that it was to be in; what entered no version before the end was discarded. An accepted result without a payload
 is a finding, and no contribution."""
+
+_NEWS = f" AND kind NOT IN ({', '.join(map(repr, FIGURES))})"
 
 _END = (
     "(SELECT coalesce(min(time), 9e999) FROM (SELECT time FROM versions WHERE reason = 'last' "
@@ -275,7 +277,7 @@ class LedgerView:
         """What changed among the nodes, and all events but figures, with a larger id than `after_id`, in order."""
         found: list[tuple[int, NodeChanged | Noted]] = []
         with storage_errors(self.path, "read"):
-            for form, also in ((FORMATS[NodeChanged], ""), (FORMATS[Noted], " AND kind NOT IN ('traffic', 'matched')")):
+            for form, also in ((FORMATS[NodeChanged], ""), (FORMATS[Noted], _NEWS)):
                 for row in self._connection.execute(form.read.replace(" ORDER", f"{also} ORDER"), (after_id,)):
                     decision = form.from_row(tuple(row))
                     assert isinstance(decision, NodeChanged | Noted)

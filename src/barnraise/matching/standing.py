@@ -9,8 +9,10 @@ import numpy as np
 
 from .base import LARGEST_AMOUNT, Figures, NodeId, NodeView, Scheduler, TaskId, TaskView, meets
 from .market import Market
-from .metrics import Tally
+from .metrics import Tally, regret
+from .optimum import assignment_optimum
 from .preferences import Preferences, locality
+from .scores import Floats
 from .stability import blocking_density, stability_index
 
 NOISE = 0.2
@@ -97,6 +99,7 @@ class GaleShapley(Scheduler):
             stability=stability_index(gains, ranks, room, matched),
             nearly=stability_index(gains, ranks, room, matched, tenth),
             blocking=blocking_density(gains, ranks, room, matched),
+            regret=_regret(-gains, matched, room),
         )
 
     def _stock(self) -> None:
@@ -123,3 +126,12 @@ class GaleShapley(Scheduler):
         willing = [task for task in tasks if meets(task, node)]
         best = heapq.nlargest(node.capacity, willing, key=lambda task: self.preferences.node_score(task, node))
         return [(task.id, node.id) for task in best]
+
+
+def _regret(costs: Floats, matched: Sequence[int], room: Sequence[int]) -> float:
+    """By how much dearer the matched pairs are than the least that the same tasks could cost on these nodes: with one
+    slot a task that is the linear program's bound."""
+    held = [j for j, i in enumerate(matched) if i >= 0]
+    cost = float(sum(costs[j, matched[j]] for j in held))
+    least = assignment_optimum(costs[held], room) if held else 0.0
+    return max(0.0, regret(cost, least)) if 0.0 < least < np.inf else 0.0

@@ -37,6 +37,7 @@ from barnraise.core.types import (
     NodeId,
     NodeProfile,
     Seconds,
+    Telemetry,
     Text,
 )
 
@@ -158,10 +159,11 @@ class Welcome(Message, frozen=True, tag=True):
     forget: AssignmentIds = ()  # work of yours that runs elsewhere by now: drop it
 
 
-class Heartbeat(Message, frozen=True, tag=True):
-    """I am alive; `sent` is my clock, for the answer to carry back."""
+class Heartbeat(Message, frozen=True, tag=True, omit_defaults=True):
+    """I am alive; `sent` is my clock, for the answer to carry back. About once a minute: how I do."""
 
     sent: Seconds
+    telemetry: Telemetry | None = None
 
 
 class Pulse(Message, frozen=True, tag=True):

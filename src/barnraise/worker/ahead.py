@@ -12,19 +12,21 @@ SMOOTHING = 0.3
 
 
 class Lead:
-    """`seconds` is how long a task takes to be at hand, `step_seconds` how long a step of the last task took."""
+    """`seconds` is how long a task takes to be at hand, `step_seconds` how long a step of the last task took, which
+    trained on `tokens_per_second`."""
 
     def __init__(self) -> None:
-        self.seconds, self.step_seconds = 0.05, 0.0
+        self.seconds, self.step_seconds, self.tokens_per_second = 0.05, 0.0, 0.0
 
     def waited(self, seconds: float) -> None:
         """A task was at hand so many seconds after it was asked for."""
         self.seconds += SMOOTHING * (seconds - self.seconds)
 
-    def trained(self, steps: int, seconds: float) -> None:
-        """A task of so many steps took so long."""
+    def trained(self, steps: int, tokens: float, seconds: float) -> None:
+        """So many steps on so many tokens took so long."""
         if steps:
             self.step_seconds = seconds / steps
+            self.tokens_per_second = tokens / seconds if seconds > 0.0 else 0.0
 
     def ask_at(self, local_steps: int) -> int:
         """The step of a task after which to ask for the next; 0 is at once."""

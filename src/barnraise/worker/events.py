@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from barnraise.core.types import AnyResult, Blob, NodeProfile
+from barnraise.core.types import AnyResult, Blob, Load, NodeProfile
 from barnraise.wire.messages import Message
 
 
@@ -61,6 +61,12 @@ class TaskFailed(Event, frozen=True, gc=False):
     """The task ended in numbers that are not finite: there is no update, and nothing of it is kept."""
 
     assignment: int
+
+
+class Measured(Event, frozen=True, gc=False):
+    """How busy the machine is: about once a minute."""
+
+    load: Load
 
 
 class Tick(Event, frozen=True, gc=False):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from barnraise.core.errors import DIVERGED
-from barnraise.core.types import KINDS, NodeProfile
+from barnraise.core.types import KINDS, NodeProfile, Telemetry
 from barnraise.wire.messages import (
     PROTOCOL_VERSION,
     Ack,
@@ -35,6 +35,7 @@ from barnraise.worker.events import (
     Fetched,
     FetchFailed,
     LeaveRequested,
+    Measured,
     Nearly,
     Prepared,
     Received,
@@ -131,6 +132,14 @@ class Worker:
         beat = self.contact.send(Heartbeat(now), now)
         return [*self.outgoing.overdue(now, self.contact.link), beat] if self.outgoing.pending else [beat]
 
+    def _measured(self, event: Measured, now: float) -> list[Action]:
+        """Tell how the machine does."""
+        if not self.contact.greeted:
+            return []
+        lead = self.tasks.lead
+        telemetry = Telemetry(event.load, self.contact.link, lead.tokens_per_second, lead.step_seconds)
+        return [self.contact.send(Heartbeat(now, telemetry), now)]
+
     def _received(self, event: Received, now: float) -> list[Action]:
         self.contact.last_heard = now
         handler = _MESSAGES.get(type(event.message))
@@ -213,6 +222,7 @@ _HANDLE: dict[type[Event], Callable[[Worker, Any, float], list[Action]]] = {
     Nearly: lambda worker, event, now: worker.tasks.nearly(event, now),
     TaskDone: lambda worker, event, now: worker.tasks.done(event, now),
     TaskFailed: Worker._failed,
+    Measured: Worker._measured,
     Tick: Worker._tick,
     LeaveRequested: Worker._leave_requested,
 }

@@ -49,6 +49,7 @@ from barnraise.worker.machine import Worker
 from barnraise.worker.options import REASON, Outcome, WorkerOptions
 from barnraise.worker.profile import machine_profile
 from barnraise.worker.task_executor import BuildExecutor, TaskExecutor
+from barnraise.worker.telemetry import watch
 from barnraise.worker.terms import require_intervals
 
 if TYPE_CHECKING:
@@ -146,6 +147,7 @@ class WorkerRuntime:
         self._working = True
         self._spawn(self._read())
         sender = self._spawn(self._write())
+        self._spawn(watch(self.options.means.device, self.inbox.put_nowait))
         self._carry_out(self.machine.start(time.monotonic()))
         while self.outcome is None:
             try:

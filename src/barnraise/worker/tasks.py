@@ -262,7 +262,7 @@ class Tasks:
         task = running.task
         assert task.id == result.assignment
         if task.trains:
-            self.lead.trained(result.steps, result.seconds)
+            self.lead.trained(result.steps, task.effort * result.steps / max(1, task.steps), result.seconds)
         self.failures = 0 if result.steps else self.failures
         if running.dropped:
             return [Settle(task.id, False), *self._bring_up_to_date(now)]

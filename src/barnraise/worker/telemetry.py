@@ -1,0 +1,50 @@
+"""How busy the worker's machine is, about once a minute: psutil, and torch where there is an accelerator."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+
+from barnraise.core.types import Load
+from barnraise.worker.events import Event, Measured
+
+FIRST, INTERVAL = 10.0, 60.0
+"""Seconds until the first look, and between two."""
+
+
+async def watch(device: str, tell: Callable[[Event], None]) -> None:
+    """Tell of the load for as long as the worker lives."""
+    process = psutil.Process()
+    psutil.cpu_percent()  # counts from here
+    wait = FIRST
+    while True:
+        await asyncio.sleep(wait)
+        wait = INTERVAL
+        with contextlib.suppress(psutil.Error, OSError):
+            tell(Measured(load_of(process, device)))
+
+
+def load_of(process: psutil.Process, device: str) -> Load:
+    """How busy the machine was since the last call, and what `process` takes of it."""
+    cores = os.cpu_count() or 1
+    gpu, gpu_bytes = _accelerator(device)
+    average = psutil.getloadavg()[0] / cores
+    cpu = min(1.0, max(0.0, psutil.cpu_percent() / 100))
+    return Load(cpu, gpu, process.memory_info().rss, gpu_bytes, max(0.0, average))
+
+
+def _accelerator(device: str) -> tuple[float | None, int]:
+    """Share of the time in which it was busy, if that can be had, and bytes of its memory that the worker holds."""
+    torch: Any = sys.modules.get("torch")
+    if not device.startswith("cuda") or torch is None:
+        return None, 0
+    busy = None
+    with contextlib.suppress(ImportError, RuntimeError, ValueError, OSError):  # no driver library, no permission
+        busy = min(1.0, max(0.0, torch.cuda.utilization(torch.device(device)) / 100))
+    return busy, int(torch.cuda.memory_reserved(device))
