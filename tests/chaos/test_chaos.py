@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from barnraise.config.faults import KINDS
-from barnraise.matching import Market
+from barnraise.matching.standing import GaleShapley
 
 from .campaign import Failed, campaign, play
 from .cluster import Cluster, case_of
@@ -42,8 +42,8 @@ def test_a_standing_market_is_among_what_is_checked(monkeypatch: pytest.MonkeyPa
     stood = {seed: play(seed).most_stood for seed in ("0", "5", "10", "2")}
     assert max(stood.values()) >= 4
     assert stood["2"] == 0, "it has one scheduler for all"
-    monkeypatch.setattr(Market, "_settle", lambda market, changed: None)  # one that repairs nothing
-    with pytest.raises(Failed, match="which has room"):
+    monkeypatch.setattr(GaleShapley, "forget", lambda scheduler, node: None)
+    with pytest.raises(Failed, match="who is gone is in the market"):
         campaign([0, 5, 10])
 
 

@@ -103,10 +103,9 @@ def test_a_killed_controller_resumes(barnraise, run_file, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_a_controller_that_dies_as_planned_comes_back_to_the_workers_that_it_left(barnraise, run_file) -> None:
-    """At journal boundaries and at a time, by SIGKILL; its disk is full for a while, slow for another, and its clock
+    """At a journal boundary and at a time, by SIGKILL; its disk is full for a while, slow for another, and its clock
     jumps."""
     faults = [
-        {"at_decisions": 1, "do": "kill_controller", "seconds": 0.1},
         {"at_decisions": 40, "do": "kill_controller", "seconds": 0.5},
         {"at": 0.3, "do": "full_disk", "seconds": 1.0},
         {"at": 0.4, "do": "slow_disk", "seconds": 1.0, "by_seconds": 0.2},
@@ -120,15 +119,13 @@ def test_a_controller_that_dies_as_planned_comes_back_to_the_workers_that_it_lef
     run_dir = Path(result["run_dir"])
     once_in_versions(run_dir)
     assert "(trying again; nothing is lost" in text, "nothing was refused by a full disk"
-    assert text.count("should this be interrupted") == 4
+    assert text.count("should this be interrupted") == 3
     with LedgerView(run_dir / "ledger.sqlite") as view:
-        assert view.epoch == 4
+        assert view.epoch == 3
         assert result["accepted"] == view.totals().accepted
-        changes = [(d.node, d.change) for _, d in view.replay() if type(d).__name__ == "NodeChanged"]
+        sessions = [(d.node, d.session) for _, d in view.replay() if getattr(d, "change", "") == "joined"]
     assert result["seconds"] > 100, "its clock did not jump"
-    joins = {name: changes.count((name, "joined")) for name in ("one", "two")}
-    sessions = {(run_dir / "logs" / f"worker-{name}.log").read_text().count("budget is met") for name in joins}
-    assert sessions == {1}, "a worker's process did not outlive the controller's"
+    assert len(set(sessions)) == 2, "a worker's process did not outlive the controller's"
 
 
 @pytest.mark.slow

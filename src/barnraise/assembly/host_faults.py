@@ -64,6 +64,10 @@ class HostFaults(Ground):
             if at is not None and at <= decisions:
                 self._die(place)
 
+    def is_over(self, plan: Planned) -> bool:
+        """Whether it is a death that was died, by an earlier process of this command."""
+        return isinstance(plan.fault, KillController) and self.planned.index(plan) not in self._to_come
+
     def play(self, plan: Planned) -> bool:
         """Play it now; False when it is not about this process."""
         method = _PLAY.get(type(plan.fault))
@@ -92,9 +96,7 @@ class HostFaults(Ground):
         self.keeper.die(Revive(str(self.run.path), fault.seconds, place))
 
     def _kill_controller(self, plan: Planned, fault: KillController) -> None:
-        place = self.planned.index(plan)
-        if place in self._to_come:
-            self._die(place)
+        self._die(self.planned.index(plan))
 
     def _slow_disk(self, plan: Planned, fault: SlowDisk) -> None:
         self.slow.append(fault.by_seconds)

@@ -132,12 +132,13 @@ class LabWorkers(LocalWorkers):
             self.ended(worker.name, code, log_tail(path, 1))
 
     async def _adopt(self, name: str, pid: int) -> None:
-        """One that an earlier controller started, to its end; with which code it ended nobody can tell."""
+        """One that an earlier controller started, to its end; with which code it ended can only be told by what for."""
         self.has_process(name, pid)
         await _end_of(pid)
         if not self.stopping:
             over = self.server.machine.state.progress.final
-            self.ended(name, 0 if over else 1, log_tail(self.run.logs / f"worker-{name}.log", 1))
+            code = -signal.SIGKILL if name in self.down else 0 if over else 1
+            self.ended(name, code, log_tail(self.run.logs / f"worker-{name}.log", 1))
 
     async def _watch(self) -> None:
         """Keep the emulator's last reports."""

@@ -44,6 +44,8 @@ class LocalFaults:
     def play(self, progress: float, seconds: float) -> None:
         """Play what is due at a share of the token budget, and so many seconds into the run."""
         for plan in self._due(progress, seconds):
+            if self.host is not None and self.host.is_over(plan):
+                continue
             for name in plan.nodes:
                 self.note(f"fault: {plan.name} worker '{name}' at {plan.when}")
             if not plan.nodes and not isinstance(plan.fault, Join):
