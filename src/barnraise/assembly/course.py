@@ -32,12 +32,12 @@ async def see_through(
     what `open_host` and `session.work` do.
     """
     finish = None
+    ground = HostFaults(plan.faults, run) if local is not None and plan.faults else None
     try:
         if local is not None:
             await local.warm_up()
         with interruptible():
             prepare()
-            ground = HostFaults(plan.faults, run) if local is not None and plan.faults else None
             host = open_host(run, plan, voice.warn, ground)
         if local is not None:
             host.links, local.faults.host = local.uses, ground
