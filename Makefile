@@ -47,7 +47,7 @@ intrude: install  ## attack a live controller with 360,000 frames, and the state
 	$(BIN)/python -m tests.intrude
 
 SEEDS ?= 10000
-chaos: install  ## play SEEDS=10000 small clusters under random fault plans, with all that must hold checked (half an hour)
+chaos: install  ## play SEEDS=10000 small clusters under random fault plans, with all that must hold checked (ten minutes)
 	$(BIN)/python -m tests.chaos --seeds $(SEEDS) --processes $(NUM_TEST_PROCESSES)
 
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))

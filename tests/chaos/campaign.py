@@ -71,7 +71,12 @@ def told(cluster: Cluster, error: Exception) -> str:
 def described(case: Case) -> str:
     """The case, with its faults as a run file has them."""
     nodes = ", ".join(f"{machine.name} ({machine.rate:g} tokens/s)" for machine in case.machines)
-    extras = " large" * case.large + " churning" * case.churning + f" {case.spoiled:.0%} spoiled" * bool(case.spoiled)
+    extras = (
+        " market" * case.market
+        + " large" * case.large
+        + " churning" * case.churning
+        + f" {case.spoiled:.0%} spoiled" * bool(case.spoiled)
+    )
     plan = yaml.safe_dump({"faults": case.faults}, sort_keys=False, default_flow_style=None, width=200)
     return f"{case.mode}{extras}: {nodes}\n{plan}"
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from barnraise.config.schema import WorkerSection
@@ -13,6 +14,7 @@ from barnraise.controller import actions as ca
 from barnraise.controller.folding import apply
 from barnraise.controller.invariants import validate
 from barnraise.controller.machine import Controller
+from barnraise.controller.membership import LOOKS
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.state import State
 from barnraise.emulation.churn import Drawn, Fit
@@ -20,10 +22,13 @@ from barnraise.emulation.faults import FaultySimulator
 from barnraise.emulation.fleet import Machine
 from barnraise.emulation.journal import stored
 from barnraise.emulation.node import Node
+from barnraise.matching import create as scheduler
+from barnraise.matching.standing import GaleShapley
 from barnraise.transport.links.presets import parse
 
 from ..state_machine.chances import MODES
 from ..state_machine.engine import Account, digest, engine_settings
+from ..state_machine.rest import Rest
 from .books import LOSS, ControllerBooks, NodeBooks, Truth
 from .plans import Section, as_planned, draw
 
@@ -55,6 +60,7 @@ class Case:
     large: bool
     churning: bool
     spoiled: float
+    market: bool
 
     @property
     def settings(self) -> EngineSettings:
@@ -63,6 +69,8 @@ class Case:
             rungs = tuple(LARGE * (index + 1) for index in range(len(MODES[self.mode].get("rungs", [0]))))
             sizes = {"rungs": rungs, "most": rungs[-1], "memory": 3 * rungs[-1]}
             sizes["last"] = LARGE if MODES[self.mode].get("last") else 0
+        if self.market:
+            sizes["scheduler"] = partial(scheduler, "gale_shapley")
         return engine_settings(**(MODES[self.mode] | {"tokens": 600} | sizes))
 
 
@@ -82,6 +90,7 @@ def case_of(seed: str) -> Case:
         large=rng.random() < 0.3,
         churning=rng.random() < 0.2,
         spoiled=rng.choice([0.0, 0.0, 0.03]),
+        market=int(seed) % 5 < 2,
     )
 
 
@@ -95,6 +104,8 @@ class Cluster(FaultySimulator):
         self.books = ControllerBooks(self.truth, random.Random(case.seed), delta=90, spoiled=case.spoiled)
         self.account, self.shadow = Account(settings), State()
         self.idle_since: dict[str, float] = {}
+        self._moved = -1  # events of the market, when it was last looked at
+        self.most_stood = 0  # tasks in the standing market at a time
         self.well_since = 0.0
         super().__init__(
             Controller(settings),
@@ -119,21 +130,22 @@ class Cluster(FaultySimulator):
         self.account.measured.restarted()
 
     def _carry_out(self, actions: list[ca.Action]) -> None:
+        decided = False
         for action in actions:
             if isinstance(action, ca.Journal):
-                decision = stored(action.decision)
+                decided, decision = True, stored(action.decision)
                 self.account.add(decision)
                 apply(self.shadow, decision)
             elif isinstance(action, ca.Evaluate):
                 self.account.measured.here, self.account.last_loss = True, LOSS
         super()._carry_out(actions)
-        self.check()
+        self.check(decided)
 
-    def check(self) -> None:
-        """What must hold between two batches."""
+    def check(self, decided: bool = True) -> None:
+        """What must hold between two batches; the state is what decisions make of it, and else as it was."""
         state, machine = self.controller.state, self.controller
         assert self.events < MOST_EVENTS, "it goes round in circles"
-        if not self._busy:
+        if not self._busy and decided:
             assert self.shadow == state or repr(self.shadow) == repr(state), "the journal says otherwise"
             self.account.compare(state)
             validate(state)
@@ -143,8 +155,36 @@ class Cluster(FaultySimulator):
         if not state.progress.finished and not self.down:
             known = machine.membership.seen.keys() | machine.membership.awaited.keys()
             assert known == {node.id for node in state.nodes.values() if node.live}, "who takes part"
+            self._check_leases()
+            self._check_market()
         self._check_custody()
         self._check_idle(state)
+
+    def _check_leases(self) -> None:
+        """Whoever takes part is watched, and nobody is for longer than the longest lease without a word."""
+        membership, now = self.controller.membership, self.now + self.skew
+        assert membership.seen.keys() <= membership.detectors.keys(), "a link without a detector"
+        assert membership.seen.keys() <= membership.kinds.keys(), "nobody knows what it can do"
+        assert membership.seen.keys() <= membership._looked_at, "a lease that nobody looks at"
+        assert not membership.silent.keys() & membership.seen.keys(), "silent, and heard"
+        assert membership.suspects <= membership.seen.keys(), "a suspect that does not take part"
+        if self._busy or self.controller.deadline <= now:
+            return
+        for node, seen in membership.seen.items():
+            silence = now - seen - membership.excused.get(node, 0.0)
+            longest, (_, lease) = self.controller.settings.leases.longest, membership.intervals()
+            assert silence <= max(longest, lease) * (1 + 1 / LOOKS) + 1.0, f"{node} is silent for {silence:.1f} s"
+
+    def _check_market(self) -> None:
+        """Nobody is in the standing market who does not take part, and nothing blocks at rest."""
+        market = self.controller.dispatch.scheduler
+        if not isinstance(market, GaleShapley) or market.tally.events == self._moved:
+            return
+        self._moved = market.tally.events
+        nodes = {node.id: node for node in market.market.nodes}
+        assert all(self.controller.state.nodes[node].live for node in nodes), "who is gone is in the market"
+        Rest(market.market, {task.id: task for task in market.market.tasks}, nodes).check()
+        self.most_stood = max(self.most_stood, len(market.market.tasks))
 
     def _check_custody(self) -> None:
         custody, works = self.controller.custody, self.controller.state.works

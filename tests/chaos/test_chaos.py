@@ -8,20 +8,21 @@ from typing import Any
 import pytest
 
 from barnraise.config.faults import KINDS
+from barnraise.matching.standing import GaleShapley
 
 from .campaign import Failed, campaign, play
 from .cluster import Cluster, case_of
 
 EXPLORE = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
-PIECES, EACH = 8, 40
+PIECES, EACH = 40, 50
 
-FOUND = [62, 442, 1499, 2248, 2409]
+FOUND = [62, 442, 1499, 2248, 2409, 30473]
 """Seeds that found something once."""
 
 
 @pytest.mark.parametrize("piece", range(PIECES))
 def test_runs_under_random_faults_end_as_they_must(piece: int) -> None:
-    count = 2000 if EXPLORE else EACH
+    count = 400 if EXPLORE else EACH
     done = campaign(range(piece * count, (piece + 1) * count))
     assert done.faults > 2 * count
     assert done.restarts > count / 8
@@ -37,6 +38,15 @@ def test_every_kind_is_drawn() -> None:
     assert drawn == set(KINDS)
 
 
+def test_a_standing_market_is_among_what_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    stood = {seed: play(seed).most_stood for seed in ("0", "5", "10", "2")}
+    assert max(stood.values()) >= 4
+    assert stood["2"] == 0, "it has one scheduler for all"
+    monkeypatch.setattr(GaleShapley, "forget", lambda scheduler, node: None)
+    with pytest.raises(Failed, match="who is gone is in the market"):
+        campaign([0, 5, 10])
+
+
 def test_one_seed_is_one_history() -> None:
     first, second = play("7"), play("7")
     assert first.ledger_hash.hexdigest() == second.ledger_hash.hexdigest()
@@ -46,8 +56,8 @@ def test_one_seed_is_one_history() -> None:
 def test_a_failure_says_how_to_replay_it_and_what_it_was_about(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = Cluster.check
 
-    def forgetful(cluster: Cluster) -> Any:
-        usual(cluster)
+    def forgetful(cluster: Cluster, decided: bool = True) -> Any:
+        usual(cluster, decided)
         assert 9 not in cluster.books.merged, "contribution 9 is where it should not be"
 
     monkeypatch.setattr(Cluster, "check", forgetful)

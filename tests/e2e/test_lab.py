@@ -112,6 +112,29 @@ def test_a_worker_that_is_cut_off_comes_back(barnraise, lab_file) -> None:
     assert "joined" in changes[changes.index("silent") :], "it did not come back"
 
 
+def test_frames_are_spoiled_and_the_controller_dies(barnraise, lab_file, name: str) -> None:
+    faults = [
+        {"at": 0.1, "do": "corrupt", "share": 0.05, "seconds": 4.0},
+        {"at": 0.5, "do": "partition", "node": "one", "seconds": 600.0},
+        {"at": 0.55, "do": "kill_controller", "seconds": 0.5},
+    ]
+    training = {**TRAINING, "tokens": 180_000}
+    lab = barnraise("lab", str(lab_file(faults=faults, training=training)), "--network", "20mbit/20ms", "--json")
+    assert lab.wait(200) == 0, lab.text()
+    result = lab.json()
+    run_dir = Path(result["run_dir"])
+    once_in_versions(run_dir)
+    assert "broke down" not in lab.text(), "a worker's process ended over what it could not read"
+    with LedgerView(run_dir / "ledger.sqlite") as view:
+        assert view.epoch == 2
+        late = [d.node for _, d in view.replay() if getattr(d, "verdict", "") == "accepted"][-10:]
+    assert "one" in late, "what befell its link outlived the controller that planned it"
+    logs = [(run_dir / "logs" / f"worker-{worker}.log").read_text() for worker in ("one", "two")]
+    assert [log.count("joined run") for log in logs] == [1, 1], "the workers were started again"
+    assert left(name) == []
+    assert any(one["up"]["bytes"] for one in result["links"]["links"])
+
+
 def test_nothing_outlives_a_lab_that_is_killed(barnraise, lab_file, name: str) -> None:
     training = {**TRAINING, "tokens": 50_000_000}
     lab = barnraise("lab", str(lab_file(training=training)), "--network", "10mbit/50ms")

@@ -102,6 +102,33 @@ def test_a_killed_controller_resumes(barnraise, run_file, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+def test_a_controller_that_dies_as_planned_comes_back_to_the_workers_that_it_left(barnraise, run_file) -> None:
+    """At a journal boundary and at a time, by SIGKILL; its disk is full for a while, slow for another, and its clock
+    jumps."""
+    faults = [
+        {"at_decisions": 40, "do": "kill_controller", "seconds": 0.5},
+        {"at": 0.3, "do": "full_disk", "seconds": 1.0},
+        {"at": 0.4, "do": "slow_disk", "seconds": 1.0, "by_seconds": 0.2},
+        {"at": 0.6, "do": "hang", "node": "one", "seconds": 600.0},
+        {"at": 0.62, "do": "kill_controller", "seconds": 0.1},
+        {"at": 0.8, "do": "clock_jump", "by_seconds": 100.0},
+    ]
+    process = barnraise("train", str(run_file(faults=faults)), "--json")
+    assert process.wait() == 0, process.text()
+    result, text = process.json(), process.text()
+    run_dir = Path(result["run_dir"])
+    once_in_versions(run_dir)
+    assert "(trying again; nothing is lost" in text, "nothing was refused by a full disk"
+    assert text.count("should this be interrupted") == 3
+    with LedgerView(run_dir / "ledger.sqlite") as view:
+        assert view.epoch == 3
+        assert result["accepted"] == view.totals().accepted
+        sessions = [(d.node, d.session) for _, d in view.replay() if getattr(d, "change", "") == "joined"]
+    assert result["seconds"] > 100, "its clock did not jump"
+    assert len(set(sessions)) == 2, "a worker's process did not outlive the controller's"
+
+
+@pytest.mark.slow
 def test_train_over_slow_links(barnraise, run_file) -> None:
     training = {"tokens": 40_000, "batch_size": 4, "local_steps": 5, "learning_rate": 0.003, "compression": "topk"}
     process = barnraise("train", str(run_file(training=training)), "--network", "cellular/1%", "--json")

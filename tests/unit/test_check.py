@@ -47,6 +47,21 @@ def test_a_sound_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert err == ""
 
 
+def test_faults_are_checked_for_the_command_that_is_to_play_them(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "run.yaml").write_text(
+        RUN + "faults:\n- {at: 0.5, kill: a}\n- at_seconds: 5\n  do: corrupt\n  share: 0.1\n  seconds: 3\n"
+    )
+    assert run("check", "run.yaml") == 2
+    assert "run.yaml:10: faults[1].do: corrupt cannot be played by `train`: `lab` or" in capsys.readouterr().err
+    assert run("check", "run.yaml", "--lab") == 0
+    assert capsys.readouterr().out.startswith("run.yaml is sound: lab, asynchronous")
+    assert run("check", "run.yaml", "--simulate") == 0
+    assert run("check", "run.yaml", "--lab", "--serve") == 2
+    assert "one command at a time" in capsys.readouterr().err
+
+
 def test_a_sound_file_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("check", "run.yaml", "--json") == 0
     result = json.loads(capsys.readouterr().out)

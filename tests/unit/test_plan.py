@@ -228,8 +228,12 @@ def test_a_bad_policy_does_not_hide_other_problems() -> None:
         ),
         ({"faults": [{"at_decisions": 5, "kill": "w0"}]}, "faults[0].at_decisions: is 5; give at or at_seconds"),
         (
-            {"faults": [{"at_seconds": 5.0, "do": "full_disk", "seconds": 3.0}]},
-            "faults[0].do: full_disk cannot be played by `train`: `simulate` can",
+            {"faults": [{"at_seconds": 5.0, "do": "corrupt", "seconds": 3.0, "share": 0.1}]},
+            "faults[0].do: corrupt cannot be played by `train`: `lab` or `simulate` can",
+        ),
+        (
+            {"faults": [{"at_seconds": 5.0, "do": "clock_jump", "by_seconds": 3.0, "node": "w1"}]},
+            "faults[0].node: is given, but `train` cannot play clock_jump on a node: `simulate` can",
         ),
         ({"faults": [{"at": 0.5, "kill": "x"}]}, "faults[0].kill: 'x' is no worker at 0.5 (running: w0, w1, w2, w3)"),
         (
@@ -270,8 +274,12 @@ def test_a_simulation_plays_what_nothing_else_can_on_the_nodes_that_it_has() -> 
     assert len(plan(purpose=Purpose.SIMULATE, nodes=6, faults=[dark]).faults) == 1
     (problem,) = refused(Purpose.SIMULATE, 5, faults=[dark])
     assert problem.startswith("faults[0].nodes: 'node-00005' is no worker at 5.0 (running: node-00004, w0, w1, w2, w3)")
-    (problem,) = refused(Purpose.LAB, faults=[{"at": 0.1, "do": "clock_jump", "by_seconds": 9.0}])
-    assert problem.startswith("faults[0].do: clock_jump cannot be played by `lab`: `simulate` can")
+    jump = {"at": 0.1, "do": "clock_jump", "by_seconds": 9.0}
+    (problem,) = refused(Purpose.LAB, faults=[jump | {"nodes": ["w0"]}])
+    assert problem.startswith("faults[0].nodes: is given, but `lab` cannot play clock_jump on a node: `simulate` can")
+    assert (
+        len(plan(purpose=Purpose.LAB, faults=[jump, {"at": 0.2, "do": "kill_controller", "seconds": 1.0}]).faults) == 2
+    )
 
 
 def test_chance_has_a_seed_of_its_own_where_none_is_given() -> None:

@@ -75,8 +75,7 @@ def test_all_limits_are_set() -> None:
             assert 0 < router.getsockopt(zmq.RCVHWM) <= 64
         with new_dealer(context, Keys.generate(), SERVER.public, ipv6=True) as dealer:
             assert FRAME_LIMIT < dealer.getsockopt(zmq.MAXMSGSIZE) < FRAME_LIMIT + 10_000
-            assert 0 < dealer.getsockopt(zmq.HEARTBEAT_IVL) < dealer.getsockopt(zmq.HEARTBEAT_TIMEOUT)
-            assert dealer.getsockopt(zmq.HEARTBEAT_TTL) < 65_536
+            assert dealer.getsockopt(zmq.HEARTBEAT_IVL) <= 0, "libzmq may abort the process when one is due"
             assert dealer.getsockopt(zmq.IPV6) == 1
     finally:
         context.term()

@@ -21,9 +21,11 @@ from barnraise import transport
 from barnraise.core.errors import AddressError, WireError
 from barnraise.transport import Connection, Delivery, Keys, Listener
 from barnraise.transport.base import parse
+from barnraise.transport.zmq import connection as zmq_connection
 from barnraise.transport.zmq import door as zmq_door
 from barnraise.transport.zmq import loop_socket
 from barnraise.transport.zmq import outgoing as zmq_outgoing
+from barnraise.transport.zmq.connection import ZmqConnection
 from barnraise.transport.zmq.listener import ZmqListener
 from barnraise.transport.zmq.loop_socket import LoopSocket
 from barnraise.transport.zmq.options import DEALER_QUEUE
@@ -512,6 +514,32 @@ def resources() -> tuple[int, int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts threads and files as Linux shows them")
+def test_a_connection_that_stands_but_brings_no_answer_is_dialled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where spoiled bytes have libzmq wait for a frame without end. One on which nobody asks is left alone, and the
+    next patience is twice as long."""
+    monkeypatch.setattr(zmq_connection, "FIRST_SILENCE", 0.2)
+    monkeypatch.setattr(zmq_connection, "LOOK_SECONDS", 0.02)
+
+    async def test() -> None:
+        async with listening() as (listener, uri), connected(uri) as asks, connected(uri) as waits:
+            assert isinstance(asks, ZmqConnection)
+            await asks.send([b"one"])
+            await waits.ready(timeout=10.0)
+            while asks.num_connects < 2:
+                await asyncio.sleep(0.01)
+            assert asks._silence == 0.4
+            assert waits.num_connects == 1
+            await asks.send([b"two"])
+            first, second = [await listener.receive() for _ in range(2)]
+            assert first is not None
+            assert second is not None
+            assert (bytes(first[1][0]), bytes(second[1][0])) == (b"one", b"two")
+            assert listener.send(second[0], [b"answer"])
+            assert await asks.receive() == [b"answer"]
+
+    run(test())
+
+
 def test_nothing_is_left_after_closing() -> None:
     async def round_trip() -> None:
         async with listening() as (listener, uri), connected(uri) as connection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from barnraise.assembly.host_faults import HostFaults
 from barnraise.assembly.hosting import Host, open_host
 from barnraise.assembly.local_workers import LocalWorkers
 from barnraise.assembly.session import work
@@ -31,14 +32,15 @@ async def see_through(
     what `open_host` and `session.work` do.
     """
     finish = None
+    ground = HostFaults(plan.faults, run) if local is not None and plan.faults else None
     try:
         if local is not None:
             await local.warm_up()
         with interruptible():
             prepare()
-            host = open_host(run, plan, voice.warn)
+            host = open_host(run, plan, voice.warn, ground)
         if local is not None:
-            host.links = local.uses
+            host.links, local.faults.host = local.uses, ground
             if host.resumed:
                 done = host.machine.state.totals.tokens / host.machine.settings.tokens
                 local.skip_faults(done, host.server.clock())

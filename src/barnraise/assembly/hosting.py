@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from barnraise.account.links import LinkUse
 from barnraise.assembly import parts
 from barnraise.assembly.addresses import recorded_mode
 from barnraise.assembly.engine_settings import engine_settings
+from barnraise.assembly.ground import Ground
 from barnraise.assembly.invites import open_book
 from barnraise.config.changes import changes, kept
 from barnraise.config.load import load
@@ -25,7 +25,7 @@ from barnraise.core.errors import DataError, WireError
 from barnraise.core.units import bytes_text
 from barnraise.data.meta import MAX_SHARD_BYTES
 from barnraise.data.shards import Dataset
-from barnraise.ledger import Checkpoints, Ledger, Noted, RunDirectory, notes
+from barnraise.ledger import Ledger, Noted, RunDirectory, notes
 from barnraise.plan.purpose import Purpose
 from barnraise.plan.resolve import Plan, resolve
 from barnraise.transport import Keys
@@ -55,19 +55,20 @@ class Host:
         self.ledger.close()
 
 
-def open_host(run: RunDirectory, plan: Plan, warn: Callable[[str], None]) -> Host:
+def open_host(run: RunDirectory, plan: Plan, warn: Callable[[str], None], ground: Ground | None = None) -> Host:
     """The controller of a prepared run, gone back to where its ledger ends. Raises CorruptionError, StorageError; then
-    the run directory is as it was."""
-    ledger = Ledger(run.ledger, run.segments, run=run.path.name)
+    the run directory is as it was. `ground` is what it stands on: this machine, unless given."""
+    ground = ground or Ground()
+    ledger = ground.ledger(run)
     try:
-        return _open(run, plan, ledger, warn)
+        return _open(run, plan, ledger, warn, ground)
     except BaseException:
         ledger.close()
         raise
 
 
-def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], None]) -> Host:
-    checkpoints = Checkpoints(run.checkpoints)
+def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], None], ground: Ground) -> Host:
+    checkpoints = ground.checkpoints(run)
     found, told_before = replay(ledger, checkpoints), ledger.newest(notes.RunFile)
     for damage in ledger.segments.damage:
         warn(f"{damage}; what was there can be done without, or is done again")
@@ -98,7 +99,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     machine = Controller(settings, found.state, ledger.epoch)
     blobs = parts.blob_store(dataset, content, server, warn, run.path)
     evaluator = parts.evaluator_of(plan, manifest.model, dataset)
-    clock = _run_clock(found.time)
+    clock = ground.clock(found.time)
     shell = Server(
         machine,
         ledger,
@@ -144,11 +145,6 @@ def _recorded_manifest(
 
 def _enrolment(run: RunDirectory) -> Enrolment:
     return Enrolment(Keys.load_or_create(run.keys / "controller.json"), lambda: open_book(run))
-
-
-def _run_clock(start: float) -> Callable[[], float]:
-    began = time.monotonic()
-    return lambda: start + time.monotonic() - began
 
 
 def recorded_plan(run: RunDirectory) -> Plan:

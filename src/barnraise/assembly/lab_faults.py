@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from barnraise.assembly.local_faults import LocalFaults, Workers
-from barnraise.config.faults import Duplicate, Fault, OneWayLoss, Partition, Planned, Reorder
+from barnraise.config.faults import Corrupt, Duplicate, Fault, OneWayLoss, Partition, Planned, Reorder
 from barnraise.emulation.tun_hub import Disturbance
 
 Shares = tuple[float, float]
@@ -20,6 +20,7 @@ class Effect(NamedTuple):
     lost: Shares = (0.0, 0.0)
     twice: Shares = (0.0, 0.0)
     late: Shares = (0.0, 0.0)
+    spoiled: Shares = (0.0, 0.0)
 
 
 class LabFaults(LocalFaults):
@@ -54,18 +55,18 @@ class LabFaults(LocalFaults):
     def _tell(self, name: str) -> None:
         """Of several faults of one link the worst counts."""
         effects = [Effect(), *self._effects[name]]
-        lost, twice, late = (
+        shares = [
             (max(shares[0] for shares in kind), max(shares[1] for shares in kind))
             for kind in zip(*effects, strict=True)
-        )
-        self.disturb(Disturbance(self.namespaces[name], lost, twice, late))
+        ]
+        self.disturb(Disturbance(self.namespaces[name], *shares))
 
 
 def effect_of(fault: Fault) -> Effect | None:
     """What a fault does to packets; None when that is not what it is about.
 
     >>> effect_of(OneWayLoss(seconds=3.0, way="down", share=0.5))
-    Effect(lost=(0.0, 0.5), twice=(0.0, 0.0), late=(0.0, 0.0))
+    Effect(lost=(0.0, 0.5), twice=(0.0, 0.0), late=(0.0, 0.0), spoiled=(0.0, 0.0))
     """
     match fault:
         case Partition():
@@ -76,4 +77,6 @@ def effect_of(fault: Fault) -> Effect | None:
             return Effect(twice=(fault.share, fault.share))
         case Reorder():
             return Effect(late=(fault.share, fault.share))
+        case Corrupt():
+            return Effect(spoiled=(fault.share, fault.share))
     return None

@@ -15,7 +15,9 @@ from typing import Any
 import msgspec
 
 from barnraise.account.links import FILE, LinkUse
+from barnraise.assembly.helper import Helper
 from barnraise.assembly.invites import INVITE_VARIABLE
+from barnraise.assembly.keeper import kept
 from barnraise.assembly.lab_faults import LabFaults, effect_of
 from barnraise.assembly.local_workers import LocalWorkers, log_tail
 from barnraise.config.schema import WorkerSection
@@ -77,15 +79,12 @@ class LabWorkers(LocalWorkers):
     async def warm_up(self) -> None:
         """Start the emulator and wait until its namespaces are there; then this thread lives in the host's."""
         namespaces.require()
-        namespaces.refuse_stale(list(self.namespaces.values()))
-        log = self.run.logs / "links.log"
-        with log.open("wb") as errors:
-            self.hub = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", BACKENDS[self.backend],
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
-            )  # fmt: skip
-        assert self.hub.stdin is not None
-        self.hub.stdin.write(msgspec.json.encode(self.order) + b"\n")
+        log, keeper = self.run.logs / "links.log", kept()
+        if keeper is None or not keeper.deaths:
+            namespaces.refuse_stale(list(self.namespaces.values()))
+        self.helper = await Helper.start(BACKENDS[self.backend], log)
+        if not self.helper.again:
+            self.helper.order(msgspec.json.encode(self.order))
         try:
             async with asyncio.timeout(READY_SECONDS):
                 report = await self._report()
@@ -94,20 +93,24 @@ class LabWorkers(LocalWorkers):
         if report is None or report.error:
             reason = report.error if report else log_tail(log)
             raise InputError(f"the links of the lab cannot be made: {reason}")
+        if self.helper.again:
+            for namespace in self.namespaces.values():
+                self._disturb(Disturbance(namespace))  # what befell the links when the controller died is over
         namespaces.enter(self.namespaces[HOST])
 
     def _disturb(self, disturbance: Disturbance) -> None:
-        assert self.hub.stdin is not None
+        assert self.helper is not None
         if not self.stopping:
-            self.hub.stdin.write(msgspec.json.encode(disturbance) + b"\n")
+            self.helper.order(msgspec.json.encode(disturbance))
 
     async def _report(self) -> Report | None:
-        assert self.hub.stdout is not None
-        line = await self.hub.stdout.readline()
+        assert self.helper is not None
+        line = await self.helper.report()
         return msgspec.json.decode(line, type=Report) if line else None
 
     def launch(self, worker: WorkerSection) -> None:
-        task = asyncio.ensure_future(self._work(worker))
+        living = namespaces.pids(self.namespaces[worker.name])
+        task = asyncio.ensure_future(self._adopt(worker.name, min(living)) if living else self._work(worker))
         self._processes.add(task)
         task.add_done_callback(self._processes.discard)
 
@@ -123,10 +126,19 @@ class LabWorkers(LocalWorkers):
                 *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 env={**os.environ, INVITE_VARIABLE: self.invite},
             )  # fmt: skip
-        self.pids[worker.name] = process.pid
+        self.has_process(worker.name, process.pid)
         code = await process.wait()
         if not self.stopping:
             self.ended(worker.name, code, log_tail(path, 1))
+
+    async def _adopt(self, name: str, pid: int) -> None:
+        """One that an earlier controller started, to its end; with which code it ended can only be told by what for."""
+        self.has_process(name, pid)
+        await _end_of(pid)
+        if not self.stopping:
+            over = self.server.machine.state.progress.final
+            code = -signal.SIGKILL if name in self.down else 0 if over else 1
+            self.ended(name, code, log_tail(self.run.logs / f"worker-{name}.log", 1))
 
     async def _watch(self) -> None:
         """Keep the emulator's last reports."""
@@ -169,19 +181,16 @@ class LabWorkers(LocalWorkers):
                 os.kill(pid, signal.SIGKILL)
         for task in self._tasks:
             task.cancel()
-        if not hasattr(self, "hub"):
+        if self.helper is None:
             return
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        assert self.hub.stdin is not None
-        self.hub.stdin.close()
-        try:
-            async with asyncio.timeout(10.0):
-                while (report := await self._report()) is not None:
-                    self._take(report)
-                await self.hub.wait()
-        except (TimeoutError, ProcessLookupError):
-            with contextlib.suppress(ProcessLookupError):
-                self.hub.kill()
+        self.helper.no_more_orders()
+        if self.helper.own:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(10.0):
+                    while (report := await self._report()) is not None:
+                        self._take(report)
+            await self.helper.wait(1.0)
         namespaces.remove(list(self.namespaces.values()))  # should the emulator have been killed
         if self.reports:
             (self.run.path / FILE).write_text(json.dumps(self._totals(), indent=2) + "\n", "utf-8")
@@ -199,3 +208,18 @@ class LabWorkers(LocalWorkers):
             for name, port, (up, down) in zip(self.links, self.order.ports, last.ports, strict=True)
         ]
         return {"backend": self.backend, "seconds": round(last.seconds, 3), "links": entries}
+
+
+async def _end_of(pid: int) -> None:
+    """Wait until a process is no more, whoever started it."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(descriptor, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)

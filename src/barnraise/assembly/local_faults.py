@@ -1,4 +1,5 @@
-"""The planned faults of a run with workers of its own, played on their processes: signals, and new workers."""
+"""The planned faults of a run with workers of its own, played on processes: signals, and new workers; what befalls the
+controller's own process is `host_faults`'."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from barnraise.assembly.host_faults import HostFaults
 from barnraise.config.faults import Fault, Hang, Join, Kill, Planned, Preempt
 from barnraise.config.schema import WorkerSection
 
@@ -30,6 +32,7 @@ class LocalFaults:
 
     def __init__(self, planned: Sequence[Planned], workers: Workers, note: Callable[[str], None]) -> None:
         self.waiting, self.workers, self.note = list(planned), workers, note
+        self.host: HostFaults | None = None
         self._hanging: dict[str, int] = {}
 
     def _due(self, progress: float, seconds: float) -> list[Planned]:
@@ -41,9 +44,14 @@ class LocalFaults:
     def play(self, progress: float, seconds: float) -> None:
         """Play what is due at a share of the token budget, and so many seconds into the run."""
         for plan in self._due(progress, seconds):
+            if self.host is not None and self.host.is_over(plan):
+                continue
             for name in plan.nodes:
                 self.note(f"fault: {plan.name} worker '{name}' at {plan.when}")
-            self.play_one(plan)
+            if not plan.nodes and not isinstance(plan.fault, Join):
+                self.note(f"fault: {plan.name} at {plan.when}")
+            if self.host is None or not self.host.play(plan):
+                self.play_one(plan)
 
     def play_one(self, plan: Planned) -> None:
         """Play it now."""

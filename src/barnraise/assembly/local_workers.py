@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from barnraise.account.links import LinkUse
+from barnraise.assembly.helper import Helper
 from barnraise.assembly.local_faults import LocalFaults
 from barnraise.config.faults import Planned
 from barnraise.config.schema import WorkerSection
@@ -62,20 +62,13 @@ class LocalWorkers:
         self._joined: dict[str, tuple[WorkerSection, float]] = {}
         self._left = asyncio.Event()
         self._can_start = True
-        self.nursery: asyncio.subprocess.Process | None = None
+        self.helper: Helper | None = None
         self._started = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def warm_up(self) -> None:
         """Start the nursery; it imports while the controller prepares."""
-        self.nursery = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "barnraise.worker.nursery",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=(self.run.logs / "nursery.log").open("wb"),
-        )
+        self.helper = await Helper.start("barnraise.worker.nursery", self.run.logs / "nursery.log")
 
     def start(self, server: Server, uri: str) -> None:
         """Start all workers against the controller at `uri`, and keep watching them."""
@@ -109,9 +102,8 @@ class LocalWorkers:
             means=self.means(worker, self.link_of(self._started, worker)),
         )
         self._started += 1
-        assert self.nursery is not None
-        assert self.nursery.stdin is not None
-        self.nursery.stdin.write(msgspec.json.encode(order) + b"\n")
+        assert self.helper is not None
+        self.helper.order(msgspec.json.encode(order))
 
     def means(self, worker: WorkerSection, link: Link | None = None) -> Means:
         """What it works with: its keys of the run file that are means, and what they come to beside the others."""
@@ -135,8 +127,8 @@ class LocalWorkers:
         return keys
 
     def give_up(self, name: str, reason: str) -> None:
-        """The worker is to end, and stays down."""
-        if name in self.pids:
+        """The worker is to end, and stays down. Its process may be about to start."""
+        if name in self.pids or name in self.up:
             self.up.discard(name)
             self.down[name] = reason
 
@@ -147,17 +139,26 @@ class LocalWorkers:
         self.workers += [worker for worker in joined if worker.name not in dead]
 
     async def _watch(self) -> None:
-        assert self.nursery is not None
-        assert self.nursery.stdout is not None
-        while line := await self.nursery.stdout.readline():
+        assert self.helper is not None
+        while line := await self.helper.report():
             report = msgspec.json.decode(line)
             if "started" in report:
-                self.pids[report["started"]] = report["pid"]
+                self.has_process(report["started"], report["pid"])
             else:
                 self.ended(report["ended"], report["code"], report["reason"])
         self._can_start = False
         for name in sorted(self.up):
             self.ended(name, 1, f"the process that starts workers ended: {log_tail(self.run.logs / 'nursery.log')}")
+
+    def has_process(self, name: str, pid: int) -> None:
+        """The worker's process. One that is to end by now does; one that hung when the controller died goes on."""
+        self.pids[name] = pid
+        if name in self.down and not self.leaving:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if self.helper is not None and self.helper.again:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
     def ended(self, name: str, code: int, reason: str) -> None:
         """A worker's process is no more: tell the controller, and start it again unless it was meant to end."""
@@ -215,17 +216,12 @@ class LocalWorkers:
         self.faults.wake_all()
         for task in self._tasks:
             task.cancel()
-        if self.nursery is None:
+        if self.helper is None:
             return
-        if not self._started and self.nursery.returncode is None:
-            self.nursery.kill()  # it imports: nothing would be lost
-        if self.nursery.stdin is not None:
-            self.nursery.stdin.close()
-        try:
-            await asyncio.wait_for(self.nursery.wait(), 5.0)
-        except TimeoutError:
-            self.nursery.kill()
-            await self.nursery.wait()
+        if not self._started:
+            self.helper.kill()  # it imports: nothing would be lost
+        self.helper.no_more_orders()
+        await self.helper.wait(5.0)
 
 
 def log_tail(path: Path, lines: int = 5) -> str:

@@ -12,7 +12,7 @@ from barnraise.cli import console
 from barnraise.config.document import read
 from barnraise.config.load import build
 from barnraise.config.problems import Problem, as_rows
-from barnraise.core.errors import RunFileError
+from barnraise.core.errors import InputError, RunFileError
 from barnraise.core.units import bytes_text, count_text, duration_text
 
 if TYPE_CHECKING:
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 def check(
     run_file: Annotated[Path, typer.Argument(metavar="RUN.yaml", help="The run file.", show_default=False)],
     serve: Annotated[bool, typer.Option("--serve", help="Check it for `serve`: without local workers.")] = False,
+    lab: Annotated[
+        bool, typer.Option("--lab", help="Check it for `lab`: links, and their faults, are emulated.")
+    ] = False,
+    simulate: Annotated[bool, typer.Option("--simulate", help="Check it for `simulate`: all is modelled.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
     """Say whether a run file is sound, and what the run would cost.
@@ -31,7 +35,7 @@ def check(
     Nothing is started or changed.
     """
     try:
-        plan, estimate = _verify(run_file, serve)
+        plan, estimate = _verify(run_file, {"serve": serve, "lab": lab, "simulate": simulate})
     except RunFileError as error:
         if not json:
             raise
@@ -50,13 +54,17 @@ def check(
         console.say(f"  {label:<14} {text}")
 
 
-def _verify(run_file: Path, serve: bool) -> tuple[Plan, Estimate]:
+def _verify(run_file: Path, wanted: dict[str, bool]) -> tuple[Plan, Estimate]:
+    """`wanted`: for which command; for none `serve` or `train`, by whether workers are listed."""
+    commands = [name for name, is_wanted in wanted.items() if is_wanted]
+    if len(commands) > 1:
+        raise InputError(f"a file is checked for one command at a time, not for {' and '.join(commands)}")
     document = read(run_file)
     build(document)  # before the imports: a file that does not fit the schema needs none of them
-    from barnraise.plan.purpose import SERVE
+    from barnraise.plan.purpose import Purpose
     from barnraise.plan.verify import verify
 
-    return verify(document, purpose=SERVE if serve else None)
+    return verify(document, purpose=Purpose(commands[0]) if commands else None)
 
 
 def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:

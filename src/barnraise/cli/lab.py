@@ -44,6 +44,7 @@ def lab(
 
         require()
     from barnraise.assembly.laboratory import lab_new, with_workers
+    from barnraise.cli.keeping import keep_if_needed
     from barnraise.cli.summary import tell
     from barnraise.cli.view import VOICE
     from barnraise.plan.links import with_network
@@ -51,6 +52,7 @@ def lab(
     from barnraise.plan.verify import verify
 
     plan, _ = verify(with_workers(with_network(document, network), workers), purpose=LAB)
+    keep_if_needed(plan, json=json)
     for warning in plan.warnings:
         console.warn(str(warning))
     tell(asyncio.run(lab_new(plan, VOICE, backend="ns3" if ns3 else "tun")), json=json)

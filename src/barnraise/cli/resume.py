@@ -20,6 +20,10 @@ def resume(
     from barnraise.ledger import RunDirectory
 
     run = RunDirectory.open(run_dir)
+    from barnraise.assembly.hosting import recorded_plan
+    from barnraise.cli.keeping import keep_if_needed
+
+    keep_if_needed(recorded_plan(run), json=json)
     with run.lock():
         from barnraise.assembly.resuming import resume_run
         from barnraise.cli.summary import tell

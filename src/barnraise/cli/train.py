@@ -29,11 +29,13 @@ def train(
     Prints how to resume first, a live view while it works, and a summary with the place of the exported model.
     """
     document = read(run_file)
+    from barnraise.cli.keeping import keep_if_needed
     from barnraise.plan.links import with_network
     from barnraise.plan.purpose import TRAIN
     from barnraise.plan.verify import verify
 
     plan, _ = verify(with_network(document, network), purpose=TRAIN)
+    keep_if_needed(plan, json=json)
     for warning in plan.warnings:
         console.warn(str(warning))
     from barnraise.assembly.embedded import train_new

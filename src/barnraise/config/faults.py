@@ -105,19 +105,20 @@ REAL = (TRAIN, LAB, SIMULATE)
 LINKED = (LAB, SIMULATE)
 """What can be done to a link that is emulated."""
 
-VIRTUAL = (SIMULATE,)
-"""What only a machine can have done to it that is modelled."""
+MODELLED = (SIMULATE,)
+"""What can be done only where the machine is modelled."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of fault: its operands, what it does in a sentence, and the commands that can play it. `ends`: its nodes
-    are gone afterwards."""
+    """One kind of fault: its operands, what it does in a sentence, and the commands that can play it, or play it on
+    nodes where that is less. `ends`: its nodes are gone afterwards."""
 
     struct: type[Fault]
     summary: str
     modes: tuple[str, ...]
     ends: bool = False
+    on_nodes: tuple[str, ...] = REAL
 
     @property
     def operands(self) -> dict[str, bool]:
@@ -146,8 +147,9 @@ KINDS: Mapping[str, Kind] = {
     ),
     "corrupt": Kind(
         Corrupt,
-        "for `seconds` a `share` of the frames, both ways, cannot be read: who receives them refuses them",
-        VIRTUAL,
+        "for `seconds` a `share` of the frames, both ways, cannot be read: who receives them refuses them; in a lab a "
+        "`share` of the TCP packets has two words swapped, which no checksum of theirs tells",
+        LINKED,
     ),
     "duplicate": Kind(
         Duplicate, "for `seconds` a `share` of the messages (in a lab: packets), both ways, come twice", LINKED
@@ -158,25 +160,27 @@ KINDS: Mapping[str, Kind] = {
         LINKED,
     ),
     "slow_disk": Kind(
-        SlowDisk, "for `seconds` each commit and each checkpoint of the controller takes `by_seconds` longer", VIRTUAL
+        SlowDisk, "for `seconds` each commit and each checkpoint of the controller takes `by_seconds` longer", REAL
     ),
     "full_disk": Kind(
         FullDisk,
         "for `seconds` the controller's disk has no room: commits are tried again until there is some, and the run is "
         "given up, to be resumed, where that takes a minute; checkpoints fail",
-        VIRTUAL,
+        REAL,
     ),
     "clock_jump": Kind(
         ClockJump,
         "the clock that leases and waits go by (monotonic, of the node's machine, or of the controller's where no node "
-        "is named) is `by_seconds` ahead from now on, as after a machine was suspended",
-        VIRTUAL,
+        "is named) is `by_seconds` ahead from now on, as after a machine was suspended; that of a worker's process "
+        "cannot be moved from outside, so with a node it is for `simulate` alone",
+        REAL,
+        on_nodes=MODELLED,
     ),
     "kill_controller": Kind(
         KillController,
-        "the controller dies: what is committed is durable, nothing else of that batch is done; after `seconds` it "
-        "comes back from its journal, as `resume` does",
-        VIRTUAL,
+        "the controller dies (SIGKILL): what is committed is durable, nothing else of that batch is done; after "
+        "`seconds` it comes back from its journal, as `resume` does",
+        REAL,
     ),
 }
 """Every kind by its name."""

@@ -83,8 +83,8 @@ class FaultySimulator(TroubledSimulator):
     def _notice_is_over(self, incarnation: int, node: Node) -> None:
         if node.incarnation == incarnation:
             self.kill(node.spec.name)
-        elif node.incarnation == incarnation + 1:
-            self.replace(node)  # it has left meanwhile
+        elif node.incarnation == incarnation + 1 and node.left == incarnation:
+            self.replace(node)  # it has left meanwhile; who was lost otherwise is replaced by then
 
     def _partition(self, fault: kinds.Partition, rng: random.Random) -> None:
         self._affect(fault.nodes, Effect(Fate.LOST, "", 1.0, rng), fault.seconds)

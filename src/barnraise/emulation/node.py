@@ -50,7 +50,6 @@ class Node:
         "_down",
         "_down_seconds",
         "_inlined",
-        "_left",
         "_running",
         "_tick_at",
         "_up",
@@ -60,6 +59,7 @@ class Node:
         "_upload_number",
         "busy_seconds",
         "incarnation",
+        "left",
         "machine",
         "sim",
         "skew",
@@ -82,7 +82,7 @@ class Node:
         self._upload_number, self._upload_end = 0, 0.0  # what was planned for another number is void
         self._inlined: set[str] = set()
         self._running: _Run | None = None
-        self._left = 0  # the incarnation that ended by itself: what it said last arrives all the same
+        self.left = 0  # the incarnation that ended by itself: what it said last arrives all the same
 
     @property
     def up(self) -> bool:
@@ -195,7 +195,7 @@ class Node:
             sim.at(arrival, Node._arrive, self, self.incarnation, event)
 
     def _arrive(self, incarnation: int, event: ce.Event) -> None:
-        if incarnation == self.incarnation or incarnation == self._left:
+        if incarnation == self.incarnation or incarnation == self.left:
             self.sim.handle(event)
 
     def _offer(self, action: wa.Offer) -> None:
@@ -353,7 +353,7 @@ class Node:
         self.work.settle(action.assignment, action.accepted)
 
     def _quit(self, action: wa.Quit) -> None:
-        self._left = self.incarnation
+        self.left = self.incarnation
         self.stop()
         if not action.final:
             self.sim.give_up(action.reason)

@@ -26,6 +26,7 @@ import msgspec
 from barnraise.core.errors import BarnraiseError
 from barnraise.emulation import namespaces
 from barnraise.emulation.lane import Lane
+from barnraise.emulation.packets import spoiled
 from barnraise.transport.links.link import Link, Outages
 
 REPORT_SECONDS = 0.5
@@ -59,12 +60,13 @@ class Order(msgspec.Struct, frozen=True):
 
 class Disturbance(msgspec.Struct, frozen=True):
     """What befalls the packets of one port from now on, those from it and those to it: the shares that are lost, come
-    twice, and come late."""
+    twice, come late, and are spoiled."""
 
     namespace: str
     lost: tuple[float, float] = (0.0, 0.0)
     twice: tuple[float, float] = (0.0, 0.0)
     late: tuple[float, float] = (0.0, 0.0)
+    spoiled: tuple[float, float] = (0.0, 0.0)
 
 
 class Counters(msgspec.Struct):
@@ -123,7 +125,7 @@ class Hub:
             target = self._ports.get(packet[16:20]) if packet[0] >> 4 == 4 else None
             if target is None:
                 continue  # multicast, IPv6: there is nobody
-            now = self._clock()
+            now, packet = self._clock(), self._carried(port, 0, packet)
             for later in self._delays(port, 0):
                 if lanes is None:
                     _count(self._free[port][0], packet)
@@ -137,7 +139,7 @@ class Hub:
         """From now on; an empty one ends it."""
         place = self._places[disturbance.namespace]
         self._disturbed[place] = disturbance
-        if not any((*disturbance.lost, *disturbance.twice, *disturbance.late)):
+        if not any((*disturbance.lost, *disturbance.twice, *disturbance.late, *disturbance.spoiled)):
             del self._disturbed[place]
 
     def _delays(self, port: int, way: int) -> tuple[float, ...]:
@@ -150,13 +152,19 @@ class Hub:
         later = self._rng.uniform(0.0, LATEST) if self._rng.random() < found.late[way] else 0.0
         return (later, later + self._rng.uniform(0.0, LATEST)) if self._rng.random() < found.twice[way] else (later,)
 
+    def _carried(self, port: int, way: int, packet: bytes) -> bytes:
+        """What becomes of a packet's bytes."""
+        found = self._disturbed.get(port)
+        strikes = found is not None and self._rng.random() < found.spoiled[way]
+        return spoiled(packet, self._rng) if strikes else packet
+
     def _plan(self, at: float, before: bool, target: int, packet: bytes) -> None:
         self._count += 1
         heapq.heappush(self._events, (at, self._count, before, target, packet))
 
     def _arrive(self, now: float, target: int, packet: bytes) -> None:
         """The packet is in the middle of the network."""
-        lanes = self._lanes[target]
+        lanes, packet = self._lanes[target], self._carried(target, 1, packet)
         for later in self._delays(target, 1):
             if lanes is None:
                 _count(self._free[target][1], packet)

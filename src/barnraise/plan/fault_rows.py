@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from barnraise.config.faults import KINDS, OPERANDS, SHORT, WHEN, Kind, given, kinds_of
 from barnraise.config.schema import FaultSection
@@ -87,18 +87,25 @@ def _fault_decisions(case: Case) -> Found:
 
 @_row(
     "a fault that the command cannot play",
-    "what is done to a disk, a clock or a link takes a machine or a link that is modelled",
+    "what is done to a link takes one that is emulated, what is done to a worker's clock a machine that is modelled",
     "leave it out here, or play it with one of those",
 )
 def _fault_mode(case: Case) -> Found:
     if case.purpose is SERVE:
         return
     for index, section, kind in _kinds(case):
+        (name,) = kinds_of(section)
         if case.purpose.value not in kind.modes:
-            (name,) = kinds_of(section)
-            played = either(f"`{mode}`" for mode in kind.modes)
             path = ("faults", index, "do") if section.do is not None else ("faults", index)
-            yield path, f"{name} cannot be played by `{case.purpose.value}`: {played} can"
+            yield path, f"{name} cannot be played by `{case.purpose.value}`: {_commands(kind.modes)} can"
+        elif case.purpose.value not in kind.on_nodes:
+            for key, _ in _named(section):
+                said = f"is given, but `{case.purpose.value}` cannot play {name} on a node"
+                yield ("faults", index, key), f"{said}: {_commands(kind.on_nodes)} can"
+
+
+def _commands(modes: Iterable[str]) -> str:
+    return either(f"`{mode}`" for mode in modes)
 
 
 @_row(

@@ -8,7 +8,6 @@ nursery, and the nursery with the process that holds its standard input.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import json
 import os
 import select
@@ -20,12 +19,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from barnraise.core.processes import die_with_parent
 from barnraise.transport import Keys
 from barnraise.worker.imports import import_all
 from barnraise.worker.options import Means, Outcome, WorkerOptions
 from barnraise.worker.runtime import WorkerRuntime
-
-_DIE_WITH_PARENT = 1  # prctl PR_SET_PDEATHSIG
 
 REASON_BYTES = 2048
 """Longest reason that a worker gives for its end: a pipe takes that much without being read."""
@@ -69,12 +67,6 @@ def work(order: Order) -> Outcome:
     return asyncio.run(run())
 
 
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-    if os.getppid() == 1:  # the parent was faster
-        os._exit(1)
-
-
 class Child(NamedTuple):
     """A worker's process; what it gives as the reason for its end can be read from `reason`."""
 
@@ -91,7 +83,7 @@ def _fork(order: Order) -> tuple[int, Child]:
         return pid, Child(order.name, read)
     outcome = Outcome("", final=False)
     try:
-        _die_with_parent()
+        die_with_parent()
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
@@ -125,7 +117,7 @@ def _report(**content: object) -> None:
 
 def main() -> None:
     """Import, then fork on orders until standard input ends."""
-    _die_with_parent()
+    die_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM):  # these are for the controller, which tells its workers
         signal.signal(number, signal.SIG_IGN)
     import_all()
@@ -153,6 +145,10 @@ def main() -> None:
             *lines, pending = (pending + data).split(b"\n")
             for line in lines:
                 order = decoder.decode(line)
+                living = next((pid for pid, child in children.items() if child.name == order.name), 0)
+                if living:  # a controller that came back wants what it has
+                    _report(started=order.name, pid=living)
+                    continue
                 pid, child = _fork(order)
                 children[pid] = child
                 _report(started=order.name, pid=pid)

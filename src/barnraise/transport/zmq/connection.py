@@ -1,7 +1,8 @@
 """A worker's end of ZMQ: one DEALER that dials, and dials again.
 
 libzmq reconnects by itself when the network or the controller goes away. It gives up for good when something else
-answers on the port, or the controller refuses the key: then this connection dials anew, after a pause.
+answers on the port, or the controller refuses the key: then this connection dials anew, after a pause. So it does where
+a connection stands and nothing comes: bytes that were spoiled on their way have libzmq wait for a frame without end.
 """
 
 from __future__ import annotations
@@ -23,6 +24,15 @@ from barnraise.wire.frames import Buffer, num_bytes
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
 """Seconds before dialling anew where libzmq gave up; the pause doubles until a handshake succeeds."""
+
+FIRST_SILENCE, LONGEST_SILENCE = 5.0, 60.0
+"""Seconds without an answer after which a connection that stands is dialled anew: twice the longest of late, which a
+slow link may need for a frame, within these."""
+
+FORGETTING = 0.99
+"""What is left of that after each answer."""
+
+LOOK_SECONDS = 1.0
 
 _EVENTS = (
     zmq.EVENT_CONNECTED
@@ -61,6 +71,9 @@ class ZmqConnection(Connection):
         self._pause = FIRST_PAUSE
         self._redial_timer: asyncio.TimerHandle | None = None
         self._num_dials = 0
+        self._asked_at = 0.0  # since when an answer is awaited; 0 when none is
+        self._silence = FIRST_SILENCE
+        self._look_timer: asyncio.TimerHandle | None = None
 
     async def open(self, uri: str, server_key: str, keys: Keys) -> None:
         self._address = parse(uri)
@@ -71,6 +84,22 @@ class ZmqConnection(Connection):
             self._ipv6 = False  # the name may get its address later: libzmq looks it up at each attempt
         self._context = new_context(self._io_threads)
         self._dial()
+        self._look()
+
+    def _look(self) -> None:
+        """Dial anew where no answer comes."""
+        loop = asyncio.get_running_loop()
+        if self.connected and self._asked_at and loop.time() - self._asked_at > self._silence:
+            self._silence = min(2 * self._silence, LONGEST_SILENCE)
+            self.redial()
+        self._look_timer = loop.call_later(LOOK_SECONDS, self._look)
+
+    def _answered(self) -> None:
+        """A whole message has come."""
+        if self._asked_at:
+            longest = max(FIRST_SILENCE, 2 * (asyncio.get_running_loop().time() - self._asked_at))
+            self._silence = min(max(longest, FORGETTING * self._silence), LONGEST_SILENCE)
+            self._asked_at = 0.0
 
     def _dial(self) -> None:
         socket = new_dealer(self._context, self._keys, self._server_key, ipv6=self._ipv6)
@@ -91,6 +120,7 @@ class ZmqConnection(Connection):
             elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._trouble, self._pause = 0, FIRST_PAUSE
                 self.connected = True
+                self._asked_at = self._asked_at and asyncio.get_running_loop().time()
                 self.num_connects += 1
                 self._changed.wake()
             else:
@@ -129,6 +159,7 @@ class ZmqConnection(Connection):
                     async with self._single:
                         pass  # what is small goes first
                 if self._closed or self._socket.try_send(frames):
+                    self._asked_at = self._asked_at or asyncio.get_running_loop().time()
                     break
                 await self._socket.wait_writable()
         return not self._closed
@@ -150,6 +181,7 @@ class ZmqConnection(Connection):
                 message = self._unread.popleft()
             elif frames := self._socket.try_receive(max_frames=3):
                 message = contents(frames)
+                self._answered()
             else:
                 break
             batch.append(message)
@@ -164,6 +196,8 @@ class ZmqConnection(Connection):
     async def close(self, linger: float = 0.0) -> None:
         already, self._closed = self._closed, True
         self._cancel_redial()
+        if self._look_timer is not None:
+            self._look_timer.cancel()
         if self._num_dials and not already:
             self._hang_up(linger)
             await terminate(self._context)

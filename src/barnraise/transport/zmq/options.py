@@ -37,15 +37,13 @@ _LISTENER = {
     zmq.CURVE_SERVER: 1,
     zmq.ZAP_ENFORCE_DOMAIN: 1,
 }
+# Without ZMTP's heartbeats: libzmq 4.3.5 aborts the process when one is due after a connection broke whose reader had
+# more than it could take (libzmq's issue 4364). The connection itself sees to it that it does not wait for ever.
 _CONNECTION = {
     zmq.SNDHWM: DEALER_QUEUE,
     zmq.CONNECT_TIMEOUT: 10_000,
     zmq.RECONNECT_IVL: 100,
     zmq.RECONNECT_IVL_MAX: 2_000,
-    # A slow link may need many seconds for a frame: only a minute without a whole one is a dead connection.
-    zmq.HEARTBEAT_IVL: 10_000,
-    zmq.HEARTBEAT_TIMEOUT: 60_000,
-    zmq.HEARTBEAT_TTL: 60_000,  # when the controller gives the connection up; wraps near 65.6 s
 }
 
 

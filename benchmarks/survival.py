@@ -1,0 +1,286 @@
+"""What a run is worth while machines fail: a lab of eight workers, and a fault every 15 s of ten minutes.
+
+    sudo python benchmarks/survival.py
+
+All kinds of faults take turns (docs/faults.md), on real processes behind links of 20 Mbit/s and 20 ms that a packet
+emulator plays. Then the same run without faults, to as many tokens. Needs root, iproute2 and /dev/net/tun.
+
+Printed: *availability*, the share of time in which the run accepts work (a second without any decision is one in which
+it does not); *recovery*, from a fault of a node until all that it had in hand was handed in by it or runs elsewhere;
+*pause*, from the fault until the run's next accepted contribution; *throughput*, tokens that the others bring in ten
+seconds from such a fault on, over what they brought in the fifteen before it; and the loss at equal tokens.
+
+All workers share this machine's cores, and each takes a tenth of what one could do: a worker that is gone should not
+make the others faster. Starts of new ones take seconds of a core all the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from barnraise.emulation import namespaces
+from barnraise.ledger.decisions import Assigned, Judged, Noted
+from barnraise.ledger.view import LedgerView
+
+BARNRAISE = [sys.executable, "-m", "barnraise.cli.main"]
+EVERY, FIRST = 15.0, 20.0
+"""Seconds between faults, and to the first."""
+
+GAP = 1.0
+WINDOW, BEFORE = 10.0, 15.0
+JUMP = 8.0
+PUBLISHED = [
+    ("torchft 0.1, kill to next step, measured on such a machine", "5.0 s"),
+    ("hivemind 1.1, the same", "30.2 s"),
+    ("torchft's own figures: heartbeat that is missed, time to join", "5 s, 60 s"),
+    ("hivemind's own: until an averaging round gives up a peer", "a minute or two"),
+    ("goodput under failures, decoupled DiLoCo against synchronous (simulated)", "88% against 27%"),
+]
+LINK = {"seconds": 6.0}
+ROUND: list[tuple[str, dict[str, Any]]] = [
+    ("kill", {}),
+    ("partition", LINK),
+    ("corrupt", LINK | {"share": 0.02}),
+    ("hang", {"seconds": 8.0}),
+    ("slow_disk", {"seconds": 5.0, "by_seconds": 0.1}),
+    ("one_way_loss", LINK | {"way": "up"}),
+    ("preempt", {"seconds": 10.0}),
+    ("kill_controller", {"seconds": 1.0}),
+    ("duplicate", LINK | {"share": 0.3}),
+    ("one_way_loss", LINK | {"way": "down"}),
+    ("full_disk", {"seconds": 3.0}),
+    ("reorder", LINK | {"share": 0.3}),
+    ("clock_jump", {"by_seconds": JUMP}),
+]
+HOSTS = {"slow_disk", "full_disk", "clock_jump", "kill_controller"}
+
+
+def plan(seconds: float, workers: int) -> list[dict[str, Any]]:
+    """The faults of so many seconds. Who dies is replaced two seconds later, by another machine."""
+    pacer = {"at_seconds": 0.0, "do": "kill", "node": "pacer"}
+    found, living, joined, ahead = [pacer], [f"w{number}" for number in range(1, workers + 1)], workers, 0.0
+    for number in range(int((seconds - FIRST) / EVERY) + 1):
+        name, operands = ROUND[number % len(ROUND)]
+        at = FIRST + EVERY * number + ahead
+        fault: dict[str, Any] = {"at_seconds": at, "do": name, **operands}
+        if name not in HOSTS:
+            fault["node"] = victim = living[(3 * number) % len(living)]
+            if name in ("kill", "preempt"):
+                joined += 1
+                living[living.index(victim)] = f"w{joined}"
+                found.append({"at_seconds": at + 2.0, "join": {"name": f"w{joined}", "speed": 1.0}})
+        ahead += JUMP if name == "clock_jump" else 0.0  # times are the run's
+        found.append(fault)
+    return found
+
+
+def run_file(folder: Path, workers: int, faults: list[dict[str, Any]]) -> Path:
+    (folder / "text.txt").write_text("".join(f"{a} times {b} is {a * b}.\n" for a in range(150) for b in range(150)))
+    names = [{"name": "pacer", "speed": 10.0}, *({"name": f"w{i}", "speed": 1.0} for i in range(1, workers + 1))]
+    content = {
+        "run": {"name": "survival", "dir": str(folder / "runs")},
+        "model": {"architecture": "gpt2", "config": {"hidden_size": 32, "num_layers": 2, "num_heads": 2}},
+        "data": {"kind": "text", "files": [str(folder / "text.txt")], "context": 64},
+        "training": {"tokens": 10**9, "batch_size": 4, "local_steps": 40, "learning_rate": 0.002},
+        "controller": {"evaluations": 1, "evaluation_rows": 256, "checkpoint_seconds": 5.0},
+        "workers": names,
+        "faults": faults,
+    }
+    path = folder / "run.yaml"
+    path.write_text(json.dumps(content))
+    return path
+
+
+@dataclass
+class Record:
+    """What was seen of a run, by the wall clock."""
+
+    decisions: list[tuple[float, Any]] = field(default_factory=list)
+    faults: list[tuple[float, str, str]] = field(default_factory=list)  # when, what, to whom
+    ended: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def accepted(self) -> Iterator[tuple[float, Judged]]:
+        for at, decision in self.decisions:
+            if isinstance(decision, Judged) and decision.verdict == "accepted":
+                yield at, decision
+
+    @property
+    def tokens(self) -> int:
+        return sum(decision.tokens for _, decision in self.accepted)
+
+
+def watch(folder: Path, file: Path, over: Callable[[Record], bool]) -> Record:
+    """Run a lab until `over` of what was seen; then it is finished early."""
+    found, log, out = Record(), folder / "lab.log", folder / "lab.out"
+    with log.open("wb") as errors, out.open("wb") as results:
+        command = [*BARNRAISE, "lab", str(file), "--network", "20mbit/20ms", "--json"]
+        lab = subprocess.Popen(command, stdout=results, stderr=errors)
+    try:
+        run = None
+        while run is None or not (run / "ledger.sqlite").exists():
+            time.sleep(0.2)
+            if lab.poll() is not None:
+                raise SystemExit(log.read_text())
+            told = re.search(r"run directory (\S+)", log.read_text())
+            run = Path(told[1]) if told else None
+        time.sleep(1.0)
+        with LedgerView(run / "ledger.sqlite") as view:
+            last = read = 0
+            while not over(found):
+                time.sleep(0.05)
+                now = time.monotonic()
+                new = list(view.replay(last))
+                last = new[-1][0] if new else last
+                found.decisions += [(now, decision) for _, decision in new]
+                text = log.read_bytes()
+                for line in text[read:].decode("utf-8", "replace").splitlines():
+                    if fault := re.match(r"fault: (\w+)(?: worker '(\w+)')? at ", line):
+                        found.faults.append((now, fault[1], fault[2] or ""))
+                read = len(text)
+                if lab.poll() is not None:
+                    raise SystemExit(f"the lab ended:\n{text.decode('utf-8', 'replace')[-3000:]}")
+        subprocess.run([*BARNRAISE, "finish", str(run)], check=True, capture_output=True)
+        lab.wait(180)
+        found.ended = json.loads(out.read_text().splitlines()[-1])
+    finally:
+        if lab.poll() is None:
+            lab.terminate()
+            lab.wait(60)
+    return found
+
+
+def silences(record: Record) -> list[tuple[float, float]]:
+    """When nothing was decided for a second: from when, for how long."""
+    times = [at for at, _ in record.decisions]
+    begin = next(at for at, _ in record.accepted)
+    times = [at for at in times if at >= begin]
+    return [(a, b - a) for a, b in pairwise(times) if b - a > GAP]
+
+
+def recovery(record: Record, at: float, node: str) -> float | None:
+    """Seconds until what the node had in hand is here, or runs elsewhere; None when it had nothing."""
+    held: set[int] = set()
+    until = 0.0
+    for when, decision in record.decisions:
+        number = getattr(decision, "assignment", 0)
+        if when <= at:
+            if isinstance(decision, Assigned) and decision.node == node:
+                held.add(number)
+            elif isinstance(decision, Judged) or (isinstance(decision, Noted) and decision.kind == "released"):
+                held.discard(number or getattr(getattr(decision, "note", None), "assignment", 0))
+            if isinstance(decision, Assigned):
+                held.discard(decision.redo)
+        elif held:
+            done = decision.redo if isinstance(decision, Assigned) else number if isinstance(decision, Judged) else 0
+            if done in held:
+                held.discard(done)
+                until = when - at
+        if when > at and not held:
+            return until or None
+    return None
+
+
+def throughput(record: Record, at: float, node: str) -> tuple[float, float]:
+    """Tokens a second of the others from then on, and before."""
+    after = before = 0
+    known = {decision.node for when, decision in record.accepted if at - BEFORE <= when <= at} - {node}
+    for when, decision in record.accepted:
+        if decision.node in known:
+            after += decision.tokens * (at < when <= at + WINDOW)
+            before += decision.tokens * (at - BEFORE < when <= at)
+    return after / WINDOW, before / BEFORE
+
+
+def quantile(values: list[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else float("nan")
+
+
+def tell(record: Record, plain: Record) -> None:
+    begin, end = next(at for at, _ in record.accepted), record.decisions[-1][0]
+    seconds, gaps = end - begin, silences(record)
+    faults = [fault for fault in record.faults if fault[2] != "pacer" and fault[0] >= begin]
+    ours: list[float] = []
+    theirs: list[float] = []
+    for at, length in gaps:
+        earlier = [fault for fault in faults if fault[0] <= at + length]
+        (ours if earlier and earlier[-1][1] in HOSTS else theirs).append(length)
+    print(f"{seconds:.0f} s, {len(faults)} faults, a fault every {seconds / max(1, len(faults)):.1f} s (MTBF)")
+    for whose, these in (("worker and link faults", theirs), ("all of them", [*theirs, *ours])):
+        up = 1 - sum(these) / seconds
+        print(f"availability under {whose:<24} {up:8.3%}  (worst gap {max(these, default=0.0):.1f} s)")
+    deaths = [at for at, name, _ in faults if name == "kill_controller"]
+    back = [next((when for when, _ in record.accepted if when > at), end) - at for at in deaths]
+    print(
+        f"a killed controller accepts work again after {', '.join(f'{one:.1f}' for one in back)} s, 1 s of it planned"
+    )
+    print("\nfaults of one node       n   recovery p50    p99   pause p50    p99   (s)")
+    kinds = sorted({name for _, name, node in faults if node})
+    every: list[float] = []
+    for name in [*kinds, "all"]:
+        chosen = [(at, node) for at, kind, node in faults if node and name in (kind, "all")]
+        took = [one for at, node in chosen if (one := recovery(record, at, node)) is not None]
+        pauses = [next((when for when, _ in record.accepted if when > at), end) - at for at, _ in chosen]
+        every = took
+        figures = (quantile(took, 0.5), quantile(took, 0.99), quantile(pauses, 0.5), quantile(pauses, 0.99))
+        print(
+            f"  {name:<18} {len(chosen):6}   {figures[0]:12.2f} {figures[1]:6.2f} {figures[2]:11.2f} {figures[3]:6.2f}"
+        )
+    print(f"MTTR {statistics.mean(every) if every else 0:.2f} s; recoveries in:")
+    for low, high in ((0, 0.5), (0.5, 1), (1, 2), (2, 5), (5, 10), (10, 1e9)):
+        count = sum(low <= one < high for one in every)
+        print(f"  {low:>4} to {high if high < 1e9 else '...':>4} s  {count:4}  {'#' * count}")
+    pairs = [throughput(record, at, node) for at, _, node in faults if node]
+    rates = sum(after for after, _ in pairs), sum(before for _, before in pairs)
+    print(
+        f"\nthroughput of the others during recovery     {rates[0] / max(1.0, rates[1]):8.1%}  of what they gave before"
+    )
+    loss, other = record.ended["final_loss"], plain.ended["final_loss"]
+    print(f"loss {loss:.4f} at {record.ended['tokens']:,} tokens, {record.tokens / seconds:,.0f} tokens/s")
+    print(f"without faults {other:.4f} at {plain.ended['tokens']:,}: {loss / other - 1:+.2%}")
+    print("\nelsewhere:")
+    for what, figure in PUBLISHED:
+        print(f"  {figure:>16}  {what}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
+    parser.add_argument("--keep", type=Path, help="a folder for the runs, which stay there")
+    options = parser.parse_args()
+    if lack := namespaces.missing():
+        print(f"no lab here: {lack}")
+        return
+    seconds, workers = (38.0, 2) if options.quick else (options.seconds, options.workers)
+    with tempfile.TemporaryDirectory() as name:
+        folder = options.keep or Path(name)
+        (folder / "plain").mkdir(parents=True, exist_ok=True)
+        file = run_file(folder, workers, plan(seconds, workers))
+
+        def elapsed(record: Record) -> bool:
+            first = next((at for at, _ in record.accepted), None)
+            return first is not None and time.monotonic() - first > seconds
+
+        troubled = watch(folder, file, elapsed)
+        pacer = plan(0.0, workers)[:1]
+        other = run_file(folder / "plain", workers, pacer)
+        plain = watch(folder / "plain", other, lambda record: record.tokens >= troubled.tokens)
+        tell(troubled, plain)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""The process that workers or links come from, as the controller's process has it: orders to it, reports from it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+from barnraise.assembly.keeper import Start, kept
+
+
+class Helper:
+    """Started here, and then it ends with this process; or by a keeper, and then it may have served a controller
+    before (`again`)."""
+
+    def __init__(
+        self,
+        orders: asyncio.StreamWriter,
+        reports: asyncio.StreamReader,
+        process: asyncio.subprocess.Process | None,
+        *,
+        again: bool = False,
+    ) -> None:
+        self._orders, self._reports, self._process, self.again = orders, reports, process, again
+
+    @classmethod
+    async def start(cls, module: str, log: Path) -> Helper:
+        """Have it run `module`, its errors in `log`."""
+        keeper = kept()
+        if keeper is not None:
+            if not keeper.deaths:
+                keeper.wish(Start(module, str(log)))
+            return cls(*await _streams(keeper.orders, keeper.reports), None, again=bool(keeper.deaths))
+        with log.open("wb") as errors:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", module,
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
+            )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        return cls(process.stdin, process.stdout, process)
+
+    @property
+    def own(self) -> bool:
+        """Whether it ends with this process."""
+        return self._process is not None
+
+    def order(self, line: bytes) -> None:
+        self._orders.write(line + b"\n")
+
+    async def report(self) -> bytes:
+        """The next line; empty when there will be none."""
+        return await self._reports.readline()
+
+    def no_more_orders(self) -> None:
+        self._orders.close()
+
+    def kill(self) -> None:
+        """Unless it has ended, or is the keeper's."""
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+
+    async def wait(self, seconds: float) -> None:
+        """Until it has ended; after so many seconds it is killed. The keeper's lives on."""
+        if self._process is None:
+            return
+        try:
+            await asyncio.wait_for(self._process.wait(), seconds)
+        except TimeoutError:
+            self.kill()
+            await self._process.wait()
+
+
+async def _streams(orders: int, reports: int) -> tuple[asyncio.StreamWriter, asyncio.StreamReader]:
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    await loop.connect_read_pipe(lambda: protocol, os.fdopen(reports, "rb", 0))
+    transport, _ = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, os.fdopen(orders, "wb", 0))
+    return asyncio.StreamWriter(transport, protocol, None, loop), reader

@@ -1,0 +1,148 @@
+"""What is planned for the controller's own process: a disk that is slow or full, a clock that jumps, its death.
+
+A full disk is the kernel's word: while it lasts no write to a file gets through (RLIMIT_FSIZE), so SQLite, payloads and
+checkpoints fail as they do where there is no room. A death is SIGKILL, and one after a number of decisions falls
+between their commit and all that follows from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from barnraise.assembly.ground import Ground
+from barnraise.assembly.keeper import Revive, kept
+from barnraise.config.faults import ClockJump, Fault, FullDisk, KillController, Planned, SlowDisk
+from barnraise.core.errors import InputError
+from barnraise.ledger import Checkpoints, Ledger, RunDirectory
+from barnraise.ledger.checkpoints import Unfinished
+from barnraise.ledger.decisions import Decision
+from barnraise.ledger.segments import PayloadBytes
+
+
+class HostFaults(Ground):
+    """The ground of a controller that `planned` faults befall. InputError for a death without a keeper."""
+
+    def __init__(self, planned: Sequence[Planned], run: RunDirectory) -> None:
+        self.planned, self.run = planned, run
+        self.slow: list[float] = []
+        self.full = 0
+        self.ahead = 0.0
+        self.keeper = kept()
+        deaths = [place for place, plan in enumerate(planned) if isinstance(plan.fault, KillController)]
+        if deaths and self.keeper is None:
+            raise InputError(
+                "kill_controller ends the process that plays it: let a command of its own do that, `barnraise train` "
+                "or `barnraise lab`, or leave it out of the run file's faults"
+            )
+        self._to_come = [place for place in deaths if self.keeper and place not in self.keeper.deaths]
+
+    def ledger(self, run: RunDirectory) -> Ledger:
+        return _TroubledLedger(self, run)
+
+    def checkpoints(self, run: RunDirectory) -> Checkpoints:
+        return _TroubledCheckpoints(self, run.checkpoints)
+
+    def clock(self, start: float) -> Callable[[], float]:
+        usual = super().clock(start)
+        return lambda: usual() + self.ahead
+
+    def opened(self, decisions: int) -> None:
+        """So many there are as the run begins or goes on: a death that was due by then is not died again."""
+        times = [self.planned[place].when.decisions for place in self._to_come]
+        self._to_come = [place for place, at in zip(self._to_come, times, strict=True) if at is None or at > decisions]
+
+    def committed(self, decisions: int) -> None:
+        """They are durable, and nothing else of their batch is done: the one moment for a death between the two."""
+        for place in self._to_come:
+            at = self.planned[place].when.decisions
+            if at is not None and at <= decisions:
+                self._die(place)
+
+    def is_over(self, plan: Planned) -> bool:
+        """Whether it is a death that was died, by an earlier process of this command."""
+        return isinstance(plan.fault, KillController) and self.planned.index(plan) not in self._to_come
+
+    def play(self, plan: Planned) -> bool:
+        """Play it now; False when it is not about this process."""
+        method = _PLAY.get(type(plan.fault))
+        if method is not None:
+            method(self, plan, plan.fault)
+        return method is not None
+
+    @contextlib.contextmanager
+    def at_disk(self) -> Iterator[None]:
+        """What the disk does now with what is written in the body. For threads that may wait."""
+        time.sleep(sum(self.slow))
+        if not self.full:
+            yield
+            return
+        usual, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, most))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (usual, most))
+
+    def _die(self, place: int) -> None:
+        fault = self.planned[place].fault
+        assert self.keeper is not None
+        assert isinstance(fault, KillController)
+        self.keeper.die(Revive(str(self.run.path), fault.seconds, place))
+
+    def _kill_controller(self, plan: Planned, fault: KillController) -> None:
+        self._die(self.planned.index(plan))
+
+    def _slow_disk(self, plan: Planned, fault: SlowDisk) -> None:
+        self.slow.append(fault.by_seconds)
+        asyncio.get_running_loop().call_later(fault.seconds, self.slow.remove, fault.by_seconds)
+
+    def _full_disk(self, plan: Planned, fault: FullDisk) -> None:
+        self.full += 1
+        asyncio.get_running_loop().call_later(fault.seconds, self._room)
+
+    def _room(self) -> None:
+        self.full -= 1
+
+    def _clock_jump(self, plan: Planned, fault: ClockJump) -> None:
+        self.ahead += fault.by_seconds
+
+
+class _TroubledLedger(Ledger):
+    """On a disk that may be slow or full; the process may die as it has committed."""
+
+    def __init__(self, faults: HostFaults, run: RunDirectory) -> None:
+        super().__init__(run.ledger, run.segments, run=run.path.name)
+        self.faults = faults
+        faults.opened(self.last_id)
+
+    def commit(self, decisions: Sequence[Decision], payloads: Mapping[int, PayloadBytes] | None = None) -> int:
+        with self.faults.at_disk():
+            last = super().commit(decisions, payloads)
+        self.faults.committed(last)
+        return last
+
+
+class _TroubledCheckpoints(Checkpoints):
+    """On a disk that may be slow or full."""
+
+    def __init__(self, faults: HostFaults, directory: Path) -> None:
+        super().__init__(directory)
+        self.faults = faults
+
+    def begin(self, version: int, tensors: Mapping[str, Mapping[str, Any]]) -> Unfinished:
+        with self.faults.at_disk():
+            return super().begin(version, tensors)
+
+
+_PLAY: dict[type[Fault], Callable[[HostFaults, Planned, Any], None]] = {
+    ClockJump: HostFaults._clock_jump,
+    FullDisk: HostFaults._full_disk,
+    KillController: HostFaults._kill_controller,
+    SlowDisk: HostFaults._slow_disk,
+}

@@ -1,0 +1,151 @@
+"""A controller that is to die as its run file's faults say, and the process that keeps what it leaves behind.
+
+The keeper starts the command anew as its child, which is the controller, and for it the process that workers or links
+come from. So these live on when the controller is killed; after the planned time the keeper has it come back by
+`resume`. Any other end of the controller's is the keeper's end, and with it theirs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import msgspec
+
+from barnraise.assembly.signals import INTERRUPTED, NUMBERS
+from barnraise.config.faults import KillController, Planned
+from barnraise.core.processes import die_with_parent
+
+VARIABLE = "BARNRAISE_KEEPER"
+"""Environment variable in which a controller finds its keeper."""
+
+PATIENCE = 20.0
+"""Seconds that the process of workers or links has to end."""
+
+
+class Start(msgspec.Struct, frozen=True, tag=True):
+    """The controller wants a helper: the module that it runs, and where it logs."""
+
+    module: str
+    log: str
+
+
+class Revive(msgspec.Struct, frozen=True, tag=True):
+    """The controller is about to die, and is to come back; `place` is the fault's in the run file's list."""
+
+    run: str
+    seconds: float
+    place: int
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What a controller has of its keeper: descriptors, and the places of the deaths that it has died."""
+
+    orders: int
+    reports: int
+    wishes: int
+    deaths: tuple[int, ...] = ()
+
+    def wish(self, wish: Start | Revive) -> None:
+        os.write(self.wishes, msgspec.json.encode(wish) + b"\n")
+
+    def die(self, revive: Revive) -> NoReturn:
+        """SIGKILL, now: nothing of this process is done any more."""
+        self.wish(revive)
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("a process outlived SIGKILL")
+
+
+def kept() -> Kept | None:
+    """This process's keeper, if it has one."""
+    found = os.environ.get(VARIABLE)
+    return msgspec.json.decode(found, type=Kept) if found else None
+
+
+def wanted(faults: Sequence[Planned]) -> bool:
+    """Whether these faults take a keeper that is not there yet."""
+    return kept() is None and any(isinstance(plan.fault, KillController) for plan in faults)
+
+
+def keep(arguments: Sequence[str], options: Sequence[str] = ()) -> int:
+    """Run the command line `arguments`, and `resume` with `options` after each planned death: the exit code."""
+    keeper = _Keeper()
+    for number in NUMBERS:
+        signal.signal(number, keeper.pass_on)
+    try:
+        while True:
+            code, revive = keeper.live(arguments)
+            if revive is None or code != -signal.SIGKILL:
+                return code if code >= 0 else 128 - code
+            keeper.deaths.append(revive.place)
+            time.sleep(revive.seconds)
+            arguments = ["resume", revive.run, *options]
+    finally:
+        keeper.close()
+
+
+class _Keeper:
+    """Holds the pipes of the helper, so that they are there for one controller after the other."""
+
+    def __init__(self) -> None:
+        self.deaths: list[int] = []
+        self._helpers_orders, self._orders = os.pipe()
+        self._reports, self._helpers_reports = os.pipe()
+        self._helper: subprocess.Popen[bytes] | None = None
+        self._controller: subprocess.Popen[bytes] | None = None
+
+    def live(self, arguments: Sequence[str]) -> tuple[int, Revive | None]:
+        """One controller's life: its exit code, and how it wants to come back if it said so."""
+        wishes, ours = os.pipe()
+        told = msgspec.json.encode(Kept(self._orders, self._reports, ours, tuple(self.deaths))).decode()
+        self._controller = subprocess.Popen(
+            [sys.executable, "-m", "barnraise.cli.main", *arguments],
+            env={**os.environ, VARIABLE: told},
+            pass_fds=(self._orders, self._reports, ours),
+            preexec_fn=die_with_parent,
+        )
+        os.close(ours)
+        revive = None
+        with os.fdopen(wishes, "rb") as lines:
+            for line in lines:
+                wish = msgspec.json.decode(line, type=Start | Revive)
+                if isinstance(wish, Start):
+                    self._start(wish)
+                else:
+                    revive = wish
+        return self._controller.wait(), revive
+
+    def _start(self, wish: Start) -> None:
+        with Path(wish.log).open("wb") as log:
+            self._helper = subprocess.Popen(
+                [sys.executable, "-m", wish.module],
+                stdin=self._helpers_orders,
+                stdout=self._helpers_reports,
+                stderr=log,
+            )
+        os.close(self._helpers_orders)
+        os.close(self._helpers_reports)
+
+    def pass_on(self, number: int, frame: FrameType | None) -> None:
+        """A signal is for the controller; while there is none, it ends the wait for its return."""
+        if self._controller is None or self._controller.poll() is not None:
+            sys.exit(INTERRUPTED)
+        self._controller.send_signal(number)
+
+    def close(self) -> None:
+        """The helper ends when nobody can give it orders any more."""
+        os.close(self._orders)
+        os.close(self._reports)
+        if self._helper is not None:
+            try:
+                self._helper.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                self._helper.kill()
+                self._helper.wait()

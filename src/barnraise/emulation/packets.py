@@ -1,0 +1,36 @@
+"""Packets that are spoiled on their way so that nobody below the frames can tell."""
+
+from __future__ import annotations
+
+import random
+
+TRIES = 4
+"""Pairs of words that are drawn until two differ."""
+
+
+def spoiled(packet: bytes, rng: random.Random) -> bytes:
+    """An IPv4 packet with two words (16 bits) of its TCP payload swapped, as it is where there are no two that differ.
+
+    The checksum of TCP is a sum of words, so it stays right: the kernel hands the bytes on, and it is for whoever reads
+    them to see that they are not what was sent. Such errors are real: Stone and Partridge (2000) counted one in a few
+    thousand to a few million packets that only the link's own checks can have let through.
+    """
+    start = _payload(packet)
+    words = (len(packet) - start) // 2
+    if not start or words < 2:
+        return packet
+    for _ in range(TRIES):
+        one, other = (start + 2 * place for place in sorted(rng.sample(range(words), 2)))
+        if packet[one : one + 2] != packet[other : other + 2]:
+            between = packet[one + 2 : other]
+            swapped = packet[other : other + 2] + between + packet[one : one + 2]
+            return packet[:one] + swapped + packet[other + 2 :]
+    return packet
+
+
+def _payload(packet: bytes) -> int:
+    """Where the bytes begin that TCP carries; 0 in what is no TCP packet."""
+    if len(packet) < 40 or packet[0] >> 4 != 4 or packet[9] != 6:
+        return 0
+    header = (packet[0] & 15) * 4
+    return header + (packet[header + 12] >> 4) * 4 if header + 12 < len(packet) else 0
