@@ -1,4 +1,4 @@
-"""The workers of a lab: each a `join` process in a network namespace of its own, behind an emulated link."""
+"""The workers of a lab: each joins from a network namespace of its own, behind an emulated link."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from typing import Any
 import msgspec
 
 from barnraise.account.links import FILE, LinkUse
-from barnraise.assembly.invites import INVITE_VARIABLE
 from barnraise.assembly.lab_faults import LabFaults, effect_of
 from barnraise.assembly.local_workers import LocalWorkers, log_tail
+from barnraise.assembly.nursery import Guest
 from barnraise.config.schema import WorkerSection
 from barnraise.controller.events import InterruptRequested
+from barnraise.controller.server import Server
 from barnraise.core.errors import InputError, RunFailedError
 from barnraise.emulation import namespaces
 from barnraise.emulation.tun_hub import Disturbance, Order, Port, Report
@@ -72,12 +73,12 @@ class LabWorkers(LocalWorkers):
         self.reports: deque[Report] = deque()
         self.first = Report()
         self.stopping = self.broken = False
-        self._processes: set[asyncio.Task[None]] = set()
 
     async def warm_up(self) -> None:
-        """Start the emulator and wait until its namespaces are there; then this thread lives in the host's."""
+        """Start nursery and emulator and wait until there are namespaces; then this thread lives in the host's."""
         namespaces.require()
         namespaces.refuse_stale(list(self.namespaces.values()))
+        await super().warm_up()
         log = self.run.logs / "links.log"
         with log.open("wb") as errors:
             self.hub = await asyncio.create_subprocess_exec(
@@ -106,29 +107,21 @@ class LabWorkers(LocalWorkers):
         line = await self.hub.stdout.readline()
         return msgspec.json.decode(line, type=Report) if line else None
 
-    def launch(self, worker: WorkerSection) -> None:
-        task = asyncio.ensure_future(self._work(worker))
-        self._processes.add(task)
-        task.add_done_callback(self._processes.discard)
+    def start(self, server: Server, uri: str) -> None:
+        super().start(server, uri)
+        self._tasks.add(asyncio.ensure_future(self._watch_links()))
 
-    async def _work(self, worker: WorkerSection) -> None:
-        """One worker process, from its start to its end."""
-        command = ["ip", "netns", "exec", self.namespaces[worker.name], sys.executable, "-m", "barnraise.cli.main"]
-        command += ["join", "--name", worker.name, "--home", str(self.run.path / "lab")]
-        for option, value in vars(self.means(worker)).items():
-            command += [f"--{option.replace('_', '-')}", str(value)] if value is not None else []
-        path = self.run.logs / f"worker-{worker.name}.log"
-        with path.open("ab") as log:
-            process = await asyncio.create_subprocess_exec(
-                *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                env={**os.environ, INVITE_VARIABLE: self.invite},
-            )  # fmt: skip
-        self.pids[worker.name] = process.pid
-        code = await process.wait()
-        if not self.stopping:
-            self.ended(worker.name, code, log_tail(path, 1))
+    def order_for(self, worker: WorkerSection) -> Guest:
+        return Guest(
+            name=worker.name,
+            log=str(self.log(worker)),
+            means=self.means(worker),
+            namespace=self.namespaces[worker.name],
+            invite=self.invite,
+            home=str(self.run.path / "lab"),
+        )
 
-    async def _watch(self) -> None:
+    async def _watch_links(self) -> None:
         """Keep the emulator's last reports."""
         while (report := await self._report()) is not None:
             self._take(report)
@@ -162,13 +155,14 @@ class LabWorkers(LocalWorkers):
             return
         self.stopping = self.leaving = True
         self.faults.wake_all()
-        if self._processes:
-            await asyncio.wait(self._processes, timeout=ENDING)
+        if self.pids:
+            self._left.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._left.wait(), ENDING)
         for pid in self.pids.values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        for task in self._tasks:
-            task.cancel()
+        await super().stop()
         if not hasattr(self, "hub"):
             return
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -18,6 +18,7 @@ import msgspec
 
 from barnraise.account.links import LinkUse
 from barnraise.assembly.local_faults import LocalFaults
+from barnraise.assembly.nursery import Local, Order
 from barnraise.config.faults import Planned
 from barnraise.config.schema import WorkerSection
 from barnraise.controller.events import Admitted, Lost
@@ -27,7 +28,6 @@ from barnraise.core.text import printable
 from barnraise.ledger import Change, RunDirectory
 from barnraise.transport import Keys
 from barnraise.transport.links.link import Link
-from barnraise.worker.nursery import Order
 from barnraise.worker.options import Means
 
 RESTARTS = (1.0, 4.0, 16.0)
@@ -71,7 +71,7 @@ class LocalWorkers:
         self.nursery = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "barnraise.worker.nursery",
+            "barnraise.assembly.nursery",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=(self.run.logs / "nursery.log").open("wb"),
@@ -95,23 +95,30 @@ class LocalWorkers:
 
     def launch(self, worker: WorkerSection) -> None:
         """Start its process."""
+        assert self.nursery is not None
+        assert self.nursery.stdin is not None
+        self.nursery.stdin.write(msgspec.json.encode(self.order_for(worker)) + b"\n")
+        self._started += 1
+
+    def order_for(self, worker: WorkerSection) -> Order:
+        """What the nursery is told; the controller learns the worker's key."""
         keys_path = self.run.keys / f"worker-{worker.name}.json"
         keys = self._keys(worker.name, keys_path)
         self.server.post(Admitted(worker.name, keys.public))
-        order = Order(
+        return Local(
             name=worker.name,
+            log=str(self.log(worker)),
+            means=self.means(worker, self.link_of(self._started, worker)),
             uri=self.uri,
             server_key=self.server.enrolment.keys.public,
             keys=str(keys_path),
             cache=str(self.run.data),
             moments=str(self.run.moments / f"{worker.name}.safetensors"),
-            log=str(self.run.logs / f"worker-{worker.name}.log"),
-            means=self.means(worker, self.link_of(self._started, worker)),
         )
-        self._started += 1
-        assert self.nursery is not None
-        assert self.nursery.stdin is not None
-        self.nursery.stdin.write(msgspec.json.encode(order) + b"\n")
+
+    def log(self, worker: WorkerSection) -> Path:
+        """What it says."""
+        return self.run.logs / f"worker-{worker.name}.log"
 
     def means(self, worker: WorkerSection, link: Link | None = None) -> Means:
         """What it works with: its keys of the run file that are means, and what they come to beside the others."""
