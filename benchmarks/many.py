@@ -166,7 +166,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
     options = parser.parse_args()
     if options.quick:
-        options.workers, options.seconds = 6, 24.0
+        options.workers, options.seconds = 6, 12.0
     alone = watch(1, min(30.0, options.seconds))
     print(f"one worker more, beside one: productive after {spread(alone.waits)}")
     found = watch(options.workers, options.seconds)
