@@ -13,6 +13,7 @@ import torch
 
 from barnraise.assembly.engine_settings import worker_settings
 from barnraise.assembly.local_workers import LocalWorkers
+from barnraise.assembly.nursery import Guest, Local, Orders
 from barnraise.cli.join import join
 from barnraise.config import load
 from barnraise.config.schema import WorkerSection
@@ -20,7 +21,6 @@ from barnraise.core.errors import RunFileError, UnknownNameError
 from barnraise.plan import resolve
 from barnraise.transport.links.presets import parse
 from barnraise.worker.building import make_trainer
-from barnraise.worker.nursery import Order
 from barnraise.worker.options import Given, Means
 
 MINIMAL = {"model": {"architecture": "gpt2"}, "data": {"kind": "text", "files": ["README.md"]}}
@@ -39,8 +39,12 @@ def test_the_run_files_keys_arrive_in_the_process() -> None:
     )
     means = local(fast, slow).means(slow, parse("10mbit/50ms"))
     assert means == Means("cuda:1", 3, "float32", slowdown=3.0, link=parse("10mbit/50ms"))
-    order = Order("slow", "zmq://x:1", "key", "keys", "cache", "moments", "log", means)
-    assert msgspec.json.decode(msgspec.json.encode(order), type=Order) == order
+    orders = (
+        Local("slow", "log", means, "zmq://x:1", "key", "keys", "cache", "moments"),
+        Guest("slow", "log", means, "namespace", "invite", "home"),
+    )
+    for order in orders:
+        assert msgspec.json.decode(msgspec.json.encode(order), type=Orders) == order
 
 
 def test_the_defaults_agree() -> None:

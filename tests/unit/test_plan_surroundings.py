@@ -238,3 +238,14 @@ def test_few_rows_for_long_tasks(folder: Path, local_steps: int, warned: bool) -
     )
     assert [str(warning).startswith(expected) for warning in warnings] == [True] * warned
     assert all("it will be of about 320 steps" in str(warning) for warning in warnings)
+
+
+def test_forked_workers_share_what_was_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def problems(workers: int) -> list[str]:
+        listed = [{"name": f"w{number}"} for number in range(workers)]
+        plan = resolve(load(content(workers=listed)), purpose=Purpose.TRAIN)
+        return [problem.message for problem in measure(plan)[1]]
+
+    monkeypatch.setattr("barnraise.models.memory.available_bytes", lambda: 24 << 30)
+    assert problems(64) == []
+    assert any("the controller and 1000 local workers need" in text for text in problems(1000))

@@ -26,13 +26,13 @@ class Helper:
         self._orders, self._reports, self._process, self.again = orders, reports, process, again
 
     @classmethod
-    async def start(cls, module: str, log: Path) -> Helper:
-        """Have it run `module`, its errors in `log`."""
+    async def start(cls, role: str, module: str, log: Path) -> Helper:
+        """Have it run `module`, its errors in `log`; `role` is one of the keeper's."""
         keeper = kept()
         if keeper is not None:
             if not keeper.deaths:
-                keeper.wish(Start(module, str(log)))
-            return cls(*await _streams(keeper.orders, keeper.reports), None, again=bool(keeper.deaths))
+                keeper.wish(Start(role, module, str(log)))
+            return cls(*await _streams(*keeper.pipes[role]), None, again=bool(keeper.deaths))
         with log.open("wb") as errors:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", module,

@@ -1,7 +1,7 @@
 """A controller that is to die as its run file's faults say, and the process that keeps what it leaves behind.
 
-The keeper starts the command anew as its child, which is the controller, and for it the process that workers or links
-come from. So these live on when the controller is killed; after the planned time the keeper has it come back by
+The keeper starts the command anew as its child, which is the controller, and for it the processes that workers and
+links come from. So these live on when the controller is killed; after the planned time the keeper has it come back by
 `resume`. Any other end of the controller's is the keeper's end, and with it theirs.
 """
 
@@ -26,13 +26,17 @@ from barnraise.core.processes import die_with_parent
 VARIABLE = "BARNRAISE_KEEPER"
 """Environment variable in which a controller finds its keeper."""
 
+ROLES = ("workers", "links")
+"""What helpers are for."""
+
 PATIENCE = 20.0
-"""Seconds that the process of workers or links has to end."""
+"""Seconds that a helper has to end."""
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
-    """The controller wants a helper: the module that it runs, and where it logs."""
+    """The controller wants a helper: what it is for, the module that it runs, and where it logs."""
 
+    role: str
     module: str
     log: str
 
@@ -46,10 +50,10 @@ class Revive(msgspec.Struct, frozen=True, tag=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What a controller has of its keeper: descriptors, and the places of the deaths that it has died."""
+    """What a controller has of its keeper: descriptors (of each helper for orders and reports, and for wishes), and the
+    places of the deaths that it has died."""
 
-    orders: int
-    reports: int
+    pipes: dict[str, tuple[int, int]]
     wishes: int
     deaths: tuple[int, ...] = ()
 
@@ -91,24 +95,32 @@ def keep(arguments: Sequence[str], options: Sequence[str] = ()) -> int:
         keeper.close()
 
 
+class _Pipes:
+    """To a helper and from it: the controller's ends, and the helper's own."""
+
+    def __init__(self) -> None:
+        self.helpers_orders, self.orders = os.pipe()
+        self.reports, self.helpers_reports = os.pipe()
+
+
 class _Keeper:
-    """Holds the pipes of the helper, so that they are there for one controller after the other."""
+    """Holds the pipes of the helpers, so that they are there for one controller after the other."""
 
     def __init__(self) -> None:
         self.deaths: list[int] = []
-        self._helpers_orders, self._orders = os.pipe()
-        self._reports, self._helpers_reports = os.pipe()
-        self._helper: subprocess.Popen[bytes] | None = None
+        self._pipes = {role: _Pipes() for role in ROLES}
+        self._helpers: list[subprocess.Popen[bytes]] = []
         self._controller: subprocess.Popen[bytes] | None = None
 
     def live(self, arguments: Sequence[str]) -> tuple[int, Revive | None]:
         """One controller's life: its exit code, and how it wants to come back if it said so."""
         wishes, ours = os.pipe()
-        told = msgspec.json.encode(Kept(self._orders, self._reports, ours, tuple(self.deaths))).decode()
+        pipes = {role: (pipes.orders, pipes.reports) for role, pipes in self._pipes.items()}
+        told = msgspec.json.encode(Kept(pipes, ours, tuple(self.deaths))).decode()
         self._controller = subprocess.Popen(
             [sys.executable, "-m", "barnraise.cli.main", *arguments],
             env={**os.environ, VARIABLE: told},
-            pass_fds=(self._orders, self._reports, ours),
+            pass_fds=(*(end for ends in pipes.values() for end in ends), ours),
             preexec_fn=die_with_parent,
         )
         os.close(ours)
@@ -123,15 +135,17 @@ class _Keeper:
         return self._controller.wait(), revive
 
     def _start(self, wish: Start) -> None:
+        pipes = self._pipes[wish.role]
         with Path(wish.log).open("wb") as log:
-            self._helper = subprocess.Popen(
+            helper = subprocess.Popen(
                 [sys.executable, "-m", wish.module],
-                stdin=self._helpers_orders,
-                stdout=self._helpers_reports,
+                stdin=pipes.helpers_orders,
+                stdout=pipes.helpers_reports,
                 stderr=log,
             )
-        os.close(self._helpers_orders)
-        os.close(self._helpers_reports)
+        self._helpers.append(helper)
+        os.close(pipes.helpers_orders)
+        os.close(pipes.helpers_reports)
 
     def pass_on(self, number: int, frame: FrameType | None) -> None:
         """A signal is for the controller; while there is none, it ends the wait for its return."""
@@ -140,12 +154,13 @@ class _Keeper:
         self._controller.send_signal(number)
 
     def close(self) -> None:
-        """The helper ends when nobody can give it orders any more."""
-        os.close(self._orders)
-        os.close(self._reports)
-        if self._helper is not None:
+        """A helper ends when nobody can give it orders any more."""
+        for pipes in self._pipes.values():
+            os.close(pipes.orders)
+            os.close(pipes.reports)
+        for helper in self._helpers:
             try:
-                self._helper.wait(PATIENCE)
+                helper.wait(PATIENCE)
             except subprocess.TimeoutExpired:
-                self._helper.kill()
-                self._helper.wait()
+                helper.kill()
+                helper.wait()

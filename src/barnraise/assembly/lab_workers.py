@@ -1,4 +1,4 @@
-"""The workers of a lab: each a `join` process in a network namespace of its own, behind an emulated link."""
+"""The workers of a lab: each joins from a network namespace of its own, behind an emulated link."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import signal
-import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -16,12 +15,13 @@ import msgspec
 
 from barnraise.account.links import FILE, LinkUse
 from barnraise.assembly.helper import Helper
-from barnraise.assembly.invites import INVITE_VARIABLE
 from barnraise.assembly.keeper import kept
 from barnraise.assembly.lab_faults import LabFaults, effect_of
 from barnraise.assembly.local_workers import LocalWorkers, log_tail
+from barnraise.assembly.nursery import Guest
 from barnraise.config.schema import WorkerSection
 from barnraise.controller.events import InterruptRequested
+from barnraise.controller.server import Server
 from barnraise.core.errors import InputError, RunFailedError
 from barnraise.emulation import namespaces
 from barnraise.emulation.tun_hub import Disturbance, Order, Port, Report
@@ -73,18 +73,20 @@ class LabWorkers(LocalWorkers):
         self.invite = ""
         self.reports: deque[Report] = deque()
         self.first = Report()
+        self.hub: Helper | None = None
         self.stopping = self.broken = False
-        self._processes: set[asyncio.Task[None]] = set()
 
     async def warm_up(self) -> None:
-        """Start the emulator and wait until its namespaces are there; then this thread lives in the host's."""
+        """Start nursery and emulator and wait until there are namespaces; then this thread lives in the host's."""
         namespaces.require()
-        log, keeper = self.run.logs / "links.log", kept()
+        keeper = kept()
         if keeper is None or not keeper.deaths:
             namespaces.refuse_stale(list(self.namespaces.values()))
-        self.helper = await Helper.start(BACKENDS[self.backend], log)
-        if not self.helper.again:
-            self.helper.order(msgspec.json.encode(self.order))
+        await super().warm_up()
+        log = self.run.logs / "links.log"
+        self.hub = await Helper.start("links", BACKENDS[self.backend], log)
+        if not self.hub.again:
+            self.hub.order(msgspec.json.encode(self.order))
         try:
             async with asyncio.timeout(READY_SECONDS):
                 report = await self._report()
@@ -93,54 +95,36 @@ class LabWorkers(LocalWorkers):
         if report is None or report.error:
             reason = report.error if report else log_tail(log)
             raise InputError(f"the links of the lab cannot be made: {reason}")
-        if self.helper.again:
+        if self.hub.again:
             for namespace in self.namespaces.values():
                 self._disturb(Disturbance(namespace))  # what befell the links when the controller died is over
         namespaces.enter(self.namespaces[HOST])
 
     def _disturb(self, disturbance: Disturbance) -> None:
-        assert self.helper is not None
+        assert self.hub is not None
         if not self.stopping:
-            self.helper.order(msgspec.json.encode(disturbance))
+            self.hub.order(msgspec.json.encode(disturbance))
 
     async def _report(self) -> Report | None:
-        assert self.helper is not None
-        line = await self.helper.report()
+        assert self.hub is not None
+        line = await self.hub.report()
         return msgspec.json.decode(line, type=Report) if line else None
 
-    def launch(self, worker: WorkerSection) -> None:
-        living = namespaces.pids(self.namespaces[worker.name])
-        task = asyncio.ensure_future(self._adopt(worker.name, min(living)) if living else self._work(worker))
-        self._processes.add(task)
-        task.add_done_callback(self._processes.discard)
+    def start(self, server: Server, uri: str) -> None:
+        super().start(server, uri)
+        self._tasks.add(asyncio.ensure_future(self._watch_links()))
 
-    async def _work(self, worker: WorkerSection) -> None:
-        """One worker process, from its start to its end."""
-        command = ["ip", "netns", "exec", self.namespaces[worker.name], sys.executable, "-m", "barnraise.cli.main"]
-        command += ["join", "--name", worker.name, "--home", str(self.run.path / "lab")]
-        for option, value in vars(self.means(worker)).items():
-            command += [f"--{option.replace('_', '-')}", str(value)] if value is not None else []
-        path = self.run.logs / f"worker-{worker.name}.log"
-        with path.open("ab") as log:
-            process = await asyncio.create_subprocess_exec(
-                *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                env={**os.environ, INVITE_VARIABLE: self.invite},
-            )  # fmt: skip
-        self.has_process(worker.name, process.pid)
-        code = await process.wait()
-        if not self.stopping:
-            self.ended(worker.name, code, log_tail(path, 1))
+    def order_for(self, worker: WorkerSection) -> Guest:
+        return Guest(
+            name=worker.name,
+            log=str(self.log(worker)),
+            means=self.means(worker),
+            namespace=self.namespaces[worker.name],
+            invite=self.invite,
+            home=str(self.run.path / "lab"),
+        )
 
-    async def _adopt(self, name: str, pid: int) -> None:
-        """One that an earlier controller started, to its end; with which code it ended can only be told by what for."""
-        self.has_process(name, pid)
-        await _end_of(pid)
-        if not self.stopping:
-            over = self.server.machine.state.progress.final
-            code = -signal.SIGKILL if name in self.down else 0 if over else 1
-            self.ended(name, code, log_tail(self.run.logs / f"worker-{name}.log", 1))
-
-    async def _watch(self) -> None:
+    async def _watch_links(self) -> None:
         """Keep the emulator's last reports."""
         while (report := await self._report()) is not None:
             self._take(report)
@@ -174,23 +158,24 @@ class LabWorkers(LocalWorkers):
             return
         self.stopping = self.leaving = True
         self.faults.wake_all()
-        if self._processes:
-            await asyncio.wait(self._processes, timeout=ENDING)
+        if self.pids:
+            self._left.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._left.wait(), ENDING)
         for pid in self.pids.values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        for task in self._tasks:
-            task.cancel()
-        if self.helper is None:
+        await super().stop()
+        if self.hub is None:
             return
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self.helper.no_more_orders()
-        if self.helper.own:
+        self.hub.no_more_orders()
+        if self.hub.own:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(10.0):
                     while (report := await self._report()) is not None:
                         self._take(report)
-            await self.helper.wait(1.0)
+            await self.hub.wait(1.0)
         namespaces.remove(list(self.namespaces.values()))  # should the emulator have been killed
         if self.reports:
             (self.run.path / FILE).write_text(json.dumps(self._totals(), indent=2) + "\n", "utf-8")
@@ -208,18 +193,3 @@ class LabWorkers(LocalWorkers):
             for name, port, (up, down) in zip(self.links, self.order.ports, last.ports, strict=True)
         ]
         return {"backend": self.backend, "seconds": round(last.seconds, 3), "links": entries}
-
-
-async def _end_of(pid: int) -> None:
-    """Wait until a process is no more, whoever started it."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(descriptor, ended.set)
-    try:
-        await ended.wait()
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)

@@ -18,6 +18,7 @@ import msgspec
 from barnraise.account.links import LinkUse
 from barnraise.assembly.helper import Helper
 from barnraise.assembly.local_faults import LocalFaults
+from barnraise.assembly.nursery import Local, Order
 from barnraise.config.faults import Planned
 from barnraise.config.schema import WorkerSection
 from barnraise.controller.events import Admitted, Lost
@@ -27,7 +28,6 @@ from barnraise.core.text import printable
 from barnraise.ledger import Change, RunDirectory
 from barnraise.transport import Keys
 from barnraise.transport.links.link import Link
-from barnraise.worker.nursery import Order
 from barnraise.worker.options import Means
 
 RESTARTS = (1.0, 4.0, 16.0)
@@ -62,13 +62,13 @@ class LocalWorkers:
         self._joined: dict[str, tuple[WorkerSection, float]] = {}
         self._left = asyncio.Event()
         self._can_start = True
-        self.helper: Helper | None = None
+        self.nursery: Helper | None = None
         self._started = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def warm_up(self) -> None:
         """Start the nursery; it imports while the controller prepares."""
-        self.helper = await Helper.start("barnraise.worker.nursery", self.run.logs / "nursery.log")
+        self.nursery = await Helper.start("workers", "barnraise.assembly.nursery", self.run.logs / "nursery.log")
 
     def start(self, server: Server, uri: str) -> None:
         """Start all workers against the controller at `uri`, and keep watching them."""
@@ -88,22 +88,29 @@ class LocalWorkers:
 
     def launch(self, worker: WorkerSection) -> None:
         """Start its process."""
+        assert self.nursery is not None
+        self.nursery.order(msgspec.json.encode(self.order_for(worker)))
+        self._started += 1
+
+    def order_for(self, worker: WorkerSection) -> Order:
+        """What the nursery is told; the controller learns the worker's key."""
         keys_path = self.run.keys / f"worker-{worker.name}.json"
         keys = self._keys(worker.name, keys_path)
         self.server.post(Admitted(worker.name, keys.public))
-        order = Order(
+        return Local(
             name=worker.name,
+            log=str(self.log(worker)),
+            means=self.means(worker, self.link_of(self._started, worker)),
             uri=self.uri,
             server_key=self.server.enrolment.keys.public,
             keys=str(keys_path),
             cache=str(self.run.data),
             moments=str(self.run.moments / f"{worker.name}.safetensors"),
-            log=str(self.run.logs / f"worker-{worker.name}.log"),
-            means=self.means(worker, self.link_of(self._started, worker)),
         )
-        self._started += 1
-        assert self.helper is not None
-        self.helper.order(msgspec.json.encode(order))
+
+    def log(self, worker: WorkerSection) -> Path:
+        """What it says."""
+        return self.run.logs / f"worker-{worker.name}.log"
 
     def means(self, worker: WorkerSection, link: Link | None = None) -> Means:
         """What it works with: its keys of the run file that are means, and what they come to beside the others."""
@@ -139,8 +146,8 @@ class LocalWorkers:
         self.workers += [worker for worker in joined if worker.name not in dead]
 
     async def _watch(self) -> None:
-        assert self.helper is not None
-        while line := await self.helper.report():
+        assert self.nursery is not None
+        while line := await self.nursery.report():
             report = msgspec.json.decode(line)
             if "started" in report:
                 self.has_process(report["started"], report["pid"])
@@ -156,7 +163,7 @@ class LocalWorkers:
         if name in self.down and not self.leaving:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        if self.helper is not None and self.helper.again:
+        if self.nursery is not None and self.nursery.again:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
 
@@ -216,12 +223,12 @@ class LocalWorkers:
         self.faults.wake_all()
         for task in self._tasks:
             task.cancel()
-        if self.helper is None:
+        if self.nursery is None:
             return
         if not self._started:
-            self.helper.kill()  # it imports: nothing would be lost
-        self.helper.no_more_orders()
-        await self.helper.wait(5.0)
+            self.nursery.kill()  # it imports: nothing would be lost
+        self.nursery.no_more_orders()
+        await self.nursery.wait(5.0)
 
 
 def log_tail(path: Path, lines: int = 5) -> str:

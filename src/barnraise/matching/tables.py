@@ -10,16 +10,19 @@ directions add up in the same order, so they agree bit for bit. Rows of those wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import NodeId, NodeView, TaskId, TaskView, meets
+from .base import NodeId, NodeView, TaskId, TaskView
 from .preferences import Preferences
 from .scores import Floats, Ints
 
 Bools = NDArray[np.bool_]
+
+NOBODY: tuple[Ints, Floats] = np.zeros(0, dtype=np.int64), np.zeros(0)
 
 
 class _Rows:
@@ -80,7 +83,7 @@ class NodeTable:
         self._charged = "work" if by_work else "fixed"
         self._holders: dict[int, set[int]] = {}
         self._holder_rows: dict[int, Ints] = {}
-        self._kinds: dict[str, Bools] = {}
+        self._refusing: dict[str, Bools] = {}  # kind -> who does not take it [rows]
         self._picky = 0  # nodes that take some kinds only
         self._least_memory = self._least_trust = np.inf
 
@@ -143,9 +146,8 @@ class NodeTable:
         for shard in node.shards:
             self._holders.setdefault(shard, set()).add(row)
             self._holder_rows.pop(shard, None)
-        if node.kinds:
-            self._picky += 1
-            self._kinds.clear()
+        self._picky += bool(node.kinds)
+        self._refuse(row, node.kinds)
 
     def _clear(self, row: int) -> None:
         node = self.views[row]
@@ -155,10 +157,23 @@ class NodeTable:
             self._holder_rows.pop(shard, None)
             if not self._holders[shard]:
                 del self._holders[shard]
-        if node.kinds:
-            self._picky -= 1
-            self._kinds.clear()
+        self._picky -= bool(node.kinds)
+        self._refuse(row, frozenset())
         self.views[row] = None
+
+    def _refusing_all(self, kind: str) -> Bools:
+        """Who does not take a kind [rows, and some to come]."""
+        refusing = self._refusing.get(kind)
+        if refusing is None or len(refusing) < len(self):
+            refusing = self._refusing[kind] = np.zeros(2 * len(self) + 16, dtype=np.bool_)
+            refusing[: len(self)] = [bool(node and node.kinds and kind not in node.kinds) for node in self.views]
+        return refusing
+
+    def _refuse(self, row: int, kinds: AbstractSet[str]) -> None:
+        """The node in a row takes these kinds alone; any, if there are none."""
+        for kind, refusing in self._refusing.items():
+            if row < len(refusing):
+                refusing[row] = bool(kinds) and kind not in kinds
 
     def costs(self, task: TaskView) -> Floats:
         """What `task` costs on each node [rows], inf where a requirement is not met."""
@@ -196,10 +211,7 @@ class NodeTable:
             distrusted = self._rows.column("trust") < task.min_trust
             unfit = distrusted if unfit is None else unfit | distrusted
         if self._picky:
-            refusing = self._kinds.get(task.kind)
-            if refusing is None or len(refusing) != len(self):
-                refusing = np.array([bool(node and node.kinds and task.kind not in node.kinds) for node in self.views])
-                self._kinds[task.kind] = refusing
+            refusing = self._refusing_all(task.kind)[: len(self)]
             unfit = refusing if unfit is None else unfit | refusing
         return unfit
 
@@ -211,8 +223,9 @@ class TaskTable:
         self.index: dict[TaskId, int] = {}
         self.views: list[TaskView | None] = []
         needs = {"down": 0.0, "up": 0.0, "work": 0.0, "once": 1.0}  # as the times of a node
-        self._rows = _Rows(needs | {"shards": 0.0, "memory": 0.0, "trust": 0.0})
-        self._needers: dict[int, dict[int, float]] = {}  # shard -> row -> bytes
+        self._rows = _Rows(needs | {"shards": 0.0, "memory": 0.0, "trust": 0.0, "kind": 0.0})
+        self._kinds: dict[str, int] = {}  # as numbers
+        self._needers: dict[int, tuple[Ints, Floats]] = {}  # shard -> rows, bytes
         self._most_memory = self._most_trust = 0.0
 
     def __len__(self) -> int:
@@ -229,11 +242,13 @@ class TaskTable:
         self._rows.put(
             row, {"work": task.work, "down": task.down_bytes + shards, "up": task.up_bytes, "shards": shards}
         )
-        self._rows.put(row, {"memory": task.memory_bytes, "trust": task.min_trust})
+        kind = self._kinds.setdefault(task.kind, len(self._kinds))
+        self._rows.put(row, {"memory": task.memory_bytes, "trust": task.min_trust, "kind": kind})
         self._most_memory = max(self._most_memory, task.memory_bytes)
         self._most_trust = max(self._most_trust, task.min_trust)
         for shard, num_bytes in task.shards.items():
-            self._needers.setdefault(shard, {})[row] = num_bytes
+            rows, sizes = self._needers.get(shard, NOBODY)
+            self._needers[shard] = np.append(rows, row), np.append(sizes, num_bytes)
         return row
 
     def remove(self, task_id: TaskId) -> int:
@@ -241,9 +256,9 @@ class TaskTable:
         task = self.views[row]
         assert task is not None
         for shard in task.shards:
-            del self._needers[shard][row]
-            if not self._needers[shard]:
-                del self._needers[shard]
+            rows, sizes = self._needers.pop(shard)
+            if len(rows) > 1:
+                self._needers[shard] = rows[rows != row], sizes[rows != row]
         self.views[row] = None
         self._rows.give_back(row)
         return row
@@ -259,8 +274,14 @@ class TaskTable:
         costs += needs[1] * up
         costs += needs[2] * work
         costs += fixed
-        if self._most_memory > node.memory_bytes or self._most_trust > node.trust or node.kinds:
-            costs[[not meets(self._task(row), node) for row in rows.tolist()]] = np.inf
+        column = self._rows.column
+        if self._most_memory > node.memory_bytes:
+            costs[column("memory")[rows] > node.memory_bytes] = np.inf
+        if self._most_trust > node.trust:
+            costs[column("trust")[rows] > node.trust] = np.inf
+        if node.kinds and not self._kinds.keys() <= node.kinds:
+            refused = [number for kind, number in self._kinds.items() if kind not in node.kinds]
+            costs[np.isin(column("kind")[rows], refused)] = np.inf
         return costs
 
     def maybe_cheaper(self, nodes: NodeTable, i: int, limits: Floats) -> Ints:
@@ -278,11 +299,6 @@ class TaskTable:
         rows: Ints = (costs < limits[: len(costs)]).nonzero()[0]
         return rows
 
-    def _task(self, row: int) -> TaskView:
-        task = self.views[row]
-        assert task is not None
-        return task
-
     def localities(self, nodes: NodeTable, i: int, rows: Ints) -> Floats | None:
         """The share of the shard bytes of the tasks in `rows` that the node in row `i` has; None: nobody needs any."""
         node = nodes.views[i]
@@ -293,9 +309,9 @@ class TaskTable:
     def local_bytes(self, node: NodeView) -> Floats:
         """How much of each task's shards [rows] the node holds."""
         local = np.zeros(len(self))
-        for shard in node.shards:
-            for row, num_bytes in self._needers.get(shard, {}).items():
-                local[row] += num_bytes
+        for shard in node.shards & self._needers.keys():
+            rows, sizes = self._needers[shard]
+            local[rows] += sizes
         return local
 
 

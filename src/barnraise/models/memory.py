@@ -22,6 +22,7 @@ from barnraise.models.config import lookup
 
 FLOAT = 4
 PROCESS_BYTES = 450 << 20  # Python with torch and transformers loaded
+FORKED_BYTES = 96 << 20  # of one that was forked off such a process, and shares what that has loaded
 _WRITTEN_OUT = ("gelu_new", "gelu_fast", "gelu_accurate", "quick_gelu")  # several operations, each keeps its input
 
 

@@ -7,8 +7,11 @@ import importlib
 _MODULES = (
     "torch._dynamo",
     "transformers.modeling_utils",
+    "transformers.generation.utils",
+    "transformers.modeling_layers",
     "transformers.models.auto.modeling_auto",
     "barnraise.models.build",
+    "barnraise.transport.zmq.connection",
     "barnraise.training.local",
     "barnraise.worker.executor",
     "barnraise.worker.moments",

@@ -1,8 +1,9 @@
 """Starts local workers quickly: one process imports torch and transformers once, then forks for each worker.
 
-Run as `python -m barnraise.worker.nursery`. Each line on its standard input is a JSON order, each line on its standard
-output a JSON report: {"started": NAME, "pid": N}, {"ended": NAME, "code": N, "reason": TEXT}. Workers die with the
-nursery, and the nursery with the process that holds its standard input.
+Run as `python -m barnraise.assembly.nursery`. Each line on its standard input is a JSON order, each line on its
+standard output a JSON report: {"started": NAME, "pid": N}, {"ended": NAME, "code": N, "reason": TEXT}. Workers die with
+the nursery, and the nursery with the process that holds its standard input. It computes nothing and never asks for a
+GPU: neither threads nor a device's context survive a fork.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from barnraise.assembly.joining import join
+from barnraise.assembly.voice import Say
+from barnraise.core.errors import BarnraiseError
 from barnraise.core.processes import die_with_parent
+from barnraise.emulation.namespaces import enter
 from barnraise.transport import Keys
 from barnraise.worker.imports import import_all
 from barnraise.worker.options import Means, Outcome, WorkerOptions
@@ -29,21 +34,50 @@ REASON_BYTES = 2048
 """Longest reason that a worker gives for its end: a pipe takes that much without being read."""
 
 
-class Order(msgspec.Struct, frozen=True):
-    """One local worker to start."""
+class Order(msgspec.Struct, frozen=True, tag=True):
+    """One worker to start; `log` is the file that has what it says."""
 
     name: str
+    log: str
+    means: Means
+
+
+class Local(Order, frozen=True):
+    """One that the controller knows the key of, and whose data is on this machine."""
+
     uri: str
     server_key: str
     keys: str  # path of its key file
     cache: str
     moments: str
-    log: str
-    means: Means
 
 
-def work(order: Order) -> Outcome:
+class Guest(Order, frozen=True):
+    """One that joins by an invite, in a network namespace: all that it needs comes over its link."""
+
+    namespace: str
+    invite: str
+    home: str
+
+
+Orders = Local | Guest
+
+
+def work(order: Orders) -> Outcome:
     """Be the worker, in a process of its own, to its end."""
+
+    def say(text: str) -> None:
+        sys.stderr.write(f"{order.name}: {text}\n")
+
+    if isinstance(order, Local):
+        return asyncio.run(_work(order, say))
+    enter(order.namespace)
+    outcome = asyncio.run(_join(order, say))
+    say(outcome.reason)
+    return outcome
+
+
+async def _work(order: Local, say: Say) -> Outcome:
     options = WorkerOptions(
         uri=order.uri,
         server_key=order.server_key,
@@ -53,18 +87,16 @@ def work(order: Order) -> Outcome:
         moments=Path(order.moments),
         means=order.means,
     )
+    runtime = WorkerRuntime(options, say=say)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, runtime.leave, "asked to leave (SIGTERM)")
+    outcome = await runtime.run()
+    say(outcome.reason)
+    return outcome
 
-    def say(text: str) -> None:
-        sys.stderr.write(f"{order.name}: {text}\n")
 
-    async def run() -> Outcome:
-        runtime = WorkerRuntime(options, say=say)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, runtime.leave, "asked to leave (SIGTERM)")
-        outcome = await runtime.run()
-        say(outcome.reason)
-        return outcome
-
-    return asyncio.run(run())
+async def _join(order: Guest, say: Say) -> Outcome:
+    given = {name: value for name, value in vars(order.means).items() if name != "link"}  # the namespace has it
+    return await join(order.invite, say, name=order.name, home=Path(order.home), **given)
 
 
 class Child(NamedTuple):
@@ -74,7 +106,7 @@ class Child(NamedTuple):
     reason: int
 
 
-def _fork(order: Order) -> tuple[int, Child]:
+def _fork(order: Orders) -> tuple[int, Child]:
     read, write = os.pipe()
     pid = os.fork()
     if pid:
@@ -84,6 +116,7 @@ def _fork(order: Order) -> tuple[int, Child]:
     outcome = Outcome("", final=False)
     try:
         die_with_parent()
+        os.setsid()  # Ctrl-C is for the controller
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
@@ -92,6 +125,9 @@ def _fork(order: Order) -> tuple[int, Child]:
         for target, source in ((0, null), (1, log), (2, log)):
             os.dup2(source, target)
         outcome = work(order)
+    except BarnraiseError as error:
+        sys.stderr.write(f"error: {error}\n")
+        outcome = Outcome(str(error), final=False)
     except BaseException as error:
         traceback.print_exc()
         outcome = Outcome(f"{type(error).__name__}: {error}", final=False)
@@ -125,7 +161,7 @@ def main() -> None:
     os.set_blocking(wake_write, False)
     signal.set_wakeup_fd(wake_write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    decoder = msgspec.json.Decoder(Order)
+    decoder = msgspec.json.Decoder(Orders)
     children: dict[int, Child] = {}
     pending = b""
     while True:
