@@ -69,15 +69,20 @@ def _node_changed(state: State, d: NodeChanged) -> None:
 
 
 def _assigned(state: State, d: Assigned) -> None:
-    lost = state.redo.pop(d.redo) if d.redo else None
+    lost = state.redo.pop(d.redo, None) if d.redo else None
+    twin = state.works[d.redo] if d.redo and lost is None else None
+    again = lost or twin
     state.totals.assigned = d.assignment
     state.totals.rows = d.cursor
-    root, done = (lost.root, lost.done) if lost is not None else (d.assignment, 0)
+    if twin is not None:
+        state.totals.copies += 1
+        state.twins |= {d.assignment: d.redo, d.redo: d.assignment}
+    root, done = (again.root, again.done) if again is not None else (d.assignment, 0)
     state.works[d.assignment] = Work(**msgspec.structs.asdict(d), root=root, done=done)
     state.nodes[d.node].open.append(d.assignment)
     work = state.works[d.assignment]
     state.nodes[d.node].tally.turns += work.task.trains
-    if work.task.trains and lost is None:
+    if work.task.trains and again is None:
         for rows in d.rows:
             state.totals.handed[rows.shard] = state.totals.handed.get(rows.shard, 0) + rows.stop - rows.start
     state.newest.in_flight += _is_current(state, work)
@@ -90,6 +95,9 @@ def _judged(state: State, d: Judged) -> None:
     state.newest.in_flight -= _is_current(state, work)
     node = state.nodes[d.node]
     node.open.remove(d.assignment)
+    twin = state.twins.pop(d.assignment, 0)
+    if d.verdict != "accepted":  # else the other is told that this one came first
+        state.twins.pop(twin, None)
     if work.task is Flush:
         state.progress.flushed[d.node] = None
     node.verdicts[d.assignment] = (d.verdict == "accepted", d.reason)
@@ -107,7 +115,8 @@ def _judged(state: State, d: Judged) -> None:
     elif d.verdict == "refused":
         state.totals.refused += 1
         node.tally.refused += 1
-        _redo(state, work.at(Status.REFUSED))
+        if not twin:
+            _redo(state, work.at(Status.REFUSED))
     else:
         state.totals.discarded += 1
 
@@ -210,7 +219,10 @@ def _released(state: State, d: Noted, note: notes.Released) -> None:
     work = state.works.pop(note.assignment)
     state.newest.in_flight -= _is_current(state, work)
     state.nodes[work.node].open.remove(work.assignment)
-    _redo(state, work.at(Status.RELEASED))
+    twin = state.twins.pop(work.assignment, 0)
+    state.twins.pop(twin, None)
+    if not twin:  # else the same is done already, or by somebody else
+        _redo(state, work.at(Status.RELEASED))
 
 
 def _redo(state: State, work: Work) -> None:

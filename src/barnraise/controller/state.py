@@ -187,6 +187,7 @@ class Totals(msgspec.Struct):
     """Over the whole run, across restarts."""
 
     assigned: int = 0  # which is the last assignment's number too
+    copies: int = 0  # of them, that were copies of open work
     rows: int = 0  # that were handed out, but for those of lost work again; and how many of each shard
     handed: dict[int, int] = {}
     accepted: int = 0
@@ -227,6 +228,7 @@ class State(msgspec.Struct):
     num_live: int = 0
     works: dict[int, Work] = {}
     redo: dict[int, Work] = {}  # lost work, the longest lost first
+    twins: dict[int, int] = {}  # of open works that are the same: the other, which is open too, or came first
     merging: dict[int, Work] = {}  # accepted, and in no version yet; `tokens` are those credited
     newest: Newest = msgspec.field(default_factory=Newest)
     buffer: OpenBuffer = msgspec.field(default_factory=OpenBuffer)
@@ -234,3 +236,7 @@ class State(msgspec.Struct):
     totals: Totals = msgspec.field(default_factory=Totals)
     record: Record = msgspec.field(default_factory=Record)
     progress: Progress = msgspec.field(default_factory=Progress)
+
+    def came_first(self, assignment: int) -> bool:
+        """Whether the twin of that open work was accepted: this one is not wanted any more."""
+        return assignment in self.twins and self.twins[assignment] not in self.works

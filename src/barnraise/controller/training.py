@@ -101,7 +101,8 @@ class Training(TaskKind):
         root, skip = number, 0
         if isinstance(work, Work):
             root, skip = work.root, work.done
-            steps = _steps_of(work.local_steps, steps)
+            open_yet = work.assignment in state.works  # of which this is a copy
+            steps = work.local_steps if open_yet else _steps_of(work.local_steps, steps)
             rows, tokens = work.rows, work.credit(steps)
         else:
             rows, steps = self._rows(next(iter(work.shards)), steps)
