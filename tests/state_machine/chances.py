@@ -284,6 +284,11 @@ class WorkerChance:
         if self.bench.payloads:
             self.bench.go(self.rng.choice([*self.bench.payloads, 10**6]), self.rng.choice([0, 100, 419, 420]))
 
+    def beaten(self) -> None:
+        """Somebody else was faster with what it works on."""
+        if self.bench.worker.tasks.held:
+            self.bench.ack(self.rng.choice(self.bench.worker.tasks.held), False)
+
     def stray_ack(self) -> None:
         self.bench.ack(10**6, True)
 
@@ -333,6 +338,7 @@ class WorkerChance:
         (newer, 6),
         (ack, 5),
         (go, 5),
+        (beaten, 1),
         (stray_ack, 1),
         (pulse, 2),
         (fetched, 8),

@@ -50,7 +50,7 @@ def rounds(**seconds: float) -> Engine:
             before = time
             if engine.state.closing is None and engine.held.get(node) == {}:
                 engine.next(node)
-    engine.journal.clear()
+    engine.since = len(engine.journal)  # type: ignore[attr-defined]
     return engine
 
 
@@ -61,7 +61,7 @@ def begin(engine: Engine, *nodes: str) -> None:
 
 
 def made(engine: Engine, kind: type) -> list[Any]:
-    return [d for d in engine.journal if isinstance(d, kind)]
+    return [d for d in engine.journal[getattr(engine, "since", 0) :] if isinstance(d, kind)]
 
 
 def copies(engine: Engine) -> list[Copied]:
@@ -88,7 +88,8 @@ def test_an_idle_node_gets_a_copy_of_what_a_round_waits_for() -> None:
     assert (note.assignment, note.by, copy.redo) == (original.id, copy.node, original.id)
     assert copy.node in ("a", "b")
     assert engine.state.totals.copies == 1
-    assert engine.state.twins == {original.id: copy.assignment, copy.assignment: original.id}
+    assert engine.state.works[original.id].twin == copy.assignment
+    assert engine.state.works[copy.assignment].twin == original.id
 
 
 def test_the_first_result_wins_and_the_other_costs_nothing() -> None:
@@ -98,7 +99,7 @@ def test_the_first_result_wins_and_the_other_costs_nothing() -> None:
     tokens = engine.state.totals.tokens
     turn(engine, 1.0, copy.node)
     assert engine.state.totals.tokens == tokens + original.tokens
-    assert not engine.state.twins
+    assert not any(work.twin for work in engine.state.works.values())
     released = made(engine, Noted)[-1]
     assert (released.node, released.note.reason) == ("c", COPY_CAME_FIRST)
     engine.held["c"][original.id] = original  # it has not heard of that yet
@@ -114,7 +115,7 @@ def test_the_original_may_win_as_well() -> None:
     engine = late_round()
     copy = made(engine, Assigned)[-1]
     turn(engine, 0.1, "c")
-    assert not engine.state.twins
+    assert not any(work.twin for work in engine.state.works.values())
     assert copy.assignment not in engine.state.works
     assert engine.state.nodes["c"].tally.accepted == 4
 
@@ -132,6 +133,17 @@ def test_of_two_that_are_here_the_one_that_is_looked_at_later_is_discarded() -> 
     assert not engine.state.redo
     assert engine.machine.dispatch.wasted.has("c", engine.now)
     assert engine.state.nodes["c"].tally.refused == 0
+
+
+def test_a_restart_knows_of_copies() -> None:
+    engine = late_round()
+    copy = made(engine, Assigned)[-1]
+    before = engine.state.works
+    engine.crash()
+    assert engine.state.works == before
+    engine.hello(copy.node)
+    turn(engine, 0.1, copy.node)
+    assert not any(work.twin for work in engine.state.works.values())
 
 
 @pytest.mark.parametrize("first", ["copy", "original"])
@@ -226,7 +238,7 @@ def test_a_measurement_does_not_wait_for_who_hangs() -> None:
     assert note.assignment == late.assignment
     turn(engine, 1.0, *others)
     assert engine.state.record.evaluations[-1][0] == late.base
-    assert not engine.state.twins
+    assert not any(work.twin for work in engine.state.works.values())
 
 
 def test_copies_are_few() -> None:

@@ -30,7 +30,7 @@ def steady(seconds: float = 2.0, nodes: str = "abcd", **changes: object) -> Engi
     for _ in range(5):
         begin(engine, *nodes)
         turn(engine, seconds, *nodes)
-    engine.journal.clear()
+    engine.since = len(engine.journal)  # type: ignore[attr-defined]
     begin(engine, *nodes)
     return engine
 
@@ -68,7 +68,7 @@ def test_who_is_late_already_makes_up_for_nobody() -> None:
     turn(engine, 4.0, "a", "b", "c", "d")
     turn(engine, 2.1)
     settle(engine)
-    engine.journal.clear()
+    engine.since = len(engine.journal)  # type: ignore[attr-defined]
     begin(engine, "a", "b", "c", "d")
     engine.machine.buffer.versions = replace(engine.machine.buffer.versions, buffer_size=4)
     turn(engine, 4.0, "a", "b")

@@ -50,15 +50,13 @@ class Copies(Part):
         """Open work that is waited for, is later than expected, and has no copy."""
         if not self._waited_for:
             return []
-        works, redo = self.state.works, self.state.redo
+        works = self.state.works
         if self.now >= self._look_at:
             self._copied &= works.keys()
             due = [(self._due(work), work) for work in works.values() if self._may_be_copied(work)]
             self._late = [work for time, work in due if time <= self.now]
             self._look_at = min((time for time, _ in due if time > self.now), default=math.inf)
-        if not self._late:
-            return []
-        return [work for work in self._late if work.assignment in works.keys() - redo.keys() - self._copied]
+        return [work for work in self._late if work.assignment in works and self._may_be_copied(work)]
 
     @property
     def _waited_for(self) -> bool:
@@ -66,7 +64,9 @@ class Copies(Part):
         return self.measuring.open or not (self.asynchronous or self.state.closing is not None)
 
     def _may_be_copied(self, work: Work) -> bool:
-        if work.assignment in self._copied:
+        if (
+            work.assignment in self._copied or work.assignment in self.state.redo
+        ):  # what comes behind it goes by its name
             return False
         if work.task.trains:
             return not self.asynchronous and work.base == self.state.newest.version
@@ -119,13 +119,13 @@ class Copies(Part):
     def won(self, work: Work) -> Steps:
         """A result of `work` is accepted: its twin is nobody's any more, but for one that is being looked at, which is
         discarded then."""
-        twin = self.state.works.get(self.state.twins.get(work.assignment, 0))
+        twin = self.state.works.get(work.twin)
         if twin is not None and twin.assignment not in self.custody.inspecting:
             yield from self.membership.release(twin.node, twin.assignment, COPY_CAME_FIRST)
             yield Send(twin.node, Ack(twin.assignment, False, COPY_CAME_FIRST))
 
     def _assigned(self, d: Assigned) -> None:
-        if d.assignment in self.state.twins:
+        if self.state.works[d.assignment].twin:
             self._copied |= {d.assignment, d.redo}
         if self._waited_for:  # what was just given is not late before
             self._look_at = min(self._look_at, self.now + LEAST_SECONDS)

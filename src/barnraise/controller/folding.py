@@ -76,9 +76,10 @@ def _assigned(state: State, d: Assigned) -> None:
     state.totals.rows = d.cursor
     if twin is not None:
         state.totals.copies += 1
-        state.twins |= {d.assignment: d.redo, d.redo: d.assignment}
+        state.works[d.redo] = msgspec.structs.replace(twin, twin=d.assignment)
     root, done = (again.root, again.done) if again is not None else (d.assignment, 0)
-    state.works[d.assignment] = Work(**msgspec.structs.asdict(d), root=root, done=done)
+    same = d.redo if twin is not None else 0
+    state.works[d.assignment] = Work(**msgspec.structs.asdict(d), root=root, done=done, twin=same)
     state.nodes[d.node].open.append(d.assignment)
     work = state.works[d.assignment]
     state.nodes[d.node].tally.turns += work.task.trains
@@ -95,9 +96,8 @@ def _judged(state: State, d: Judged) -> None:
     state.newest.in_flight -= _is_current(state, work)
     node = state.nodes[d.node]
     node.open.remove(d.assignment)
-    twin = state.twins.pop(d.assignment, 0)
-    if d.verdict != "accepted":  # else the other is told that this one came first
-        state.twins.pop(twin, None)
+    if d.verdict != "accepted":  # else it came first, and its twin knows
+        _part(state, work)
     if work.task is Flush:
         state.progress.flushed[d.node] = None
     node.verdicts[d.assignment] = (d.verdict == "accepted", d.reason)
@@ -115,7 +115,7 @@ def _judged(state: State, d: Judged) -> None:
     elif d.verdict == "refused":
         state.totals.refused += 1
         node.tally.refused += 1
-        if not twin:
+        if not work.twin:
             _redo(state, work.at(Status.REFUSED))
     else:
         state.totals.discarded += 1
@@ -219,10 +219,16 @@ def _released(state: State, d: Noted, note: notes.Released) -> None:
     work = state.works.pop(note.assignment)
     state.newest.in_flight -= _is_current(state, work)
     state.nodes[work.node].open.remove(work.assignment)
-    twin = state.twins.pop(work.assignment, 0)
-    state.twins.pop(twin, None)
-    if not twin:  # else the same is done already, or by somebody else
+    _part(state, work)
+    if not work.twin:  # else the same is done already, or by somebody else
         _redo(state, work.at(Status.RELEASED))
+
+
+def _part(state: State, work: Work) -> None:
+    """It is open no more, and came to nothing: its twin goes on alone."""
+    twin = state.works.get(work.twin)
+    if twin is not None:
+        state.works[work.twin] = msgspec.structs.replace(twin, twin=0)
 
 
 def _redo(state: State, work: Work) -> None:

@@ -105,7 +105,7 @@ class Inspection(Part):
 
     def _too_late(self, work: Work) -> str:
         """Why nobody waits for a result of `work` any more; empty while it is wanted."""
-        if self.state.came_first(work.assignment):
+        if self.state.came_second(work):
             return COPY_CAME_FIRST
         kind = self.kinds.get(work.kind)
         return kind.too_late(work) if kind is not None else ""

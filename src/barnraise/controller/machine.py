@@ -73,7 +73,7 @@ class Controller:
         self.waiting = Waiting(context, self.arrivals)
         self.buffer = Buffer(context, self.custody, self.speeds, self.ending, self.waiting)
         self.dispatch = Dispatch(
-            context, self.membership, self.speeds, self.publishing, self.holdings, self.copies, self.kinds
+            context, self.membership, self.speeds, self.publishing, self.holdings, copies=self.copies, kinds=self.kinds
         )  # fmt: skip
         self.parts: tuple[Part, ...] = (
             self.membership,

@@ -52,17 +52,19 @@ TRANSITIONS: dict[Status, frozenset[Status]] = {
 class Work(Assigned, frozen=True):
     """An assignment that is not settled yet, or work that was lost or left undone and waits to be done again.
 
-    Its steps are those from `done` on of the assignment `root`, which handed out the rows: `tokens` are theirs.
+    Its steps are those from `done` on of the assignment `root`, which handed out the rows: `tokens` are theirs. While
+    it is open its `twin` is the assignment that is the same: open, too, or it came first.
     """
 
     root: int = 0
     done: int = 0
     stage: Status = Status.OPEN
+    twin: int = 0
 
     def at(self, stage: Status, **changes: Any) -> Work:
         """The same work, gone on to `stage`."""
         assert stage in TRANSITIONS[self.stage], f"assignment {self.assignment} cannot be {stage} after {self.stage}"
-        return msgspec.structs.replace(self, stage=stage, **changes)
+        return msgspec.structs.replace(self, stage=stage, twin=0, **changes)
 
     @property
     def task(self) -> type[Task]:
@@ -228,7 +230,6 @@ class State(msgspec.Struct):
     num_live: int = 0
     works: dict[int, Work] = {}
     redo: dict[int, Work] = {}  # lost work, the longest lost first
-    twins: dict[int, int] = {}  # of open works that are the same: the other, which is open too, or came first
     merging: dict[int, Work] = {}  # accepted, and in no version yet; `tokens` are those credited
     newest: Newest = msgspec.field(default_factory=Newest)
     buffer: OpenBuffer = msgspec.field(default_factory=OpenBuffer)
@@ -237,6 +238,6 @@ class State(msgspec.Struct):
     record: Record = msgspec.field(default_factory=Record)
     progress: Progress = msgspec.field(default_factory=Progress)
 
-    def came_first(self, assignment: int) -> bool:
-        """Whether the twin of that open work was accepted: this one is not wanted any more."""
-        return assignment in self.twins and self.twins[assignment] not in self.works
+    def came_second(self, work: Work) -> bool:
+        """Whether the twin of open work was accepted: this one is not wanted any more."""
+        return work.twin > 0 and work.twin not in self.works
