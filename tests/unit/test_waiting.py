@@ -156,19 +156,3 @@ def test_nothing_is_known_of_who_has_handed_in_nothing() -> None:
     engine.machine.speeds.refresh()
     new = next(work for work in engine.state.works.values() if work.node == "b")
     assert engine.machine.arrivals.expected(new).late == pytest.approx(engine.now + 15.0)
-
-
-def test_k_follows_the_living_at_once_and_never_below_the_rules_minimum() -> None:
-    engine = steady(nodes="abcdefgh", minimum_nodes=3)
-    assert engine.state.buffer.size == 8
-    for count, node in zip((7, 6, 5, 4, 3, 3), "abcdef", strict=True):
-        engine.leave(node)
-        assert engine.state.buffer.size == count
-    assert engine.state.progress.paused
-    for count, node in zip((3, 4, 5), "abc", strict=True):
-        engine.hello(node, restart=True)
-        engine.machine.speeds.at = -1
-        engine.tick(0.01)
-        engine.next(node)
-        assert engine.state.buffer.size == count
-    assert not engine.state.progress.paused
