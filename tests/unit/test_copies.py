@@ -99,7 +99,7 @@ def test_the_first_result_wins_and_the_other_costs_nothing() -> None:
     tokens = engine.state.totals.tokens
     turn(engine, 1.0, copy.node)
     assert engine.state.totals.tokens == tokens + original.tokens
-    assert not any(work.twin for work in engine.state.works.values())
+    assert not any(work.twin > 0 for work in engine.state.works.values())
     released = made(engine, Noted)[-1]
     assert (released.node, released.note.reason) == ("c", COPY_CAME_FIRST)
     engine.held["c"][original.id] = original  # it has not heard of that yet
@@ -115,7 +115,7 @@ def test_the_original_may_win_as_well() -> None:
     engine = late_round()
     copy = made(engine, Assigned)[-1]
     turn(engine, 0.1, "c")
-    assert not any(work.twin for work in engine.state.works.values())
+    assert not any(work.twin > 0 for work in engine.state.works.values())
     assert copy.assignment not in engine.state.works
     assert engine.state.nodes["c"].tally.accepted == 4
 
@@ -143,7 +143,7 @@ def test_a_restart_knows_of_copies() -> None:
     assert engine.state.works == before
     engine.hello(copy.node)
     turn(engine, 0.1, copy.node)
-    assert not any(work.twin for work in engine.state.works.values())
+    assert not any(work.twin > 0 for work in engine.state.works.values())
 
 
 @pytest.mark.parametrize("first", ["copy", "original"])
@@ -238,7 +238,7 @@ def test_a_measurement_does_not_wait_for_who_hangs() -> None:
     assert note.assignment == late.assignment
     turn(engine, 1.0, *others)
     assert engine.state.record.evaluations[-1][0] == late.base
-    assert not any(work.twin for work in engine.state.works.values())
+    assert not any(work.twin > 0 for work in engine.state.works.values())
 
 
 def test_copies_are_few() -> None:

@@ -32,7 +32,7 @@ COPIED_AT = 0.5
 
 
 class Copies(Part):
-    """Keeps which open work was copied, is a copy, or is late, and when to look again."""
+    """Keeps which open work is late, and when to look again."""
 
     def __init__(
         self, context: Context, custody: Custody, membership: Membership, arrivals: Arrivals, measuring: Measuring
@@ -40,8 +40,7 @@ class Copies(Part):
         super().__init__(context)
         self.custody, self.membership, self.arrivals, self.measuring = custody, membership, arrivals, measuring
         self.asynchronous = context.settings.asynchronous
-        self._copied: set[int] = set()  # by assignment, while it is open
-        self._late: list[Work] = []
+        self._late: list[int] = []
         self._look_at = math.inf
 
     # What is late
@@ -52,11 +51,11 @@ class Copies(Part):
             return []
         works = self.state.works
         if self.now >= self._look_at:
-            self._copied &= works.keys()
             due = [(self._due(work), work) for work in works.values() if self._may_be_copied(work)]
-            self._late = [work for time, work in due if time <= self.now]
+            self._late = [work.assignment for time, work in due if time <= self.now]
             self._look_at = min((time for time, _ in due if time > self.now), default=math.inf)
-        return [work for work in self._late if work.assignment in works and self._may_be_copied(work)]
+        open_yet = [works[number] for number in self._late if number in works]
+        return [work for work in open_yet if self._may_be_copied(work)]
 
     @property
     def _waited_for(self) -> bool:
@@ -64,9 +63,7 @@ class Copies(Part):
         return self.measuring.open or not (self.asynchronous or self.state.closing is not None)
 
     def _may_be_copied(self, work: Work) -> bool:
-        if (
-            work.assignment in self._copied or work.assignment in self.state.redo
-        ):  # what comes behind it goes by its name
+        if work.twin or work.assignment in self.state.redo:  # by its name goes what comes behind it
             return False
         if work.task.trains:
             return not self.asynchronous and work.base == self.state.newest.version
@@ -125,8 +122,6 @@ class Copies(Part):
             yield Send(twin.node, Ack(twin.assignment, False, COPY_CAME_FIRST))
 
     def _assigned(self, d: Assigned) -> None:
-        if self.state.works[d.assignment].twin:
-            self._copied |= {d.assignment, d.redo}
         if self._waited_for:  # what was just given is not late before
             self._look_at = min(self._look_at, self.now + LEAST_SECONDS)
 

@@ -115,7 +115,7 @@ def _judged(state: State, d: Judged) -> None:
     elif d.verdict == "refused":
         state.totals.refused += 1
         node.tally.refused += 1
-        if not work.twin:
+        if work.twin <= 0:
             _redo(state, work.at(Status.REFUSED))
     else:
         state.totals.discarded += 1
@@ -220,7 +220,7 @@ def _released(state: State, d: Noted, note: notes.Released) -> None:
     state.newest.in_flight -= _is_current(state, work)
     state.nodes[work.node].open.remove(work.assignment)
     _part(state, work)
-    if not work.twin:  # else the same is done already, or by somebody else
+    if work.twin <= 0:  # else the same is done already, or by somebody else
         _redo(state, work.at(Status.RELEASED))
 
 
@@ -228,7 +228,7 @@ def _part(state: State, work: Work) -> None:
     """It is open no more, and came to nothing: its twin goes on alone."""
     twin = state.works.get(work.twin)
     if twin is not None:
-        state.works[work.twin] = msgspec.structs.replace(twin, twin=0)
+        state.works[work.twin] = msgspec.structs.replace(twin, twin=-work.assignment)
 
 
 def _redo(state: State, work: Work) -> None:

@@ -50,7 +50,7 @@ def _validate_works(state: State) -> None:
             assert min(work.tokens, work.local_steps, work.done) >= 0, f"{place}: {number} is less than none"
             assert place != "redo" or (work.task.redone and work.local_steps), f"{number} is nothing to do again"
     assert not state.works.keys() & state.merging.keys(), "open, and accepted"
-    twins = {number: work for number, work in state.works.items() if work.twin}
+    twins = {number: work for number, work in state.works.items() if work.twin > 0}
     for number, work in twins.items():
         other = state.works.get(work.twin)
         assert other is None or other.twin == number != work.twin, f"{number} and {work.twin} are not each other's twin"
@@ -58,7 +58,7 @@ def _validate_works(state: State) -> None:
         assert other is None or (other.root, other.done, other.local_steps, other.tokens) == (
             work.root, work.done, work.local_steps, work.tokens
         ), f"{number} and {work.twin} are not the same"  # fmt: skip
-    assert not any(work.twin for place in (state.merging, state.redo) for work in place.values()), (
+    assert not any(work.twin > 0 for place in (state.merging, state.redo) for work in place.values()), (
         "not open, but a twin"
     )
     assert state.newest.in_flight == sum(

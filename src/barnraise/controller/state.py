@@ -53,7 +53,8 @@ class Work(Assigned, frozen=True):
     """An assignment that is not settled yet, or work that was lost or left undone and waits to be done again.
 
     Its steps are those from `done` on of the assignment `root`, which handed out the rows: `tokens` are theirs. While
-    it is open its `twin` is the assignment that is the same: open, too, or it came first.
+    it is open its `twin` is the assignment that is the same: open, too, or it came first; below 0 where that came to
+    nothing.
     """
 
     root: int = 0
@@ -64,7 +65,7 @@ class Work(Assigned, frozen=True):
     def at(self, stage: Status, **changes: Any) -> Work:
         """The same work, gone on to `stage`."""
         assert stage in TRANSITIONS[self.stage], f"assignment {self.assignment} cannot be {stage} after {self.stage}"
-        return msgspec.structs.replace(self, stage=stage, twin=0, **changes)
+        return msgspec.structs.replace(self, stage=stage, twin=min(self.twin, 0), **changes)
 
     @property
     def task(self) -> type[Task]:

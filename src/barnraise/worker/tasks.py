@@ -88,7 +88,7 @@ class Tasks:
         if assignment in self.outgoing.pending:
             return self.outgoing.forget(assignment)
         if self.waiting is not None and self.waiting.id == assignment:
-            self.waiting = None
+            self.waiting, self._asked_at = None, math.inf  # its answer has come, and is void
             self.incoming.forget_task()
         elif self.running is not None and self.running.task.id == assignment:
             return [self._drop(self.running)]
