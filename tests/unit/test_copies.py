@@ -111,6 +111,18 @@ def test_the_first_result_wins_and_the_other_costs_nothing() -> None:
     assert (closed.num_nodes, len(closed.contributions), closed.reason) == (3, 4, "all")
 
 
+def test_who_came_second_does_not_begin_anew_in_the_round() -> None:
+    """A whole task of it would hold all others up."""
+    engine = late_round()
+    copy = made(engine, Assigned)[-1]
+    turn(engine, 1.0, copy.node)
+    engine.next("c")
+    assert "c" in engine.machine.dispatch.resting
+    turn(engine, 7.0, "slow")
+    assert made(engine, VersionClosed)[-1].reason == "all"
+    assert made(engine, Assigned)[-1].node == "c", "but in the next one"
+
+
 def test_the_original_may_win_as_well() -> None:
     engine = late_round()
     copy = made(engine, Assigned)[-1]

@@ -32,7 +32,7 @@ COPIED_AT = 0.5
 
 
 class Copies(Part):
-    """Keeps which open work is late, and when to look again."""
+    """Keeps which open work is late, when to look again, and who came second."""
 
     def __init__(
         self, context: Context, custody: Custody, membership: Membership, arrivals: Arrivals, measuring: Measuring
@@ -41,6 +41,7 @@ class Copies(Part):
         self.custody, self.membership, self.arrivals, self.measuring = custody, membership, arrivals, measuring
         self.asynchronous = context.settings.asynchronous
         self._late: list[int] = []
+        self._beaten: dict[str, int] = {}  # who came second, in the round of which version
         self._look_at = math.inf
 
     # What is late
@@ -118,8 +119,19 @@ class Copies(Part):
         discarded then."""
         twin = self.state.works.get(work.twin)
         if twin is not None and twin.assignment not in self.custody.inspecting:
+            self._beaten[twin.node] = work.base
             yield from self.membership.release(twin.node, twin.assignment, COPY_CAME_FIRST)
             yield Send(twin.node, Ack(twin.assignment, False, COPY_CAME_FIRST))
+
+    def rests(self, node: str) -> bool:
+        """Whether the node came second in the round that is open: a whole task more of it would hold that up, unless
+        the aggregation rule needs it."""
+        state = self.state
+        enough = len(state.buffer.slots) >= max(1, self.context.settings.versions.minimum_nodes)
+        return enough and self._beaten.get(node) == state.newest.version
+
+    def forget(self, node: str) -> None:
+        self._beaten.pop(node, None)
 
     def _assigned(self, d: Assigned) -> None:
         if self._waited_for:  # what was just given is not late before

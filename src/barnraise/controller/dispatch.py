@@ -121,8 +121,10 @@ class Dispatch(Part):
         if self.settings.asynchronous:
             ready = not node.open and state.closing is None
         else:
-            ready = node.id not in state.buffer.slots and all(
-                state.works[number].base != state.newest.version for number in node.open
+            ready = (
+                node.id not in state.buffer.slots
+                and not self.copies.rests(node.id)
+                and all(state.works[number].base != state.newest.version for number in node.open)
             )
         if ready:
             return True
