@@ -49,6 +49,7 @@ MODES: dict[str, dict[str, Any]] = {
     "measured-flush": MEASURED | FLUSH,
     "synchronous-measured": {"asynchronous": False} | MEASURED,
     "synchronous-robust": {"asynchronous": False, "minimum_nodes": 3},
+    "synchronous-patient": {"asynchronous": False, "sync_window": 40.0, "sync_longest_wait": 90.0, "tokens": 600},
 }
 
 BAD_OFFERS: list[dict[str, Any]] = [
@@ -167,6 +168,13 @@ class RunChance:
     def fall_silent(self, node: str) -> None:
         self.engine.tick(self.rng.choice([0.01, 0.1, 0.5, 2.0, 3.0, 5.0, 9.0, 31.0]))
 
+    def dawdle(self, node: str) -> None:
+        """Whatever is under way takes long, while heartbeats go on."""
+        for _ in range(self.rng.choice([2, 4, 8])):
+            for other in list(self.engine.machine.membership.seen):
+                self.engine.heartbeat(other)
+            self.engine.tick(1.0)
+
     def tick_early(self, node: str) -> None:
         self.engine.handle(ev.Tick())
 
@@ -212,6 +220,7 @@ class RunChance:
         (decline, 1),
         (answer, 60),
         (fall_silent, 5),
+        (dawdle, 2),
         (tick_early, 1),
         (heartbeat, 5),
         (leave, 1),
@@ -275,6 +284,11 @@ class WorkerChance:
         if self.bench.payloads:
             self.bench.go(self.rng.choice([*self.bench.payloads, 10**6]), self.rng.choice([0, 100, 419, 420]))
 
+    def beaten(self) -> None:
+        """Somebody else was faster with what it works on."""
+        if self.bench.worker.tasks.held:
+            self.bench.ack(self.rng.choice(self.bench.worker.tasks.held), False)
+
     def stray_ack(self) -> None:
         self.bench.ack(10**6, True)
 
@@ -324,6 +338,7 @@ class WorkerChance:
         (newer, 6),
         (ack, 5),
         (go, 5),
+        (beaten, 1),
         (stray_ack, 1),
         (pulse, 2),
         (fetched, 8),

@@ -18,6 +18,7 @@ import pytest
 
 from barnraise.controller import actions as act
 from barnraise.controller import events as ev
+from barnraise.controller.copies import MOST_COPIES
 from barnraise.controller.custody import Custody
 from barnraise.controller.folding import MOST_OPEN, apply
 from barnraise.controller.invariants import validate
@@ -52,6 +53,7 @@ from barnraise.core.types import (
 )
 from barnraise.data.ranges import RowIndex
 from barnraise.ledger.decisions import Assigned, Decision, Judged, NodeChanged, Noted, VersionClosed, VersionMade
+from barnraise.ledger.notes import COPY_CAME_FIRST
 from barnraise.ledger.rows import FORMATS
 from barnraise.matching import create as scheduler
 from barnraise.staleness import create as staleness
@@ -212,12 +214,54 @@ def answer_to(task: AnyTask, **changes: Any) -> AnyResult:
     return finding(task, **changes) if isinstance(task, Evaluate) else contribution(task, **changes)
 
 
+class Twins:
+    """Of work that is done twice, as the journal says: who is whose twin, and which of them came second."""
+
+    def __init__(self) -> None:
+        self.other: dict[int, int] = {}
+        self.second: set[int] = set()  # open, and not wanted any more
+        self.copied: set[int] = set()
+
+    def assigned(self, d: Assigned, original: Assigned) -> None:
+        """A copy of open work: the same, for somebody else, once, and rarely."""
+        assert original.node != d.node, "a copy of its own work"
+        assert d.kind == original.kind != "flush"
+        assert (d.rows, d.tokens, d.local_steps) == (original.rows, original.tokens, original.local_steps)
+        assert not self.copied & {d.redo, d.assignment}, "a second copy"
+        self.copied |= {d.redo, d.assignment}
+        self.other |= {d.redo: d.assignment, d.assignment: d.redo}
+        assert len(self.copied) / 2 <= 1 + MOST_COPIES * d.assignment, "too many copies"
+
+    def part(self, number: int) -> bool:
+        """That work is open no more; whether its twin has the same to do, or has done it."""
+        other = self.other.pop(number, 0)
+        if number in self.second:
+            self.second.remove(number)
+            return True
+        self.other.pop(other, None)
+        return other > 0
+
+    def accepted(self, number: int) -> None:
+        """The other one comes second, if it is open yet."""
+        assert number not in self.second, "the second one counts as well"
+        other = self.other.pop(number, 0)
+        if other:
+            del self.other[other]
+            self.second.add(other)
+
+    @property
+    def spare(self) -> set[int]:
+        """Open work that another, open or accepted, has as well: one of each two."""
+        return self.second | {number for number, other in self.other.items() if other < number}
+
+
 class Measured:
     """What the journal says of evaluation by workers: pieces of held-out rows, and what came of them."""
 
     def __init__(self, settings: EngineSettings) -> None:
         self.settings = settings
         self.tasks: dict[int, Assigned] = {}
+        self.twins = Twins()
         self.open: set[int] = set()
         self.left: set[int] = set()  # lost, and to be done again
         self.found: dict[int, Judged] = {}
@@ -244,9 +288,14 @@ class Measured:
         assert d.tokens == told.row_tokens * (rows.stop - rows.start)
         assert (d.terms.learning_rate, d.terms.rung) == (0.0, 0)
         if d.redo:
-            self.left.remove(d.redo)
             lost = self.tasks[d.redo]
             assert (lost.rows, lost.base, lost.local_steps) == (d.rows, d.base, d.local_steps)
+            if d.redo in self.open:
+                self.twins.assigned(d, lost)
+                self.tasks[d.assignment] = d
+                self.open.add(d.assignment)
+                return
+            self.left.remove(d.redo)
         others = [self.tasks[i].rows[0] for i in (*self.open, *self.left, *self.found) if self.tasks[i].base == d.base]
         assert all(rows.stop <= other.start or other.stop <= rows.start for other in others), "rows twice"
         self.tasks[d.assignment] = d
@@ -257,6 +306,10 @@ class Measured:
         assert d.node == task.node
         assert (d.tokens, d.staleness) == (0, 0), "nothing was trained"
         assert (d.verdict == "discarded") == (task.base != self.shared)
+        if d.verdict == "accepted":
+            self.twins.accepted(d.assignment)
+            assert not self.twins.second, "a finding has no payload to be looked at"
+        known_twice = self.twins.part(d.assignment)
         self.open.remove(d.assignment)
         self.verdicts[d.assignment] = d
         if d.verdict == "accepted":
@@ -267,12 +320,12 @@ class Measured:
             assert not d.brings, "a finding has no payload"
             self.found[d.assignment] = d
             self.num_found += 1
-        elif d.verdict == "refused":
+        elif d.verdict == "refused" and not known_twice:
             self.left.add(d.assignment)
 
     def released(self, number: int) -> None:
         self.open.remove(number)
-        if self.tasks[number].base > self.evaluated:
+        if not self.twins.part(number) and self.tasks[number].base > self.evaluated:
             self.left.add(number)
 
     def reopened(self, number: int) -> None:
@@ -314,6 +367,7 @@ class Account:
         self.measured = Measured(settings)
         self.last_loss = math.nan  # that the controller measured itself
         self.tasks: dict[int, Assigned] = {}
+        self.twins = Twins()
         self.piece: dict[int, int] = {}  # assignment -> the one that first handed out its rows
         self.span: dict[int, tuple[int, int]] = {}  # assignment -> which of its piece's steps
         self.left: dict[int, tuple[int, int]] = {}  # what was lost of it or left undone, and waits
@@ -370,7 +424,8 @@ class Account:
         elif isinstance(d, Noted) and d.kind == "reopened" and d.note.assignment in self.measured.tasks:
             self.measured.reopened(d.note.assignment)
         elif isinstance(d, Noted) and d.kind == "released":
-            self._lost(d.note.assignment)
+            if not self.twins.part(d.note.assignment):
+                self._lost(d.note.assignment)
         elif isinstance(d, Noted) and d.kind == "reopened":
             assert self.left.pop(d.note.assignment) == self.span[d.note.assignment]
         elif isinstance(d, Noted) and d.kind == "voided":
@@ -404,6 +459,13 @@ class Account:
         if d.kind == "flush":
             assert (d.rows, d.local_steps, d.redo, d.cursor) == ((), 0, 0, self.cursor)
             assert d.node not in {self.tasks[i].node for i in self.verdicts if self.tasks[i].kind == "flush"}
+        elif d.redo and d.redo not in self.left:
+            assert not self.settings.asynchronous, "rows are alike, and nobody waits for these"
+            assert d.redo not in self.verdicts
+            assert d.base == self.tasks[d.redo].base == len(self.made)
+            self.twins.assigned(d, self.tasks[d.redo])
+            self.span[d.assignment] = self.span[d.redo]
+            assert d.cursor == self.cursor
         elif d.redo:
             first, last = self.left.pop(d.redo)
             self.span[d.assignment] = first, first + d.local_steps
@@ -442,7 +504,12 @@ class Account:
         task = self.tasks[d.assignment]
         assert d.assignment not in self.verdicts or self.verdicts[d.assignment].verdict == "refused"
         assert d.node == task.node
-        assert (d.verdict == "discarded") == (self.final or (self.flushing and task.kind == "train"))
+        over, second = self.final or (self.flushing and task.kind == "train"), d.assignment in self.twins.second
+        assert (d.verdict == "discarded") == (over or second)
+        assert not second or d.reason == COPY_CAME_FIRST
+        if d.verdict == "accepted":
+            self.twins.accepted(d.assignment)
+        elsewhere = self.twins.part(d.assignment)
         self.verdicts[d.assignment] = d
         if d.verdict == "accepted":
             assert d.assignment not in self.accepted
@@ -454,6 +521,8 @@ class Account:
             assert 0 <= d.staleness == d.version - d.claim.base <= task.terms.max_staleness
             self.accepted[d.assignment] = d
             self.buffer.append(d.assignment)
+        elif elsewhere:
+            return
         elif d.verdict == "discarded":
             self.gone.add(self.piece[d.assignment])
         else:
@@ -489,8 +558,10 @@ class Account:
         assert self.left == {i: (work.done, work.done + work.local_steps) for i, work in redo.items()}
         flushes = {i for i, task in self.tasks.items() if task.kind == "flush"}
         assert flushes == {*(flushes & works.keys()), *(flushes & self.accepted.keys()), *(flushes & self.gone)}
-        waiting = [self.span[i] for i in works] + list(self.left.values())
-        names = [*works, *self.left]
+        assert not self.twins.spare - works.keys(), "open no more"
+        alone = [i for i in works if i not in self.twins.spare]
+        waiting = [self.span[i] for i in alone] + list(self.left.values())
+        names = [*alone, *self.left]
         places = self.covered | {
             (self.piece[i], n) for i, span in zip(names, waiting, strict=True) for n in range(*span)
         }

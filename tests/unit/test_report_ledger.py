@@ -47,8 +47,8 @@ def evaluated(version: int, loss: float | None, time: float) -> Noted:
     return Noted(time, notes.Evaluated(version=version, loss=loss, tokens=10**6))
 
 
-def released(assignment: int, node: str, time: float) -> Noted:
-    return Noted(time, notes.Released(assignment=assignment, reason="gone"), node)
+def released(assignment: int, node: str, time: float, reason: str = "gone") -> Noted:
+    return Noted(time, notes.Released(assignment=assignment, reason=reason), node)
 
 
 @pytest.fixture
@@ -111,6 +111,24 @@ def test_pieces_tell_what_became_of_every_assignment(view: LedgerView) -> None:
     ]  # fmt: skip
     assert (pieces[1].node, pieces[1].start, pieces[1].stop, pieces[1].tokens) == ("a", 3.0, 9.0, 100)
     assert (pieces[5].stop, pieces[6].stop, pieces[7].stop) == (13.2, 11.5, 13.0)
+
+
+def test_who_came_second_has_lost_nothing(tmp_path: Path) -> None:
+    """What was done by two is neither of the slower one's to do any more, nor lost by it."""
+    decisions: list[Decision] = [
+        *(NodeChanged(1.0, node, "enrolled", key=node) for node in "ab"),
+        assigned(1, "a", 2.0),
+        some.assigned(5.0, 2, "b", tokens=100, redo=1),
+        released(1, "a", 6.0, notes.COPY_CAME_FIRST),
+        judged(2, "b", 6.0),
+    ]
+    with Ledger(tmp_path / "ledger.sqlite", tmp_path / "segments") as ledger:
+        ledger.commit(decisions, {2: b"p"})
+    view = LedgerView(tmp_path / "ledger.sqlite")
+    a, b = view.nodes()
+    assert (a.outcomes.lost, a.outcomes.discarded, a.outcomes.open) == (0, 1, 0)
+    assert b.outcomes.accepted == 1
+    assert [piece.outcome for piece in view.assignments()] == ["discarded", "accepted"]
 
 
 def test_losses_stand_at_their_own_version(view: LedgerView) -> None:

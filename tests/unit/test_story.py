@@ -92,6 +92,25 @@ def test_the_story_of_a_node_is_its_own(run: RunDirectory, capsys: pytest.Captur
     assert texts(told(run, capsys, "b"))[-1] == "3: b's contribution is refused: stale: 3 versions behind"
 
 
+def test_a_copy_is_told_with_what_it_is_a_copy_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = RunDirectory.create("copied", tmp_path)
+    run.run_file.write_text("")
+    decisions: list[Decision] = [
+        *(NodeChanged(1.0, node, "enrolled", key=node) for node in "ab"),
+        assigned(2.0, 1, "a"),
+        Noted(9.0, notes.Copied(1, "b", 3.2), "a"),
+        assigned(9.0, 2, "b", redo=1),
+        Noted(11.0, notes.Released(1, notes.COPY_CAME_FIRST), "a"),
+    ]
+    with Ledger(run.ledger, run.segments, run=run.path.name) as ledger:
+        ledger.commit(decisions, {})
+    assert texts(told(run, capsys, "1"))[1:] == [
+        "1: a's result is 3 s late: b gets a copy",
+        "2: b is to take 4 steps (400 tokens, work of 1 again) from version 0, at rate 0.1; at most 50 versions late",
+        "1: is a's no more: a copy of it came first",
+    ]
+
+
 def test_a_program_gets_the_decisions(run: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [json.loads(line) for line in told(run, capsys, "2", "--json").splitlines()]
     assert [row["sort"] for row in rows] == ["Assigned", "Judged", "VersionClosed", "VersionMade"]

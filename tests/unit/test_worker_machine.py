@@ -307,6 +307,20 @@ def test_work_that_runs_elsewhere_is_dropped_wherever_it_is() -> None:
     bench.conclude(tasks=2)
 
 
+def test_work_of_which_a_copy_came_first_is_left() -> None:
+    """What runs is cut short, what waits is forgotten, and neither is handed in."""
+    bench = ready()
+    waiting = with_waiting(bench)
+    bench.ack(waiting, False)
+    assert bench.worker.tasks.waiting is None
+    assert not bench.cut
+    bench.ack(1, False)
+    assert bench.cut
+    bench.finish_task(steps=2)
+    assert bench.done == {1: False}
+    bench.conclude(tasks=2)
+
+
 def test_a_reconnection_during_a_task_does_not_cost_the_overlap() -> None:
     bench = ready()
     bench.nearly()

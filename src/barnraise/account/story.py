@@ -60,7 +60,7 @@ def of_node(view: LedgerView, node: str, last: int = 0) -> list[Line]:
 
 _HELD = "EXISTS (SELECT 1 FROM json_each(contributions) WHERE value = ?)"
 _ASSIGNMENT_NOTES = ", ".join(
-    f"'{notes.kind_of(note)}'" for note in (notes.Released, notes.Reopened, notes.Voided)
+    f"'{notes.kind_of(note)}'" for note in (notes.Released, notes.Copied, notes.Reopened, notes.Voided)
 )  # fmt: skip
 
 
@@ -169,6 +169,9 @@ _SAID: dict[str, tuple[str, Callable[[float], str]]] = {
 
 _NOTES: dict[type[notes.Note], Callable[[Any, str], str]] = {
     notes.Released: lambda note, node: f"{note.assignment}: is {node}'s no more: {printable(note.reason)}",
+    notes.Copied: lambda note, node: (
+        f"{note.assignment}: {node}'s result is {duration_text(note.seconds)} late: {printable(note.by)} gets a copy"
+    ),
     notes.Reopened: lambda note, node: f"{note.assignment}: is {node}'s again, before anybody else took it",
     notes.Voided: lambda note, node: (
         f"{note.assignment}: cannot be used for version {note.version}: {printable(note.reason)}"

@@ -1,9 +1,10 @@
 """When the buffer closes and becomes a version, how many nodes that takes, and how a run ends.
 
 Asynchronous mode closes at K distinct nodes. Synchronous mode closes when no node still works from the newest
-version, or when the rest has kept the faster half waiting for too long. Once the accepted contributions meet the
-token budget (or a stop was asked for) the next close is the last one; where error feedback holds residuals, it is the
-one but last, and the last version is made of those.
+version, or when the rest has kept the faster half waiting for too long. Both close when all that they wait for is later
+than its nodes' times make likely (`waiting`), if the aggregation rule has enough. Once the accepted contributions meet
+the token budget (or a stop was asked for) the next close is the last one; where error feedback holds residuals, it is
+the one but last, and the last version is made of those.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from barnraise.controller.ending import Ending
 from barnraise.controller.events import Event, Unmade
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.speeds import LEAST_PATIENCE, OVERDUE, Speeds, delay
+from barnraise.controller.waiting import Waiting
 from barnraise.core.ranges import covers, disjoint
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted, VersionClosed
@@ -26,14 +28,17 @@ from barnraise.staleness.buffer import OVERLAPPING, least_buffer
 HYSTERESIS = 0.1
 """Share by which an automatic K must be wrong to be changed."""
 
+LATE = "the others are late"
+"""Why a buffer closes that waits for nobody who is likely to come."""
+
 
 class Buffer(Part):
     """Keeps the automatic K for the fleet's figures, and how long an open buffer waits for K nodes."""
 
-    def __init__(self, context: Context, custody: Custody, speeds: Speeds, ending: Ending) -> None:
+    def __init__(self, context: Context, custody: Custody, speeds: Speeds, ending: Ending, waiting: Waiting) -> None:
         super().__init__(context)
         self.settings, self.versions = context.settings, context.settings.versions
-        self.custody, self.speeds, self.ending = custody, speeds, ending
+        self.custody, self.speeds, self.ending, self.waiting = custody, speeds, ending, waiting
         self.automatic_size, self.sized_at = 1, 0  # K if enough nodes live, and the count of the speeds behind it
         self.patience = math.inf  # seconds
         self.advised = False  # that a pinned K is too small
@@ -58,7 +63,9 @@ class Buffer(Part):
         self._measure()
         pinned = self.versions.buffer_size
         wanted = state.num_live if not settings.asynchronous else pinned or self.automatic_size
-        there = len(self.speeds.counted) if settings.asynchronous else self.speeds.num_working
+        there = self.speeds.num_working  # as they come and go; of those, who is overdue is found now and then
+        if settings.asynchronous:
+            there = min(there, len(self.speeds.counted))
         nodes = max(least, min(wanted, there), 1)
         if nodes != state.buffer.size:
             why = "automatic" if pinned is None else f"controller.buffer_size is {pinned}"
@@ -208,7 +215,9 @@ class Buffer(Part):
         if self.settings.asynchronous:
             if len(state.buffer.slots) >= state.buffer.size:
                 return "full"
-            return "time" if self.now >= state.buffer.time + self.patience else ""
+            if self.now >= state.buffer.time + self.patience:
+                return "time"
+            return LATE if self._enough and self.waiting.over else ""
         return self._round_over()
 
     def _round_over(self) -> str:
@@ -221,25 +230,30 @@ class Buffer(Part):
             return "longest wait"
         if self.now >= self.state.buffer.half_time + self.versions.sync_window:
             return "window"
-        return ""
+        return LATE if self._enough and self.waiting.over else ""
+
+    @property
+    def _enough(self) -> bool:
+        """Whether the aggregation rule can make a version of what is there."""
+        return len(self.state.buffer.slots) >= max(1, self.versions.minimum_nodes)
 
     def deadline(self) -> float:
-        """When a synchronous round, or the wait for residuals, ends at the latest."""
+        """When the wait for what lacks, or for residuals, ends at the latest."""
         state = self.state
         if self.ending.interrupted is not None or state.closing is not None:
             return math.inf
-        enough = len(state.buffer.slots) >= max(1, self.versions.minimum_nodes)
+        enough = self._enough
         if state.progress.flushing is not None and not state.progress.final:
             looked_at = self.custody.inspecting and not enough  # what it shows is waited for
             return math.inf if looked_at else state.progress.flushing + self.settings.flush_patience
         if not enough:
             return math.inf
         if self.settings.asynchronous:
-            return state.buffer.time + self.patience
+            return min(state.buffer.time + self.patience, self.waiting.until)
         if self.custody.inspecting:
             return math.inf
-        versions = self.versions
-        return min(state.newest.time + versions.sync_longest_wait, state.buffer.half_time + versions.sync_window)
+        window, longest = self.versions.sync_window, self.versions.sync_longest_wait
+        return min(state.newest.time + longest, state.buffer.half_time + window, self.waiting.until)
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {Unmade: self._unmade}

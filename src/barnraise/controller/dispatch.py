@@ -14,6 +14,7 @@ from operator import is_not
 from typing import Any
 
 from barnraise.controller.allowance import Allowance
+from barnraise.controller.copies import Copies
 from barnraise.controller.folding import MOST_OPEN
 from barnraise.controller.forecasts import Forecasts
 from barnraise.controller.holdings import Holdings
@@ -44,12 +45,13 @@ class Dispatch(Part):
         forecasts: Forecasts,
         publishing: Publishing,
         holdings: Holdings,
+        copies: Copies,
         kinds: Mapping[str, TaskKind],
     ) -> None:
         super().__init__(context)
         self.settings, self.scheduler = context.settings, context.settings.tasks.scheduler()
         self.membership, self.forecasts, self.publishing = membership, forecasts, publishing
-        self.holdings, self.kinds = holdings, kinds
+        self.holdings, self.copies, self.kinds = holdings, copies, kinds
         self.flapping = membership.flapping
         self.asking: dict[str, int] = {}  # node -> version it has
         self.resting: dict[str, int] = {}  # those that wait for a version (without overlap)
@@ -86,7 +88,7 @@ class Dispatch(Part):
 
     def _judged(self, d: Judged) -> None:
         self._wake()
-        if d.verdict != "accepted":
+        if d.verdict == "refused":
             self.wasted.take(d.node, d.time)
 
     def _noted(self, d: Noted) -> None:
@@ -118,8 +120,10 @@ class Dispatch(Part):
         if self.settings.asynchronous:
             ready = not node.open and state.closing is None
         else:
-            ready = node.id not in state.buffer.slots and all(
-                state.works[number].base != state.newest.version for number in node.open
+            ready = (
+                node.id not in state.buffer.slots
+                and not self.copies.rests(node.id)
+                and all(state.works[number].base != state.newest.version for number in node.open)
             )
         if ready:
             return True
@@ -141,6 +145,7 @@ class Dispatch(Part):
     def _assign(self) -> Steps:
         """Match the nodes that ask with the work there is."""
         self.ask_again = math.inf
+        yield from self._copy()
         if not self.asking or not any(kind.open for kind in self.kinds.values()):
             return
         asking = [node for node in map(self.state.nodes.__getitem__, self.asking) if self._may_ask(node)]
@@ -156,11 +161,29 @@ class Dispatch(Part):
         once = {task.id: task for task in tasks}
         for number, node in self.scheduler.place(tasks, views):
             task = once.get(number) or self._on_offer[number]
-            have = self.publishing.known_to(node, self.asking.pop(node))
             work = self.state.redo[number] if number > 0 else task
-            yield from self.kinds[task.kind].give(self.state.nodes[node], have, work)
-            if node in self.publishing.watching:
-                self.publishing.watching[node] = self.state.works[self.state.totals.assigned].base
+            yield from self._give(node, self.asking.pop(node), work)
+
+    def _copy(self) -> Steps:
+        """What is late goes to those who ask or rest, too, where that gains something."""
+        for work in self.copies.late():
+            kind, idle = self.kinds[work.kind], self.resting | self.asking
+            if not kind.waits(work):
+                continue
+            free = [node for name in idle if kind.suits(node := self.state.nodes[name], idle[name])]
+            best = self.copies.best(work, filter(self._may_ask, free))
+            if best is not None:
+                yield self.copies.copied(work, best)
+                self.resting.pop(best.id, None)
+                self.asking.pop(best.id, None)
+                yield from self._give(best.id, idle[best.id], work)
+
+    def _give(self, node: str, have: int, work: Work | TaskView) -> Steps:
+        """Assign work to a node that says that it has version `have`."""
+        kind = self.kinds[work.kind]
+        yield from kind.give(self.state.nodes[node], self.publishing.known_to(node, have), work)
+        if node in self.publishing.watching:
+            self.publishing.watching[node] = self.state.works[self.state.totals.assigned].base
 
     def _tasks(self, asking: Sequence[NodeState]) -> list[TaskView]:
         """Lost work first (by its id), no more than there are nodes; then what is new (ids from 0 down)."""
@@ -176,7 +199,7 @@ class Dispatch(Part):
                 up,
                 shards=self._bytes(work),
                 priority=1,
-                memory_bytes=max((tasks.memory_of(rows.shard) for rows in work.rows), default=0),
+                memory_bytes=tasks.memory_for(work.rows),
             )
             for work in islice(waiting, count)
         ]

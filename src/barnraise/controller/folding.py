@@ -76,15 +76,21 @@ def _node_changed(state: State, d: NodeChanged) -> None:
 
 
 def _assigned(state: State, d: Assigned) -> None:
-    lost = state.redo.pop(d.redo) if d.redo else None
+    lost = state.redo.pop(d.redo, None) if d.redo else None
+    twin = state.works[d.redo] if d.redo and lost is None else None
+    again = lost or twin
     state.totals.assigned = d.assignment
     state.totals.rows = d.cursor
-    root, done = (lost.root, lost.done) if lost is not None else (d.assignment, 0)
-    state.works[d.assignment] = Work(**msgspec.structs.asdict(d), root=root, done=done)
+    if twin is not None:
+        state.totals.copies += 1
+        state.works[d.redo] = msgspec.structs.replace(twin, twin=d.assignment)
+    root, done = (again.root, again.done) if again is not None else (d.assignment, 0)
+    same = d.redo if twin is not None else 0
+    state.works[d.assignment] = Work(**msgspec.structs.asdict(d), root=root, done=done, twin=same)
     state.nodes[d.node].open.append(d.assignment)
     work = state.works[d.assignment]
     state.nodes[d.node].tally.turns += work.task.trains
-    if work.task.trains and lost is None:
+    if work.task.trains and again is None:
         for rows in d.rows:
             state.totals.handed[rows.shard] = state.totals.handed.get(rows.shard, 0) + rows.stop - rows.start
     state.newest.in_flight += _is_current(state, work)
@@ -97,6 +103,8 @@ def _judged(state: State, d: Judged) -> None:
     state.newest.in_flight -= _is_current(state, work)
     node = state.nodes[d.node]
     node.open.remove(d.assignment)
+    if d.verdict != "accepted":  # else it came first, and its twin knows
+        _part(state, work)
     if work.task is Flush:
         state.progress.flushed[d.node] = None
     node.verdicts[d.assignment] = (d.verdict == "accepted", d.reason)
@@ -115,7 +123,8 @@ def _judged(state: State, d: Judged) -> None:
     elif d.verdict == "refused":
         state.totals.refused += 1
         node.tally.refused += 1
-        _redo(state, work.at(Status.REFUSED))
+        if work.twin <= 0:
+            _redo(state, work.at(Status.REFUSED))
     else:
         state.totals.discarded += 1
 
@@ -232,7 +241,16 @@ def _released(state: State, d: Noted, note: notes.Released) -> None:
     work = state.works.pop(note.assignment)
     state.newest.in_flight -= _is_current(state, work)
     state.nodes[work.node].open.remove(work.assignment)
-    _redo(state, work.at(Status.RELEASED))
+    _part(state, work)
+    if work.twin <= 0:  # else the same is done already, or by somebody else
+        _redo(state, work.at(Status.RELEASED))
+
+
+def _part(state: State, work: Work) -> None:
+    """It is open no more, and came to nothing: its twin goes on alone."""
+    twin = state.works.get(work.twin)
+    if twin is not None:
+        state.works[work.twin] = msgspec.structs.replace(twin, twin=-work.assignment)
 
 
 def _redo(state: State, work: Work) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from barnraise.controller import admission
 from barnraise.controller.actions import Discard, Inspect, Send
+from barnraise.controller.copies import Copies
 from barnraise.controller.custody import Custody
 from barnraise.controller.events import Arrived, Event, Inspected
 from barnraise.controller.kinds import TaskKind
@@ -20,6 +21,7 @@ from barnraise.controller.state import Work
 from barnraise.core.errors import DIVERGED
 from barnraise.core.types import AnyResult, Contribution
 from barnraise.ledger.decisions import Change, Claim, Judged
+from barnraise.ledger.notes import COPY_CAME_FIRST
 from barnraise.wire.messages import Ack, Message, Offer, Stop
 
 MOST_INSANE = 10
@@ -35,10 +37,11 @@ class Inspection(Part):
         custody: Custody,
         speeds: Speeds,
         membership: Membership,
+        copies: Copies,
         kinds: Mapping[str, TaskKind],
     ) -> None:
         super().__init__(context)
-        self.kinds = kinds
+        self.copies, self.kinds = copies, kinds
         self.settings = context.settings
         self.custody, self.speeds, self.membership = custody, speeds, membership
         self.insane: dict[str, int] = {}
@@ -96,18 +99,27 @@ class Inspection(Part):
         kind, version = self.kinds.get(work.kind), self.context.arrival_version
         if kind is None or not isinstance(offer, kind.result):
             return f"a {type(offer).__name__.lower()} is no answer to a task of the kind {work.kind}"
-        if reason := kind.too_late(work):
+        if reason := self._too_late(work):
             return reason
         return admission.refuse_result(offer, work, version) or kind.refuse(offer, work, version)
+
+    def _too_late(self, work: Work) -> str:
+        """Why nobody waits for a result of `work` any more; empty while it is wanted."""
+        if self.state.came_second(work):
+            return COPY_CAME_FIRST
+        kind = self.kinds.get(work.kind)
+        return kind.too_late(work) if kind is not None else ""
 
     def _judge(self, work: Work, offer: AnyResult, version: int, norm: float, reason: str) -> Steps:
         """Put the verdict on the ledger and answer the worker."""
         verdict: Literal["accepted", "refused", "discarded"]
         kind = self.kinds.get(work.kind)
-        if kind is not None and (late := kind.too_late(work)):
+        if late := self._too_late(work):
             verdict, reason = "discarded", late
         else:
             verdict = "refused" if reason else "accepted"
+        if verdict == "accepted":
+            yield from self.copies.won(work)
         staleness = max(0, version - offer.base) if work.task.contributes else 0
         tokens = work.credit(offer.steps) if verdict == "accepted" else work.tokens
         if not work.task.trains:

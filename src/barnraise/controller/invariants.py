@@ -50,6 +50,17 @@ def _validate_works(state: State) -> None:
             assert min(work.tokens, work.local_steps, work.done) >= 0, f"{place}: {number} is less than none"
             assert place != "redo" or (work.task.redone and work.local_steps), f"{number} is nothing to do again"
     assert not state.works.keys() & state.merging.keys(), "open, and accepted"
+    twins = {number: work for number, work in state.works.items() if work.twin > 0}
+    for number, work in twins.items():
+        other = state.works.get(work.twin)
+        assert other is None or other.twin == number != work.twin, f"{number} and {work.twin} are not each other's twin"
+        assert other is None or not twins.keys() & state.redo.keys(), "work that has a twin waits to be done again"
+        assert other is None or (other.root, other.done, other.local_steps, other.tokens) == (
+            work.root, work.done, work.local_steps, work.tokens
+        ), f"{number} and {work.twin} are not the same"  # fmt: skip
+    assert not any(work.twin > 0 for place in (state.merging, state.redo) for work in place.values()), (
+        "not open, but a twin"
+    )
     assert state.newest.in_flight == sum(
         work.task.trains and work.base == state.newest.version for work in state.works.values()
     ), "works from the newest"
@@ -69,7 +80,8 @@ def _validate_findings(state: State) -> None:
     waiting = [work for work in state.redo.values() if work.task.exact]
     assert all(work.base > known for work in waiting), "what is known waits to be done again"
     found = [finding.work for finding in state.record.findings.values()]
-    exact = [work for work in [*state.works.values(), *waiting, *found] if work.task.exact and work.base > known]
+    opened = [work for work in state.works.values() if not 0 < work.twin < work.assignment]  # one of two
+    exact = [work for work in [*opened, *waiting, *found] if work.task.exact and work.base > known]
     taken = sorted((work.base, rows.shard, rows.start, rows.stop) for work in exact for rows in work.rows)
     for before, after in itertools.pairwise(taken):
         assert before[:2] != after[:2] or before[3] <= after[2], f"rows twice: {before}, {after}"

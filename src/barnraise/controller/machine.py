@@ -12,7 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from barnraise.controller.actions import Action, Journal, Send
+from barnraise.controller.arrivals import Arrivals
 from barnraise.controller.buffer import Buffer
+from barnraise.controller.copies import Copies
 from barnraise.controller.custody import Custody
 from barnraise.controller.dispatch import Dispatch
 from barnraise.controller.employment import Employment
@@ -36,6 +38,7 @@ from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import State
 from barnraise.controller.telemetry import Sampling
 from barnraise.controller.training import Training
+from barnraise.controller.waiting import Waiting
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Decision, Noted
 from barnraise.wire.messages import Hello, Message, Stop, Who
@@ -69,15 +72,31 @@ class Controller:
         training = Training(context, self.speeds, self.pacing, self.publishing)
         kinds: tuple[TaskKind, ...] = (flushing, self.measuring, training)
         self.kinds = {kind.name: kind for kind in kinds}
-        self.inspection = Inspection(context, self.custody, self.speeds, self.membership, self.kinds)
-        self.buffer = Buffer(context, self.custody, self.speeds, self.ending)
-        self.dispatch = Dispatch(context, self.membership, self.forecasts, self.publishing, self.holdings, self.kinds)
+        self.arrivals = Arrivals(context, self.custody, self.speeds)
+        self.copies = Copies(context, self.custody, self.membership, self.arrivals, self.measuring)
+        self.inspection = Inspection(
+            context, self.custody, self.speeds, self.membership, self.copies, self.kinds
+        )  # fmt: skip
+        self.waiting = Waiting(context, self.arrivals)
+        self.buffer = Buffer(context, self.custody, self.speeds, self.ending, self.waiting)
+        self.dispatch = Dispatch(
+            context,
+            self.membership,
+            self.forecasts,
+            self.publishing,
+            self.holdings,
+            copies=self.copies,
+            kinds=self.kinds,
+        )
         self.parts: tuple[Part, ...] = (
             self.membership,
             self.custody,
             self.flapping,
             self.speeds,
             self.forecasts,
+            self.arrivals,
+            self.waiting,
+            self.copies,
             self.inspection,
             self.pacing,
             self.publishing,

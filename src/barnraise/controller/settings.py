@@ -3,10 +3,10 @@ that they are for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from barnraise.core.types import Blob, ParameterRange
+from barnraise.core.types import Blob, ParameterRange, RowRange
 from barnraise.data.ranges import RowIndex
 from barnraise.matching.base import Scheduler
 from barnraise.staleness.base import StalenessPolicy
@@ -91,9 +91,10 @@ class TaskSettings:
         """Of the file that holds its rows."""
         return self.rows.sizes[shard] * self.rows.lengths[shard] * self.needs.token_bytes
 
-    def memory_of(self, shard: int) -> int:
-        """Bytes that a worker needs for training on its rows."""
-        return self.needs.memory.get(self.rows.lengths[shard], 0) if shard < self.rows.num_shards else 0
+    def memory_for(self, rows: Iterable[RowRange]) -> int:
+        """Bytes that a worker needs for training on these, one at a time; none for rows of no shard."""
+        shards = (some.shard for some in rows if some.shard < self.rows.num_shards)
+        return max((self.needs.memory.get(self.rows.lengths[shard], 0) for shard in shards), default=0)
 
     @property
     def tokens(self) -> int:

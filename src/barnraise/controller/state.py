@@ -53,17 +53,20 @@ TRANSITIONS: dict[Status, frozenset[Status]] = {
 class Work(Assigned, frozen=True):
     """An assignment that is not settled yet, or work that was lost or left undone and waits to be done again.
 
-    Its steps are those from `done` on of the assignment `root`, which handed out the rows: `tokens` are theirs.
+    Its steps are those from `done` on of the assignment `root`, which handed out the rows: `tokens` are theirs. While
+    it is open its `twin` is the assignment that is the same: open, too, or it came first; below 0 where that came to
+    nothing.
     """
 
     root: int = 0
     done: int = 0
     stage: Status = Status.OPEN
+    twin: int = 0
 
     def at(self, stage: Status, **changes: Any) -> Work:
         """The same work, gone on to `stage`."""
         assert stage in TRANSITIONS[self.stage], f"assignment {self.assignment} cannot be {stage} after {self.stage}"
-        return msgspec.structs.replace(self, stage=stage, **changes)
+        return msgspec.structs.replace(self, stage=stage, twin=min(self.twin, 0), **changes)
 
     @property
     def task(self) -> type[Task]:
@@ -212,6 +215,7 @@ class Totals(msgspec.Struct):
     """Over the whole run, across restarts."""
 
     assigned: int = 0  # which is the last assignment's number too
+    copies: int = 0  # of them, that were copies of open work
     rows: int = 0  # that were handed out, but for those of lost work again; and how many of each shard
     handed: dict[int, int] = {}
     accepted: int = 0
@@ -259,3 +263,7 @@ class State(msgspec.Struct):
     totals: Totals = msgspec.field(default_factory=Totals)
     record: Record = msgspec.field(default_factory=Record)
     progress: Progress = msgspec.field(default_factory=Progress)
+
+    def came_second(self, work: Work) -> bool:
+        """Whether the twin of open work was accepted: this one is not wanted any more."""
+        return work.twin > 0 and work.twin not in self.works

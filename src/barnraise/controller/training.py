@@ -88,7 +88,7 @@ class Training(TaskKind):
                 payloads.snapshot,
                 payloads.most,
                 shards={shard: tasks.shard_bytes(shard)},
-                memory_bytes=tasks.memory_of(shard),
+                memory_bytes=tasks.memory_for([RowRange(shard, 0, 1)]),
             )
         return self._views[shard]
 
@@ -102,7 +102,8 @@ class Training(TaskKind):
         root, skip = number, 0
         if isinstance(work, Work):
             root, skip = work.root, work.done
-            steps = _steps_of(work.local_steps, steps)
+            open_yet = work.assignment in state.works  # of which this is a copy
+            steps = work.local_steps if open_yet else _steps_of(work.local_steps, steps)
             rows, tokens = work.rows, work.credit(steps)
         else:
             rows, steps = self._rows(next(iter(work.shards)), steps)

@@ -103,6 +103,19 @@ class Released(Note, frozen=True, gc=False):
     reason: str
 
 
+COPY_CAME_FIRST = "a copy of it came first"
+"""Why an assignment is released, or its result discarded, that was done twice. Nobody is judged by it."""
+
+
+class Copied(Note, frozen=True, gc=False):
+    """The result of an assignment is so many seconds later than expected: node `by` gets the same to do, and the first
+    result wins."""
+
+    assignment: int
+    by: str
+    seconds: float
+
+
 class Reopened(Note, frozen=True, gc=False):
     """Its node came back before anybody took the assignment: it is its own again."""
 

@@ -16,7 +16,7 @@ from barnraise.core.errors import CorruptionError, RunDirectoryError
 from barnraise.ledger import schema
 from barnraise.ledger.decisions import AnyDecision, Change, Decision, NodeChanged, Noted
 from barnraise.ledger.disk import storage_errors
-from barnraise.ledger.notes import FIGURES, Evaluated, Released, SomeNote, kind_of
+from barnraise.ledger.notes import COPY_CAME_FIRST, FIGURES, Evaluated, Released, SomeNote, kind_of
 from barnraise.ledger.rows import FORMATS, RowFormat
 
 SCHEMA_VERSION = 2
@@ -207,7 +207,8 @@ class LedgerView:
         rows = self._rows(
             f"{_OUTCOMES} "
             "SELECT node, change, reason, time, coalesce(assigned, 0) AS assigned, coalesce(accepted, 0) AS accepted, "
-            "coalesce(refused, 0) AS refused, coalesce(discarded, 0) AS discarded, coalesce(tokens, 0) AS tokens, "
+            "coalesce(refused, 0) AS refused, coalesce(discarded, 0) + coalesce(copied, 0) AS discarded, "
+            "coalesce(tokens, 0) AS tokens, "
             "coalesce(num_bytes, 0) AS num_bytes, coalesce(seconds, 0.0) AS seconds, "
             "coalesce(mean_staleness, 0.0) AS mean_staleness, coalesce(max_staleness, 0) AS max_staleness, "
             "coalesce(found, 0) AS found, coalesce(lost, 0) AS lost, coalesce(device, '') AS device "
@@ -216,8 +217,10 @@ class LedgerView:
             "LEFT JOIN (SELECT node, json_extract(profile, '$.device') AS device, max(id) FROM nodes "
             "WHERE profile IS NOT NULL GROUP BY node) USING (node) "
             "LEFT JOIN (SELECT node, count(*) AS assigned FROM assignments GROUP BY node) USING (node) "
-            "LEFT JOIN (SELECT node, sum(CASE kind WHEN 'released' THEN 1 ELSE -1 END) AS lost FROM events "
-            f"WHERE kind IN ('released', 'reopened') AND time < {_END} GROUP BY node) USING (node) "
+            "LEFT JOIN (SELECT node, sum(CASE WHEN copied THEN 0 WHEN kind = 'released' THEN 1 ELSE -1 END) AS lost, "
+            "sum(copied) AS copied FROM (SELECT node, kind, "
+            f"coalesce(json_extract(detail, '$.reason'), '') = '{COPY_CAME_FIRST}' AS copied FROM events "
+            f"WHERE kind IN ('released', 'reopened') AND time < {_END}) GROUP BY node) USING (node) "
             "LEFT JOIN (SELECT node, count(*) FILTER (WHERE outcome = 'accepted') AS accepted, "
             "count(*) FILTER (WHERE outcome = 'refused') AS refused, "
             "count(*) FILTER (WHERE outcome = 'discarded') AS discarded, "
@@ -249,7 +252,7 @@ class LedgerView:
 
     def assignments(self) -> list[AssignmentRow]:
         """All assignments and what became of each, in the order in which they were made."""
-        released = {note.assignment: time for time, note in self.events(Released)}
+        released = {note.assignment: (time, note.reason) for time, note in self.events(Released)}
         end = self._rows(f"SELECT {_END} AS time")[0]["time"]
         rows = self._rows(
             f"{_OUTCOMES} SELECT assignment, assignments.node, assignments.time AS start, outcomes.time AS stop, "
@@ -259,8 +262,10 @@ class LedgerView:
         found = msgspec.convert(rows, list[AssignmentRow])
         for place, row in enumerate(found):
             if row.outcome == "open" and row.assignment in released:
-                stop = released[row.assignment]
-                outcome: Literal["lost", "open"] = "lost" if stop < end else "open"
+                stop, reason = released[row.assignment]
+                outcome: Literal["discarded", "lost", "open"] = "lost" if stop < end else "open"
+                if reason == COPY_CAME_FIRST:
+                    outcome = "discarded"
                 found[place] = msgspec.structs.replace(row, stop=stop, outcome=outcome)
         return found
 

@@ -195,7 +195,10 @@ class Worker:
         return self.outgoing.go(message, now) if self.contact.greeted else []
 
     def _ack(self, message: Ack, now: float) -> list[Action]:
-        actions, link = self.outgoing.answered(message.assignment, message.accepted, self.contact.link, now)
+        number = message.assignment
+        if number in self.tasks.held and not message.accepted:
+            return self.tasks.done_elsewhere(number, now)
+        actions, link = self.outgoing.answered(number, message.accepted, self.contact.link, now)
         self.contact.link = link
         return actions + self.tasks.go_on(now) if actions else []
 

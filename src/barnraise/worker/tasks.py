@@ -76,16 +76,23 @@ class Tasks:
     def welcomed(self, forget: tuple[int, ...], now: float) -> list[Action]:
         """A connection stands anew. What it says of assignments that are somebody else's by now is done."""
         self.watching = False
-        actions: list[Action] = []
-        for assignment in forget:
-            if assignment in self.outgoing.pending:
-                actions += self.outgoing.forget(assignment)
-            elif self.waiting is not None and self.waiting.id == assignment:
-                self.waiting = None
-                self.incoming.forget_task()
-            elif self.running is not None and self.running.task.id == assignment:
-                actions.append(self._drop(self.running))
+        actions = [action for assignment in forget for action in self._forget(assignment)]
         return actions + self.outgoing.greeted(now) + self._bring_up_to_date(now)
+
+    def done_elsewhere(self, assignment: int, now: float) -> list[Action]:
+        """Somebody else was faster."""
+        return self._forget(assignment) + self._bring_up_to_date(now)
+
+    def _forget(self, assignment: int) -> list[Action]:
+        """It is somebody else's by now."""
+        if assignment in self.outgoing.pending:
+            return self.outgoing.forget(assignment)
+        if self.waiting is not None and self.waiting.id == assignment:
+            self.waiting, self._asked_at = None, math.inf  # its answer has come, and is void
+            self.incoming.forget_task()
+        elif self.running is not None and self.running.task.id == assignment:
+            return [self._drop(self.running)]
+        return []
 
     # What comes
 
