@@ -17,11 +17,14 @@ from barnraise.assembly.invites import open_book
 from barnraise.config.changes import changes, kept
 from barnraise.config.load import load
 from barnraise.controller.actions import Action, Journal
+from barnraise.controller.copies import Copies
 from barnraise.controller.enrolment import Enrolment
 from barnraise.controller.machine import Controller
 from barnraise.controller.recovery import RESUME_GRACE, replay, restore
 from barnraise.controller.server import Server
+from barnraise.controller.standbys import Replication
 from barnraise.core.errors import DataError, WireError
+from barnraise.core.types import Blob
 from barnraise.core.units import bytes_text
 from barnraise.data.meta import MAX_SHARD_BYTES
 from barnraise.data.shards import Dataset
@@ -107,6 +110,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
         clock=clock,
         warn=warn,
         contributions=contributions,
+        replication=_replication(run, plan, dataset, ledger),
     )
     resumed = bool(found.state.newest.digest)
     first = machine.resume(clock(), RESUME_GRACE) if resumed else machine.start(server.digest, clock())
@@ -143,6 +147,14 @@ def _recorded_manifest(
 
 def _enrolment(run: RunDirectory) -> Enrolment:
     return Enrolment(Keys.load_or_create(run.keys / "controller.json"), lambda: open_book(run))
+
+
+def _replication(run: RunDirectory, plan: Plan, dataset: Dataset, ledger: Ledger) -> Replication:
+    """How a standby copies the run. One with workers on the controller's machine ends with that: it has none."""
+    controller = plan.run_file.controller
+    data = [(info.name, Blob(info.sha256, info.bytes)) for info in dataset.files()]
+    copies = Copies(run.path, data, ledger) if not plan.purpose.local else None
+    return Replication(copies, controller.standby_lease, controller.durability == "standby")
 
 
 def _run_clock(start: float) -> Callable[[], float]:

@@ -16,7 +16,7 @@ from barnraise.controller.buffer import Buffer
 from barnraise.controller.custody import Custody
 from barnraise.controller.dispatch import Dispatch
 from barnraise.controller.ending import Ending
-from barnraise.controller.events import Dropped, Event, Received, Stalled, Tick, Traffic
+from barnraise.controller.events import Dropped, Event, Received, Stalled, Tick, Told, Traffic
 from barnraise.controller.flapping import Flapping
 from barnraise.controller.flushing import Flushing
 from barnraise.controller.folding import apply
@@ -160,6 +160,7 @@ class Controller:
             Tick: self._tick,
             Stalled: self._stalled,
             Dropped: self._dropped,
+            Told: self._told,
             Traffic: self._traffic,
         }
 
@@ -196,6 +197,9 @@ class Controller:
 
     def _dropped(self, event: Dropped) -> Steps:
         yield Noted(self.context.now, notes.FrameDropped(event.reason, event.count), event.node)
+
+    def _told(self, event: Told) -> Steps:
+        yield Noted(self.context.now, event.note)
 
     def _traffic(self, event: Traffic) -> Steps:
         yield Noted(self.context.now, notes.Traffic(event.bytes_up, event.bytes_down))
