@@ -13,8 +13,11 @@ from barnraise.transport.identity import Keys
 from barnraise.wire.frames import Buffer
 
 FIRST_PATIENCE, LONGEST_PATIENCE = 0.75, 12.0
-"""Seconds for which one place is tried, or missed, before the next; doubled after each round, and shortened by up to a
+"""Seconds for which one place is tried, or missed, before the next; longer after each round, and shortened by up to a
 half by chance, so that a fleet does not come all at once."""
+
+GROWTH = 1.4
+"""Of that patience, from round to round."""
 
 SILENCE = 12.0
 """Seconds after which a place that says nothing is left, though the connection seems to stand."""
@@ -45,15 +48,18 @@ class RoamingConnection(Connection):
         self._task = asyncio.ensure_future(self._watch())
 
     def also(self, uris: Iterable[str]) -> None:
-        """The run may be found there too; what is no address, or one too many, is passed over."""
-        for uri in uris:
-            if uri not in self._places and _is_place(uri) and len(self._places) < MOST_PLACES:
-                self._places.append(uri)
+        """The run may be found there too: these come first should it be gone from here. What is no address is passed
+        over, and where there are too many, what was heard of first."""
+        known = [uri for uri in dict.fromkeys(uris) if _is_place(uri)]
+        here = self._places[self._at]
+        self._places = list(dict.fromkeys([here, *known, *self._places]))[:MOST_PLACES]
+        self._at = 0
 
     async def _dial(self) -> None:
         uri = self._places[self._at]
-        self._current = connection_for(uri, self._say)
-        await self._current.open(uri, self._server_key, self._keys)
+        connection = connection_for(uri, self._say)
+        await connection.open(uri, self._server_key, self._keys)
+        self._current = connection
         self._heard_at = asyncio.get_running_loop().time()
 
     async def _watch(self) -> None:
@@ -71,7 +77,7 @@ class RoamingConnection(Connection):
             elif len(self._places) > 1 and now - lost_at >= patience:
                 self._at = (self._at + 1) % len(self._places)
                 if not self._at:
-                    round_patience = min(2 * round_patience, LONGEST_PATIENCE)
+                    round_patience = min(GROWTH * round_patience, LONGEST_PATIENCE)
                 await self._move()
                 lost_at, patience = loop.time(), round_patience * self._chance.uniform(0.5, 1.0)
 
