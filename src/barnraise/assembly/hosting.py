@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from barnraise import matching
 from barnraise.account.account import MANIFEST
 from barnraise.account.links import LinkUse
 from barnraise.assembly import parts
@@ -160,6 +161,12 @@ def _replication(run: RunDirectory, plan: Plan, dataset: Dataset, ledger: Ledger
 def _run_clock(start: float) -> Callable[[], float]:
     began = time.monotonic()
     return lambda: start + time.monotonic() - began
+
+
+def warm_up(plan: Plan) -> None:
+    """Import what a controller of this plan needs, for one that may have to start at any moment."""
+    parts.parameter_server(plan, torch.zeros(1))
+    matching.create(plan.scheduler.name, **plan.scheduler.options)
 
 
 def recorded_plan(run: RunDirectory) -> Plan:

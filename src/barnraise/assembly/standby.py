@@ -15,7 +15,7 @@ import msgspec
 
 from barnraise.assembly import addresses
 from barnraise.assembly.ending import Summary
-from barnraise.assembly.hosting import recorded_plan
+from barnraise.assembly.hosting import recorded_plan, warm_up
 from barnraise.assembly.ports import Ports
 from barnraise.assembly.serving import resume_serving
 from barnraise.assembly.signals import on_signals
@@ -105,7 +105,7 @@ async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice,
 
     loop.add_signal_handler(signal.SIGUSR1, told.set)
     tasks = [asyncio.ensure_future(work) for work in (follower.follow(), stopped.wait(), told.wait())]
-    telling = asyncio.ensure_future(_tell(follower, voice))
+    telling = asyncio.ensure_future(_tell(run, follower, voice))
     try:
         with on_signals(stop, lambda: None):
             await connection.ready(15.0)
@@ -130,11 +130,14 @@ async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice,
         await follower.close()
 
 
-async def _tell(follower: Follower, voice: Voice) -> None:
-    """Say how far behind the copy is: once it is complete, and then now and again."""
-    complete, said_at = False, 0.0
+async def _tell(run: RunDirectory, follower: Follower, voice: Voice) -> None:
+    """Say how far behind the copy is: once it is complete, and then now and again. Get ready as soon as it is."""
+    complete, warm, said_at = False, False, 0.0
     while True:
         await asyncio.sleep(0.2)
+        if follower.complete and not warm:
+            await asyncio.to_thread(lambda: warm_up(recorded_plan(run)))
+            warm = True
         now = time.monotonic()
         if follower.term.epoch and (follower.complete != complete or now - said_at >= TELL):
             complete, said_at = follower.complete, now

@@ -160,9 +160,9 @@ class LedgerCopy(Ledger):
             self.segments.forget(msgspec.json.decode(numbers, type=list[int]))
 
     def newest_made(self) -> int:
-        """The newest version whose parameters existed; -1 when none did."""
+        """The newest version whose parameters existed. Version 0 is what a run starts from."""
         with storage_errors(self.path, "read"):
-            query = "SELECT coalesce(max(version), -1) FROM versions WHERE made_id IS NOT NULL"
+            query = "SELECT coalesce(max(version), 0) FROM versions WHERE made_id IS NOT NULL"
             return int(self._connection.execute(query).fetchone()[0])
 
     def lacking(self, after_version: int) -> list[int]:

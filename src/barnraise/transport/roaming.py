@@ -19,6 +19,9 @@ half by chance, so that a fleet does not come all at once."""
 GROWTH = 1.4
 """Of that patience, from round to round."""
 
+REFUSED_PATIENCE = 1.0
+"""The most of it where nobody listens: a standby that takes over does so from one moment to the next."""
+
 SILENCE = 12.0
 """Seconds after which a place that says nothing is left, though the connection seems to stand."""
 
@@ -74,12 +77,15 @@ class RoamingConnection(Connection):
                 if now - self._heard_at < LOOK_SECONDS * 2:
                     round_patience = FIRST_PATIENCE
                 lost_at, patience = now, round_patience * self._chance.uniform(0.5, 1.0)
-            elif len(self._places) > 1 and now - lost_at >= patience:
+            elif len(self._places) > 1 and now - lost_at >= self._bounded(patience):
                 self._at = (self._at + 1) % len(self._places)
                 if not self._at:
                     round_patience = min(GROWTH * round_patience, LONGEST_PATIENCE)
                 await self._move()
                 lost_at, patience = loop.time(), round_patience * self._chance.uniform(0.5, 1.0)
+
+    def _bounded(self, patience: float) -> float:
+        return min(patience, REFUSED_PATIENCE) if self._current.refused else patience
 
     async def _move(self) -> None:
         self._left, self.connected = self._current, False
