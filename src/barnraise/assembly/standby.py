@@ -10,6 +10,7 @@ import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -68,10 +69,10 @@ async def stand_by(invite: str, voice: Voice, place: Place) -> Summary | None:
     run = _folder(place.folder, ticket.run)
     with run.lock(), Ports.reserve(ticket, place.host, place.port, place.http_port) as ports:
         voice.say(f"copying run {ticket.run} to {run.path}; workers would find it at {ports.uri}")
+        run.write(run.path / addresses.FILE, msgspec.json.encode(addresses.Whereabouts(ports.uri, "serve")))
         if not await _follow(run, ticket, ports, voice, place.name):
             return None
         (run.path / MARK).unlink(missing_ok=True)
-        run.write(run.path / addresses.FILE, msgspec.json.encode(addresses.Whereabouts(ports.uri, "serve")))
         ports.release()
         with LedgerView(run.ledger) as view:
             epoch = view.epoch + 1  # the next to open it
@@ -104,14 +105,14 @@ async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice,
         stopped.set()
 
     loop.add_signal_handler(signal.SIGUSR1, told.set)
-    tasks = [asyncio.ensure_future(work) for work in (follower.follow(), stopped.wait(), told.wait())]
-    telling = asyncio.ensure_future(_tell(run, follower, voice))
+    work = (follower.follow(), _tell(run, follower, voice), stopped.wait(), told.wait())
+    tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(each) for each in work]
     try:
         with on_signals(stop, lambda: None):
             await connection.ready(15.0)
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if tasks[0].done():
-                tasks[0].result()
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         if follower.finished:
             voice.say(f"{follower.finished}; the copy of it is in {run.path}")
         if stopped.is_set() or follower.finished:
@@ -124,9 +125,9 @@ async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice,
         raise _broken(run, str(error)) from None
     finally:
         loop.remove_signal_handler(signal.SIGUSR1)
-        for task in (*tasks, telling):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, telling, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await follower.close()
 
 
