@@ -71,7 +71,7 @@ def test_without_another_place_it_waits_where_it_is() -> None:
     within(60, play())
 
 
-def test_what_is_no_address_is_passed_over_and_old_places_go_first() -> None:
+def test_what_is_no_address_is_passed_over_and_the_last_word_counts() -> None:
     async def play() -> None:
         keys = Keys.generate()
         first, uri = await listener(keys)
@@ -79,9 +79,9 @@ def test_what_is_no_address_is_passed_over_and_old_places_go_first() -> None:
         await connection.open(uri, keys.public, keys)
         connection.also(["", "nonsense", "ftp://127.0.0.1:1", "zmq://127.0.0.1:1 evil"])
         assert connection._places == [uri]
-        for port in range(1, 3 * MOST_PLACES):
-            connection.also([f"zmq://127.0.0.1:{port}"])
-        assert connection._places[:2] == [uri, f"zmq://127.0.0.1:{3 * MOST_PLACES - 1}"]
+        connection.also(["zmq://127.0.0.1:1", uri, "zmq://127.0.0.1:1"])
+        connection.also(f"zmq://127.0.0.1:{port}" for port in range(2, 3 * MOST_PLACES))
+        assert connection._places[:2] == [uri, "zmq://127.0.0.1:2"]
         assert len(connection._places) == MOST_PLACES
         await connection.close()
         await first.close()

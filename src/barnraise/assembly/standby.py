@@ -23,7 +23,7 @@ from barnraise.assembly.signals import on_signals
 from barnraise.assembly.voice import Voice
 from barnraise.config.document import parse
 from barnraise.config.load import build, dump
-from barnraise.controller.follower import Follower, greeting
+from barnraise.controller.follower import Applicant, Follower
 from barnraise.controller.incoming_files import IncomingFiles
 from barnraise.core.errors import BarnraiseError, CorruptionError, InviteError, RunDirectoryError, WireError
 from barnraise.core.files import write_file
@@ -97,7 +97,7 @@ async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice,
         raise _broken(run, f"the payloads of contributions {lacking[:5]} are not there")
     connection = connection_for(ticket.uri, voice.say)
     await connection.open(ticket.uri, ticket.server_key, keys)
-    follower = Follower(connection, ticket, keys, wanted, ports.uri, copy, files)
+    follower = Follower(connection, Applicant(ticket, keys, wanted, ports.uri), copy, files)
     loop, stopped, told = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
 
     def stop(signal_name: str) -> None:
@@ -158,7 +158,7 @@ async def _fence(run: RunDirectory, ticket: Invite, term: Term, uri: str) -> Non
         with contextlib.suppress(BarnraiseError, TimeoutError):
             await connection.open(ticket.uri, ticket.server_key, keys)
             await connection.ready(5.0)
-            await connection.send(greeting(ticket, keys, "standby", uri, term=term))
+            await connection.send(Applicant(ticket, keys, "standby", uri).greeting(term))
             await asyncio.sleep(1.0)
         await connection.close()
 

@@ -13,6 +13,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -49,13 +50,21 @@ MOST_BYTES = 1 << 36
 Result = TypeVar("Result")
 
 
-def greeting(
-    invite: Invite, keys: Keys, name: str, uri: str, term: Term, after: int = 0, tail: str | None = None
-) -> list[Buffer]:
-    """The frames of a `Follow`, with a fresh proof that its sender holds the invite."""
-    nonce = secrets.token_hex(32)
-    mark = proof(invite.secret, invite.server_key, keys.public, name, nonce)
-    return encode(Follow(PROTOCOL_VERSION, invite.token, name, nonce, mark, uri=uri, term=term, after=after, tail=tail))
+@dataclass(frozen=True)
+class Applicant:
+    """Who would follow: with which invite and keys, under which name; workers will find it at `uri`."""
+
+    invite: Invite
+    keys: Keys
+    name: str
+    uri: str
+
+    def greeting(self, term: Term, after: int = 0, tail: str | None = None) -> list[Buffer]:
+        """The frames of a `Follow`, with a fresh proof that its sender holds the invite."""
+        invite, nonce = self.invite, secrets.token_hex(32)
+        mark = proof(invite.secret, invite.server_key, self.keys.public, self.name, nonce)
+        proven = {"token": invite.token, "name": self.name, "nonce": nonce, "proof": mark}
+        return encode(Follow(PROTOCOL_VERSION, **proven, uri=self.uri, term=term, after=after, tail=tail))
 
 
 class _Fetching:
@@ -91,11 +100,8 @@ class _Fetching:
 class Follower:
     """Follows one controller until it ends, or is silent for its lease. One event loop, one thread for the disk."""
 
-    def __init__(
-        self, connection: Connection, invite: Invite, keys: Keys, name: str, uri: str, copy: LedgerCopy,
-        files: IncomingFiles,
-    ) -> None:  # fmt: skip
-        self._connection, self._invite, self._keys, self._name, self._uri = connection, invite, keys, name, uri
+    def __init__(self, connection: Connection, applicant: Applicant, copy: LedgerCopy, files: IncomingFiles) -> None:
+        self._connection, self._applicant = connection, applicant
         self.copy, self.files = copy, files
         self.term, self.lease = Term(), 3.0
         self.newest = 0  # row that the controller has
@@ -124,9 +130,9 @@ class Follower:
     async def greet(self) -> None:
         """Ask to follow, once. Raises InviteError when the controller refuses, TimeoutError when it is silent."""
         tail = await self._in_thread(self._tail)
-        frames = greeting(self._invite, self._keys, self._name, self._uri, self.term, self.copy.last_id, tail)
+        frames = self._applicant.greeting(self.term, self.copy.last_id, tail)
         answer, _ = await self._ask(frames, Followed)
-        if answer.run != self._invite.run:
+        if answer.run != self._applicant.invite.run:
             raise InviteError(f"the controller runs '{printable(answer.run)}', but the invite is for another run")
         if answer.term.epoch < self.term.epoch:
             raise TimeoutError  # an old controller that came back: whoever took over will end it

@@ -51,12 +51,11 @@ class RoamingConnection(Connection):
         self._task = asyncio.ensure_future(self._watch())
 
     def also(self, uris: Iterable[str]) -> None:
-        """The run may be found there too: these come first should it be gone from here. What is no address is passed
-        over, and where there are too many, what was heard of first."""
-        known = [uri for uri in dict.fromkeys(uris) if _is_place(uri)]
+        """The run may be found there too, and nowhere else that was heard of before. What is no address is passed
+        over."""
         here = self._places[self._at]
-        self._places = list(dict.fromkeys([here, *known, *self._places]))[:MOST_PLACES]
-        self._at = 0
+        known = [uri for uri in dict.fromkeys(uris) if uri != here and _is_place(uri)]
+        self._places, self._at = [here, *known][:MOST_PLACES], 0
 
     async def _dial(self) -> None:
         uri = self._places[self._at]
