@@ -25,7 +25,14 @@ from barnraise.config.document import parse
 from barnraise.config.load import build, dump
 from barnraise.controller.follower import Applicant, Follower
 from barnraise.controller.incoming_files import IncomingFiles
-from barnraise.core.errors import BarnraiseError, CorruptionError, InviteError, RunDirectoryError, WireError
+from barnraise.core.errors import (
+    AddressError,
+    BarnraiseError,
+    CorruptionError,
+    InviteError,
+    RunDirectoryError,
+    WireError,
+)
 from barnraise.core.files import write_file
 from barnraise.core.units import bytes_text
 from barnraise.ledger import LedgerView, RunDirectory
@@ -123,6 +130,12 @@ async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice,
         return True
     except WireError as error:
         raise _broken(run, str(error)) from None
+    except AddressError as error:
+        if files.newest < 0:
+            raise
+        raise AddressError(
+            f"{error}; if it is gone for good, go on with the copy: barnraise resume {run.path}"
+        ) from None
     finally:
         loop.remove_signal_handler(signal.SIGUSR1)
         for task in tasks:
