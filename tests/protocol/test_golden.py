@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -25,7 +26,9 @@ from barnraise.core.types import (
     Update,
 )
 from barnraise.wire import decode_from_controller, decode_from_worker, encode
+from barnraise.wire import following as f
 from barnraise.wire import messages as m
+from barnraise.wire.frames import decode_from_standby, decode_to_standby
 
 GOLDEN = Path(__file__).with_name("golden.json")
 A, B = "ab" * 32, "0123456789abcdef" * 4
@@ -42,6 +45,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
             (1, 2),
             (3,),
             ("train",),
+            m.Term(3, A),
         ),
         None,
     ),
@@ -101,6 +105,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
             heartbeat=0.25,
             lease=1.2,
             forget=(5, 6),
+            term=m.Term(2**20, B),
         ),
         None,
     ),
@@ -131,7 +136,29 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
     (m.Gone(A), None),
     (m.Who(), None),
     (m.Stop("the token budget is met"), None),
+    (m.Elsewhere(("zmq://10.0.0.6:7000 xmlrpc://10.0.0.6:7001",)), None),
+    (
+        f.Follow(m.PROTOCOL_VERSION, "00ff", "spare", A, B, "zmq://10.0.0.6:7000", m.Term(3, A), after=41, tail=B),
+        None,
+    ),
+    (f.Followed("sat-neo", m.Term(3, A), 3.0), None),
+    (f.Copy(41), None),
+    (f.Rows(41, 43), f.encode_rows((("Noted", 42, 1, 0.5, "paused", "", '{"reason":"alone"}'),))),
+    (f.Survey(), None),
+    (f.Inventory((f.CopiedFile("data/meta.json", Blob(A, 900)),)), None),
 ]
+
+STANDBYS = (set(get_args(f.FromStandby)) | set(get_args(f.ToStandby))) - {
+    *get_args(m.FromWorker),
+    *get_args(m.FromController),
+}
+"""What only a standby and its controller say."""
+
+
+def decoder_of(message: m.Message) -> Callable[..., Any]:
+    if type(message) in STANDBYS:
+        return decode_from_standby if isinstance(message, get_args(f.FromStandby)) else decode_to_standby
+    return decode_from_worker if isinstance(message, get_args(m.FromWorker)) else decode_from_controller
 
 
 def name_of(case: tuple[m.Message, bytes | None]) -> str:
@@ -151,7 +178,7 @@ def golden() -> dict[str, list[str]]:
 
 
 def test_every_message_is_here(golden: dict[str, list[str]]) -> None:
-    known = {kind.__name__ for kind in get_args(m.FromWorker) + get_args(m.FromController)}
+    known = {kind.__name__ for kind in {*get_args(m.FromWorker), *get_args(m.FromController), *STANDBYS}}
     assert set(map(name_of, MESSAGES)) == known
     assert set(golden) == known | {"protocol"}
     assert golden["protocol"] == str(m.PROTOCOL_VERSION)
@@ -165,7 +192,6 @@ def test_bytes_stay_the_same(case: tuple[m.Message, bytes | None], golden: dict[
 @pytest.mark.parametrize("case", MESSAGES, ids=name_of)
 def test_golden_bytes_are_understood(case: tuple[m.Message, bytes | None], golden: dict[str, list[str]]) -> None:
     message, raw = case
-    decode = decode_from_worker if isinstance(message, get_args(m.FromWorker)) else decode_from_controller
-    decoded, tail = decode([bytes.fromhex(frame) for frame in golden[name_of(case)]])
+    decoded, tail = decoder_of(message)([bytes.fromhex(frame) for frame in golden[name_of(case)]])
     assert decoded == message
     assert (None if tail is None else bytes(tail)) == raw

@@ -86,6 +86,8 @@ _TOLD: dict[type[notes.Note], Callable[[Any, str], str]] = {
     notes.Evaluated: _evaluated,
     notes.BufferSize: lambda note, _: f"K is {note.nodes} ({note.live} live)",
     notes.Resumed: lambda note, _: f"the controller was started again, at version {note.version}",
+    notes.StandbyFollows: lambda note, _: f"standby {printable(note.name)} follows the run",
+    notes.StandbyLost: lambda note, _: f"standby {printable(note.name)} is gone: {printable(note.reason)}",
     notes.LeftOver: lambda note, _: (
         note.contributions and f"{count_text(note.contributions, 'contribution')} left over"
     ),

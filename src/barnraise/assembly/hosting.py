@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from barnraise import matching
 from barnraise.account.account import MANIFEST
 from barnraise.account.links import LinkUse
 from barnraise.assembly import parts
@@ -19,9 +20,12 @@ from barnraise.config.load import load
 from barnraise.controller.actions import Action, Journal
 from barnraise.controller.enrolment import Enrolment
 from barnraise.controller.machine import Controller
+from barnraise.controller.originals import Originals
 from barnraise.controller.recovery import RESUME_GRACE, replay, restore
 from barnraise.controller.server import Server
+from barnraise.controller.standbys import Replication
 from barnraise.core.errors import DataError, WireError
+from barnraise.core.types import Blob
 from barnraise.core.units import bytes_text
 from barnraise.data.meta import MAX_SHARD_BYTES
 from barnraise.data.shards import Dataset
@@ -109,6 +113,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
         clock=clock,
         warn=warn,
         contributions=contributions,
+        replication=_replication(run, plan, dataset, ledger),
     )
     resumed = bool(found.state.newest.digest)
     first = machine.resume(clock(), RESUME_GRACE) if resumed else machine.start(server.digest, clock())
@@ -145,6 +150,20 @@ def _recorded_manifest(
 
 def _enrolment(run: RunDirectory) -> Enrolment:
     return Enrolment(Keys.load_or_create(run.keys / "controller.json"), lambda: open_book(run))
+
+
+def _replication(run: RunDirectory, plan: Plan, dataset: Dataset, ledger: Ledger) -> Replication:
+    """How a standby copies the run. One with workers on the controller's machine ends with that: it has none."""
+    controller = plan.run_file.controller
+    data = [(info.name, Blob(info.sha256, info.bytes)) for info in dataset.files()]
+    originals = Originals(run.path, data, ledger) if not plan.purpose.local else None
+    return Replication(originals, controller.standby_lease, controller.durability == "standby")
+
+
+def warm_up(plan: Plan) -> None:
+    """Import what a controller of this plan needs, for one that may have to start at any moment."""
+    parts.parameter_server(plan, torch.zeros(1))
+    matching.create(plan.scheduler.name, **plan.scheduler.options)
 
 
 def recorded_plan(run: RunDirectory) -> Plan:

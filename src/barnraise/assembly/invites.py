@@ -14,6 +14,7 @@ from barnraise.assembly.addresses import recorded_uri
 from barnraise.core.errors import RunDirectoryError
 from barnraise.ledger import RunDirectory
 from barnraise.transport import Invite, Keys, TokenBook
+from barnraise.transport.invite import WORKER
 
 INVITE_VARIABLE = "BARNRAISE_INVITE"
 """Environment variable that `join` takes its invite from when it is given none."""
@@ -33,7 +34,16 @@ def open_book(run: RunDirectory) -> Iterator[TokenBook]:
             run.write_key("invites.json", after)
 
 
-def new_invite(run: RunDirectory, uri: str, server_key: str, *, uses: int, hours: float, host: str = "") -> Invite:
+def new_invite(
+    run: RunDirectory,
+    uri: str,
+    server_key: str,
+    *,
+    uses: int,
+    hours: float,
+    host: str = "",
+    role: str = WORKER,
+) -> Invite:
     """An invite to the run that listens at `uri` (two addresses have a space between), in its book from now on. `host`
     is the name that workers shall dial instead."""
     first, *others = (urlsplit(one) for one in uri.split())
@@ -47,16 +57,17 @@ def new_invite(run: RunDirectory, uri: str, server_key: str, *, uses: int, hours
         uses=uses,
         scheme=first.scheme,
         http_port=others[0].port or 0 if others else 0,
+        role=role,
     )
     with open_book(run) as book:
         book.add(invite)
     return invite
 
 
-def another_invite(run: RunDirectory, *, uses: int, hours: float, host: str = "") -> Invite:
+def another_invite(run: RunDirectory, *, uses: int, hours: float, host: str = "", role: str = WORKER) -> Invite:
     """An invite to a run that was served before, whether it works now or not. Raises RunDirectoryError."""
     uri = recorded_uri(run)
     if not uri:
         raise RunDirectoryError(f"{run.path} has never listened: start it with `barnraise serve RUN.yaml`")
     key = Keys.load(run.keys / "controller.json").public
-    return new_invite(run, uri, key, uses=uses, hours=hours, host=host)
+    return new_invite(run, uri, key, uses=uses, hours=hours, host=host, role=role)

@@ -21,6 +21,7 @@ COMMANDS = {
     "train": ("barnraise.cli.train", "Train with a controller and local workers on this machine."),
     "serve": ("barnraise.cli.serve", "Run the controller alone; prints an invite for workers."),
     "join": ("barnraise.cli.join", "Work for the run that an invite is for, until stopped."),
+    "standby": ("barnraise.cli.standby", "Copy a run as it goes, and take over when its controller is gone."),
     "invite": ("barnraise.cli.invite", "Make another invite to a run."),
     "status": ("barnraise.cli.status", "Show how a run stands."),
     "story": ("barnraise.cli.story", "Tell what became of an assignment, or what a node did, from the ledger."),

@@ -32,6 +32,7 @@ class Heading:
     mode: str
     seconds: float
     standing: str  # "", or why it does not train: starting, paused, finishing
+    standby: str = ""  # how far behind it is, if one follows
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ def line(moment: Moment) -> str:
         f"{figures.live} live, K {figures.buffer_size}",
         f"accepted {figures.accepted}, refused {figures.refused}",
         f"up {bytes_text(figures.bytes_up)}, down {bytes_text(figures.bytes_down)}",
+        *([f"standby {moment.heading.standby}"] if moment.heading.standby else []),
     ]
     return "  ".join([*shown, standing] if standing else shown)
 
@@ -119,6 +121,8 @@ def sparkline(values: Sequence[float], width: int = 24) -> str:
 
 def _heading(heading: Heading) -> Text:
     text = Text.assemble((heading.run, "bold"), f"  {heading.mode}  {duration_text(heading.seconds)}")
+    if heading.standby:
+        text.append(f"  standby {heading.standby}", "dim")
     if heading.standing:
         text.append(f"  {heading.standing}", "yellow")
     return text

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from barnraise.assembly.hosting import Host  # it imports torch
     from barnraise.controller.machine import Controller
+    from barnraise.controller.standbys import Standbys
 
 RATE_SECONDS = 20.0
 """Tokens a second are those of this many last seconds."""
@@ -65,6 +66,7 @@ class Observer:
                 mode="asynchronous" if settings.asynchronous else "synchronous",
                 seconds=now,
                 standing=_standing(host),
+                standby=_behind(server.standbys),
             ),
             progress=Progress(state.totals.tokens, settings.tokens, self._rate(now, state.totals.tokens)),
             figures=Figures(
@@ -189,6 +191,15 @@ def make_view() -> PlainView | LiveView:
 
 VOICE = Voice(console.note, console.warn, make_view)
 """How the commands that have a controller work speak."""
+
+
+def _behind(standbys: Standbys) -> str:
+    """How far the standby is behind, and how many acknowledgements wait for one; empty without either."""
+    lag, waiting = standbys.lag, f"{standbys.held} acknowledgements wait" if standbys.held else ""
+    if lag is None:
+        return f"gone, {waiting}" if waiting else ""
+    behind = f"{lag.rows:,} rows ({lag.seconds:.1f} s) behind" if lag.rows else "has all"
+    return f"{behind}, {waiting}" if waiting else behind
 
 
 def _standing(host: Host) -> str:

@@ -28,6 +28,8 @@ FREE_KEYS: Mapping[str, tuple[str, ...]] = {
         "heartbeat",
         "lease",
         "longest_lease",
+        "durability",
+        "standby_lease",
         "checkpoint_seconds",
         "keep_checkpoints",
         "evaluations",

@@ -113,6 +113,14 @@ class ControllerSection(Section):
         default=30.0,
         description="The same for a node whose link is slow or uneven, at most; its frames say how uneven.",
     )
+    durability: Literal["local", "standby"] = Field(
+        default="local",
+        description="When a contribution is acknowledged: once it is on the controller's disk, or on a standby's too. "
+        "Without a standby, acknowledgements wait for one then.",
+    )
+    standby_lease: Interval = Field(
+        default=3.0, description="Seconds of the controller's silence after which its standby takes over."
+    )
     checkpoint_seconds: Positive = Field(default=60.0, description="Seconds between checkpoints.")
     keep_checkpoints: int = Field(default=2, ge=1, le=1000, description="How many checkpoints are kept.")
     evaluations: int = Field(default=20, ge=1, le=10_000, description="Evaluations on held-out data over the run.")

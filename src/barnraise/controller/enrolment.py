@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager
 
 from barnraise.core.errors import InviteError
 from barnraise.transport import Keys, TokenBook
+from barnraise.transport.invite import STANDBY, Token
+from barnraise.wire.following import Follow
 from barnraise.wire.messages import PROTOCOL_VERSION, Enrol, Stop
 
 ATTEMPTS_A_SECOND = 20
@@ -22,27 +24,48 @@ class Enrolment:
 
     def refuse(self, message: Enrol, key: str, *, taken: bool) -> Stop | None:
         """Why a machine with `key` may not be a node; None when it may, its invite's use spent."""
-        if message.protocol != PROTOCOL_VERSION:
-            return Stop(f"protocol version {message.protocol} is not spoken here, only {PROTOCOL_VERSION}")
-        if self._too_many():
-            return Stop("too many attempts to join at once: try again in a minute")
+        if (refusal := self._out_of_turn(message)) is not None:
+            return refusal
         try:
             with self._open_book() as book:
-                token = book.verify(
-                    message.token,
-                    message.proof,
-                    server_key=self.keys.public,
-                    worker_key=key,
-                    name=message.name,
-                    nonce=message.nonce,
-                    now=time.time(),
-                )
+                token = self._verify(book, message, key)
+                if token.role == STANDBY:
+                    return Stop("this invite is for a standby: use it with `barnraise standby`, not with join")
                 if taken:  # only who holds an invite is told of names
                     return Stop(f"the name '{message.name}' is taken in this run: choose another with --name")
                 book.spend(token.id)
         except InviteError as error:
             return Stop(str(error))
         return None
+
+    def refuse_standby(self, message: Follow, key: str) -> Stop | None:
+        """Why a machine with `key` may not follow; None when it may. Its invite is asked for each time, and no use of
+        it is spent: it follows whenever it comes back."""
+        if (refusal := self._out_of_turn(message)) is not None:
+            return refusal
+        try:
+            with self._open_book() as book:
+                if self._verify(book, message, key).role != STANDBY:
+                    return Stop("this invite is for workers: ask the host for `barnraise invite RUN_DIR --standby`")
+        except InviteError as error:
+            return Stop(str(error))
+        return None
+
+    def _out_of_turn(self, message: Enrol | Follow) -> Stop | None:
+        if message.protocol != PROTOCOL_VERSION:
+            return Stop(f"protocol version {message.protocol} is not spoken here, only {PROTOCOL_VERSION}")
+        return Stop("too many attempts to join at once: try again in a minute") if self._too_many() else None
+
+    def _verify(self, book: TokenBook, message: Enrol | Follow, key: str) -> Token:
+        return book.verify(
+            message.token,
+            message.proof,
+            server_key=self.keys.public,
+            worker_key=key,
+            name=message.name,
+            nonce=message.nonce,
+            now=time.time(),
+        )
 
     def _too_many(self) -> bool:
         second = int(time.monotonic())

@@ -9,6 +9,7 @@ import msgspec
 
 from barnraise.core.types import Blob, ParameterRange
 from barnraise.ledger.decisions import Change
+from barnraise.ledger.notes import Note
 from barnraise.wire.messages import Message
 
 
@@ -129,6 +130,12 @@ class Dropped(Event, frozen=True, gc=False):
     node: str
     reason: str
     count: int = 1
+
+
+class Told(Event, frozen=True, gc=False):
+    """Something that the shell knows, and the ledger shall keep."""
+
+    note: Note
 
 
 class Stalled(Event, frozen=True, gc=False):

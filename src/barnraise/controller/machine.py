@@ -19,7 +19,7 @@ from barnraise.controller.custody import Custody
 from barnraise.controller.dispatch import Dispatch
 from barnraise.controller.employment import Employment
 from barnraise.controller.ending import Ending
-from barnraise.controller.events import Dropped, Event, Received, Stalled, Tick, Traffic
+from barnraise.controller.events import Dropped, Event, Received, Stalled, Tick, Told, Traffic
 from barnraise.controller.fitting import Fitting
 from barnraise.controller.flapping import Flapping
 from barnraise.controller.flushing import Flushing
@@ -189,6 +189,7 @@ class Controller:
             Tick: self._tick,
             Stalled: self._stalled,
             Dropped: self._dropped,
+            Told: self._told,
             Traffic: self._traffic,
         }
 
@@ -225,6 +226,9 @@ class Controller:
 
     def _dropped(self, event: Dropped) -> Steps:
         yield Noted(self.context.now, notes.FrameDropped(event.reason, event.count), event.node)
+
+    def _told(self, event: Told) -> Steps:
+        yield Noted(self.context.now, event.note)
 
     def _traffic(self, event: Traffic) -> Steps:
         yield Noted(self.context.now, notes.Traffic(event.bytes_up, event.bytes_down))

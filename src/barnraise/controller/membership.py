@@ -34,6 +34,7 @@ from barnraise.wire.messages import (
     Message,
     Pulse,
     Stop,
+    Term,
     Welcome,
 )
 
@@ -131,7 +132,14 @@ class Membership(Part):
         yield Send(
             node,
             Welcome(
-                settings.run, node, message.greeting, settings.worker, settings.manifest, *intervals, tuple(forget)
+                settings.run,
+                node,
+                message.greeting,
+                settings.worker,
+                settings.manifest,
+                *intervals,
+                forget=tuple(forget),
+                term=Term(self.context.epoch),
             ),
         )
 

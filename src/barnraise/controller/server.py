@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import math
 import time
-from collections import deque
+from collections import ChainMap, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -24,13 +24,16 @@ from barnraise.controller.executor import ControllerExecutor, Report
 from barnraise.controller.inbox import MOST_AT_ONCE, MOST_WAITING, TURNS_BEHIND, Awaited, Brought, Waiting
 from barnraise.controller.machine import Controller
 from barnraise.controller.membership import turned_away
-from barnraise.core.errors import StorageError, WireError
+from barnraise.controller.standbys import Replication, Standbys
+from barnraise.controller.warnings import warning_of
+from barnraise.core.errors import StorageError, SupersededError, WireError
 from barnraise.ledger import Ledger, notes
 from barnraise.ledger.decisions import Judged, NodeChanged, Noted, VersionClosed
 from barnraise.transport.base import Peer
 from barnraise.transport.several import listener_for
 from barnraise.transport.waking import Signal
 from barnraise.wire.blobs import Uploads, inlined
+from barnraise.wire.following import Follow
 from barnraise.wire.frames import Buffer, decode_from_worker, encode, num_bytes
 from barnraise.wire.messages import (
     Assign,
@@ -66,15 +69,18 @@ class Server:
         clock: Callable[[], float],
         warn: Callable[[str], None],
         contributions: dict[int, tuple[int, ...]] | None = None,
+        replication: Replication | None = None,
     ) -> None:
         self.machine, self.ledger, self.enrolment, self.clock, self.warn = machine, ledger, enrolment, clock, warn
         self.keep_checkpoints = keep_checkpoints
         self.executor = make_executor(self._report_from_thread, self._failed)
         self.inbox: deque[Waiting] = deque()
         self.commits = Commits(ledger, lambda text: self.warn(text))
+        self.peers: dict[str, Peer] = {}
+        self.standbys = Standbys(ledger, enrolment, machine, replication or Replication(), warn)
+        self.standbys.connect(self._transmit, self._tell, self.peers, lambda note: self.post(ev.Told(note)))
         self.drops = Drops()
         self.uploads = Uploads()  # of which the machine knows: what it does not want is not kept
-        self.peers: dict[str, Peer] = {}
         self.enrolling: set[str] = set()  # keys let in by this process
         self.contributions = contributions or {}
         self.bytes_up, self.bytes_down = machine.state.totals.bytes_up, machine.state.totals.bytes_down
@@ -91,28 +97,30 @@ class Server:
         self._wake = asyncio.Event()
         self._drained = Signal()
         self.listener, self._bound = listener_for(uri), True
-        self.listener.members = self.machine.state.keys
+        self.listener.members = ChainMap(self.machine.state.keys, self.standbys.keys)
         return await self.listener.bind(uri, self.enrolment.keys)
 
     async def run(self, first: list[act.Action]) -> act.Finish:
         """Carry out `first` (from the machine's start or resume), then work until the run is finished."""
-        reader = asyncio.ensure_future(self._read())
-        self.supervise(reader)
+        tasks = [asyncio.ensure_future(work) for work in (self._read(), self.standbys.work())]
+        for task in tasks:
+            self.supervise(task)
         try:
             await self._carry_out(first, {})
             while self.finished is None:
                 await self._turn()
-                if self.error is not None:
-                    raise self.error
+            await self.standbys.finish()
             return self.finished
         finally:
-            reader.cancel()
-            await asyncio.wait([reader])  # which never raises: what broke it is told already
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)  # which never raises: what broke them is told already
             await self.close()
 
     async def close(self) -> None:
         """Let go of threads and ports, as `run` does at its end; once more does no harm."""
         await asyncio.to_thread(self.executor.close)
+        self.standbys.close()
         self.commits.close()
         if self._bound:
             await self.listener.close(linger=1.0)
@@ -172,6 +180,8 @@ class Server:
 
     async def _carry_out(self, actions: list[act.Action], brought: dict[tuple[str, int], memoryview]) -> None:
         decisions = [action.decision for action in actions if isinstance(action, act.Journal)]
+        if self.error is not None:
+            raise self.error
         if decisions:
             payloads = {
                 d.assignment: self.uploads.take(d.node, d.assignment).payload
@@ -179,6 +189,9 @@ class Server:
                 if isinstance(d, Judged) and d.brings
             }
             await self.commits.commit(decisions, payloads)
+            self.standbys.committed()
+        if self.error is not None:  # what is superseded says nothing any more
+            raise self.error
         for action in actions:
             if isinstance(action, act.Receive):
                 self._receive_payload(action, brought.pop((action.node, action.contribution.assignment), None))
@@ -201,10 +214,15 @@ class Server:
                 self.bytes_up += sum(map(num_bytes, frames))
                 node = self.machine.state.keys.get(peer.key)
                 try:
+                    if peer.key in self.standbys.keys:
+                        self.standbys.receive(peer, frames)
+                        continue
                     message, raw = decode_from_worker(frames, enrolled=node is not None)
                     self._receive(peer, node, message, raw)
                 except WireError as error:
                     self._drop(node, str(error))
+                except SupersededError:
+                    raise
                 except Exception as error:
                     self.warn(f"a message of {node or 'a stranger'} was passed over: {type(error).__name__}: {error}")
                     self._drop(node, f"{type(error).__name__} while it was handled")
@@ -224,9 +242,12 @@ class Server:
             self._turn_away(peer, node, message)
         elif isinstance(message, Enrol):
             self._enrol(peer, message)
+        elif isinstance(message, Follow):
+            self.standbys.post(peer, message)
         elif node is None:
             return
         elif isinstance(message, Hello):
+            self.standbys.require_newest(message.term)
             self.peers[node] = peer
             self.stopped.discard(node)
             self.post(ev.Received(node, message))
@@ -332,7 +353,8 @@ class Server:
     def _send(self, action: act.Send) -> None:
         if isinstance(action.message, Assign | Newer):
             self.executor.blobs.hold(action.node, [update.blob.digest for update in action.message.news.updates])
-        self._tell(action.node, action.message)
+        for message in self.standbys.outgoing(action.node, action.message):
+            self._tell(action.node, message)
         if isinstance(action.message, Stop):
             self.stopped.add(action.node)
 
@@ -357,18 +379,12 @@ class Server:
             covered = [version for version in self.contributions if version <= kept[0].manifest.version]
             for version in covered:
                 self.ledger.segments.forget(self.contributions.pop(version))
-        elif isinstance(decision, Noted) and type(decision.note) in _WARNINGS:
-            self.warn(_WARNINGS[type(decision.note)].format(node=decision.node, note=decision.note))
+        elif isinstance(decision, Noted) and (text := warning_of(decision)):
+            self.warn(text)
 
     def _finish(self, action: act.Finish) -> None:
         self.finished = action
 
-
-_WARNINGS: dict[type[notes.Note], str] = {
-    notes.CheckpointFailed: "checkpoint failed: {note.reason}",
-    notes.Voided: "contribution {note.assignment} of {node} is void, its rows are done again: {note.reason}",
-    notes.VersionRefused: "version {note.version} is made without its contributions: {note.reason}",
-}
 
 _ACTIONS: dict[type[act.Action], Callable[[Server, Any], None]] = {
     act.Journal: Server._journaled,

@@ -17,6 +17,7 @@
     │   └── CorruptionError        stored bytes do not match their checksum
     ├── VersionRefusedError        a closed buffer that cannot become a version as it is
     └── RunFailedError             a run that started and could not be finished (exit code 1)
+        └── SupersededError        another controller has taken the run over
 
 A message for users names the value, the limit and a remedy, in one sentence each.
 """
@@ -132,6 +133,10 @@ class VersionRefusedError(BarnraiseError):
 
 class RunFailedError(BarnraiseError):
     """A run that started and could not be finished."""
+
+
+class SupersededError(RunFailedError):
+    """Another controller of the run has taken over; this one must stop, and change nothing any more."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -64,7 +64,7 @@ class Ledger:
             self.run: str = meta.get("run", run)
             self.epoch: int = meta.get("epoch", 0) + 1
             self.last_id: int = max(self._newest(form.id_column, form.table) for form in FORMATS.values())
-            with _transaction(self._connection, path):
+            with transaction(self._connection, path):
                 schema.complete(self._connection)
                 self._set_meta(epoch=self.epoch)
         except BaseException:
@@ -143,7 +143,7 @@ class Ledger:
 
     def _create(self, run: str) -> None:
         meta = {"schema": SCHEMA_VERSION, "run": run, "epoch": 0, "segment_number": 0, "segment_bytes": 0}
-        with _transaction(self._connection, self.path):
+        with transaction(self._connection, self.path):
             schema.create(self._connection)
             self._connection.executemany("INSERT INTO meta (key, value) VALUES (?, ?)", meta.items())
         fsync_directory(self.path.parent)
@@ -157,7 +157,7 @@ class Ledger:
         for row_id, decision in enumerate(decisions, self.last_id + 1):
             kind = type(decision)
             rows[kind].append(FORMATS[kind].to_row(row_id, self.epoch, decision))
-        with _transaction(self._connection, self.path):
+        with transaction(self._connection, self.path):
             for kind, form in FORMATS.items():
                 if kind in rows:
                     written = self._connection.executemany(form.write, rows[kind]).rowcount
@@ -172,7 +172,7 @@ class Ledger:
 
 
 @contextmanager
-def _transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
+def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
     """All of the body or nothing; a disk that fails is a StorageError."""
     with storage_errors(path):
         connection.execute("BEGIN IMMEDIATE")

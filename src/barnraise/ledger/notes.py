@@ -45,6 +45,20 @@ class Resumed(Note, frozen=True, gc=False):
     epoch: int
 
 
+class StandbyFollows(Note, frozen=True, gc=False):
+    """A standby follows the run; workers find it at `uri` should it take over."""
+
+    name: str
+    uri: str
+
+
+class StandbyLost(Note, frozen=True, gc=False):
+    """The standby is heard no more."""
+
+    name: str
+    reason: str
+
+
 class RunFile(Note, frozen=True, gc=False):
     """What counts of the run file from here on, and how it differs from what did before."""
 

@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import math
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, TypeAlias
 
@@ -80,6 +80,11 @@ class RowFormat:
             values[place + 2 : place + 3] = msgspec.structs.astuple(values[place + 2])
         for position, encode in self._encode:
             values[position + 2] = encode(values[position + 2])
+        return self.written(values)
+
+    def written(self, columns: Sequence[Any]) -> Row:
+        """The parameters of `write` for a row with these `columns`, as they stand in the table."""
+        values = list(columns)
         if self._key is not None:
             values.append(values.pop(self._key))
         return tuple(values)

@@ -146,7 +146,7 @@ class LedgerView:
         self.path = path
         if not path.is_file():
             raise RunDirectoryError(f"there is no ledger at {path}: give the folder of a run that was started")
-        self._connection = _connect_read_only(path)
+        self._connection = connect_read_only(path)
         try:
             meta = read_meta(self._connection, path)
         except BaseException:
@@ -196,7 +196,7 @@ class LedgerView:
             "coalesce(sum(tokens) FILTER (WHERE outcome = 'accepted'), 0) AS tokens, "
             "coalesce(sum(num_bytes), 0) AS num_bytes, "
             "count(DISTINCT node) FILTER (WHERE outcome = 'accepted') AS contributors, "
-            "(SELECT value FROM meta WHERE key = 'epoch') AS epochs, "
+            f"(SELECT count(DISTINCT epoch) FROM ({_TIMES})) AS epochs, "
             f"(SELECT coalesce(sum(lasted), 0.0) FROM (SELECT max(last) - min(first) AS lasted FROM ({_TIMES}) "
             "GROUP BY epoch)) AS seconds FROM outcomes"
         )[0]
@@ -321,7 +321,7 @@ class LedgerView:
 
 def replay(path: Path, after_id: int = 0) -> Iterator[tuple[int, AnyDecision]]:
     """See `LedgerView.replay`. It has a connection of its own, so that commits may go on meanwhile."""
-    with storage_errors(path, "read"), closing(_connect_read_only(path)) as connection:
+    with storage_errors(path, "read"), closing(connect_read_only(path)) as connection:
         connection.execute("BEGIN")
         rows = heapq.merge(*(_read(connection, form, after_id) for form in FORMATS.values()))  # ids are unique
         for expected, (row_id, decision) in enumerate(rows, after_id + 1):
@@ -344,7 +344,8 @@ def read_meta(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
     return meta
 
 
-def _connect_read_only(path: Path) -> sqlite3.Connection:
+def connect_read_only(path: Path) -> sqlite3.Connection:
+    """A connection that changes nothing, to a ledger that another one may write to."""
     uri = path.absolute().as_uri()
     with storage_errors(path, "read"):
         try:

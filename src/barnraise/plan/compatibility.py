@@ -267,6 +267,16 @@ def _loopback(case: Case) -> Found:
         yield ("controller", "host"), f"is {host}, which only this machine can dial"
 
 
+@_row(
+    "`durability: standby` with local workers",
+    "a run that ends with this machine has no standby, and acknowledgements would wait for one for ever",
+    "set durability to local, or use `barnraise serve`",
+)
+def _durable_alone(case: Case) -> Found:
+    if case.purpose.local and case.controller.durability == "standby":
+        yield ("controller", "durability"), "is standby, but only a run that `serve` began can be followed"
+
+
 def task_tokens(run_file: RunFile) -> int:
     """Token positions in a usual task: one with rows of mean length."""
     training = run_file.training

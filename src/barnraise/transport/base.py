@@ -113,6 +113,7 @@ class Connection(ABC):
     def __init__(self) -> None:
         self.num_connects = 0
         self.connected = False
+        self.refused = False  # nobody listens there just now, as far as can be told
         self._changed = Signal()
 
     @abstractmethod

@@ -28,6 +28,10 @@ from zmq.utils import z85
 from barnraise.core.errors import CorruptionError, InviteError
 
 SECRET_BYTES = 32
+
+WORKER, STANDBY = "worker", "standby"
+"""What an invite is for."""
+
 _FORMAT, _FORMAT_HTTP = 1, 2
 _FIXED = struct.Struct(">B32s32s8sQI")  # format, server key, secret, token, expiry (Unix seconds), uses; then the role
 _HTTP = struct.Struct(">BH")  # of format 2, before the role: the index of the scheme of `port`, and the HTTP port
@@ -49,7 +53,7 @@ class Invite:
     secret: bytes = field(repr=False)
     expires: int  # Unix seconds
     uses: int = 1
-    role: str = "worker"
+    role: str = WORKER
     scheme: str = "zmq"  # what listens on `port`
     http_port: int = 0  # where XML-RPC over HTTP is to be had as well; 0: nowhere
 
@@ -66,6 +70,7 @@ class Invite:
         uses: int = 1,
         scheme: str = "zmq",
         http_port: int = 0,
+        role: str = WORKER,
     ) -> Invite:
         """A new invite with a fresh secret, good for `uses` machines and `lifetime` seconds."""
         if uses < 1 or lifetime <= 0:
@@ -82,6 +87,7 @@ class Invite:
             secret=secret,
             expires=int(now + lifetime),
             uses=min(uses, 2**32 - 1),
+            role=role,
             scheme=scheme,
             http_port=http_port,
         )

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from barnraise.core.errors import WireError
+from barnraise.wire.following import Follow, FromStandby, Rows, ToStandby
 from barnraise.wire.messages import (
     ENROL_LIMIT,
     FRAME_LIMIT,
@@ -42,12 +43,14 @@ Buffer = bytes | bytearray | memoryview
 
 _encoder = msgspec.msgpack.Encoder()
 _from_worker: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
-_from_stranger = msgspec.msgpack.Decoder(Enrol)
+_from_stranger: msgspec.msgpack.Decoder[Enrol | Follow] = msgspec.msgpack.Decoder(Enrol | Follow)
 _from_controller: msgspec.msgpack.Decoder[FromController] = msgspec.msgpack.Decoder(FromController)
+_from_standby: msgspec.msgpack.Decoder[FromStandby] = msgspec.msgpack.Decoder(FromStandby)
+_to_standby: msgspec.msgpack.Decoder[ToStandby] = msgspec.msgpack.Decoder(ToStandby)
 
 
 class _Greeting(msgspec.Struct):
-    """What every protocol version has in common: the two messages that open a session name their version."""
+    """What every protocol version has in common: the messages that open a session name their version."""
 
     t: str
     protocol: int
@@ -67,10 +70,13 @@ def encode(message: Message, raw: Buffer | None = None) -> list[Buffer]:
     return [header] if raw is None else [header, raw]
 
 
-def decode_from_worker(frames: Sequence[Buffer], *, enrolled: bool = True) -> tuple[FromWorker, memoryview | None]:
+def decode_from_worker(
+    frames: Sequence[Buffer], *, enrolled: bool = True
+) -> tuple[FromWorker | Follow, memoryview | None]:
     """The message in `frames`, and the raw bytes behind a `PayloadChunk` or `Offer` (a view: nothing is copied).
 
-    From a key that is not `enrolled`, nothing but an `Enrol` of at most ENROL_LIMIT bytes is understood.
+    From a key that is not `enrolled`, nothing but an `Enrol` or a `Follow` of at most ENROL_LIMIT bytes is
+    understood.
     """
     if enrolled:
         return _decode(frames, _from_worker, WORKER_HEADER_LIMIT)
@@ -81,6 +87,16 @@ def decode_from_worker(frames: Sequence[Buffer], *, enrolled: bool = True) -> tu
 def decode_from_controller(frames: Sequence[Buffer]) -> tuple[FromController, memoryview | None]:
     """The message in `frames`, and the raw bytes behind a `Chunk`, `Assign` or `Newer` (a view: nothing is copied)."""
     return _decode(frames, _from_controller, HEADER_LIMIT)
+
+
+def decode_from_standby(frames: Sequence[Buffer]) -> tuple[FromStandby, memoryview | None]:
+    """The message in `frames`, of a key that follows; none has a raw frame."""
+    return _decode(frames, _from_standby, ENROL_LIMIT)
+
+
+def decode_to_standby(frames: Sequence[Buffer]) -> tuple[ToStandby, memoryview | None]:
+    """The message in `frames`, and the raw bytes behind a `Chunk` or `Rows` (a view: nothing is copied)."""
+    return _decode(frames, _to_standby, HEADER_LIMIT)
 
 
 def num_bytes(frame: Buffer) -> int:
@@ -106,8 +122,8 @@ def _decode(
 def _check_raw(message: Message, raw: Buffer | None) -> None:
     name = type(message).__name__
     wanted, allowed = (
-        isinstance(message, PayloadChunk | Chunk),
-        isinstance(message, PayloadChunk | Chunk | Offer | Assign | Newer),
+        isinstance(message, PayloadChunk | Chunk | Rows),
+        isinstance(message, PayloadChunk | Chunk | Rows | Offer | Assign | Newer),
     )
     if (wanted and raw is None) or (raw is not None and not allowed):
         raise WireError(f"{name} {'lacks its raw frame' if raw is None else 'has a raw frame, but carries none'}")
@@ -128,7 +144,7 @@ def _other_version(header: Buffer) -> str:
         greeting = _greeting.decode(header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
-    if greeting.t not in ("Enrol", "Hello") or greeting.protocol == PROTOCOL_VERSION:
+    if greeting.t not in ("Enrol", "Follow", "Hello") or greeting.protocol == PROTOCOL_VERSION:
         return ""
     return (
         f"protocol version {greeting.protocol} is not spoken here, only {PROTOCOL_VERSION}: "

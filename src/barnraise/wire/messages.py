@@ -17,6 +17,9 @@ one frame of raw bytes, and `Offer`, `Assign` and `Newer` may be. The protocol v
     Fetch     send me bytes of a blob        Chunk      here they are
                                              Gone       that blob is no longer kept
     Leave     I hand in my work and go       Stop       the run is over, or you may not take part
+                                             Elsewhere  should I be gone, look for me there
+
+What a standby and its controller say to each other is in `wire.following`.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ from barnraise.core.types import (
     Text,
 )
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 
 HEADER_LIMIT = 1 << 20
 """Largest header in bytes (an Assign with a long chain of deltas is the largest there is)."""
@@ -73,6 +76,14 @@ class Message(msgspec.Struct, frozen=True, tag_field="t", gc=False):
     """Base of all messages; the tag is the class name."""
 
 
+class Term(msgspec.Struct, frozen=True):
+    """Which of a run's controllers: each has a higher epoch than the one before, and the highest is obeyed. `seal`
+    proves that a controller of this run said so, since only they can make it (`transport.seals`); "": nobody did."""
+
+    epoch: Count = 0
+    seal: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z", max_length=64)] = ""
+
+
 class Enrol(Message, frozen=True, tag=True):
     """Asks for membership: the token's id, and an HMAC with its secret over server key, own key, name and nonce."""
 
@@ -100,6 +111,7 @@ class Hello(Message, frozen=True, tag=True):
     pending: AssignmentIds = ()
     working: AssignmentIds = ()
     kinds: Annotated[tuple[Name, ...], msgspec.Meta(max_length=64)] = ()  # of task, that it can do
+    term: Term = Term()  # the highest that it was welcomed in
 
 
 class Uplink(msgspec.Struct, frozen=True):
@@ -157,6 +169,7 @@ class Welcome(Message, frozen=True, tag=True):
     heartbeat: Seconds
     lease: Seconds
     forget: AssignmentIds = ()  # work of yours that runs elsewhere by now: drop it
+    term: Term = Term()
 
 
 class Heartbeat(Message, frozen=True, tag=True, omit_defaults=True):
@@ -275,6 +288,12 @@ class Leave(Message, frozen=True, tag=True):
     reason: Text = ""
 
 
+class Elsewhere(Message, frozen=True, tag=True):
+    """Where the run goes on should this controller be gone: each one address, or two with a space between."""
+
+    uris: Annotated[tuple[Text, ...], msgspec.Meta(max_length=8)]
+
+
 class Stop(Message, frozen=True, tag=True):
     """Work no more: the run is over (`final`), or you may not take part, and why."""
 
@@ -283,4 +302,4 @@ class Stop(Message, frozen=True, tag=True):
 
 
 FromWorker = Enrol | Hello | Heartbeat | Next | Decline | Watch | Offer | PayloadChunk | Fetch | Leave
-FromController = Enrolled | Welcome | Pulse | Assign | Newer | Go | Ack | Chunk | Gone | Who | Stop
+FromController = Enrolled | Welcome | Pulse | Assign | Newer | Go | Ack | Chunk | Gone | Who | Stop | Elsewhere

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from barnraise.core.types import LinkReport
-from barnraise.wire.messages import Message, Pulse, Welcome
+from barnraise.wire.messages import Message, Pulse, Term, Welcome
 from barnraise.worker import measure
 from barnraise.worker.actions import Send
 
@@ -19,6 +19,7 @@ class Contact:
     def __init__(self, session: int) -> None:
         self.session = session
         self.welcome: Welcome | None = None
+        self.term = Term()  # the highest that a welcome was of
         self.greeting, self.greeted = 0, False
         self.heartbeat, self.lease = 1.0, 10.0
         self.link = LinkReport()
@@ -45,10 +46,11 @@ class Contact:
             self.greeting, self.greeted = self.greeting + 1, False
 
     def welcomed(self, message: Welcome) -> bool:
-        """Take the answer to the last greeting; False for one that answers another."""
-        if message.greeting != self.greeting or self.greeted:
+        """Take the answer to the last greeting; False for one that answers another, or is of a controller that was
+        superseded: it hears so from the next greeting, and ends."""
+        if message.greeting != self.greeting or self.greeted or message.term.epoch < self.term.epoch:
             return False
-        self.welcome, self.greeted = message, True
+        self.welcome, self.term, self.greeted = message, message.term, True
         self.heartbeat, self.lease = message.heartbeat, message.lease
         return True
 

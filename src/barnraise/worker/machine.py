@@ -115,8 +115,9 @@ class Worker:
         """Greet: say what is held, and what can be done."""
         self.tasks.greeting()
         number, pending = self.contact.greet(), tuple(self.outgoing.pending)
-        about = self.profile, self.incoming.have, pending, self.tasks.held, self.kinds
-        return self.contact.send(Hello(PROTOCOL_VERSION, self.contact.session, number, *about), now)
+        held = self.incoming.have, pending, self.tasks.held
+        about = PROTOCOL_VERSION, self.contact.session, number, self.profile
+        return self.contact.send(Hello(*about, *held, kinds=self.kinds, term=self.contact.term), now)
 
     def _tick(self, event: Tick, now: float) -> list[Action]:
         if now < self.deadline:

@@ -20,8 +20,9 @@ from barnraise.core.errors import BarnraiseError, WireError
 from barnraise.core.text import printable
 from barnraise.core.types import AnyResult, Blob, Contribution
 from barnraise.data.meta import Meta
-from barnraise.transport.fallback import connection_for
+from barnraise.transport.base import Connection
 from barnraise.transport.links.shaped import ShapedConnection
+from barnraise.transport.roaming import RoamingConnection
 from barnraise.wire.blobs import chunks, inlined
 from barnraise.wire.frames import Buffer, decode_from_controller, encode
 from barnraise.wire.manifest import Manifest
@@ -29,6 +30,7 @@ from barnraise.wire.messages import (
     INLINE_BYTES,
     Assign,
     Chunk,
+    Elsewhere,
     Gone,
     Leave,
     Message,
@@ -112,7 +114,8 @@ class WorkerRuntime:
         self._loop = asyncio.get_running_loop()
         if self.lent.seconds:
             self._loop.call_later(self.lent.seconds, self.leave, self.lent.over)
-        self.connection = connection_for(self.options.uri, self.say)
+        self.roaming = RoamingConnection(self.say)
+        self.connection: Connection = self.roaming
         if self.options.means.link is not None:
             self.connection = ShapedConnection(self.connection, self.options.means.link, seed=self.options.name)
         await self.connection.open(self.options.uri, self.options.server_key, self.options.keys)
@@ -230,6 +233,8 @@ class WorkerRuntime:
         elif isinstance(message, Gone):
             if self.fetcher.gone(message, time.monotonic()):
                 self.inbox.put_nowait(ev.FetchFailed(message.digest))
+        elif isinstance(message, Elsewhere):
+            self.roaming.also(message.uris)
         else:
             if isinstance(message, Welcome | Pulse):
                 require_intervals(message.heartbeat, message.lease)

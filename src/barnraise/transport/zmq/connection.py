@@ -117,9 +117,10 @@ class ZmqConnection(Connection):
                 self._plan_redial()
             elif event == zmq.EVENT_CONNECT_RETRIED:
                 self._cancel_redial()  # libzmq goes on by itself
+                self.refused = True
             elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._trouble, self._pause = 0, FIRST_PAUSE
-                self.connected = True
+                self.connected, self.refused = True, False
                 self._asked_at = self._asked_at and asyncio.get_running_loop().time()
                 self.num_connects += 1
                 self._changed.wake()

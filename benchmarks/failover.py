@@ -1,0 +1,210 @@
+"""The controller's own death: how long until its standby works, and whether anything acknowledged is lost.
+
+A small model on loopback: `barnraise serve` with controller.durability standby, two workers, one standby; all real
+processes. The controller is killed with kill -9; when its standby has taken over, another standby follows that one,
+and so on. Measured is from the kill to the first contribution that the new controller has accepted, and to the moment
+at which each worker has had one accepted. Workers write down what was acknowledged to them, before they forget it: at
+the end all of that must be in the last controller's ledger, with the same bytes.
+
+    python benchmarks/failover.py [--quick] [--times N] [--lease S]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+BARNRAISE = [sys.executable, "-m", "barnraise.cli.main"]
+
+WORKERS = ("north", "south")
+
+WORKER = """
+import hashlib
+import sys
+
+import barnraise
+from barnraise.worker import actions, runtime
+
+invite, name, home, log = sys.argv[1:]
+settle = runtime._ACTIONS[actions.Settle]
+acknowledged = open(log, "a", buffering=1)
+
+def told(self, action):
+    if action.accepted:
+        payload = self.executor.payloads[action.assignment].data
+        acknowledged.write(f"{action.assignment} {hashlib.sha256(payload).hexdigest()}\\n")
+    settle(self, action)
+
+runtime._ACTIONS[actions.Settle] = told
+barnraise.join(open(invite).read(), name=name, home=home, threads=1, say=print)
+"""
+
+
+def wait_for(found: Callable[[], Any], what: str, seconds: float = 120.0) -> Any:
+    """The first true value of `found`."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if value := found():
+            return value
+        time.sleep(0.01)
+    raise SystemExit(f"not in {seconds:g} s: {what}")
+
+
+def query(run: Path, text: str, *values: object) -> list[tuple[Any, ...]]:
+    """Rows of the ledger of a run that works."""
+    try:
+        with closing(sqlite3.connect(f"{(run / 'ledger.sqlite').as_uri()}?mode=ro", uri=True)) as connection:
+            return connection.execute(text, values).fetchall()
+    except sqlite3.OperationalError:
+        return []
+
+
+class Fleet:
+    """The processes of one measurement, in `base`."""
+
+    def __init__(self, base: Path, lease: float) -> None:
+        self.base, self.lease = base, lease
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, name: str, arguments: list[str]) -> subprocess.Popen[bytes]:
+        with (self.base / f"{name}.log").open("wb") as log:
+            environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+            process = subprocess.Popen(arguments, cwd=self.base, stdout=log, stderr=log, env=environment)
+        self.processes.append(process)
+        return process
+
+    def text(self, name: str) -> str:
+        return (self.base / f"{name}.log").read_text("utf-8", "replace")
+
+    def serve(self) -> tuple[subprocess.Popen[bytes], Path]:
+        text = self.base / "text.txt"
+        text.write_text("".join(f"{a} plus {b} is {a + b}.\n" for a in range(80) for b in range(80)))
+        run_file = {
+            "run": {"name": "failover", "dir": str(self.base / "runs")},
+            "model": {"architecture": "gpt2", "config": {"hidden_size": 32, "num_layers": 2, "num_heads": 2}},
+            "data": {"kind": "text", "files": [str(text)], "context": 64},
+            "training": {"tokens": 10**10, "batch_size": 4, "local_steps": 10, "learning_rate": 0.003},
+            "controller": {
+                "durability": "standby",
+                "standby_lease": self.lease,
+                "checkpoint_seconds": 5.0,
+                "evaluations": 1,
+                "evaluation_rows": 16,
+            },
+        }
+        (self.base / "run.yaml").write_text(json.dumps(run_file))
+        process = self.start("serve", [*BARNRAISE, "serve", "run.yaml"])
+        wait_for(lambda: "barnraise join" in self.text("serve"), "serve")
+        return process, next((self.base / "runs").iterdir())
+
+    def join(self, run: Path, name: str) -> None:
+        invite, log = str(run / "keys" / "invite"), str(self.base / f"acknowledged-{name}")
+        self.start(name, [sys.executable, "-c", WORKER, invite, name, str(self.base / "home"), log])
+
+    def stand_by(self, run: Path, number: int) -> tuple[subprocess.Popen[bytes], Path]:
+        invite = self.base / f"invite-{number}"
+        told = subprocess.run([*BARNRAISE, "invite", str(run), "--standby"], check=True, capture_output=True)
+        invite.write_bytes(told.stdout)
+        name, folder = f"standby-{number}", self.base / f"copy-{number}"
+        process = self.start(name, [*BARNRAISE, "standby", f"@{invite}", "--dir", str(folder), "--name", name])
+        wait_for(lambda: "can take over" in self.text(name), name)
+        return process, folder / run.name
+
+    def end(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+            process.wait()
+
+
+def fail_over(fleet: Fleet, leader: subprocess.Popen[bytes], copy: Path) -> tuple[float, float]:
+    """Kill the controller: seconds until its standby has accepted a contribution, and one of each worker."""
+    (before,) = query(copy, "SELECT max(epoch) FROM contributions")[0]
+    leader.send_signal(signal.SIGKILL)
+    began = time.monotonic()
+    leader.wait()
+
+    def contributors() -> int:
+        rows = query(
+            copy,
+            "SELECT count(DISTINCT node) FROM contributions WHERE epoch > ? AND verdict = 'accepted'",
+            before or 0,
+        )
+        return int(rows[0][0]) if rows else 0
+
+    wait_for(lambda: contributors() >= 1, "a contribution after the kill")
+    first = time.monotonic() - began
+    wait_for(lambda: contributors() == len(WORKERS), "a contribution of each worker")
+    return first, time.monotonic() - began
+
+
+def lost(fleet: Fleet, run: Path) -> tuple[int, int]:
+    """How many contributions were acknowledged, and how many of them the last controller does not have."""
+    accepted = dict(query(run, "SELECT assignment, digest FROM contributions WHERE verdict = 'accepted'"))
+    acknowledged = missing = 0
+    for name in WORKERS:
+        for line in (fleet.base / f"acknowledged-{name}").read_text().splitlines():
+            assignment, _, digest = line.partition(" ")
+            acknowledged += 1
+            missing += int(assignment) not in accepted or accepted[int(assignment)] != digest
+    return acknowledged, missing
+
+
+def percentile(values: list[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, round(share * (len(ordered) - 1)))]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="two fail-overs")
+    parser.add_argument("--times", type=int, default=50)
+    parser.add_argument("--lease", type=float, default=3.0, help="controller.standby_lease")
+    options = parser.parse_args()
+    times = 2 if options.quick else options.times
+    firsts: list[float] = []
+    alls: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        fleet = Fleet(Path(folder).resolve(), options.lease)
+        try:
+            leader, run = fleet.serve()
+            for name in WORKERS:
+                fleet.join(run, name)
+            for number in range(1, times + 1):
+                standby, copy = fleet.stand_by(run, number)
+                accepted = query(run, "SELECT count(*) FROM contributions WHERE verdict = 'accepted'")[0][0]
+                wait_for(
+                    lambda run=run, enough=accepted + 4: (
+                        query(run, "SELECT count(*) FROM contributions WHERE verdict = 'accepted'")[0][0] >= enough
+                    ),
+                    "work",
+                )
+                first, everybody = fail_over(fleet, leader, copy)
+                firsts.append(first)
+                alls.append(everybody)
+                told = f"{first:.2f} s to the first contribution, {everybody:.2f} s to one of each worker"
+                print(f"{number:3d}: {told}", flush=True)
+                leader, run = standby, copy
+            acknowledged, missing = lost(fleet, run)
+        finally:
+            fleet.end()
+    print(f"{times} fail-overs, lease {options.lease:g} s, {len(WORKERS)} workers")
+    for what, values in (("first contribution", firsts), ("one of each worker", alls)):
+        p50, p99 = percentile(values, 0.5), percentile(values, 0.99)
+        print(f"{what:20s} p50 {p50:.2f} s, p99 {p99:.2f} s, longest {max(values):.2f} s")
+    print(f"acknowledged contributions: {acknowledged}, lost: {missing}")
+
+
+if __name__ == "__main__":
+    main()

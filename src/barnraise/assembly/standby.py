@@ -1,0 +1,216 @@
+"""A standby: a run copied as it goes, and its controller from the moment at which the first one is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import platform
+import re
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from barnraise.assembly import addresses
+from barnraise.assembly.ending import Summary
+from barnraise.assembly.hosting import recorded_plan, warm_up
+from barnraise.assembly.ports import Ports
+from barnraise.assembly.serving import resume_serving
+from barnraise.assembly.signals import on_signals
+from barnraise.assembly.voice import Voice
+from barnraise.config.document import parse
+from barnraise.config.load import build, dump
+from barnraise.controller.follower import Applicant, Follower
+from barnraise.controller.incoming_files import IncomingFiles
+from barnraise.core.errors import (
+    AddressError,
+    BarnraiseError,
+    CorruptionError,
+    InviteError,
+    RunDirectoryError,
+    WireError,
+)
+from barnraise.core.files import write_file
+from barnraise.core.units import bytes_text
+from barnraise.ledger import LedgerView, RunDirectory
+from barnraise.ledger.copying import LedgerCopy
+from barnraise.transport import Invite, Keys
+from barnraise.transport.fallback import connection_for
+from barnraise.transport.invite import STANDBY
+from barnraise.transport.seals import sealed
+from barnraise.wire.messages import Term
+
+MARK = "standby"
+"""A file that is in the folder while it is a copy, and no run by itself."""
+
+TELL = 10.0
+"""Seconds between two words about how far behind it is."""
+
+_FOLDERS = ("checkpoints", "data", "keys", "logs", "requests", "segments")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a standby keeps its copy, and where workers are to find it: ports of 0 are any free ones."""
+
+    folder: Path = Path("standby")
+    host: str = ""
+    port: int = 0
+    http_port: int = 0
+    name: str = ""
+
+
+async def stand_by(invite: str, voice: Voice, place: Place) -> Summary | None:
+    """Follow the run that `invite` is for, and take over when its controller is gone: what came of the run then. None
+    when it ended without this standby, or a signal ended the standby.
+
+    Raises InviteError when the controller does not let it follow, RunDirectoryError for a folder that is no copy or a
+    broken one, AddressError when nobody answers.
+    """
+    ticket = Invite.parse(invite, time.time())
+    if ticket.role != STANDBY:
+        raise InviteError("this invite is for workers: ask the host for `barnraise invite RUN_DIR --standby`")
+    run = _folder(place.folder, ticket.run)
+    with run.lock(), Ports.reserve(ticket, place.host, place.port, place.http_port) as ports:
+        voice.say(f"copying run {ticket.run} to {run.path}; workers would find it at {ports.uri}")
+        run.write(run.path / addresses.FILE, msgspec.json.encode(addresses.Whereabouts(ports.uri, "serve")))
+        if not await _follow(run, ticket, ports, voice, place.name):
+            return None
+        (run.path / MARK).unlink(missing_ok=True)
+        ports.release()
+        with LedgerView(run.ledger) as view:
+            epoch = view.epoch + 1  # the next to open it
+        keys = Keys.load(run.keys / "controller.json")
+        fencing = asyncio.ensure_future(_fence(run, ticket, sealed(keys, ticket.run, epoch), ports.uri))
+        try:
+            voice.say(f"taking over run {ticket.run} (epoch {epoch}); listening at {ports.uri}")
+            return await resume_serving(run, recorded_plan(run), voice)
+        finally:
+            fencing.cancel()
+            await asyncio.gather(fencing, return_exceptions=True)
+
+
+async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice, name: str) -> bool:
+    """Copy until it is time to take over (True), or nothing is left to do."""
+    wanted = name or re.sub(r"[^A-Za-z0-9_.-]+", "-", platform.node()).strip("-_.")[:64] or "standby"
+    keys = Keys.load_or_create(run.keys / "standby.json")
+    copy = _open_copy(run, ticket.run)
+    files = IncomingFiles(run.path, lambda content: _moved(content, ports))
+    if copy.last_id and files.newest >= 0 and (lacking := copy.lacking(files.newest)):
+        copy.close()
+        raise _broken(run, f"the payloads of contributions {lacking[:5]} are not there")
+    connection = connection_for(ticket.uri, voice.say)
+    await connection.open(ticket.uri, ticket.server_key, keys)
+    follower = Follower(connection, Applicant(ticket, keys, wanted, ports.uri), copy, files)
+    loop, stopped, told = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+
+    def stop(signal_name: str) -> None:
+        voice.say(f"{signal_name}: following no more; the copy stays in {run.path}")
+        stopped.set()
+
+    loop.add_signal_handler(signal.SIGUSR1, told.set)
+    work = (follower.follow(), _tell(run, follower, voice), stopped.wait(), told.wait())
+    tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(each) for each in work]
+    try:
+        with on_signals(stop, lambda: None):
+            await connection.ready(15.0)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        if follower.finished:
+            voice.say(f"{follower.finished}; the copy of it is in {run.path}")
+        if stopped.is_set() or follower.finished:
+            return False
+        if not follower.complete:
+            raise RunDirectoryError(f"{run.path} is no complete copy yet: it cannot take over; wait until it says so")
+        voice.say("told to take over" if told.is_set() else f"the controller was silent for {follower.lease:g} s")
+        return True
+    except WireError as error:
+        raise _broken(run, str(error)) from None
+    except AddressError as error:
+        if files.newest < 0:
+            raise
+        raise AddressError(
+            f"{error}; if it is gone for good, go on with the copy: barnraise resume {run.path}"
+        ) from None
+    finally:
+        loop.remove_signal_handler(signal.SIGUSR1)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await follower.close()
+
+
+async def _tell(run: RunDirectory, follower: Follower, voice: Voice) -> None:
+    """Say how far behind the copy is: once it is complete, and then now and again. Get ready as soon as it is."""
+    complete, warm, said_at = False, False, 0.0
+    while True:
+        await asyncio.sleep(0.2)
+        if follower.complete and not warm:
+            await asyncio.to_thread(lambda: warm_up(recorded_plan(run)))
+            warm = True
+        now = time.monotonic()
+        if follower.term.epoch and (follower.complete != complete or now - said_at >= TELL):
+            complete, said_at = follower.complete, now
+            seconds = now - follower.in_sync_at if follower.lag else 0.0
+            standing = "can take over" if complete else "not complete yet"
+            voice.say(
+                f"row {follower.copy.last_id:,}, {follower.lag:,} rows ({seconds:.1f} s) behind; "
+                f"checkpoint {follower.files.newest}; {bytes_text(follower.copied_bytes)} copied; {standing}"
+            )
+
+
+async def _fence(run: RunDirectory, ticket: Invite, term: Term, uri: str) -> None:
+    """Tell the controller that was followed, should it come back, that there is a later one."""
+    keys = Keys.load(run.keys / "standby.json")
+    while True:
+        connection = connection_for(ticket.uri)
+        with contextlib.suppress(BarnraiseError, TimeoutError):
+            await connection.open(ticket.uri, ticket.server_key, keys)
+            await connection.ready(5.0)
+            await connection.send(Applicant(ticket, keys, "standby", uri).greeting(term))
+            await asyncio.sleep(1.0)
+        await connection.close()
+
+
+def _folder(base: Path, name: str) -> RunDirectory:
+    """The folder of a copy: a new one, or one that was begun before."""
+    path = (base / name).absolute()
+    if path.exists() and not (path / MARK).is_file():
+        raise RunDirectoryError(
+            f"{path} is there, and is no copy that a standby keeps: if it took over once, it is a run by itself "
+            f"(barnraise resume {path}); else name another folder with --dir"
+        )
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in _FOLDERS:
+            (path / folder).mkdir(mode=0o700, exist_ok=True)
+        write_file(path / MARK, b"a copy that `barnraise standby` keeps\n")
+    except OSError as error:
+        raise RunDirectoryError(f"cannot keep a copy in {path}: {error.strerror}; name another with --dir") from error
+    return RunDirectory(path)
+
+
+def _open_copy(run: RunDirectory, name: str) -> LedgerCopy:
+    try:
+        return LedgerCopy(run.ledger, run.segments, run=name)
+    except CorruptionError as error:
+        raise _broken(run, str(error)) from error
+
+
+def _broken(run: RunDirectory, reason: str) -> RunDirectoryError:
+    return RunDirectoryError(
+        f"the copy in {run.path} cannot be gone on with: {reason}. Remove that folder, and start the standby again: it "
+        "copies all anew"
+    )
+
+
+def _moved(content: bytes, ports: Ports) -> bytes:
+    """The run file of a run that moves here."""
+    run_file = build(parse(content, "the controller's run file"))
+    host, port, http_port = ports.where
+    section = run_file.controller.model_copy(update={"host": host, "port": port, "http_port": http_port})
+    return dump(run_file.model_copy(update={"controller": section})).encode()

@@ -1,0 +1,132 @@
+"""The files of a run directory that is a standby's copy: which are wanted, and where they go. Changes only its folder.
+
+Small files and the dataset go to their place at once. The files of a checkpoint wait beside its place until all are
+there and `settle` is called, for a checkpoint of what the ledger has not seen stops a resume.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from barnraise.core.errors import CorruptionError, WireError
+from barnraise.core.files import fsync_directory, write_file
+from barnraise.ledger import Checkpoints
+from barnraise.ledger.checkpoints import CheckpointManifest
+from barnraise.ledger.disk import storage_errors
+from barnraise.wire.following import CopiedFile
+
+_PATH = re.compile(
+    r"run\.yaml|manifest\.json|keys/(controller|invites)\.json|data/[A-Za-z0-9_][A-Za-z0-9_.-]*"
+    r"|checkpoints/v\d{6,12}(\.\d{1,6})?/([A-Za-z0-9_]+\.(safetensors|json|msgpack))"
+)
+_NEEDED = {"run.yaml", "manifest.json", "keys/controller.json", "data/meta.json"}
+_ARRIVING = ".unfinished-copy"
+
+
+@dataclass(frozen=True)
+class Unsettled:
+    """A checkpoint that is here, and not in its place yet."""
+
+    name: str
+    version: int
+    ledger_id: int
+
+
+class IncomingFiles:
+    """`rewrite` makes of the run file that comes the one that is kept; `keep` so many checkpoints stay."""
+
+    def __init__(self, folder: Path, rewrite: Callable[[bytes], bytes], keep: int = 2) -> None:
+        self._folder, self._rewrite, self._keep = folder, rewrite, keep
+        self._here: dict[str, str] = {}  # path -> digest of what came
+        self._checkpoints = Checkpoints(folder / "checkpoints")
+        self._arriving = folder / "checkpoints" / _ARRIVING
+        self._wanted: set[str] = set()
+        self.unsettled: Unsettled | None = None
+        readable = self._checkpoints.readable()
+        self.oldest = min(readable, default=-1)  # version of the oldest checkpoint
+        self.newest = max(readable, default=-1)
+        self.ledger_id = readable[self.newest].manifest.ledger_id if readable else -1
+
+    @property
+    def complete(self) -> bool:
+        """Whether all but the ledger is here."""
+        return self.newest >= 0 and not self._wanted and self._here.keys() >= _NEEDED
+
+    def wanted(self, files: Sequence[CopiedFile]) -> list[CopiedFile]:
+        """What of the controller's files is to be fetched. Raises WireError for what is no file of a run."""
+        for file in files:
+            if not _PATH.fullmatch(file.path):
+                raise WireError(f"'{file.path[:100]}' is no file that a copy of a run has")
+        new = [file for file in files if not self._is_here(file)]
+        self._wanted = {file.path for file in new if not file.path.startswith("checkpoints/")}
+        return new
+
+    def put(self, file: CopiedFile, content: bytes) -> None:
+        """The bytes of one of them, which hash to its name. Raises StorageError, WireError."""
+        if file.path.startswith("checkpoints/"):
+            self._put_checkpoint(file, content)
+            return
+        kept = self._rewrite(content) if file.path == "run.yaml" else content
+        path = self._folder / file.path
+        with storage_errors(path):
+            write_file(path, kept, mode=0o600 if file.path.startswith("keys/") else 0o644)
+        self._here[file.path] = file.blob.digest
+        self._wanted.discard(file.path)
+
+    def settle(self) -> None:
+        """Put the checkpoint that is here in its place. Raises StorageError."""
+        assert self.unsettled is not None
+        found, self.unsettled = self.unsettled, None
+        directory = self._arriving.parent
+        with storage_errors(directory):
+            fsync_directory(self._arriving)
+            (self._arriving / found.name).rename(directory / found.name)
+            fsync_directory(directory)
+        kept = self._checkpoints.prune(self._keep)
+        self.oldest, self.newest, self.ledger_id = kept[0].manifest.version, found.version, found.ledger_id
+
+    def _is_here(self, file: CopiedFile) -> bool:
+        if file.path.startswith("checkpoints/"):
+            name = file.path.split("/")[1]
+            settled = (self._folder / "checkpoints" / name).is_dir()
+            return settled or self._matches(self._arriving / name / file.path.split("/")[2], file)
+        if self._here.get(file.path) == file.blob.digest:
+            return True
+        if file.path != "run.yaml" and self._matches(self._folder / file.path, file):
+            self._here[file.path] = file.blob.digest
+            return True
+        return False
+
+    def _matches(self, path: Path, file: CopiedFile) -> bool:
+        if not path.is_file() or path.stat().st_size != file.blob.num_bytes:
+            return False
+        with storage_errors(path, "read"), path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest() == file.blob.digest
+
+    def _put_checkpoint(self, file: CopiedFile, content: bytes) -> None:
+        _, name, part = file.path.split("/")
+        folder = self._arriving / name
+        with storage_errors(folder):
+            for other in self._arriving.glob("*"):
+                if other.name != name:  # an older one, which the controller does not keep any more
+                    shutil.rmtree(other)
+            folder.mkdir(parents=True, exist_ok=True)
+            write_file(folder / part, content)
+        if (folder / "manifest.json").is_file():
+            self._look_at(folder)
+
+    def _look_at(self, folder: Path) -> None:
+        """Whether all of the checkpoint is here."""
+        try:
+            manifest = msgspec.json.decode((folder / "manifest.json").read_bytes(), type=CheckpointManifest)
+        except msgspec.MsgspecError as error:
+            raise CorruptionError(f"the manifest of checkpoint {folder.name} cannot be read: {error}") from None
+        if all((folder / part).is_file() for part in manifest.files):
+            self.unsettled = Unsettled(folder.name, manifest.version, manifest.ledger_id)

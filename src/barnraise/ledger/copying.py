@@ -1,0 +1,188 @@
+"""A ledger in a second place: its rows read as they stand, and appended elsewhere under the same ids and epochs."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from barnraise.core.errors import CorruptionError, WireError
+from barnraise.ledger.decisions import AnyDecision, Judged, Noted
+from barnraise.ledger.disk import storage_errors
+from barnraise.ledger.ledger import Ledger, transaction
+from barnraise.ledger.notes import Voided, kind_of
+from barnraise.ledger.rows import FORMATS, RowFormat
+from barnraise.ledger.segments import SEGMENT_BYTES, PayloadBytes
+from barnraise.ledger.view import connect_read_only
+
+CopiedRow: TypeAlias = tuple[int | float | str | None, ...]
+"""The name of a sort of decision, then the columns of its row: id and epoch first."""
+
+TERM = 1 << 20
+"""Epochs that lie between a controller and the copy that takes over from it: so often may the one start again before
+it would count as later than the other."""
+
+_FORMS: dict[str, RowFormat] = {decision.__name__: form for decision, form in FORMATS.items()}
+_AT_ONCE = 2000
+_MALFORMED = (
+    CorruptionError,
+    msgspec.MsgspecError,
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+)
+
+
+class Found(NamedTuple):
+    """A row of another ledger, and the decision that it says."""
+
+    row: CopiedRow
+    id: int
+    decision: AnyDecision
+
+
+class RowReader:
+    """Reads the rows of a ledger to which another connection may write. For one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection = connect_read_only(path)
+        self._connection.row_factory = None
+
+    def after(self, row_id: int, num_bytes: int) -> tuple[CopiedRow, ...]:
+        """The rows that follow on `row_id`, without a gap, about as many as have so many bytes; one at least, unless
+        there is none."""
+        found: list[CopiedRow] = []
+        size = 0
+        with storage_errors(self._path, "read"):
+            self._connection.execute("BEGIN")
+            try:
+                rows = heapq.merge(*(self._read(name, row_id) for name in _FORMS), key=_id_of)
+                for expected, row in enumerate(rows, row_id + 1):
+                    size += sum(len(value) if isinstance(value, str) else 9 for value in row)
+                    if row[1] != expected or (found and size > num_bytes):
+                        break
+                    found.append(row)
+            finally:
+                self._connection.execute("COMMIT")
+        return tuple(found)
+
+    def tail(self, row_id: int) -> str | None:
+        """A digest of the row with this id; None when there is none."""
+        rows = self.after(row_id - 1, 0) if row_id > 0 else ()
+        return hashlib.sha256(msgspec.msgpack.encode(rows[0])).hexdigest() if rows else None
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _read(self, name: str, after_id: int) -> Iterator[CopiedRow]:
+        form = _FORMS[name]
+        query = (
+            f"SELECT {', '.join(form.columns)} FROM {form.table} WHERE {form.id_column} > ? "
+            f"ORDER BY {form.id_column} LIMIT {_AT_ONCE}"
+        )
+        for row in self._connection.execute(query, (after_id,)):
+            yield (name, *row)
+
+
+def _id_of(row: CopiedRow) -> int:
+    return int(row[1] or 0)
+
+
+def understood(row: CopiedRow) -> Found:
+    """What a row of another ledger says. Raises WireError for one that is none."""
+    try:
+        name, row_id, epoch, *columns = row
+        form = _FORMS[str(name)]
+        if type(row_id) is not int or type(epoch) is not int or len(columns) != len(form.columns) - 2:
+            raise ValueError("id, epoch or number of columns")
+        return Found(row, row_id, form.from_row((row_id, *columns)))
+    except _MALFORMED as error:
+        raise WireError(f"a row of the ledger cannot be read: {error}") from None
+
+
+class LedgerCopy(Ledger):
+    """The ledger of a run as its standby holds it. It takes rows over, and decides nothing.
+
+    Whoever opens the folder as a run has a far higher epoch than the controller that was followed.
+    """
+
+    def __init__(self, path: Path, segments: Path, *, run: str, segment_bytes: int = SEGMENT_BYTES) -> None:
+        super().__init__(path, segments, run=run, segment_bytes=segment_bytes)
+        self._forgotten = -1
+
+    def follow(self, epoch: int) -> None:
+        """Rows of a controller with this epoch come from now on. Raises CorruptionError when the copy is ahead."""
+        with transaction(self._connection, self.path):
+            self._set_meta(epoch=max(self.epoch, epoch + TERM - 1))
+
+    def append(self, rows: Sequence[Found], payloads: Mapping[int, PayloadBytes]) -> None:
+        """Make rows durable, with the payloads, by assignment, that are there of the contributions among them.
+
+        Raises WireError when they do not follow on what is here, StorageError.
+        """
+        if [row.id for row in rows] != list(range(self.last_id + 1, self.last_id + 1 + len(rows))):
+            raise WireError(f"rows that do not follow on {self.last_id}, where this copy of the ledger ends")
+        if not rows:
+            return
+        durable = self.segments.append(payloads)
+        try:
+            with transaction(self._connection, self.path):
+                for row in rows:
+                    name, *values = row.row
+                    self._write(_FORMS[str(name)], values)
+                if durable != self._durable:
+                    self._set_meta(segment_number=durable.number, segment_bytes=durable.offset)
+        except (sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.DataError, OverflowError) as error:
+            raise WireError(f"a row of the ledger does not fit its table: {error}") from None
+        self._durable = durable
+        self.last_id += len(rows)
+
+    def _write(self, form: RowFormat, values: Sequence[Any]) -> None:
+        written = self._connection.execute(form.write, form.written(values)).rowcount
+        if written != 1:
+            raise WireError(f"a row of the ledger's table {form.table} completes none that is here")
+
+    def forget_until(self, version: int) -> None:
+        """A checkpoint of `version` is here: what it was made of is not needed any more."""
+        query = "SELECT contributions FROM versions WHERE version > ? AND version <= ?"
+        with storage_errors(self.path, "read"):
+            rows = self._connection.execute(query, (self._forgotten, version)).fetchall()
+        self._forgotten = max(version, self._forgotten)
+        for (numbers,) in rows:
+            self.segments.forget(msgspec.json.decode(numbers, type=list[int]))
+
+    def newest_made(self) -> int:
+        """The newest version whose parameters existed. Version 0 is what a run starts from."""
+        with storage_errors(self.path, "read"):
+            query = "SELECT coalesce(max(version), 0) FROM versions WHERE made_id IS NOT NULL"
+            return int(self._connection.execute(query).fetchone()[0])
+
+    def lacking(self, after_version: int) -> list[int]:
+        """Accepted contributions in later versions than that, or in none yet, whose payloads are not here."""
+        with storage_errors(self.path, "read"):
+            rows = self._connection.execute(
+                "SELECT assignment FROM contributions WHERE verdict = 'accepted' AND digest != '' "
+                "AND assignment NOT IN "
+                "(SELECT value FROM versions, json_each(versions.contributions) WHERE version <= ?) "
+                "AND assignment NOT IN (SELECT json_extract(detail, '$.assignment') FROM events WHERE kind = ?)",
+                (after_version, kind_of(Voided)),
+            ).fetchall()
+        return [number for (number,) in rows if number not in self.segments]
+
+
+def brought(found: Found) -> Judged | None:
+    """The contribution that came with this row, if one did."""
+    return found.decision if isinstance(found.decision, Judged) and found.decision.brings else None
+
+
+def is_note(found: Found, kind: type[Any]) -> bool:
+    """Whether the row is a note of that kind."""
+    return isinstance(found.decision, Noted) and isinstance(found.decision.note, kind)

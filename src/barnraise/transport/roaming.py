@@ -1,0 +1,150 @@
+"""A connection that knows where else its run may be found: at a standby, once the controller is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Sequence
+
+from barnraise.core.errors import AddressError
+from barnraise.transport.base import BATCH_MESSAGES, Connection, parse
+from barnraise.transport.fallback import LOOK_SECONDS, connection_for
+from barnraise.transport.identity import Keys
+from barnraise.wire.frames import Buffer
+
+FIRST_PATIENCE, LONGEST_PATIENCE = 0.75, 12.0
+"""Seconds for which one place is tried, or missed, before the next; longer after each round, and shortened by up to a
+half by chance, so that a fleet does not come all at once."""
+
+GROWTH = 1.4
+"""Of that patience, from round to round."""
+
+REFUSED_PATIENCE = 1.0
+"""The most of it where nobody listens: a standby that takes over does so from one moment to the next."""
+
+SILENCE = 12.0
+"""Seconds after which a place that says nothing is left, though the connection seems to stand."""
+
+MOST_PLACES = 8
+
+
+class RoamingConnection(Connection):
+    """Stays where it is while that answers, or while it knows of no other place; else tries them in turn.
+
+    All places hold the same key: who took over a run has what its controller had.
+    """
+
+    def __init__(self, say: Callable[[str], None] = lambda text: None, chance: random.Random | None = None) -> None:
+        super().__init__()
+        self._say, self._chance = say, chance or random.Random()
+        self._closed = False
+        self._places: list[str] = []
+        self._at = 0
+        self._connects_before = 0
+        self._heard_at = 0.0
+        self._left: Connection | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self, uri: str, server_key: str, keys: Keys) -> None:
+        self._places, self._server_key, self._keys = [uri], server_key, keys
+        await self._dial()
+        self._task = asyncio.ensure_future(self._watch())
+
+    def also(self, uris: Iterable[str]) -> None:
+        """The run may be found there too, and nowhere else that was heard of before. What is no address is passed
+        over."""
+        here = self._places[self._at]
+        known = [uri for uri in dict.fromkeys(uris) if uri != here and _is_place(uri)]
+        self._places, self._at = [here, *known][:MOST_PLACES], 0
+
+    async def _dial(self) -> None:
+        uri = self._places[self._at]
+        connection = connection_for(uri, self._say)
+        await connection.open(uri, self._server_key, self._keys)
+        self._current = connection
+        self._heard_at = asyncio.get_running_loop().time()
+
+    async def _watch(self) -> None:
+        """Observe the connection, and go elsewhere once it is lost for long enough."""
+        loop = asyncio.get_running_loop()
+        lost_at, round_patience, patience = loop.time(), FIRST_PATIENCE, FIRST_PATIENCE
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            now = loop.time()
+            self._observe()
+            if self.connected and (now - self._heard_at < SILENCE or len(self._places) == 1):
+                if now - self._heard_at < LOOK_SECONDS * 2:
+                    round_patience = FIRST_PATIENCE
+                lost_at, patience = now, round_patience * self._chance.uniform(0.5, 1.0)
+            elif len(self._places) > 1 and now - lost_at >= self._bounded(patience):
+                self._at = (self._at + 1) % len(self._places)
+                if not self._at:
+                    round_patience = min(GROWTH * round_patience, LONGEST_PATIENCE)
+                await self._move()
+                lost_at, patience = loop.time(), round_patience * self._chance.uniform(0.5, 1.0)
+
+    def _bounded(self, patience: float) -> float:
+        return min(patience, REFUSED_PATIENCE) if self._current.refused else patience
+
+    async def _move(self) -> None:
+        self._left, self.connected = self._current, False
+        self._connects_before = self.num_connects
+        await self._dial()
+        await self._left.close()
+        self._changed.wake()
+
+    def _observe(self) -> None:
+        self.connected = self._current.connected
+        self.num_connects = self._connects_before + self._current.num_connects
+        self._changed.wake()
+
+    async def ready(self, timeout: float) -> None:
+        if len(self._places) == 1:
+            await self._current.ready(timeout)
+            self._observe()
+        else:
+            await super().ready(timeout)
+
+    async def _diagnosis(self) -> str:
+        return await self._current._diagnosis()
+
+    async def send(self, frames: Sequence[Buffer]) -> bool:
+        while not self._closed:
+            current = self._current
+            if await current.send(frames):
+                return True
+            if current is self._current and not self._closed:
+                return False
+        return False
+
+    async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[list[Buffer]]:
+        while not self._closed:
+            current = self._current
+            if batch := await current.receive_many(limit):
+                self._heard_at = asyncio.get_running_loop().time()
+                self._observe()
+                return batch
+            if current is self._current:
+                break
+        return []
+
+    def redial(self) -> None:
+        self._current.redial()
+
+    async def close(self, linger: float = 0.0) -> None:
+        self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            await self._current.close(linger)
+            if self._left is not None:
+                await self._left.close()
+        self.connected = False
+        self._changed.wake()
+
+
+def _is_place(uri: str) -> bool:
+    try:
+        return bool(uri.split()) and all(parse(one).scheme in ("zmq", "xmlrpc") for one in uri.split())
+    except AddressError:
+        return False

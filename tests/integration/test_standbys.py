@@ -1,0 +1,310 @@
+"""A controller and a standby in one event loop, over real sockets: what is copied, what waits, and who is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnraise.assembly.addresses import listen
+from barnraise.assembly.hosting import Host, open_host
+from barnraise.assembly.invites import new_invite
+from barnraise.assembly.preparing import prepare
+from barnraise.config.load import load
+from barnraise.controller.events import Admitted, InterruptRequested
+from barnraise.controller.follower import Applicant, Follower
+from barnraise.controller.incoming_files import IncomingFiles
+from barnraise.core.errors import InviteError, SupersededError, WireError
+from barnraise.core.types import Blob, NodeProfile
+from barnraise.ledger import Checkpoints, Ledger, RunDirectory
+from barnraise.ledger.copying import TERM, LedgerCopy
+from barnraise.plan.purpose import SERVE
+from barnraise.plan.resolve import resolve
+from barnraise.transport import Invite, Keys, create
+from barnraise.transport.invite import STANDBY, WORKER
+from barnraise.transport.seals import sealed
+from barnraise.wire import encode
+from barnraise.wire.following import CopiedFile, Follow
+from barnraise.wire.frames import decode_to_standby
+from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Hello, Stop, Term
+
+SCHEMES = ["zmq", "xmlrpc"]
+
+
+def run_directory(folder: Path, name: str = "led", **controller: Any) -> RunDirectory:
+    text = folder / "text.txt"
+    text.write_text("".join(f"{a} plus {b} is {a + b}.\n" for a in range(40) for b in range(40)))
+    (folder / "run.yaml").write_text(
+        json.dumps(
+            {
+                "run": {"name": name, "dir": str(folder / "runs")},
+                "model": {"architecture": "gpt2", "config": {"hidden_size": 16, "num_layers": 1, "num_heads": 2}},
+                "data": {"kind": "text", "files": [str(text)], "context": 32},
+                "training": {"tokens": 100_000, "batch_size": 4},
+                "controller": {"evaluations": 1, "evaluation_rows": 4, **controller},
+            }
+        )
+    )
+    run = RunDirectory.create(name, folder / "runs")
+    prepare(resolve(load(folder / "run.yaml"), purpose=SERVE), run, lambda text: None)
+    return run
+
+
+class Led:
+    """A controller that works, and what it takes to follow it."""
+
+    def __init__(self, run: RunDirectory, host: Host, uri: str, folder: Path) -> None:
+        self.run, self.host, self.uri, self.folder = run, host, uri, folder
+        self.keys = Keys.load(run.keys / "controller.json")
+
+    def invite(self, role: str = STANDBY) -> Invite:
+        return new_invite(self.run, self.uri, self.keys.public, uses=1, hours=1.0, role=role)
+
+    @asynccontextmanager
+    async def follower(
+        self, folder: str = "copy", keys: Keys | None = None, invite: Invite | None = None
+    ) -> AsyncIterator[Follower]:
+        copy = RunDirectory(self.folder / folder / self.run.path.name)
+        for sub in (copy.path, copy.checkpoints, copy.data, copy.keys, copy.segments):
+            sub.mkdir(parents=True, exist_ok=True)
+        keys, invite = keys or Keys.generate(), invite or self.invite()
+        connection = create(self.uri.split(":")[0]).connection()
+        await connection.open(self.uri, self.keys.public, keys)
+        ledger = LedgerCopy(copy.ledger, copy.segments, run=self.run.path.name)
+        files = IncomingFiles(copy.path, lambda content: content)
+        follower = Follower(connection, Applicant(invite, keys, "spare", "zmq://127.0.0.1:9"), ledger, files)
+        try:
+            yield follower
+        finally:
+            await follower.close()
+
+    async def complete(self, follower: Follower, following: asyncio.Task[None]) -> None:
+        while not (follower.complete and follower.copy.last_id == self.host.ledger.last_id):
+            if following.done():
+                following.result()
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def leading(run: RunDirectory, folder: Path) -> AsyncIterator[tuple[Led, asyncio.Task[Any]]]:
+    plan = resolve(load(run.run_file), purpose=SERVE)
+    with run.lock():
+        host = open_host(run, plan, lambda text: None)
+        uri = await listen(host.server, run, plan, "serve")
+        working = asyncio.ensure_future(host.server.run(host.first))
+        try:
+            yield Led(run, host, uri, folder), working
+        finally:
+            if not working.done():
+                host.server.post(InterruptRequested("the test is over"))
+            await asyncio.gather(working, return_exceptions=True)
+            await host.close()
+
+
+def within(seconds: float, work: Any) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(seconds):
+            await work
+
+    asyncio.run(limited())
+
+
+@pytest.mark.parametrize("use_zmq", [True, False], ids=SCHEMES)
+def test_a_copy_can_be_resumed_and_has_a_far_higher_epoch(tmp_path: Path, use_zmq: bool) -> None:
+    run = run_directory(tmp_path, use_zmq=use_zmq)
+
+    async def play() -> None:
+        async with leading(run, tmp_path) as (led, _), led.follower() as follower:
+            following = asyncio.ensure_future(follower.follow())
+            await led.complete(follower, following)
+            led.host.server.post(Admitted("late", "k" * 40))
+            while "late" not in led.host.machine.state.nodes:
+                await asyncio.sleep(0.01)
+            await led.complete(follower, following)
+            assert follower.lag == 0
+            while (lag := led.host.server.standbys.lag) is None or lag.rows:
+                await asyncio.sleep(0.01)
+            following.cancel()
+
+    within(60, play())
+    copy = RunDirectory(tmp_path / "copy" / run.path.name)
+    with Ledger(run.ledger) as before, Ledger(copy.ledger) as after:
+        before_rows, copied = list(before.replay()), list(after.replay())
+        assert copied == before_rows[: len(copied)]
+        assert len(copied) >= 3
+        assert after.epoch > TERM > before.epoch
+    found = Checkpoints(copy.checkpoints).load_latest().checkpoint
+    assert found is not None
+    assert (copy.data / "meta.json").read_bytes() == (run.data / "meta.json").read_bytes()
+    assert (copy.keys / "controller.json").stat().st_mode & 0o777 == 0o600
+    plan = resolve(load(copy.run_file), purpose=SERVE)
+    asyncio.run(open_host(copy, plan, lambda text: None).close())
+
+
+def test_a_silent_controller_is_followed_no_more_after_its_lease(tmp_path: Path) -> None:
+    run = run_directory(tmp_path, standby_lease=1.0)
+
+    async def play() -> None:
+        async with leading(run, tmp_path) as (led, working), led.follower() as follower:
+            following = asyncio.ensure_future(follower.follow())
+            await led.complete(follower, following)
+            assert not following.done()
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+            began = time.monotonic()
+            await following
+            assert follower.complete
+            assert not follower.finished
+            assert time.monotonic() - began > 0.5
+
+    within(60, play())
+
+
+class TestAcknowledgements:
+    def test_wait_for_a_standby_that_has_what_they_rest_on(self, tmp_path: Path) -> None:
+        run = run_directory(tmp_path, durability="standby")
+
+        async def play() -> None:
+            async with leading(run, tmp_path) as (led, _):
+                standbys, told = led.host.server.standbys, []
+                standbys._tell = lambda node, message: told.append((node, message))
+                while not led.host.ledger.last_id:
+                    await asyncio.sleep(0.01)
+                assert standbys.outgoing("n", Ack(7, True)) == []
+                assert (standbys.held, told) == (1, [])
+                async with led.follower() as follower:
+                    following = asyncio.ensure_future(follower.follow())
+                    while standbys.held:
+                        await asyncio.sleep(0.01)
+                    assert ("n", Ack(7, True)) in told
+                    assert follower.copy.last_id > 0
+                    following.cancel()
+
+        within(60, play())
+
+    def test_do_not_wait_where_durability_is_local(self, tmp_path: Path) -> None:
+        run = run_directory(tmp_path)
+
+        async def play() -> None:
+            async with leading(run, tmp_path) as (led, _):
+                assert led.host.server.standbys.outgoing("n", Ack(7, True)) == [Ack(7, True)]
+
+        within(60, play())
+
+
+class TestFencing:
+    @staticmethod
+    def outcome(tmp_path: Path, term: Any) -> BaseException | None:
+        """What becomes of a controller that is greeted by a member with this term, or by who took over."""
+        run = run_directory(tmp_path)
+        ended: list[BaseException | None] = [None]
+
+        async def play() -> None:
+            async with leading(run, tmp_path) as (led, working):
+                keys = Keys.generate()
+                led.host.server.post(Admitted("n", keys.public))
+                while "n" not in led.host.machine.state.nodes:
+                    await asyncio.sleep(0.01)
+                connection = create("zmq").connection()
+                await connection.open(led.uri, led.keys.public, keys)
+                hello = Hello(PROTOCOL_VERSION, 1, 1, NodeProfile(), -1, term=term(led))
+                await connection.send(encode(hello))
+                answers = asyncio.ensure_future(connection.receive())
+                await asyncio.wait([working, answers], return_when=asyncio.FIRST_COMPLETED)
+                ended[0] = working.exception() if working.done() else None
+                answers.cancel()
+                await connection.close()
+
+        within(60, play())
+        return ended[0]
+
+    def test_a_later_controllers_seal_ends_this_one(self, tmp_path: Path) -> None:
+        error = self.outcome(tmp_path, lambda led: sealed(led.keys, led.run.path.name, TERM + 1))
+        assert isinstance(error, SupersededError)
+        assert "has taken over" in str(error)
+
+    @pytest.mark.parametrize("forged", ["f" * 64, ""])
+    def test_a_made_up_epoch_ends_nobody(self, tmp_path: Path, forged: str) -> None:
+        assert self.outcome(tmp_path, lambda led: Term(2**50, forged)) is None
+
+    def test_its_own_term_ends_nobody(self, tmp_path: Path) -> None:
+        assert self.outcome(tmp_path, lambda led: led.host.server.standbys.term) is None
+
+
+class TestRefusals:
+    @staticmethod
+    def refused(tmp_path: Path, prepare_copy: Any = None, **given: Any) -> str:
+        run = run_directory(tmp_path)
+        reason = [""]
+
+        async def play() -> None:
+            async with leading(run, tmp_path) as (led, _):
+                invite = led.invite(given["role"]) if "role" in given else None
+                async with led.follower(invite=invite) as follower:
+                    while not led.host.ledger.last_id:
+                        await asyncio.sleep(0.01)
+                    if prepare_copy is not None:
+                        prepare_copy(follower)
+                    try:
+                        await follower.follow()
+                    except InviteError as error:
+                        reason[0] = str(error)
+
+        within(60, play())
+        return reason[0]
+
+    def test_an_invite_for_workers(self, tmp_path: Path) -> None:
+        assert "barnraise invite RUN_DIR --standby" in self.refused(tmp_path, role=WORKER)
+
+    def test_a_copy_that_is_not_of_this_ledger(self, tmp_path: Path) -> None:
+        def go_on_by_itself(follower: Follower) -> None:
+            from barnraise.ledger import Noted, notes
+
+            follower.copy.commit([Noted(0.5, notes.Paused("another run"))])
+
+        assert "new folder (--dir)" in self.refused(tmp_path, go_on_by_itself)
+
+    def test_an_older_protocol(self, tmp_path: Path) -> None:
+        run = run_directory(tmp_path)
+
+        async def play() -> None:
+            async with leading(run, tmp_path) as (led, _):
+                keys, invite = Keys.generate(), led.invite()
+                connection = create("zmq").connection()
+                await connection.open(led.uri, led.keys.public, keys)
+                old = Follow(PROTOCOL_VERSION - 1, invite.token, "spare", "0" * 64, "0" * 64, "zmq://127.0.0.1:9")
+                await connection.send(encode(old))
+                answer, _ = decode_to_standby(await connection.receive() or [])
+                assert isinstance(answer, Stop)
+                assert f"only {PROTOCOL_VERSION}" in answer.reason
+                await connection.close()
+
+        within(60, play())
+
+    def test_a_second_standby(self, tmp_path: Path) -> None:
+        run = run_directory(tmp_path)
+
+        async def play() -> None:
+            async with leading(run, tmp_path) as (led, _), led.follower() as first, led.follower("other") as second:
+                following = asyncio.ensure_future(first.follow())
+                await led.complete(first, following)
+                with pytest.raises(InviteError, match="follows already"):
+                    await second.follow()
+                assert not following.done()
+                following.cancel()
+
+        within(60, play())
+
+
+@pytest.mark.parametrize("path", ["../evil", "keys/other.json", "data/a/b", "checkpoints/v1/x.json", "logs/x"])
+def test_a_file_that_no_run_has_is_not_taken(tmp_path: Path, path: str) -> None:
+    files = IncomingFiles(tmp_path, lambda content: content)
+    with pytest.raises(WireError):
+        files.wanted([CopiedFile(path, Blob("0" * 64, 1))])
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,108 @@
+"""A ledger in a second place: rows as they stand, nothing that does not follow, nothing that is no row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barnraise.core.errors import WireError
+from barnraise.ledger import Ledger, NodeChanged, Noted, VersionClosed, VersionMade, notes
+from barnraise.ledger.copying import TERM, CopiedRow, LedgerCopy, RowReader, understood
+from barnraise.ledger.decisions import Change
+from barnraise.transport import Keys
+from barnraise.transport.seals import sealed, supersedes
+from barnraise.wire.messages import Term
+
+DECISIONS = [
+    Noted(0.0, notes.Started("ab" * 32, "run")),
+    NodeChanged(0.5, "n", Change.ENROLLED, key="k" * 40),
+    VersionClosed(1.0, 1, (), 1, 10, "full"),
+    VersionMade(1.5, 1, "cd" * 32, 4),
+    Noted(float("nan"), notes.Paused("a reason\nof two lines")),
+]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> tuple[CopiedRow, ...]:
+    with Ledger(tmp_path / "ledger.sqlite", run="run") as ledger:
+        ledger.commit(DECISIONS)
+    reader = RowReader(tmp_path / "ledger.sqlite")
+    found = reader.after(0, 1 << 20)
+    assert [row[1] for row in reader.after(0, 0)] == [1]
+    assert [row[1] for row in reader.after(3, 1 << 20)] == [4, 5]
+    assert (reader.after(5, 1), reader.tail(0), reader.tail(6)) == ((), None, None)
+    reader.close()
+    return found
+
+
+def copy_in(folder: Path) -> LedgerCopy:
+    return LedgerCopy(folder / "copy.sqlite", folder / "segments", run="run")
+
+
+def test_a_copy_says_the_same_under_the_same_ids_and_epochs(tmp_path: Path, rows: tuple[CopiedRow, ...]) -> None:
+    with copy_in(tmp_path) as copy:
+        copy.follow(1)
+        copy.append([understood(row) for row in rows[:2]], {})
+        copy.append([understood(row) for row in rows[2:]], {})
+        assert copy.newest_made() == 1
+    again, first = RowReader(tmp_path / "copy.sqlite"), RowReader(tmp_path / "ledger.sqlite")
+    assert again.after(0, 1 << 20) == rows
+    assert again.tail(5) == first.tail(5) is not None
+    again.close()
+    first.close()
+    with Ledger(tmp_path / "copy.sqlite", tmp_path / "segments") as resumed:
+        assert resumed.epoch == TERM + 1
+        assert [repr(decision) for _, decision in resumed.replay()] == [repr(decision) for decision in DECISIONS]
+
+
+def test_rows_that_do_not_follow_are_refused(tmp_path: Path, rows: tuple[CopiedRow, ...]) -> None:
+    found = [understood(row) for row in rows]
+    with copy_in(tmp_path) as copy:
+        for wrong in (found[1:], [found[0], found[2]], [found[0], found[0]]):
+            with pytest.raises(WireError, match="do not follow"):
+                copy.append(wrong, {})
+        assert copy.last_id == 0
+
+
+def test_a_row_that_completes_nothing_leaves_the_copy_as_it_was(tmp_path: Path, rows: tuple[CopiedRow, ...]) -> None:
+    name, _, *columns = rows[3]
+    with copy_in(tmp_path) as copy:
+        with pytest.raises(WireError):
+            copy.append([understood((name, 1, *columns))], {})
+        copy.append([understood(row) for row in rows], {})
+        assert copy.last_id == 5
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        (),
+        ("NodeChanged",),
+        ("Nobody", 1, 1, 0.0),
+        ("Noted", "one", 1, 0.0, "paused", "", "{}"),
+        ("Noted", 1, 1, 0.0, "paused", "", "{"),
+        ("Noted", 1, 1, 0.0, "paused", "", None),
+        ("Noted", 1, 1, 0.0, "paused", "", '{"reason": 3}'),
+        ("Noted", 1, 1, 0.0, "paused", "", '{"reason": "x"}', "more"),
+        (1, 1, 1, 1, 1, 1, 1),
+    ],
+)
+def test_what_is_no_row_is_refused(row: CopiedRow) -> None:
+    with pytest.raises(WireError):
+        understood(row)
+
+
+def test_only_a_rightly_sealed_higher_epoch_supersedes() -> None:
+    keys, other = Keys.generate(), Keys.generate()
+    own = sealed(keys, "run", 5)
+    assert supersedes(sealed(keys, "run", 6), own, keys, "run")
+    for term in (
+        sealed(keys, "run", 5),
+        sealed(keys, "run", 4),
+        sealed(keys, "another", 6),
+        sealed(other, "run", 6),
+        Term(6, own.seal),
+        Term(6),
+    ):
+        assert not supersedes(term, own, keys, "run")
