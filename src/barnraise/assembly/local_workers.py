@@ -88,8 +88,9 @@ class LocalWorkers:
 
     def launch(self, worker: WorkerSection) -> None:
         """Start its process."""
+        order = self.order_for(worker)
         assert self.nursery is not None
-        self.nursery.order(msgspec.json.encode(self.order_for(worker)))
+        self.nursery.order(msgspec.json.encode(order))
         self._started += 1
 
     def order_for(self, worker: WorkerSection) -> Order:

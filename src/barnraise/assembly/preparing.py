@@ -78,6 +78,7 @@ def make_dataset(plan: Plan, folder: Path) -> None:
             context=data.context,
             held_out=data.held_out,
             seed=run_file.run.seed,
+            shard_bytes=data.shard_bytes,
         )
     else:
         from barnraise.data import sat

@@ -15,7 +15,7 @@ from barnraise.data.lengths import rows_of, shards_of
 from barnraise.data.ranges import RowIndex
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
 from barnraise.emulation.work import ControllerWork, CostedControllerWork, CostedNodeWork, MakeNodeWork, NodeWork
-from barnraise.plan.dataset import longest_row, mean_row, row_lengths, vocabulary
+from barnraise.plan.dataset import longest_row, mean_row, row_lengths, shard_bytes, vocabulary
 from barnraise.plan.estimate import Estimate, described
 from barnraise.plan.resolve import Plan
 from barnraise.plan.surroundings import training_rows
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 NOMINAL_TOKENS = 1_000_000_000
 """Size of a dataset whose files are not there."""
 
-SHARD_BYTES = 32 << 20
 MANIFEST_BYTES = 4096
 
 
@@ -45,7 +44,7 @@ def costed(plan: Plan, cost: Estimate) -> SimulatedWork:
     rows = training_rows(plan.run_file) or max(1, NOMINAL_TOKENS // mean_row(plan.run_file))
     token_bytes = 2 if vocabulary(plan.run_file).size <= 1 << 16 else 4
     lengths, held_out = row_lengths(plan.run_file), plan.run_file.controller.evaluation_rows
-    shards = shards_of(rows_of(rows, lengths), SHARD_BYTES // token_bytes)
+    shards = shards_of(rows_of(rows, lengths), shard_bytes(plan.run_file) // token_bytes)
     settings = engine_settings(
         plan,
         run_name=plan.run_file.run.name,

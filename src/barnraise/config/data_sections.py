@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from barnraise.config.section import Section
-from barnraise.config.values import Range, RowLengths, Text
+from barnraise.config.values import Bytes, Range, RowLengths, Text
 
 
 class TextData(Section):
@@ -25,6 +25,11 @@ class TextData(Section):
         "in equal shares of tokens. The model reads the longest, of which the held-out rows are.",
     )
     held_out: float = Field(default=0.05, gt=0, le=0.5, description="Share of the text kept for evaluation.")
+    shard_bytes: Annotated[Bytes, Field(le=64 << 20)] = Field(
+        default=32 << 20,
+        description="Most bytes of a file of rows: what a worker fetches before it can begin. Smaller ones suit slow "
+        "links, larger ones fewer requests.",
+    )
 
 
 class SatData(Section):

@@ -51,8 +51,8 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Replication:
-    """How a run is copied: `originals` are its files (None: nobody may follow), `lease` the seconds of silence after which
-    a standby takes over. Where acknowledgements `wait`, they do until a standby has what they are of."""
+    """How a run is copied: `originals` are its files (None: nobody may follow), `lease` the seconds of silence after
+    which a standby takes over. Where acknowledgements `wait`, they do until a standby has what they are of."""
 
     originals: Originals | None = None
     lease: float = 3.0

@@ -18,6 +18,9 @@ TURNS = 16
 ROWS_A_TURN = 128
 """Of the length with the fewest rows: a shard of less would cut tasks short."""
 
+SHARD_BYTES = 32 << 20
+"""Most bytes of a shard, unless told otherwise."""
+
 
 def in_order(lengths: int | Sequence[int]) -> tuple[int, ...]:
     """The row lengths of a dataset, the shortest first; DataError unless there are some, not too many, ascending.

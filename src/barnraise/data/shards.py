@@ -28,8 +28,17 @@ from msgspec.structs import replace
 
 from barnraise.core.errors import BarnraiseError, DataError, StorageError
 from barnraise.core.files import fsync_directory, write_file
-from barnraise.data.lengths import named, shards_of
-from barnraise.data.meta import HELD_OUT, MAX_SHARD_BYTES, META, MIB, FileInfo, Format, Meta, Targets, check_name
+from barnraise.data.lengths import SHARD_BYTES, named, shards_of
+from barnraise.data.meta import (
+    HELD_OUT,
+    MAX_SHARD_BYTES,
+    META,
+    FileInfo,
+    Format,
+    Meta,
+    Targets,
+    check_name,
+)
 from barnraise.data.ranges import RowIndex
 
 __all__ = [
@@ -60,7 +69,7 @@ def write(
     lengths: Sequence[int] = (),
     files: Mapping[str, bytes] | None = None,
     seed: int = 0,
-    shard_bytes: int = 32 * MIB,
+    shard_bytes: int = SHARD_BYTES,
 ) -> Meta:
     """Write a dataset; the same input and seed give the same bytes.
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from barnraise.core.errors import DataError
 from barnraise.data import shards, tokenizers
-from barnraise.data.lengths import in_order
+from barnraise.data.lengths import SHARD_BYTES, in_order
 from barnraise.data.meta import MIB, Format, Meta
 from barnraise.data.tokenizers import TokenIds, Tokenizer
 
@@ -62,6 +62,7 @@ def build(
     held_out: float = 0.05,
     seed: int = 0,
     root: Path | str = ".",
+    shard_bytes: int = SHARD_BYTES,
 ) -> Meta:
     """Make a dataset in `folder` of `files`: paths, folders (all but hidden files in them) and globs, `**` included.
 
@@ -104,6 +105,7 @@ def build(
         lengths=lengths,
         files=coder.files(),
         seed=seed,
+        shard_bytes=shard_bytes,
     )
 
 

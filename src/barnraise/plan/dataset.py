@@ -9,7 +9,7 @@ from barnraise.config.data_sections import SatData, TextData
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import InputError
-from barnraise.data.lengths import in_order, mean_length
+from barnraise.data.lengths import SHARD_BYTES, in_order, mean_length
 
 if TYPE_CHECKING:
     from barnraise.data.sat import SatOptions
@@ -33,6 +33,11 @@ def row_lengths(run_file: RunFile) -> tuple[int, ...]:
 def longest_row(run_file: RunFile) -> int:
     """Tokens of the longest row: what the model must read, and the length of the held-out rows."""
     return row_lengths(run_file)[-1]
+
+
+def shard_bytes(run_file: RunFile) -> int:
+    """Most bytes of a file of rows."""
+    return run_file.data.shard_bytes if isinstance(run_file.data, TextData) else SHARD_BYTES
 
 
 def mean_row(run_file: RunFile) -> int:
