@@ -373,7 +373,7 @@ def test_prices_hold_until_they_are_renewed() -> None:
     assert market.remove(1) == {}
     assert market.add(TaskView(3, 1)) == {3: "fast"}  # dear or not: whoever has no place takes what there is
     market.remove(3)
-    assert market.drift == 1.0
+    assert market.drift == 1 / 3  # the task that is missing; the one that came has gone
     assert market.renew() == {2: "fast"}
 
 

@@ -27,7 +27,13 @@ class Fitting(Part):
         if not self._changed:
             return
         self._changed = False
-        rooms = {node.id: node.session.profile.room for node in self.state.nodes.values() if node.live}
+        most, rooms = max(self.memory.values(), default=0), dict[str, int]()
+        for node in self.state.nodes.values():
+            if node.live:
+                rooms[node.id] = node.session.profile.room
+                if rooms[node.id] >= most:
+                    self._told = frozenset()
+                    return
         if not rooms or not all(rooms.values()):
             return
         nearest = max(rooms, key=rooms.__getitem__)

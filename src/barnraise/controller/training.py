@@ -52,7 +52,6 @@ class Training(TaskKind):
         self.lanes = Lanes(self.tasks.rows, self.state.totals.handed)
         rows = self.tasks.rows
         self._large = FEWEST_TASKS * self.tasks.local_steps * self.tasks.batch_size <= rows.total / rows.num_shards
-        self._views: dict[int, TaskView] = {}
         self._lanes: list[int] = []
         self._offer: list[TaskView] = []  # of these lanes
 
@@ -74,23 +73,24 @@ class Training(TaskKind):
             return ()
         lanes = self.lanes.open(self.state.num_live if self._large else 1)
         if lanes != self._lanes:
-            self._lanes, self._offer = lanes, [self._view(shard) for shard in lanes]
+            known = dict(zip(self._lanes, self._offer, strict=True))
+            self._lanes, self._offer = lanes, [known.get(shard) or self._view(shard) for shard in lanes]
         return self._offer
 
     def _view(self, shard: int) -> TaskView:
-        """A task on the next rows of a lane."""
-        tasks, payloads = self.tasks, self.payloads
-        if shard not in self._views:
-            self._views[shard] = TaskView(
-                -shard,
-                tasks.local_steps * tasks.batch_size * tasks.rows.lengths[shard],
-                self.name,
-                payloads.snapshot,
-                payloads.most,
-                shards={shard: tasks.shard_bytes(shard)},
-                memory_bytes=tasks.memory_for([RowRange(shard, 0, 1)]),
-            )
-        return self._views[shard]
+        """Tasks on the next rows of a lane, up to its end."""
+        tasks, payloads, rows = self.tasks, self.payloads, self.tasks.rows
+        left = rows.sizes[shard] - self.state.totals.handed.get(shard, 0) % rows.sizes[shard]
+        return TaskView(
+            -shard,
+            tasks.local_steps * tasks.batch_size * rows.lengths[shard],
+            self.name,
+            payloads.snapshot,
+            payloads.most,
+            shards={shard: tasks.shard_bytes(shard)},
+            memory_bytes=tasks.memory_for([RowRange(shard, 0, 1)]),
+            times=-(-left // (tasks.local_steps * tasks.batch_size)),
+        )
 
     def give(self, node: NodeState, have: int, work: Work | TaskView) -> Steps:
         state, tasks = self.state, self.tasks

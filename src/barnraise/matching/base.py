@@ -38,6 +38,7 @@ class TaskView:
     priority: float = 0.0  # higher is more urgent
     memory_bytes: int = 0  # required
     min_trust: float = 0.0  # required
+    times: float = field(default=LARGEST_AMOUNT, compare=False)  # about how often it can be given away, if on offer
 
     def __post_init__(self) -> None:
         _check_amounts("task", self, ("work", "down_bytes", "up_bytes", "memory_bytes", "min_trust"))

@@ -13,7 +13,8 @@ when much has gone since: `drift` says how much.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from barnraise.core.errors import InputError
 
@@ -50,7 +51,8 @@ class Market:
         self._order: list[tuple[float, ...]] = []  # of the levels, the highest first
         self._levels: dict[tuple[float, ...], _Class] = {}
         self._book: PriceBook | None = None
-        self._events = 0  # since prices were made
+        self._changed = 0  # since prices were made: nodes that came, went or changed, and tasks that have no match
+        self._beyond: Counter[object] = Counter()  # of them, by what tasks have in common: those that are too many
         for node in nodes:
             self._check_new_node(node)
             self._nodes.add(node)
@@ -102,12 +104,14 @@ class Market:
 
     @property
     def drift(self) -> float:
-        """How much has come, gone or changed since prices were made, as a share of all nodes and tasks."""
-        return self._events / max(1, len(self._nodes.index) + len(self._tasks))
+        """How much is not as it was when prices were made, as a share of all: each time that a node came, went or
+        changed, and tasks; those that replaced others like them changed nothing."""
+        return self._changed / max(1, len(self._nodes.index) + len(self._tasks))
 
     def join(self, node: NodeView) -> dict[TaskId, NodeId | None]:
         """A node arrives with all of its room. InputError if its id is taken."""
         self._check_new_node(node)
+        self._changed += 1
         i = self._nodes.add(node)
         self._charge(i)
         self._settle({i})
@@ -116,6 +120,7 @@ class Market:
     def leave(self, node_id: NodeId) -> dict[TaskId, NodeId | None]:
         """A node departs and its tasks look for other places. InputError if it is not here."""
         self._check_known(node_id, "leave")
+        self._changed += 1
         self._settle({self._nodes.remove(node_id)})
         return self._moved()
 
@@ -130,9 +135,11 @@ class Market:
         if same_but_for_room(before, node, self.tolerance):
             if (before.capacity, before.work_capacity) == (node.capacity, node.work_capacity):
                 return {}
+            self._changed += 1
             self._nodes.set_room(i, node.capacity, node.work_capacity)
             self._settle({i})
         else:  # it leaves, and comes back as what it is now: both steps are sure to end
+            self._changed += 1
             self._nodes.remove(node.id)
             self._settle({i})
             again = self._nodes.add(node)
@@ -143,30 +150,45 @@ class Market:
 
     def add(self, task: TaskView) -> dict[TaskId, NodeId | None]:
         """A task arrives. InputError if its id is taken."""
-        self._check_new_task(task)
-        self._enter(task)
-        self._settle(set())
-        return self._moved()
+        return self.exchange((), (task,))
 
     def remove(self, task_id: TaskId) -> dict[TaskId, NodeId | None]:
         """A task departs, done or withdrawn; its room is offered to others. InputError if it is not here."""
-        if task_id not in self._tasks:
-            raise InputError(f"task {task_id!r} is not in the market, so it cannot be removed; add() it first")
-        key = self._key(self._tasks.pop(task_id))
-        level = self._levels[key]
-        level.market.withdraw(level.tasks.remove(task_id))
+        return self.exchange((task_id,), ())
+
+    def exchange(self, gone: Sequence[TaskId], new: Sequence[TaskView]) -> dict[TaskId, NodeId | None]:
+        """Tasks depart as others arrive: what falls vacant goes to the newcomers first where they are of equal rank,
+        so fewer move than one event after the other. InputError as for `remove` and `add`."""
+        for task in new:
+            self._check_new_task(task)
+        keys = {self._withdraw(task_id) for task_id in gone}
+        for task in new:
+            self._enter(task)
         self._settle(set())
         moved = self._moved()
-        if not level.market.num_tasks:
-            del self._levels[key]
-            self._order.remove(key)
+        for key in sorted(keys):
+            if not self._levels[key].market.num_tasks:
+                del self._levels[key]
+                self._order.remove(key)
         return moved
+
+    def _withdraw(self, task_id: TaskId) -> tuple[float, ...]:
+        """The level that it was in."""
+        if task_id not in self._tasks:
+            raise InputError(f"task {task_id!r} is not in the market, so it cannot be removed; add() it first")
+        task = self._tasks.pop(task_id)
+        self._differ(task, -1)
+        key = self._key(task)
+        level = self._levels[key]
+        level.market.withdraw(level.tasks.remove(task_id))
+        return key
 
     def renew(self) -> dict[TaskId, NodeId | None]:
         """Make prices anew and match from scratch; of equally good places a task keeps its own. A matter of half a
         second at ten thousand nodes and tasks: for an idle moment after some `drift`.
         """
-        self._events = -1
+        self._changed = 0
+        self._beyond.clear()
         if self.priced:
             self._book = PriceBook(self._nodes, self._tasks.values())
             self._book.charge(self._nodes)
@@ -218,7 +240,14 @@ class Market:
             level.market.restart(slots)
         level = self._levels[key]
         self._tasks[task.id] = task
+        self._differ(task, 1)
         level.market.enter(level.tasks.add(task), self.preferences.standing(task))
+
+    def _differ(self, task: TaskView, by: int) -> None:
+        likes = task.work, task.down_bytes, task.up_bytes, sum(task.shards.values()), task.priority, task.requirements
+        before = self._beyond[likes]
+        self._beyond[likes] = before + by
+        self._changed += abs(before + by) - abs(before)
 
     def _key(self, task: TaskView) -> tuple[float, ...]:
         return self.preferences.level(task) if self.sized else ()
@@ -232,7 +261,6 @@ class Market:
             self._nodes.charge(i, self._book.price(self._nodes, i))
 
     def _moved(self) -> dict[TaskId, NodeId | None]:
-        self._events += 1
         moved: dict[TaskId, NodeId | None] = {}
         for level in self._levels.values():
             at = level.market.at

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 from barnraise.core.errors import OptionError
 
@@ -88,6 +89,7 @@ class Preferences:
         return self.standing(task)[: 2 if self.priority_first else 1]
 
 
+@lru_cache(maxsize=4096)
 def size_class(work: float) -> int:
     """The least k with work <= 2^(k/2): half-octave classes.
 
@@ -109,7 +111,9 @@ def class_size(index: float) -> float:
 
 def locality(task: TaskView, node: NodeView) -> float:
     """The share of the task's shard bytes that the node has, 0 to 1."""
-    total = sum(task.shards.values()) if task.shards else 0
+    if task.shards.keys().isdisjoint(node.shards):
+        return 0.0
+    total = sum(task.shards.values())
     if not total:
         return 0.0
     return sum(num_bytes for shard, num_bytes in task.shards.items() if shard in node.shards) / total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,6 +26,19 @@ DRIFT = 1.0
 """How much comes, goes and changes, as a share of all, before prices are made anew."""
 
 
+@dataclass(slots=True)
+class _Places:
+    """What stands in the market for one task on offer: its first so many copies."""
+
+    task: TaskView
+    left: float  # about how often it can still be given
+    count: int = 0
+
+    def room(self, each: int) -> int:
+        """For how many nodes it is, of so many that each may have; changes seldom as it runs out."""
+        return min(each, 1 << max(1, int(min(each, self.left))).bit_length() - 1)
+
+
 class GaleShapley(Scheduler):
     """Stable matchings on measured speeds and bandwidths, at congestion prices. It remembers a standing market.
 
@@ -41,7 +55,8 @@ class GaleShapley(Scheduler):
         self.preferences = Preferences(default_speed, default_bandwidth, priority_first)
         self.market = Market(self.preferences, tolerance=NOISE)
         self.tally = Tally()
-        self._standing: dict[TaskId, TaskView] = {}
+        self._places: dict[TaskId, _Places] = {}  # of each task on offer
+        self._each = 1  # for how many nodes each is, at most
 
     def assign(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:
         sized = any(node.work_capacity < LARGEST_AMOUNT for node in nodes)
@@ -51,6 +66,7 @@ class GaleShapley(Scheduler):
 
     def offer(self, tasks: Sequence[TaskView]) -> None:
         super().offer(tasks)
+        self._each = self._fair
         self._stock()
 
     def place(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:
@@ -58,13 +74,17 @@ class GaleShapley(Scheduler):
         served = {node_id for _, node_id in pairs}
         for node in nodes:
             self._count(self.market.change(node) if node.id in self.market else self.market.join(node))
-        if len(self.on_offer) > 1 and len(self.market) > len(self._standing):
+        if self._each != self._fair:
+            self._each = self._fair
             self._stock()
         for node in nodes:
             if node.id not in served:
                 held = self.market.held(node.id)
-                pairs += [(self.original(held[0]), node.id)] if held else self._best(self.on_offer, node)
-        if self._standing and self.market.drift > DRIFT:
+                found = [(self.original(held[0]), node.id)] if held else self._best(self.on_offer, node)
+                pairs += found
+                for task_id, _ in found:
+                    self._gave(task_id)
+        if self._places and self.market.drift > DRIFT:
             self._count(self.market.renew())
         return pairs
 
@@ -75,7 +95,7 @@ class GaleShapley(Scheduler):
     def figures(self) -> Figures | None:
         """Of the first nodes at most, with what they hold and what nobody does: it takes some ten milliseconds."""
         nodes, at = self.market.nodes[:MOST_LOOKED_AT], self.market.assignment
-        if not self._standing or not nodes:
+        if not self._places or not nodes:
             return None
         places = {node.id: i for i, node in enumerate(nodes)}
         held = [task for task in self.market.tasks if at.get(task.id) in places]
@@ -93,7 +113,7 @@ class GaleShapley(Scheduler):
         tenth = [0.1 * abs(gains[j, i]) if i >= 0 else 0.0 for j, i in enumerate(matched)]
         return Figures(
             nodes=len(self.market),
-            tasks=len(self._standing),
+            tasks=len(self.market.tasks),
             events=self.tally.events,
             moves=self.tally.moves,
             stability=stability_index(gains, ranks, room, matched),
@@ -102,23 +122,47 @@ class GaleShapley(Scheduler):
             regret=_regret(-gains, matched, room),
         )
 
+    @property
+    def _fair(self) -> int:
+        """For how many nodes each task on offer is, so that there is something for everyone; changes seldom."""
+        return 1 << max(0, -(-len(self.market) // max(1, len(self.on_offer))) - 1).bit_length()
+
     def _stock(self) -> None:
         """Have something in the market for each node, unless all is alike: then whoever asks gets the next."""
-        wanted: dict[TaskId, TaskView] = {}
-        if len(self.on_offer) > 1:
-            each = 1 << max(0, -(-len(self.market) // len(self.on_offer)) - 1).bit_length()  # changes seldom
-            copies = (self.copy(task, number) for number in range(each) for task in self.on_offer)
-            wanted = {task.id: task for task in copies}
-        for task_id in [task_id for task_id, task in self._standing.items() if wanted.get(task_id) != task]:
-            del self._standing[task_id]
-            self._count(self.market.remove(task_id))
+        wanted = {task.id: task for task in self.on_offer} if len(self.on_offer) > 1 else {}
+        gone: list[TaskId] = []
+        new: list[TaskView] = []
+        for task_id, places in list(self._places.items()):
+            if wanted.get(task_id) != places.task:
+                gone += self._trim(places, 0)
+                del self._places[task_id]
         for task_id, task in wanted.items():
-            if task_id not in self._standing:
-                self._standing[task_id] = task
-                self._count(self.market.add(task))
+            places = self._places.setdefault(task_id, _Places(task, task.times))
+            room = places.room(self._each)
+            gone += self._trim(places, room)
+            new += [self.copy(task, number) for number in range(places.count, room)]
+            places.count = room
+        self._exchange(gone, new)
 
-    def _count(self, moved: dict[TaskId, NodeId | None]) -> None:
-        self.tally.events += 1
+    def _trim(self, places: _Places, count: int) -> list[TaskId]:
+        """Have `count` places at most; those that are too many."""
+        gone = [self.copy(places.task, number).id for number in range(count, places.count)]
+        places.count = min(places.count, count)
+        return gone
+
+    def _gave(self, task_id: TaskId) -> None:
+        """Of what is on offer somebody got some, so there is less of it, and in the end for fewer."""
+        if task_id in self._places:
+            places = self._places[task_id]
+            places.left -= 1
+            self._exchange(self._trim(places, places.room(self._each)), [])
+
+    def _exchange(self, gone: list[TaskId], new: list[TaskView]) -> None:
+        if gone or new:
+            self._count(self.market.exchange(gone, new), len(gone) + len(new))
+
+    def _count(self, moved: dict[TaskId, NodeId | None], events: int = 1) -> None:
+        self.tally.events += events
         self.tally.moves += len(moved)
 
     def _best(self, tasks: Sequence[TaskView], node: NodeView) -> list[tuple[TaskId, NodeId]]:
