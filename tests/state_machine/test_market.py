@@ -134,6 +134,15 @@ class MarketMachine(RuleBasedStateMachine):
         del self.tasks[index]
         self.follow(self.market.remove(index))
 
+    @rule(gone=st.sets(IDS), new=st.lists(tasks_of, unique_by=lambda task: task.id))
+    def exchange(self, gone: set[int], new: list[TaskView]) -> None:
+        gone &= self.tasks.keys()
+        new = [task for task in new if task.id not in self.tasks]
+        for index in gone:
+            del self.tasks[index]
+        self.tasks |= {task.id: task for task in new}
+        self.follow(self.market.exchange(sorted(gone), new))
+
     @precondition(lambda self: self.market.drift > 0.5)
     @rule()
     def renew(self) -> None:
@@ -375,6 +384,23 @@ def test_prices_hold_until_they_are_renewed() -> None:
     market.remove(3)
     assert market.drift == 1 / 3  # the task that is missing; the one that came has gone
     assert market.renew() == {2: "fast"}
+
+
+def test_tasks_that_replace_others_like_them_are_no_drift() -> None:
+    market = Market(nodes=[NodeView("a", 1.0), NodeView("b", 2.0)], tasks=[TaskView(1, 100), TaskView(2, 60)])
+    market.exchange([1, 2], [TaskView(3, 60, shards={1: 0}), TaskView(4, 100)])
+    assert market.drift == 0
+    market.exchange([3], [TaskView(5, 30)])
+    assert market.drift == 2 / 4  # one of 60 is missing, one of 30 too many
+
+
+@pytest.mark.parametrize(("gone", "new"), [([1, 9], []), ([1], [TaskView(2, 5)]), ([1], [TaskView(1, 5)])])
+def test_an_exchange_that_cannot_be_changes_nothing(gone: list[int], new: list[TaskView]) -> None:
+    market = Market(nodes=[NodeView("a", 1.0)], tasks=[TaskView(1, 100), TaskView(2, 60)])
+    with pytest.raises(InputError, match="in the market"):
+        market.exchange(gone, new)
+    assert [task.id for task in market.tasks] == [1, 2]
+    assert market.assignment == {1: "a"}
 
 
 def test_assignment_is_a_copy_and_duplicates_are_refused() -> None:

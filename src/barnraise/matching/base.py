@@ -127,9 +127,13 @@ class Scheduler(ABC):
 
     def place(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:
         """`assign`, of `tasks` and of what is on offer, which several nodes may get."""
-        rounds = -(-len(nodes) // len(self.on_offer)) if self.on_offer else 0
-        offered = [self.copy(task, number) for number in range(rounds) for task in self.on_offer]
-        return [(self.original(task_id), node) for task_id, node in self.assign([*tasks, *offered], nodes)]
+        pairs = self.assign([*tasks, *self.offered(len(nodes))], nodes)
+        return [(self.original(task_id), node) for task_id, node in pairs]
+
+    def offered(self, count: int) -> list[TaskView]:
+        """What is on offer, each as often as gives so many nodes something."""
+        rounds = -(-count // len(self.on_offer)) if self.on_offer else 0
+        return [self.copy(task, number) for number in range(rounds) for task in self.on_offer]
 
     def copy(self, task: TaskView, number: int) -> TaskView:
         """A task on offer, for so many nodes already: itself for the first, else one like it by another id."""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .base import NodeId, NodeView, Scheduler, TaskId, TaskView
+from .base import NodeId, NodeView, TaskId, TaskView
+from .planned import Planned
 from .preferences import Preferences
 from .room import Room
 from .scores import Floats, Ints
@@ -16,7 +17,7 @@ MOST_SEATS = 4
 """Seats for each task, where nodes have more than that: the search looks at them all."""
 
 
-class DTFM(Scheduler):
+class DTFM(Planned):
     """A genetic search for a cheap assignment, each child improved by exchanges before it joins the population (Yuan et
     al., "Decentralized Training of Foundation Models in Heterogeneous Environments", 2022, whose total is communication
     alone; here it is sum c_ij).

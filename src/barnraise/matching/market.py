@@ -159,6 +159,9 @@ class Market:
     def exchange(self, gone: Sequence[TaskId], new: Sequence[TaskView]) -> dict[TaskId, NodeId | None]:
         """Tasks depart as others arrive: what falls vacant goes to the newcomers first where they are of equal rank,
         so fewer move than one event after the other. InputError as for `remove` and `add`."""
+        for task_id in gone:
+            if task_id not in self._tasks:
+                raise InputError(f"task {task_id!r} is not in the market, so it cannot be removed; add() it first")
         for task in new:
             self._check_new_task(task)
         keys = {self._withdraw(task_id) for task_id in gone}
@@ -174,8 +177,6 @@ class Market:
 
     def _withdraw(self, task_id: TaskId) -> tuple[float, ...]:
         """The level that it was in."""
-        if task_id not in self._tasks:
-            raise InputError(f"task {task_id!r} is not in the market, so it cannot be removed; add() it first")
         task = self._tasks.pop(task_id)
         self._differ(task, -1)
         key = self._key(task)

@@ -15,8 +15,9 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
-from .base import NodeId, NodeView, Scheduler, TaskId, TaskView
+from .base import NodeId, NodeView, TaskId, TaskView
 from .equals import cheapest
+from .planned import Planned
 from .preferences import Preferences
 from .room import Room
 from .scores import Floats
@@ -61,7 +62,7 @@ def relaxed_optimum(costs: ArrayLike, sizes: ArrayLike, capacity: ArrayLike) -> 
     return float(found.fun), shares
 
 
-class Optimum(Scheduler):
+class Optimum(Planned):
     """As many tasks as possible, at the least total cost; priorities are ignored.
 
     With `work_capacity` the linear relaxation is solved, and tasks go where most of them went, the surest first, as far

@@ -1,0 +1,88 @@
+"""What stands between calls: the places of a market, and a plan for all nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnraise.matching import NodeView, TaskView
+from barnraise.matching.dt_fm import DTFM
+from barnraise.matching.optimum import Optimum
+from barnraise.matching.planned import Planned
+from barnraise.matching.standing import GaleShapley
+
+NODES = [NodeView(f"n{i}", speed=1.0 + i) for i in range(8)]
+
+
+def lane(number: int, times: float = 1e18, work: float = 100.0) -> TaskView:
+    return TaskView(-number, work, shards={number: 1000}, times=times)
+
+
+def places(scheduler: GaleShapley, original: int) -> int:
+    return sum(scheduler.original(task.id) == original for task in scheduler.market.tasks)
+
+
+def test_a_market_has_no_more_places_for_a_lane_than_it_has_tasks_left() -> None:
+    scheduler = GaleShapley()
+    scheduler.offer([lane(1), lane(2, times=6)])
+    left, seen = 6, set()
+    for node in NODES * 3:
+        left -= scheduler.place([], [node]) == [(-2, node.id)]
+        count = places(scheduler, -2)
+        seen.add(count)
+        assert 1 <= count <= max(1, left)  # one as long as it is on offer
+    assert seen >= {1, 4}
+    assert places(scheduler, -1) == 4
+    scheduler.offer([lane(1), lane(3)])
+    assert (places(scheduler, -1), places(scheduler, -2), places(scheduler, -3)) == (4, 0, 4)
+
+
+def test_lanes_that_replace_others_are_one_event_of_the_market() -> None:
+    scheduler = GaleShapley()
+    scheduler.offer([lane(1), lane(2)])
+    scheduler.place([], NODES)
+    moves = scheduler.tally.moves
+    scheduler.offer([lane(1), lane(3)])
+    assert scheduler.tally.moves - moves == 4  # those that come take the places of those that go
+    assert not scheduler.market.blocking_pairs()
+
+
+def test_a_lane_that_is_on_offer_anew_is_as_long_as_it_says() -> None:
+    scheduler = GaleShapley()
+    scheduler.offer([lane(1), lane(2, times=1)])
+    scheduler.place([], NODES)
+    scheduler.offer([lane(1)])
+    scheduler.offer([lane(1), lane(2, times=4)])
+    assert places(scheduler, -2) == 4
+
+
+@pytest.mark.parametrize("scheduler", [Optimum(), DTFM(generations=20)], ids=["optimum", "dt_fm"])
+def test_a_plan_is_for_all_nodes_though_one_alone_asks(scheduler: Planned) -> None:
+    """The slow one would be done sooner with the short task, but it is worth more to the fast one's line."""
+    slow = NodeView("slow", speed=10.0, shards=frozenset({1, 2}))
+    fast = NodeView("fast", speed=1000.0, down_bandwidth=10.0, shards=frozenset({1}))
+    scheduler.offer([lane(1, work=90.0), lane(2, work=100.0)])
+    assert scheduler.place([], [slow]) == [(-1, "slow")]  # it is alone, and takes what is cheapest
+    assert scheduler.place([], [fast]) == [(-1, "fast")]  # 100 s for the other's bytes
+    assert scheduler.place([], [slow]) == [(-2, "slow")]
+    scheduler.forget("fast")
+    assert scheduler.place([], [slow]) == [(-1, "slow")]
+
+
+def test_a_plan_is_made_anew_for_what_is_measured_and_not_for_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler, made = Optimum(), []
+    assign = scheduler.assign
+    monkeypatch.setattr(scheduler, "assign", lambda tasks, nodes: made.append(len(nodes)) or assign(tasks, nodes))
+    scheduler.offer([lane(1), lane(2)])
+    for speed in (100.0, 110.0, 90.0, 200.0):
+        scheduler.place([], [NodeView("a", speed=speed)])
+    assert made == [1, 1]
+
+
+def test_who_can_do_nothing_of_what_is_planned_for_it_gets_what_it_can_do() -> None:
+    scheduler = Optimum()
+    large = TaskView(-1, 10.0, memory_bytes=100)
+    scheduler.offer([large, lane(2)])
+    small = [NodeView(name, memory_bytes=10) for name in ("a", "b", "c")]
+    scheduler.place([], [NodeView("big", memory_bytes=100)])
+    assert [scheduler.place([], [node]) for node in small] == [[(-2, node.id)] for node in small]
+    assert scheduler.place([large], small) == [(-2, node.id) for node in small]
