@@ -65,14 +65,14 @@ def matchings(instance: Instance) -> Iterator[list[int]]:
 
 
 @settings(deadline=None)
-@given(instances())
-def test_the_result_is_a_stable_matching(instance: Instance) -> None:
-    result = matching.deferred_acceptance(*instance).tolist()
+@given(instances(), st.booleans())
+def test_the_result_is_a_stable_matching(instance: Instance, best_for_nodes: bool) -> None:
+    result = matching.deferred_acceptance(*instance, best_for_nodes=best_for_nodes).tolist()
     load = Counter(result)
     assert all(load[i] <= slots for i, slots in enumerate(instance[2]))
     assert all(i == -1 or acceptable(instance, j, i) for j, i in enumerate(result))
     assert blocking(instance, result) == []
-    assert matching.deferred_acceptance(*instance).tolist() == result
+    assert matching.deferred_acceptance(*instance, best_for_nodes=best_for_nodes).tolist() == result
 
 
 @settings(max_examples=150, deadline=None)
@@ -87,6 +87,22 @@ def test_among_all_stable_matchings_it_is_best_for_every_task(instance: Instance
         # rural hospitals: the same tasks are placed, and each node fills as many slots, in every stable matching
         assert [i >= 0 for i in assignment] == [i >= 0 for i in result]
         assert Counter(assignment) == Counter(result)
+
+
+@settings(max_examples=150, deadline=None)
+@given(instances(max_tasks=4, max_nodes=3, strict=True))
+def test_at_the_other_end_it_is_best_for_every_node_and_worst_for_every_task(instance: Instance) -> None:
+    result = matching.deferred_acceptance(*instance, best_for_nodes=True).tolist()
+    stable = [assignment for assignment in matchings(instance) if not blocking(instance, assignment)]
+    assert result in stable
+    for assignment in stable:
+        for j, i in enumerate(assignment):
+            assert i == result[j] or instance[0][j, i] > instance[0][j, result[j]]
+        for i in range(len(instance[2])):
+            ours, theirs = (
+                sorted(instance[1][j, i] for j, at in enumerate(a) if at == i) for a in (result, assignment)
+            )
+            assert all(mine >= its for mine, its in zip(ours, theirs, strict=True))
 
 
 @settings(deadline=None)

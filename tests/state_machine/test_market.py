@@ -59,6 +59,7 @@ class MarketMachine(RuleBasedStateMachine):
         sized=st.booleans(),
         priced=st.booleans(),
         priority_first=st.booleans(),
+        best_for_nodes=st.booleans(),
         switching_cost=st.sampled_from([0.0, 0.5]),
         nodes=st.lists(nodes_of, unique_by=lambda node: node.id),
         tasks=st.lists(tasks_of, unique_by=lambda task: task.id),
@@ -68,12 +69,13 @@ class MarketMachine(RuleBasedStateMachine):
         sized: bool,
         priced: bool,
         priority_first: bool,
+        best_for_nodes: bool,
         switching_cost: float,
         nodes: list[NodeView],
         tasks: list[TaskView],
     ) -> None:
         preferences = Preferences(2.0, 1e6, priority_first, switching_cost)
-        self.market = Market(preferences, nodes, tasks, sized=sized, priced=priced)
+        self.market = Market(preferences, nodes, tasks, sized=sized, priced=priced, best_for_nodes=best_for_nodes)
         self.tasks = {task.id: task for task in tasks}
         self.nodes = {node.id: node for node in nodes}
         self.last = self.market.assignment
@@ -384,6 +386,20 @@ def test_prices_hold_until_they_are_renewed() -> None:
     market.remove(3)
     assert market.drift == 1 / 3  # the task that is missing; the one that came has gone
     assert market.renew() == {2: "fast"}
+
+
+def test_either_end_of_the_lattice_can_be_had() -> None:
+    """Each task is done sooner where the other's data is: tasks would change over, nodes would not."""
+    computes = NodeView("computes", 2.0, up_bandwidth=1e7, down_bandwidth=1e9, shards={2})
+    sends = NodeView("sends", 1.0, up_bandwidth=1e8, down_bandwidth=1e9, shards={1})
+    tasks = [TaskView(1, 100, shards={1: 10**9}), TaskView(2, 100, up_bytes=1e9, shards={2: 10**9})]
+    ends = [{1: "computes", 2: "sends"}, {1: "sends", 2: "computes"}]
+    for best_for_nodes, end in enumerate(ends):
+        market = Market(nodes=[computes, sends], tasks=tasks, priced=False, best_for_nodes=bool(best_for_nodes))
+        assert market.assignment == end
+        assert market.blocking_pairs() == []
+        scheduler = matching.create("gale_shapley", best_for_nodes=bool(best_for_nodes))
+        assert dict(scheduler.assign(tasks, [computes, sends])) == end
 
 
 def test_tasks_that_replace_others_like_them_are_no_drift() -> None:

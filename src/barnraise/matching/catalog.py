@@ -89,6 +89,13 @@ CATALOG = Catalog(
                     False,
                     "nodes rank tasks by priority before size: urgent tasks win, total time suffers",
                 ),
+                Option(
+                    "best_for_nodes",
+                    bool,
+                    False,
+                    "of all stable matchings the one in which nodes are best off (more of a task's data is there "
+                    "already), instead of the one in which tasks are",
+                ),
             ),
             aliases=("gale-shapley", "deferred_acceptance"),
         ),

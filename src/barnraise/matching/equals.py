@@ -1,7 +1,8 @@
 """A level's matching from scratch: rank by rank, and the equals of each rank so that they cost the least together.
 
 Equals do not displace each other, so whichever of them gets which of the slots that higher ranks leave, the matching is
-stable, as long as nobody could move to a slot that stays free. The least total (Hungarian method) is such a one.
+stable, as long as nobody could move to a slot that stays free. The least total (Hungarian method) is such a one. Where
+nodes have a choice among those of one rank, by locality, there are two ends: tasks propose, or nodes do.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from .gale_shapley import nodes_propose
 from .level import Level
 from .scores import Floats, Ints
 
@@ -16,15 +18,33 @@ MOST_PAIRS = 250_000
 """Equals x slots that are worth solving (some 10 ms); more of them propose one after the other."""
 
 
-def settle_from_scratch(level: Level, slots: list[int]) -> None:
-    """Match all tasks of `level` anew, with so many slots on each node [rows]."""
+def settle_from_scratch(level: Level, slots: list[int], *, best_for_nodes: bool = False) -> None:
+    """Match all tasks of `level` anew, with so many slots on each node [rows]. `best_for_nodes`: where nodes have a
+    choice they propose, unless there are too many pairs."""
     for group in level.restart(slots):
-        if len(group) > 1 and all(level.pairs.localities(j) is None for j in group):
+        if len(group) > 1:
+            all_alike = all(level.pairs.localities(j) is None for j in group)
             seats = _seats(level, len(group))
-            if seats.size and seats.size * len(group) <= MOST_PAIRS:
+            if all_alike and seats.size and seats.size * len(group) <= MOST_PAIRS:
                 _place_equals(level, group, seats)
                 continue
+            if best_for_nodes and not all_alike and len(group) * len(level.slots) <= MOST_PAIRS:
+                _let_nodes_propose(level, group)
+                continue
         level.propose(group)
+
+
+def _let_nodes_propose(level: Level, group: list[int]) -> None:
+    costs = np.stack([level.costs(j) for j in group])
+    none = np.zeros(costs.shape[1])
+    rows = (level.pairs.localities(j) for j in group)
+    localities = np.stack([none if row is None else row for row in rows])
+    unfit = np.isinf(costs)
+    room = np.array([level.room(i) for i in range(costs.shape[1])], dtype=np.int64)
+    found = nodes_propose(np.where(unfit, -np.inf, -costs), np.where(unfit, -np.inf, localities), room)
+    for k, i in enumerate(found.tolist()):
+        if i >= 0:
+            level.place(group[k], i, float(costs[k, i]), float(localities[k, i]))
 
 
 def _seats(level: Level, most: int) -> Ints:

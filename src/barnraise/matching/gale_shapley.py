@@ -22,8 +22,11 @@ SHORTLIST = 64  # names a displaced task looks up at once: amortises O(nodes), a
 SHORTEST = 4  # the same out of a given list
 
 
-def deferred_acceptance(task_scores: ArrayLike, node_scores: ArrayLike, capacity: ArrayLike) -> Ints:
-    """The task-optimal stable matching: int64 [tasks], each task's node index, -1 where unmatched.
+def deferred_acceptance(
+    task_scores: ArrayLike, node_scores: ArrayLike, capacity: ArrayLike, *, best_for_nodes: bool = False
+) -> Ints:
+    """A stable matching: int64 [tasks], each task's node index, -1 where unmatched. Of all stable ones, which form a
+    lattice, it is one of the two ends: that in which every task is as well off as in any, or every node.
 
     `task_scores` and `node_scores` are [tasks, nodes]: how much the task likes the node, and the node the task; higher
     is preferred, -inf or nan refuses. `capacity` is [nodes], tasks a node can hold. Equal scores go to the lower index.
@@ -33,6 +36,8 @@ def deferred_acceptance(task_scores: ArrayLike, node_scores: ArrayLike, capacity
     array([1, 0])
     """
     tasks_side, nodes_side, slots = check_scores(task_scores, node_scores, capacity)
+    if best_for_nodes:
+        return nodes_propose(tasks_side, nodes_side, slots)
     order = np.argsort(-_mean_of_finite(nodes_side), kind="stable")
     return propose(lambda j: (tasks_side[j], nodes_side[j]), order.tolist(), slots)
 
@@ -84,6 +89,31 @@ def propose(row: Callable[[int], tuple[Floats, Floats]], order: Iterable[int], c
         return list(zip(best.tolist(), node_scores[best].tolist(), strict=True))[::-1]
 
     return _accept(shortlist, order, capacity)
+
+
+def nodes_propose(task_scores: Floats, node_scores: Floats, capacity: Ints) -> Ints:
+    """Deferred acceptance from the other side: each node proposes to the tasks that it likes best, as long as it has
+    room, and a task keeps the best node that proposed. -inf on both sides refuses."""
+    assignment = np.full(len(task_scores), -1, dtype=np.int64)
+    wishes = np.argsort(-node_scores, axis=0, kind="stable")
+    room, asked = capacity.tolist(), [0] * len(capacity)
+    pending = list(range(len(room)))[::-1]
+    while pending:
+        i = pending.pop()
+        while room[i] and asked[i] < len(wishes):
+            j = wishes[asked[i], i]
+            asked[i] += 1
+            if node_scores[j, i] == -np.inf:
+                break
+            held = int(assignment[j])
+            if held >= 0:
+                if (task_scores[j, i], -i) <= (task_scores[j, held], -held):
+                    continue
+                room[held] += 1
+                pending.append(held)
+            assignment[j] = i
+            room[i] -= 1
+    return assignment
 
 
 def _accept(

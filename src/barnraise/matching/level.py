@@ -150,9 +150,9 @@ class Level:
             while self._pending:
                 self._propose(self._pending.pop())
 
-    def place(self, j: int, i: int, cost: float) -> None:
+    def place(self, j: int, i: int, cost: float, locality: float = 0.0) -> None:
         """Put the waiting task j on node i, which has a free slot: for whoever knows already that it is stable."""
-        self._put(j, i, cost)
+        self._put(j, i, cost, locality)
 
     def room(self, i: int) -> int:
         """Free slots of node i."""

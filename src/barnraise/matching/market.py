@@ -31,7 +31,9 @@ class Market:
 
     Each event returns what moved: {task id: its new node, or None if it has none now}. The same events give the same
     matching. `sized`: `work_capacity` of nodes counts, not `capacity` alone. `priced`: congestion prices. `tolerance`:
-    the share by which a node's rates must differ from those in use to count as a change.
+    the share by which a node's rates must differ from those in use to count as a change. `best_for_nodes`: of the
+    stable matchings, that in which nodes are best off is made as the market opens, and by `renew`; events repair it
+    from there.
     """
 
     def __init__(
@@ -43,9 +45,11 @@ class Market:
         sized: bool = False,
         priced: bool = True,
         tolerance: float = 0.0,
+        best_for_nodes: bool = False,
     ) -> None:
         self.preferences = preferences if preferences is not None else Preferences()
         self.sized, self.priced, self.tolerance = sized, priced, tolerance
+        self.best_for_nodes = best_for_nodes
         self._nodes = NodeTable(self.preferences, by_work=sized)
         self._tasks: dict[TaskId, TaskView] = {}
         self._order: list[tuple[float, ...]] = []  # of the levels, the highest first
@@ -196,7 +200,8 @@ class Market:
         left = {i: self._room(i) for i in range(len(self._nodes))}
         for key in self._order:
             level = self._levels[key]
-            settle_from_scratch(level.market, [level.slots(*left[i]) for i in range(len(self._nodes))])
+            slots = [level.slots(*left[i]) for i in range(len(self._nodes))]
+            settle_from_scratch(level.market, slots, best_for_nodes=self.best_for_nodes)
             for i in left:
                 left[i] = level.less(i, *left[i])
         return self._moved()

@@ -49,11 +49,16 @@ class GaleShapley(Scheduler):
     """
 
     def __init__(
-        self, default_speed: float = 1000.0, default_bandwidth: float = 1.25e6, priority_first: bool = False
+        self,
+        default_speed: float = 1000.0,
+        default_bandwidth: float = 1.25e6,
+        priority_first: bool = False,
+        best_for_nodes: bool = False,
     ) -> None:
         super().__init__()
         self.preferences = Preferences(default_speed, default_bandwidth, priority_first)
-        self.market = Market(self.preferences, tolerance=NOISE)
+        self.best_for_nodes = best_for_nodes
+        self.market = Market(self.preferences, tolerance=NOISE, best_for_nodes=best_for_nodes)
         self.tally = Tally()
         self._places: dict[TaskId, _Places] = {}  # of each task on offer
         self._each = 1  # for how many nodes each is, at most
@@ -62,7 +67,8 @@ class GaleShapley(Scheduler):
         sized = any(node.work_capacity < LARGEST_AMOUNT for node in nodes)
         if len(nodes) == 1 and not sized:
             return self._best(tasks, nodes[0])
-        return list(Market(self.preferences, nodes, tasks, sized=sized).assignment.items())
+        market = Market(self.preferences, nodes, tasks, sized=sized, best_for_nodes=self.best_for_nodes)
+        return list(market.assignment.items())
 
     def offer(self, tasks: Sequence[TaskView]) -> None:
         super().offer(tasks)
