@@ -11,6 +11,7 @@ from msgspec.structs import asdict
 
 from barnraise.controller import actions as act
 from barnraise.controller import events as ev
+from barnraise.core.types import LinkReport
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionClosed
 from barnraise.staleness import create as staleness
 
@@ -90,6 +91,29 @@ def test_an_automatic_k_keeps_staleness_within_half_the_bounds(rates: list[float
     for index, rate in enumerate(rates):
         engine.hello(f"n{index}")
         engine.observed(**{f"n{index}": rate})
+    engine.handle(ev.Tick())
+    assert engine.state.buffer.size == expected
+
+
+@pytest.mark.parametrize(
+    ("slow", "down", "expected"),
+    [
+        (0, 1.0, 1),
+        (2, 1.0, 1),  # a few do not slow all others' versions, whatever they say
+        (4, 2500.0, 4),  # 10 contributions a second, of 500 bytes a version: half of the line is 2.5 versions a second
+        (4, 1.0, 6),  # half of all, at most
+    ],
+)
+def test_an_automatic_k_leaves_lines_room(slow: int, down: float, expected: int) -> None:
+    engine = Engine(engine_settings(staleness=staleness("fixed", max_staleness=1000)))
+    names = [f"n{index}" for index in range(12)]
+    for index, name in enumerate(names):
+        engine.hello(name)
+        engine.next(name, link=LinkReport(down=down if index < slow else 1e9))
+    engine.observed(**dict.fromkeys(names, 100.0))
+    for name in names:
+        engine.state.nodes[name].speed.tokens = engine.shadow.nodes[name].speed.tokens = 120.0
+    engine.machine.speeds.news += 12
     engine.handle(ev.Tick())
     assert engine.state.buffer.size == expected
 

@@ -71,6 +71,24 @@ def test_nodes_share_a_version_in_pieces_as_long_as_a_training_task() -> None:
     assert 64 <= FORWARD * 12 * 2 < 64 + BATCH_ROWS
 
 
+def test_who_would_keep_all_others_waiting_is_not_asked() -> None:
+    """A batch takes the slow one as long as hundreds of the others' tasks; alone, it is as fast as any."""
+    engine = measured(BATCH_ROWS)
+    for node in ("a", "b", "slow"):
+        engine.hello(node)
+    engine.observed(a=100.0, b=100.0, slow=0.1)
+    train_once(engine, "slow")
+    assert not evaluations(engine, "slow")
+    asks(engine, "slow")
+    assert not evaluations(engine, "slow")
+    for node in ("a", "b"):
+        engine.leave(node)
+    engine.observed(slow=0.1)
+    train_once(engine, "slow")
+    asks(engine, "slow")
+    assert evaluations(engine, "slow")
+
+
 def test_nodes_that_ask_at_once_all_get_something() -> None:
     """One piece may be all that there is: who gets none of it trains."""
     engine = measured(rows=40, local_steps=12, asynchronous=False)

@@ -8,7 +8,7 @@ import pytest
 
 from barnraise import staleness
 from barnraise.core.errors import OptionError, UnknownNameError
-from barnraise.staleness.buffer import least_buffer
+from barnraise.staleness.buffer import least_buffer, least_buffer_for_lines
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,21 @@ def test_weights(name: str) -> None:
 )
 def test_the_least_buffer(rates: list[float], bound: int, expected: int) -> None:
     assert least_buffer(rates, lambda speed: bound) == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([], 1),
+        ([1e9] * 8, 1),
+        ([1e6] * 8, 4),  # 2 versions' bytes a second, and half of the line
+        ([1e6] * 6 + [1e9] * 2, 4),
+        ([1e9] * 7 + [1.0], 1),  # one may say what it likes
+        ([1e9] * 5 + [1.0, 1.0, 1e6], 4),
+    ],
+)
+def test_the_least_buffer_for_lines(lines: list[float], expected: int) -> None:
+    assert least_buffer_for_lines(2.0, 1_000_000, lines) == expected
 
 
 def test_the_median_of_an_even_number_of_nodes_lies_between_the_middle_two() -> None:

@@ -6,7 +6,20 @@ import msgspec
 import pytest
 
 from barnraise.core.types import Blob, Evaluate, Flush, News, ParameterRange, Update
-from barnraise.wire.messages import Ack, Assign, Decline, Heartbeat, Hello, Leave, Newer, Next, Offer, Pulse, Who
+from barnraise.wire.messages import (
+    INLINE_BYTES,
+    Ack,
+    Assign,
+    Decline,
+    Heartbeat,
+    Hello,
+    Leave,
+    Newer,
+    Next,
+    Offer,
+    Pulse,
+    Who,
+)
 from barnraise.worker import actions as act
 from barnraise.worker import events as ev
 from barnraise.worker.ahead import Lead
@@ -19,6 +32,9 @@ from barnraise.worker.tasks import ASK_PATIENCE
 
 from ..state_machine.bench import SHARDS, Bench, delta, make_evaluation, make_task, snapshot
 from ..state_machine.engine import MANIFEST, digest, overlap
+
+LONGEST_ANSWER = ASK_PATIENCE + INLINE_BYTES / SLOWEST
+"""Seconds for which a worker on the slowest of lines waits for one."""
 
 
 def ready(overlapping: bool = True) -> Bench:
@@ -84,12 +100,37 @@ def test_a_worker_whose_question_or_its_answer_was_lost_greets_anew() -> None:
     bench.ack(number, True)
     before = len(hellos(bench))
     assert isinstance(bench.sent[-1], Next)
-    for _ in range(int(ASK_PATIENCE) + 2):
+    for _ in range(int(LONGEST_ANSWER) + 2):
         bench.tick(1.0)
         bench.pulse(1.0)
     assert len(hellos(bench)) > before
     bench.welcome()
     assert isinstance(bench.sent[-1], Next)
+
+
+def test_an_answer_behind_what_fills_the_line_is_waited_for() -> None:
+    """A phone's line carries a version for a minute; the answer comes behind it, with bytes of its own."""
+    bench = ready()
+    number = bench.training.id if bench.training else 0
+    bench.newer()
+    bench.nearly()
+    assert isinstance(bench.sent[-1], Next)
+    bench.finish_task()
+    bench.ack(number, True)
+    before = len(hellos(bench))
+
+    def wait(seconds: float) -> None:
+        for _ in range(int(seconds)):
+            bench.tick(1.0)
+            bench.pulse(1.0)
+
+    wait(2 * LONGEST_ANSWER)
+    fetch_all(bench)
+    bench.finish_update()
+    wait(LONGEST_ANSWER - 2)
+    assert len(hellos(bench)) == before
+    wait(4)
+    assert len(hellos(bench)) > before
 
 
 def test_a_task_about_a_version_that_never_comes_is_given_up() -> None:
@@ -103,7 +144,7 @@ def test_a_task_about_a_version_that_never_comes_is_given_up() -> None:
     fetch_all(bench)
     before = len(hellos(bench))
     assert bench.worker.tasks.held == (99,)
-    for _ in range(int(ASK_PATIENCE) + 2):
+    for _ in range(int(LONGEST_ANSWER) + 2):
         bench.tick(1.0)
         bench.pulse(1.0)
     assert len(hellos(bench)) > before

@@ -23,7 +23,7 @@ from barnraise.controller.waiting import Waiting
 from barnraise.core.ranges import covers, disjoint
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted, VersionClosed
-from barnraise.staleness.buffer import OVERLAPPING, least_buffer
+from barnraise.staleness.buffer import OVERLAPPING, least_buffer, least_buffer_for_lines
 
 HYSTERESIS = 0.1
 """Share by which an automatic K must be wrong to be changed."""
@@ -75,7 +75,8 @@ class Buffer(Part):
     def _measure(self) -> None:
         """The automatic K, and how long an open buffer waits for K nodes, anew with the fleet's figures.
 
-        K stays while it is about right. The wait is several times what the slowest of the K fastest nodes takes.
+        K stays while it is about right. What lines say of it is never more than half of the nodes: the rest would wait.
+        The wait is several times what the slowest of the K fastest nodes takes.
         """
         speeds = self.speeds
         speeds.refresh()
@@ -84,10 +85,14 @@ class Buffer(Part):
         counted, self.sized_at = speeds.counted, speeds.count
         first = OVERLAPPING if self.settings.worker.overlap else 1.0
         rates, delays = [speeds.known(node) for node in counted], [delay(node, first) for node in counted]
+        periods = sorted(speeds.period(node) for node in counted)
+        contributions = sum(1 / period for period in periods if period > 0.0)
+        lines = [link.down for node in counted if (link := speeds.links.get(node.id)) is not None and link.down > 0.0]
+        for_lines = least_buffer_for_lines(contributions, self.settings.payloads.delta, lines)
         automatic = least_buffer(rates, self.versions.staleness.bound, delays)
+        automatic = max(automatic, min(for_lines, len(counted) // 2))
         if abs(automatic - self.automatic_size) > HYSTERESIS * self.automatic_size:
             self.automatic_size = automatic
-        periods = sorted(speeds.period(node) for node in counted)
         wanted = self.versions.buffer_size or self.automatic_size
         slowest = periods[min(len(periods), wanted) - 1] if periods else 0.0
         self.patience = max(LEAST_PATIENCE, OVERDUE * slowest)

@@ -131,7 +131,16 @@ class Measuring(TaskKind):
         return self._shared and lost.base == self.version
 
     def suits(self, node: NodeState, have: int) -> bool:
-        return self.version in (-1, self.state.newest.version) or self._way(node, have) is not None
+        reachable = self.version in (-1, self.state.newest.version) or self._way(node, have) is not None
+        return reachable and OVERDUE * self._quick(node) >= BATCH_ROWS
+
+    def _quick(self, node: NodeState) -> float:
+        """The rows that a node measures while the median one does a training task, or a batch if that takes longer."""
+        speeds, batch = self.pacing.speeds, BATCH_ROWS * self.plan.row_tokens / FORWARD
+        rate = speeds.estimate(node)
+        if not rate or not speeds.turnaround or not speeds.median:
+            return math.inf
+        return BATCH_ROWS * max(speeds.turnaround * rate / batch, rate / speeds.median)
 
     def _way(self, node: NodeState, have: int) -> tuple[Update, ...] | None:
         """From version `have` to the one that is measured; None when there is none. Who has a task of it is there,
@@ -174,8 +183,10 @@ class Measuring(TaskKind):
         return RowRange(self.plan.file, given, min(self.plan.rows, given + self._most(node)))
 
     def _most(self, node: NodeState) -> int:
-        """Rows, in whole batches, that take the node about as long as a training task does."""
-        most = FORWARD * self.pacing.local_steps(node) * self.settings.tasks.batch_size
+        """Rows, in whole batches, that take the node about as long as a training task does, the median one or its own:
+        nobody's measurement is to be waited for longer than others' work."""
+        own = FORWARD * self.pacing.local_steps(node) * self.settings.tasks.batch_size
+        most = int(min(own, self._quick(node)))
         return max(BATCH_ROWS, most - most % BATCH_ROWS)
 
     def too_late(self, work: Work) -> str:

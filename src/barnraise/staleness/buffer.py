@@ -1,4 +1,5 @@
-"""How many nodes make a version (K), so that nobody's work is too stale when it arrives."""
+"""How many nodes make a version (K), so that nobody's work is too stale when it arrives, and versions leave room on
+lines."""
 
 from __future__ import annotations
 
@@ -9,6 +10,12 @@ from statistics import median
 OVERLAPPING = 2.0
 """Of the time that a node takes for a task, how many times pass until its contribution is in, where that is on its way
 while the next task runs: before it was observed."""
+
+LINE_SHARE = 0.5
+"""Of a node's line down, how much versions may take: rows and the model come over it, too."""
+
+SLOWEST_LINES = 0.25
+"""Share of the nodes whose lines may be slower than what K is chosen for: they do not slow all others' versions."""
 
 
 def least_buffer(rates: Sequence[float], bound: Callable[[float], int], delays: Sequence[float] | None = None) -> int:
@@ -28,3 +35,18 @@ def least_buffer(rates: Sequence[float], bound: Callable[[float], int], delays: 
     middle, total = median(rate for rate, _ in known), sum(rate for rate, _ in known)
     least = min(rate * bound(rate / middle) / delay for rate, delay in known)
     return max(1, math.ceil(2.0 * total / least - 1e-9)) if least > 0 else len(rates)
+
+
+def least_buffer_for_lines(contributions: float, version_bytes: int, lines: Sequence[float]) -> int:
+    """The least K at which versions take at most half of a line down, for all but a quarter of the nodes.
+
+    All nodes together make so many `contributions` a second, so there are contributions / K versions, which each node
+    fetches; `lines` are bytes a second, of those that are known.
+
+    >>> least_buffer_for_lines(2.0, 1_000_000, [500_000.0, 1e6, 1e6, 1e6])  # a version in two seconds
+    4
+    """
+    if not lines:
+        return 1
+    line = sorted(lines)[int(SLOWEST_LINES * len(lines))]
+    return max(1, math.ceil(contributions * version_bytes / (LINE_SHARE * line) - 1e-9))

@@ -12,20 +12,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnraise.core.types import AnyTask, Blob, News, Task
-from barnraise.wire.messages import Assign, Decline, Newer, Next, Watch
+from barnraise.wire.messages import INLINE_BYTES, Assign, Decline, Newer, Next, Watch
 from barnraise.worker import measure
 from barnraise.worker.actions import Action, CutShort, Quit, Settle, StartTask
 from barnraise.worker.ahead import Lead
 from barnraise.worker.contact import Contact
 from barnraise.worker.events import Fetched, Nearly, TaskDone, Updated
 from barnraise.worker.incoming import Incoming
-from barnraise.worker.outgoing import Outgoing
+from barnraise.worker.outgoing import SLOWER, SLOWEST, Outgoing
 
 Greet = Callable[[float], Action]
 
 ASK_PATIENCE = 30.0
-"""Seconds without anything to do after which a worker that has asked for a task greets anew: its question, or the task
-that was the answer, or the version that the task is about, may have been lost."""
+"""Seconds without anything to do after which a worker that has asked for a task greets anew, and what an answer takes
+on its line: its question, or the task that was the answer, or the version that the task is about, may have been
+lost."""
 
 REMEMBERED = 64
 """Assignments that a worker would know again."""
@@ -55,6 +56,7 @@ class Tasks:
         self.watching = False
         self._taken: deque[int] = deque(maxlen=REMEMBERED)  # the newest assignments, whatever became of them
         self._asked_at = self._taken_at = math.inf
+        self._busy_at = 0.0
         self._fetched_at, self._fetched_bytes = 0.0, 0  # since when blobs are on their way, and what has come of them
 
     @property
@@ -251,11 +253,13 @@ class Tasks:
 
     def unanswered(self, now: float) -> bool:
         """Whether there has been nothing to do for long, though a task was asked for; or one that waits for a version
-        which is not on its way."""
+        which is not on its way. Behind what fills the line an answer takes its time."""
         if self.running is not None or self.outgoing.uploading or self.incoming.busy:
+            self._busy_at = now
             return False
-        since = self._asked_at if self.waiting is None else self._taken_at
-        return now - since > ASK_PATIENCE and not self._at_hand()
+        since = max(self._asked_at if self.waiting is None else self._taken_at, self._busy_at)
+        brought = INLINE_BYTES / max(self.contact.link.down / SLOWER, SLOWEST)  # that may come along with the answer
+        return now - since > ASK_PATIENCE + brought and not self._at_hand()
 
     def nearly(self, event: Nearly, now: float) -> list[Action]:
         if self.running is not None:
