@@ -109,7 +109,7 @@ def test_an_automatic_k_leaves_lines_room(slow: int, down: float, expected: int)
     names = [f"n{index}" for index in range(12)]
     for index, name in enumerate(names):
         engine.hello(name)
-        engine.next(name, link=LinkReport(down=down if index < slow else 1e9))
+        engine.next(name, link=LinkReport(down=down if index < slow else 0.0))  # not measured yet
     engine.observed(**dict.fromkeys(names, 100.0))
     for name in names:
         engine.state.nodes[name].speed.tokens = engine.shadow.nodes[name].speed.tokens = 120.0
@@ -475,3 +475,21 @@ def test_blobs_of_old_deltas_are_released_but_not_one_that_a_newer_version_share
     kept = {update.blob.digest for update in engine.machine.publishing.updates.values()}
     assert engine.deltas == kept
     assert len(engine.machine.publishing.updates) == 2
+
+
+def test_lines_are_no_reason_to_say_that_work_is_stale() -> None:
+    """A pinned K below what lines would like is nobody's mistake about speeds."""
+    names = [f"n{index}" for index in range(12)]
+    engine = Engine(engine_settings(buffer_size=2, tokens=10**9, staleness=staleness("fixed", max_staleness=50)))
+    for name in names:
+        engine.hello(name)
+    for _ in range(6):
+        for name in names:
+            engine.next(name, link=LinkReport(0.01, 1e6, 1.0))
+        settle(engine)
+        engine.tick(0.5)
+        for name in names:
+            hand_in(engine, name)
+            settle(engine)
+    assert engine.machine.buffer.automatic_size == 6
+    assert notes(engine, "advice") == []

@@ -48,8 +48,6 @@ def rounds(**seconds: float) -> Engine:
         for node, time in sorted(seconds.items(), key=lambda item: item[1]):
             turn(engine, time - before, node)
             before = time
-            if engine.state.closing is None and engine.held.get(node) == {}:
-                engine.next(node)
     engine.since = len(engine.journal)  # type: ignore[attr-defined]
     return engine
 
@@ -264,3 +262,32 @@ def test_copies_are_few() -> None:
     turn(engine, 3.0)
     assert [work.node for work in engine.machine.copies.late()] == ["c"]
     assert not copies(engine)
+
+
+def test_the_first_round_has_copies_too() -> None:
+    """Nobody was seen to do a task when it began, so when one of them will be late is found as the others hand in."""
+    engine = Engine(engine_settings(asynchronous=False, tokens=10**6, sync_window=60.0, sync_longest_wait=100.0))
+    for node in ("a", "b", "c", "slow"):
+        engine.hello(node)
+    settle(engine)
+    engine.since = len(engine.journal)  # type: ignore[attr-defined]
+    begin(engine, "a", "b", "c", "slow")
+    turn(engine, 2.0)
+    turn(engine, 1.0, "a", "b")
+    engine.next("a")
+    engine.next("b")
+    turn(engine, 8.0)
+    assert [note.by for note in copies(engine)] == ["a"]
+
+
+def test_a_round_that_a_resume_interrupted_has_copies_too() -> None:
+    engine = rounds(a=1.0, b=1.0, c=1.0, slow=10.0)
+    begin(engine, "a", "b", "c", "slow")
+    turn(engine, 1.0, "a", "b")
+    engine.crash()
+    for node in ("a", "b", "c", "slow"):
+        engine.hello(node)
+    engine.next("a")
+    engine.next("b")
+    turn(engine, 8.0)
+    assert [note.by for note in copies(engine)] == ["a"]

@@ -419,3 +419,76 @@ def test_a_fixed_pace_is_the_same_for_all() -> None:
     tasks = paced(Engine(settings), slow=10.0, fast=4000.0)
     assert {task.local_steps for task in tasks.values()} == {settings.tasks.local_steps}
     assert {task.terms.learning_rate for task in tasks.values()} == {settings.tasks.learning_rate}
+
+
+def test_lost_work_that_nobody_who_asks_can_do_keeps_none_behind_it_waiting() -> None:
+    """Long rows were lost first, and those who are there have the memory for short ones."""
+    engine = Engine(
+        engine_settings(
+            rows=RowIndex([40] * 6, lengths=[3, 9] * 3), needs=RowNeeds(1, {3: 100, 9: 900}), tokens=10**9, lease=1e3
+        )
+    )
+    for node, memory in (("large", 1000), ("short", 500), ("small", 500)):
+        engine.hello(node, profile=NodeProfile(memory_bytes=memory))
+    engine.next("large")
+    while not (long := [work for work in engine.state.works.values() if work.rows[0].shard % 2]):
+        engine.offer("large", contribution(next(iter(engine.held["large"].values()))))
+        while engine.jobs:
+            engine.answer(engine.jobs[0])
+        engine.next("large")
+    engine.next("short")
+    short = engine.state.totals.assigned
+    engine.leave("large")
+    engine.leave("short")
+    assert list(engine.state.redo) == [long[0].assignment, short]
+    engine.next("small")
+    assert list(engine.state.redo) == [long[0].assignment]
+    assert assigned(engine)[-1].redo == short
+
+
+def test_what_one_node_says_of_its_line_makes_nobodys_tasks_long() -> None:
+    """Of the length of all nodes' rounds nobody says more than a few times what the median one does."""
+    steps = []
+    for round_trip in (0.01, 3600.0):
+        engine = Engine(engine_settings(pace="matched", tokens=10**9))
+        for node in "abcd":
+            engine.hello(node)
+        engine.observed(a=10.0, b=10.0, c=10.0, d=10.0)
+        for state in (engine.state, engine.shadow):
+            for node in state.nodes.values():
+                node.speed.turnaround = 60.0  # most of it computing
+        for node in "abcd":
+            engine.machine.speeds.links[node] = LinkReport(round_trip if node == "d" else 0.01, 1e6, 1e6)
+        for node in "abc":
+            engine.next(node)
+        steps.append([d.local_steps for d in assigned(engine)])
+    assert steps[0] == steps[1]
+
+
+def test_a_lane_that_begins_anew_is_offered_as_such() -> None:
+    """With as many nodes as shards all lanes stay open, and last for an epoch each."""
+    engine = Engine(
+        engine_settings(
+            rows=RowIndex([40] * 2, lengths=[3] * 2),
+            needs=RowNeeds(100, {}),
+            tokens=10**9,
+            buffer_size=1,
+            lease=1e3,
+            scheduler=partial(scheduler, "gale_shapley"),
+        )
+    )
+    engine.hello("a")
+    engine.hello("b")
+    engine.next("a")
+    offered = {task.id: task.times for task in engine.machine.dispatch.scheduler.on_offer}
+    assert set(offered.values()) == {10.0}
+    for _ in range(16):
+        for node in ("a", "b"):
+            for task in list(engine.held[node].values()):
+                engine.offer(node, contribution(task))
+            while engine.jobs:
+                engine.answer(engine.jobs[0])
+            engine.next(node)
+    assert min(engine.state.totals.handed.values()) > 40
+    places = engine.machine.dispatch.scheduler._places  # type: ignore[attr-defined]
+    assert all(0 < each.left <= 10 for each in places.values())

@@ -53,7 +53,7 @@ class Arrivals(Part):
         """Of open work: its node does what it has in order. Infinite while nothing says how long that takes, and of
         what is here or waits for its turn to come."""
         node, number = self.state.nodes[work.node], work.assignment
-        if number in self.custody.inspecting or number in self.custody.offered.get(node.id, ()):
+        if self.here(work):
             return Expected(math.inf, 0.0)
         time, more = max(node.speed.verdict_time, self._listening), 0.0
         for opened in node.open:
@@ -65,6 +65,11 @@ class Arrivals(Part):
         if number in self.custody.heard:  # it is on its way: as long as bytes come
             time = max(time, self.custody.heard[number])
         return Expected(time, more)
+
+    def here(self, work: Work) -> bool:
+        """Whether what came of it is here, or waits for its turn to come."""
+        number = work.assignment
+        return number in self.custody.inspecting or number in self.custody.offered.get(work.node, ())
 
     def takes(self, node: NodeState, work: Work) -> Expected:
         """Seconds that the node takes for such work, and how many more it may."""

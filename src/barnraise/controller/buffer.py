@@ -40,6 +40,7 @@ class Buffer(Part):
         self.settings, self.versions = context.settings, context.settings.versions
         self.custody, self.speeds, self.ending, self.waiting = custody, speeds, ending, waiting
         self.automatic_size, self.sized_at = 1, 0  # K if enough nodes live, and the count of the speeds behind it
+        self.fresh_size = 1  # the least K of those at which nobody's work is refused as stale
         self.patience = math.inf  # seconds
         self.advised = False  # that a pinned K is too small
 
@@ -87,10 +88,11 @@ class Buffer(Part):
         rates, delays = [speeds.known(node) for node in counted], [delay(node, first) for node in counted]
         periods = sorted(speeds.period(node) for node in counted)
         contributions = sum(1 / period for period in periods if period > 0.0)
-        lines = [link.down for node in counted if (link := speeds.links.get(node.id)) is not None and link.down > 0.0]
+        told = (speeds.links.get(node.id) for node in counted)
+        lines = [link.down if link is not None and link.down > 0.0 else math.inf for link in told]
         for_lines = least_buffer_for_lines(contributions, self.settings.payloads.delta, lines)
-        automatic = least_buffer(rates, self.versions.staleness.bound, delays)
-        automatic = max(automatic, min(for_lines, len(counted) // 2))
+        self.fresh_size = least_buffer(rates, self.versions.staleness.bound, delays)
+        automatic = max(self.fresh_size, min(for_lines, len(counted) // 2))
         if abs(automatic - self.automatic_size) > HYSTERESIS * self.automatic_size:
             self.automatic_size = automatic
         wanted = self.versions.buffer_size or self.automatic_size
@@ -107,7 +109,7 @@ class Buffer(Part):
             or state.totals.accepted < 2 * state.num_live
         ):
             return
-        enough = math.ceil(self.automatic_size / 2)  # which leaves half of each bound in hand
+        enough = math.ceil(self.fresh_size / 2)  # which leaves half of each bound in hand
         if pinned < enough:
             self.advised = True
             reason = (

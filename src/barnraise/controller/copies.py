@@ -20,7 +20,7 @@ from barnraise.controller.measuring import Measuring
 from barnraise.controller.membership import Membership
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.state import NodeState, Work
-from barnraise.ledger.decisions import Assigned, Decision, Noted
+from barnraise.ledger.decisions import Assigned, Decision, Judged, Noted
 from barnraise.ledger.notes import COPY_CAME_FIRST, Copied
 from barnraise.wire.messages import Ack
 
@@ -42,7 +42,7 @@ class Copies(Part):
         self.asynchronous = context.settings.asynchronous
         self._late: list[int] = []
         self._beaten: dict[str, int] = {}  # who came second, in the round of which version
-        self._look_at = math.inf
+        self._look_at = 0.0
 
     # What is late
 
@@ -139,8 +139,12 @@ class Copies(Part):
         if self._waited_for:  # what was just given is not late before
             self._look_at = min(self._look_at, self.now + LEAST_SECONDS)
 
+    def _judged(self, d: Judged) -> None:
+        if self._look_at == math.inf:  # now more is known of how long work takes
+            self._look_at = self.now
+
     def deadline(self) -> float:
         return self._look_at if self._waited_for else math.inf
 
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
-        return {Assigned: self._assigned}
+        return {Assigned: self._assigned, Judged: self._judged}

@@ -166,17 +166,20 @@ class Dispatch(Part):
 
     def _copy(self) -> Steps:
         """What is late goes to those who ask or rest, too, where that gains something."""
-        for work in self.copies.late():
+        late, in_vain = self.copies.late(), set[str]()
+        for work in late if self.resting or self.asking else ():
             kind, idle = self.kinds[work.kind], self.resting | self.asking
-            if not kind.waits(work):
+            if work.kind in in_vain or not kind.waits(work):
                 continue
             free = [node for name in idle if kind.suits(node := self.state.nodes[name], idle[name])]
             best = self.copies.best(work, filter(self._may_ask, free))
-            if best is not None:
-                yield self.copies.copied(work, best)
-                self.resting.pop(best.id, None)
-                self.asking.pop(best.id, None)
-                yield from self._give(best.id, idle[best.id], work)
+            if best is None:
+                in_vain.add(work.kind)
+                continue
+            yield self.copies.copied(work, best)
+            self.resting.pop(best.id, None)
+            self.asking.pop(best.id, None)
+            yield from self._give(best.id, idle[best.id], work)
 
     def _give(self, node: str, have: int, work: Work | TaskView) -> Steps:
         """Assign work to a node that says that it has version `have`."""
@@ -186,10 +189,12 @@ class Dispatch(Part):
             self.publishing.watching[node] = self.state.works[self.state.totals.assigned].base
 
     def _tasks(self, asking: Sequence[NodeState]) -> list[TaskView]:
-        """Lost work first (by its id), no more than there are nodes; then what is new (ids from 0 down)."""
+        """Lost work first (by its id) that somebody of these can do, no more than there are nodes; then what is new
+        (ids from 0 down)."""
         count, tasks = len(asking), self.settings.tasks
         down, up = self.settings.payloads.snapshot, self.settings.payloads.most
-        waiting = (work for work in self.state.redo.values() if self._waits(work))
+        able: dict[tuple[str, int], bool] = {}
+        waiting = (work for work in self.state.redo.values() if self._waits(work) and self._suits(work, asking, able))
         lost = [
             TaskView(
                 work.assignment,
@@ -227,10 +232,24 @@ class Dispatch(Part):
         kind = self.kinds.get(lost.kind)
         return kind is not None and kind.waits(lost)
 
+    def _suits(self, lost: Work, asking: Sequence[NodeState], able: dict[tuple[str, int], bool]) -> bool:
+        """Whether somebody of those who ask can do it; `able` has what was found, by what it needs."""
+        needs = lost.kind, self.settings.tasks.memory_for(lost.rows)
+        if needs not in able:
+            able[needs] = any(
+                needs[1] <= (node.session.profile.room or LARGEST_AMOUNT) and lost.kind in self._kinds(node)
+                for node in asking
+            )
+        return able[needs]
+
+    def _kinds(self, node: NodeState) -> frozenset[str]:
+        """What a node that asks can be given now."""
+        have, can = self.publishing.known_to(node.id, self.asking[node.id]), self.membership.kinds.get(node.id, ())
+        return frozenset(name for name in can if name in self.kinds and self.kinds[name].suits(node, have))
+
     def _view(self, node: NodeState) -> NodeView:
         """What matching knows of a node: observed speed and link, and what it could do now."""
-        link, have = self.forecasts.link(node), self.publishing.known_to(node.id, self.asking[node.id])
-        able = self.membership.kinds.get(node.id, frozenset())
+        link = self.forecasts.link(node)
         return NodeView(
             node.id,
             self.forecasts.rate(node),
@@ -239,7 +258,7 @@ class Dispatch(Part):
             link.latency,
             node.session.profile.room or int(LARGEST_AMOUNT),
             shards=self.holdings.of(node.id),
-            kinds=frozenset(name for name in able if name in self.kinds and self.kinds[name].suits(node, have)),
+            kinds=self._kinds(node),
         )
 
     def messages(self) -> dict[type[Message], Callable[[str, Any], Steps]]:

@@ -31,10 +31,10 @@ class Fitting(Part):
         for node in self.state.nodes.values():
             if node.live:
                 rooms[node.id] = node.session.profile.room
-                if rooms[node.id] >= most:
+                if not rooms[node.id] or rooms[node.id] >= most:  # unknown, or enough
                     self._told = frozenset()
                     return
-        if not rooms or not all(rooms.values()):
+        if not rooms:
             return
         nearest = max(rooms, key=rooms.__getitem__)
         wait = frozenset(length for length, needed in self.memory.items() if needed > rooms[nearest])

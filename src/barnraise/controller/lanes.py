@@ -2,8 +2,8 @@
 
 Each shard is a lane, whose rows are handed out in order, all of them once an epoch. Open are the lanes that come next,
 as many as nodes may want to work apart, up to the same shard once more: no row is handed out a third time before
-another has been once, and all else is a matter of who came when. Rows were shuffled when the dataset was made: any
-order of shards is a random one.
+another of its length has been once, and all else is a matter of who came when. Rows were shuffled when the dataset was
+made: any order of shards is a random one.
 
 Where long rows are behind, for want of nodes with the memory, lanes of shorter ones stay open beside them.
 """
@@ -67,6 +67,10 @@ class Lanes:
         order, front = self._orders[length], self._fronts[length]
         found = (order[n % len(order)] for n in range(front, front + len(order)) if self._behind(length, n, {}))
         return [shard for shard, _ in zip(found, range(most), strict=False)]
+
+    def epoch(self, shard: int) -> int:
+        """How often all of its rows were handed out."""
+        return self.handed.get(shard, 0) // self.rows.sizes[shard]
 
     def went_on(self, shards: Iterable[int]) -> None:
         """Rows of these were handed out."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import astuple
+from dataclasses import astuple, replace
+from statistics import median_high
 
 from barnraise.controller.part import Context, Part
 from barnraise.controller.speeds import Speeds
@@ -13,6 +14,10 @@ from barnraise.ledger.decisions import Noted
 from barnraise.ledger.notes import Tuned
 from barnraise.training import pace, tuning
 from barnraise.training.catalog import INNER
+
+CLAIMED = 4.0
+"""By how many times longer than the median node's an exchange counts for the length of all nodes' rounds: nodes say
+themselves how fast their links are."""
 
 
 class Pacing(Part):
@@ -97,6 +102,8 @@ class Pacing(Part):
         self.speeds.refresh()
         if self.speeds.count != self._found_at:
             fleet = [self._speed(other) for other in self.speeds.counted if other.speed.rate > 0.0]
+            most = CLAIMED * median_high([speed.exchange for speed in fleet]) if fleet else 0.0
+            fleet = [replace(speed, exchange=min(speed.exchange, most)) for speed in fleet]
             self._round_seconds = pace.round_seconds(fleet, self.tasks.local_steps)
             self._found_at = self.speeds.count
         return self._round_seconds

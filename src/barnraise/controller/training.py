@@ -53,7 +53,8 @@ class Training(TaskKind):
         rows = self.tasks.rows
         self._large = FEWEST_TASKS * self.tasks.local_steps * self.tasks.batch_size <= rows.total / rows.num_shards
         self._lanes: list[int] = []
-        self._offer: list[TaskView] = []  # of these lanes
+        self._views: dict[tuple[int, int], TaskView] = {}  # of these lanes, by shard and epoch
+        self._offer: list[TaskView] = []
 
     @property
     def open(self) -> bool:
@@ -72,9 +73,12 @@ class Training(TaskKind):
         if not self.open:
             return ()
         lanes = self.lanes.open(self.state.num_live if self._large else 1)
-        if lanes != self._lanes:
-            known = dict(zip(self._lanes, self._offer, strict=True))
-            self._lanes, self._offer = lanes, [known.get(shard) or self._view(shard) for shard in lanes]
+        if lanes is not self._lanes:
+            self._lanes = lanes
+            keys = [(shard, self.lanes.epoch(shard)) for shard in lanes]
+            if keys != list(self._views):
+                self._views = {key: self._views.get(key) or self._view(key[0]) for key in keys}
+                self._offer = list(self._views.values())
         return self._offer
 
     def _view(self, shard: int) -> TaskView:

@@ -23,6 +23,7 @@ class Waiting(Part):
         self.arrivals, self.asynchronous = arrivals, context.settings.asynchronous
         self._of: tuple[int, float] = (-1, math.inf)  # which buffer: the newest version, and its first contribution
         self._until, self._last = math.inf, 0  # the assignment that is expected last
+        self._here = False  # whether that was here, or waited for its turn to come, as was found
 
     @property
     def until(self) -> float:
@@ -35,9 +36,10 @@ class Waiting(Part):
         if self.now < since + LEAST_SECONDS:
             return since + LEAST_SECONDS  # most are closed by then
         of = state.newest.version, since
-        if of != self._of or self._until <= self.now or not self._awaited(self._last):
+        if of != self._of or self._until <= self.now or not self._awaited(self._last) or self._here != self._is_here():
             self._of = of
             self._until, self._last = self._find()
+            self._here = self._is_here()
         return self._until
 
     @property
@@ -60,6 +62,10 @@ class Waiting(Part):
         expected = sorted((self.arrivals.expected(work).late, work.assignment) for work in first.values())
         in_time = [each for each in expected if each[0] > self.now]
         return in_time[min(lacks, len(in_time)) - 1] if in_time else expected[-1]
+
+    def _is_here(self) -> bool:
+        work = self.state.works.get(self._last)
+        return work is not None and self.arrivals.here(work)
 
     def _awaited(self, number: int) -> bool:
         work = self.state.works.get(number)

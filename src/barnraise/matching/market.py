@@ -163,11 +163,13 @@ class Market:
     def exchange(self, gone: Sequence[TaskId], new: Sequence[TaskView]) -> dict[TaskId, NodeId | None]:
         """Tasks depart as others arrive: what falls vacant goes to the newcomers first where they are of equal rank,
         so fewer move than one event after the other. InputError as for `remove` and `add`."""
-        for task_id in gone:
-            if task_id not in self._tasks:
-                raise InputError(f"task {task_id!r} is not in the market, so it cannot be removed; add() it first")
-        for task in new:
-            self._check_new_task(task)
+        going, coming = set(gone), {task.id for task in new}
+        for task_id in going - self._tasks.keys():
+            raise InputError(f"task {task_id!r} is not in the market, so it cannot be removed; add() it first")
+        for task_id in coming & (self._tasks.keys() - going):
+            raise InputError(f"task {task_id!r} is in the market already; call remove() before it is added anew")
+        if len(going) < len(gone) or len(coming) < len(new):
+            raise InputError("a task goes or comes twice in one exchange; name each once")
         keys = {self._withdraw(task_id) for task_id in gone}
         for task in new:
             self._enter(task)
@@ -251,8 +253,9 @@ class Market:
 
     def _differ(self, task: TaskView, by: int) -> None:
         likes = task.work, task.down_bytes, task.up_bytes, sum(task.shards.values()), task.priority, task.requirements
-        before = self._beyond[likes]
-        self._beyond[likes] = before + by
+        before = self._beyond.pop(likes, 0)
+        if before + by:
+            self._beyond[likes] = before + by
         self._changed += abs(before + by) - abs(before)
 
     def _key(self, task: TaskView) -> tuple[float, ...]:

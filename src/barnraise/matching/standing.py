@@ -144,6 +144,8 @@ class GaleShapley(Scheduler):
                 del self._places[task_id]
         for task_id, task in wanted.items():
             places = self._places.setdefault(task_id, _Places(task, task.times))
+            if places.task is not task:  # it begins anew
+                places.task, places.left = task, task.times
             room = places.room(self._each)
             gone += self._trim(places, room)
             new += [self.copy(task, number) for number in range(places.count, room)]

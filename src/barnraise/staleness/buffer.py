@@ -41,7 +41,7 @@ def least_buffer_for_lines(contributions: float, version_bytes: int, lines: Sequ
     """The least K at which versions take at most half of a line down, for all but a quarter of the nodes.
 
     All nodes together make so many `contributions` a second, so there are contributions / K versions, which each node
-    fetches; `lines` are bytes a second, of those that are known.
+    fetches; `lines` are each node's bytes a second, infinite where that is not known.
 
     >>> least_buffer_for_lines(2.0, 1_000_000, [500_000.0, 1e6, 1e6, 1e6])  # a version in two seconds
     4
