@@ -74,14 +74,14 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=0, help="400M, or 6M with --real")
     parser.add_argument("--schedulers", default=",".join(CATALOG.entries))
     parser.add_argument("--real", action="store_true", help="train a scale model, and compare times to a loss")
-    parser.add_argument("--loss", type=float, default=2.4, help="with --real: the one that is waited for")
+    parser.add_argument("--losses", default="2.6,2.5", help="with --real: those that are waited for")
     parser.add_argument("--results", type=Path, help="a file of what was found before, which is added to")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="runs at a time")
     parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
     options = parser.parse_args()
     tokens = options.tokens or (6_000_000 if options.real else 400_000_000)
     if options.quick:
-        options.seeds, tokens, options.loss = 2, 60_000 if options.real else 4_000_000, 5.4
+        options.seeds, tokens, options.losses = 2, 60_000 if options.real else 4_000_000, "5.4"
     names = list(dict.fromkeys([*PLAIN, *options.schedulers.split(",")]))
     wanted = names + [ALONE, LARGE] * options.real
     known = Known(options.results)
@@ -96,11 +96,12 @@ def main() -> None:
     sides = {name: [runs[str([seed, name, tokens, options.real])] for seed in range(options.seeds)] for name in wanted}
     fleets = {name: sides[name] for name in names}
     print(f"{tokens:,} tokens, {options.seeds} seeds; medians (least to most)")
-    if options.real:
-        compare({name: [run.time_to(options.loss)[0] for run in runs] for name, runs in sides.items()}, sides)
+    for loss in map(float, options.losses.split(",") if options.real else ()):
+        print(f"to a loss of {loss:g}:")
+        compare({name: [run.time_to(loss)[0] for run in runs] for name, runs in sides.items()}, sides)
         for lone in (ALONE, LARGE):
-            beside(sides, lone, options.loss)
-    else:
+            beside(sides, lone, loss)
+    if not options.real:
         compare({name: [run.seconds for run in runs] for name, runs in fleets.items()}, fleets)
     for one, other in combinations(names, 2):
         same = sum(a.ledger_hash == b.ledger_hash for a, b in zip(sides[one], sides[other], strict=True))
@@ -130,7 +131,7 @@ def compare(seconds: Mapping[str, list[float]], found: Mapping[str, list[Found]]
 def beside(sides: Mapping[str, list[Found]], lone: str, loss: float) -> None:
     """Tokens to a loss, and the loss at the end, of those of one machine."""
     usual = statistics.median(run.time_to(loss)[1] for run in sides[lone])
-    print(f"to a loss of {loss:g}, tokens over those of one fast machine {lone} ({usual:,.0f}); the last loss over its")
+    print(f"tokens over those of one fast machine {lone} ({usual:,.0f}); the last loss over its")
     for name, runs in sides.items():
         tokens = [ours.time_to(loss)[1] / its.time_to(loss)[1] for ours, its in zip(runs, sides[lone], strict=True)]
         ends = [ours.curve[-1].loss / its.curve[-1].loss for ours, its in zip(runs, sides[lone], strict=True)]
