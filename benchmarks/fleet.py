@@ -14,6 +14,9 @@ standard library's modules, links that carry a hundredth. Compared is the virtua
 stands one machine of the fleet's fastest kind alone, on the same data: with the same batches, and with batches as large
 as those of all nodes together.
 
+With `--alike` the same machines have good lines and memory for all, and one row is like another: what matching is worth
+where there is nothing to match.
+
 `--results` keeps what was found, so that a benchmark that was ended goes on where it was.
 """
 
@@ -74,6 +77,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=0, help="400M, or 6M with --real")
     parser.add_argument("--schedulers", default=",".join(CATALOG.entries))
     parser.add_argument("--real", action="store_true", help="train a scale model, and compare times to a loss")
+    parser.add_argument("--alike", action="store_true", help="rows and lines of one kind, and memory for all")
     parser.add_argument("--losses", default="2.6,2.5", help="with --real: those that are waited for")
     parser.add_argument("--results", type=Path, help="a file of what was found before, which is added to")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="runs at a time")
@@ -85,7 +89,8 @@ def main() -> None:
     names = list(dict.fromkeys([*PLAIN, *options.schedulers.split(",")]))
     wanted = names + [ALONE, LARGE] * options.real
     known = Known(options.results)
-    keys = [[seed, name, tokens, options.real] for seed in range(options.seeds) for name in wanted]
+    workload = "real" if options.real else "alike" if options.alike else "mixed"
+    keys = [[seed, name, tokens, workload] for seed in range(options.seeds) for name in wanted]
     with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
         futures = {str(key): pool.submit(play, *key) for key in keys if known.get(key, Found) is None}
         runs = {str(key): known.get(key, Found) for key in keys}
@@ -93,7 +98,7 @@ def main() -> None:
             if str(key) in futures:
                 runs[str(key)] = found = futures[str(key)].result()
                 known.add(key, found)
-    sides = {name: [runs[str([seed, name, tokens, options.real])] for seed in range(options.seeds)] for name in wanted}
+    sides = {name: [runs[str([seed, name, tokens, workload])] for seed in range(options.seeds)] for name in wanted}
     fleets = {name: sides[name] for name in names}
     print(f"{tokens:,} tokens, {options.seeds} seeds; medians (least to most)")
     for loss in map(float, options.losses.split(",") if options.real else ()):
@@ -138,11 +143,11 @@ def beside(sides: Mapping[str, list[Found]], lone: str, loss: float) -> None:
         print(f"{name:22}{spread(tokens, '.2f'):>28}{spread(ends, '.3f'):>28}")
 
 
-def play(seed: int, scheduler: str, tokens: int, real: bool) -> Found:
+def play(seed: int, scheduler: str, tokens: int, workload: str) -> Found:
     """One run to its token budget."""
-    content = yaml.safe_load(EXAMPLE.read_text())
-    if real:
-        content = scaled(content)
+    content, real = yaml.safe_load(EXAMPLE.read_text()), workload == "real"
+    if workload != "mixed":
+        content = scaled(content) if real else alike(content)
     if scheduler in (ALONE, LARGE):
         content = alone(content, large=scheduler == LARGE)
         scheduler = "fifo"
@@ -184,6 +189,13 @@ def scaled(content: dict[str, Any]) -> dict[str, Any]:
         "training": content["training"] | {"batch_size": 2, "local_steps": 20, "learning_rate": 0.003},
         "workers": workers,
     }
+
+
+def alike(content: dict[str, Any]) -> dict[str, Any]:
+    """Rows of one length, in shards that take two tasks each; lines and memory that do not differ."""
+    workers = [worker | {"link": "good", "memory": 24_000_000_000} for worker in content["workers"]]
+    data = content["data"] | {"context": 512, "shard_bytes": 400_000}
+    return content | {"data": data, "workers": workers}
 
 
 def alone(content: dict[str, Any], *, large: bool) -> dict[str, Any]:
