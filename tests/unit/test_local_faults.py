@@ -170,6 +170,18 @@ def test_who_has_no_process_yet_hangs_once_it_has(run: RunDirectory, sleeper: su
     asyncio.run(play())
 
 
+def test_who_is_killed_before_it_joins_never_starts(run: RunDirectory) -> None:
+    async def play() -> None:
+        local = workers_of(run, [at(1.0, Kill(("b",))), Planned(When(share=0.5), "join", Join(B), 0)])
+        local.join(A)
+        local.faults.play(0.0, 2.0)
+        local.faults.play(0.6, 2.0)
+        assert len(local.nursery.orders) == 1  # type: ignore[union-attr]
+        assert local.up == {"a"}
+
+    asyncio.run(play())
+
+
 def test_who_is_started_again_keeps_its_link(run: RunDirectory) -> None:
     places: list[tuple[int, str]] = []
 

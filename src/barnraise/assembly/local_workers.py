@@ -89,7 +89,9 @@ class LocalWorkers:
         self.server.supervise(task)
 
     def join(self, worker: WorkerSection) -> None:
-        """Start one worker."""
+        """Start one worker, unless it is to stay down."""
+        if worker.name in self.down:
+            return
         self.up.add(worker.name)
         self._joined[worker.name] = worker, asyncio.get_running_loop().time()
         self.launch(worker)
@@ -142,10 +144,9 @@ class LocalWorkers:
         return keys
 
     def give_up(self, name: str, reason: str) -> None:
-        """The worker is to end, and stays down. Its process may be about to start."""
-        if name in self.pids or name in self.up:
-            self.up.discard(name)
-            self.down[name] = reason
+        """The worker is to end, and stays down. Its process may be about to start, or it may be about to join."""
+        self.up.discard(name)
+        self.down.setdefault(name, reason)
 
     def skip_faults(self, progress: float, seconds: float) -> None:
         """A resumed run starts the workers that it had by then: without those that died, with those that joined."""

@@ -1,9 +1,9 @@
 """Starts local workers quickly: one process imports torch and transformers once, then forks for each worker.
 
-Run as `python -m barnraise.assembly.nursery PARENT`, PARENT being the number of the process that starts it. Each line on
-its standard input is a JSON order, each line on its standard output a JSON report: {"started": NAME, "pid": N},
-{"ended": NAME, "code": N, "reason": TEXT}. Workers die with the nursery, and the nursery with the process that holds its
-standard input. It computes nothing and never asks for a GPU: neither threads nor a device's context survive a fork.
+Run as `python -m barnraise.assembly.nursery PARENT`, PARENT being the number of the process that starts it. Each line
+on its standard input is a JSON order, each line on its standard output a JSON report: {"started": NAME, "pid": N},
+{"ended": NAME, "code": N, "reason": TEXT}. Workers die with the nursery, and the nursery with the process that holds
+its standard input. It computes nothing and never asks for a GPU: neither threads nor a device's context survive a fork.
 """
 
 from __future__ import annotations
