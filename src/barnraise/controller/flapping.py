@@ -24,8 +24,8 @@ HALF_LIFE = 600.0
 """Seconds in which a return counts half."""
 
 LOSSES = frozenset({Change.SILENT, Change.BROKE, Change.KILLED})
-"""Ways of going that nobody announced. A worker that says that it leaves hands in what it has, unless it breaks down: one
-that leaves work behind, and has handed in nothing since it came, is lost too."""
+"""Ways of going that nobody announced. A worker that says that it leaves hands in what it has, unless it breaks down:
+one that leaves work behind, and has handed in nothing since it came, is lost too."""
 
 
 class Flapping(Part):
