@@ -41,6 +41,9 @@ MOST_EVENTS = 300_000
 IDLE = 100.0
 """Seconds for which a healthy node may be without anything to do, while there is work."""
 
+GREETING = 30.0
+"""Seconds that a node has to greet anew beyond the longest lease, once what broke its connection is over."""
+
 LARGE = 300_000
 """Bytes of a payload that does not travel with its offer."""
 
@@ -107,6 +110,8 @@ class Cluster(FaultySimulator):
         self._moved = -1  # events of the market, when it was last looked at
         self.most_stood = 0  # tasks in the standing market at a time
         self.well_since = 0.0
+        self.struck_at: dict[str, float] = {}
+        self.patience = settings.leases.longest + GREETING
         super().__init__(
             Controller(settings),
             case.machines,
@@ -126,8 +131,13 @@ class Cluster(FaultySimulator):
 
     def die(self, seconds: float) -> None:
         super().die(seconds)
+        self.struck_at = dict.fromkeys(self.nodes, self.now + seconds)
         self.books.restarted()
         self.account.measured.restarted()
+
+    def break_connections(self, *names: str) -> None:
+        super().break_connections(*names)
+        self.struck_at |= {name: max(self.now, self.struck_at.get(name, 0.0)) for name in names}
 
     def _carry_out(self, actions: list[ca.Action]) -> None:
         decided = False
@@ -201,17 +211,26 @@ class Cluster(FaultySimulator):
         )
 
     def _check_idle(self, state: State) -> None:
-        """While there is work, a fit node gets some in bounded time."""
+        """While there is work, a fit node gets some in bounded time; who was cut off greets again in bounded time."""
         progress = state.progress
-        up = [self.conditions[name] for name, node in self.nodes.items() if node.up]
-        ill = self.down or self._busy or any(known.effects or known.broken for known in up)
+        ill = self.down or self._busy or any(self._is_struck(node) for node in self.nodes.values() if node.up)
         if ill or progress.paused or progress.final or progress.flushing is not None or progress.stopping:
             self.well_since = self.now
         for name, node in self.nodes.items():
-            if not _idle(node):
+            if self.down or not node.up or self._is_struck(node):
+                self.struck_at[name] = self.now
+            broken = self.conditions[name].broken
+            unheard = self.now - max(self.struck_at.get(name, 0.0), node._up_since)
+            assert not broken or unheard < self.patience, f"{name} has not greeted for {unheard:.1f} s"
+            if broken or not _idle(node):
                 self.idle_since[name] = self.now
             since = max(self.idle_since.setdefault(name, self.now), self.well_since)
             assert self.now - since < IDLE, f"{name} has had nothing to do since {since:.1f} s"
+
+    def _is_struck(self, node: Node) -> bool:
+        """Whether a fault of the node's own is in force."""
+        known = self.conditions[node.spec.name]
+        return bool(known.effects) or known.wakes_at(node.incarnation) > self.now
 
     def _check_end(self) -> None:
         state, account = self.controller.state, self.account
@@ -225,10 +244,8 @@ class Cluster(FaultySimulator):
         assert self.books.merged == merged.keys()
         acknowledged = Counter(self.truth.acknowledged)
         assert max(acknowledged.values(), default=1) == 1, "acknowledged twice"
-        if state.totals.discarded == 0:
-            assert acknowledged.keys() <= merged.keys() | account.measured.tasks.keys() | account.voided, (
-                "acknowledged, and lost"
-            )
+        known = merged.keys() | account.measured.tasks.keys() | account.voided | account.left_over
+        assert acknowledged.keys() <= known, "acknowledged, and lost"
         replayed = self.journal.replay()
         assert replayed == state or repr(replayed) == repr(state), "the journal replays to another state"
 

@@ -9,6 +9,9 @@ import pytest
 
 from barnraise.config.faults import KINDS
 from barnraise.matching.standing import GaleShapley
+from barnraise.wire.messages import Who
+from barnraise.worker import machine
+from barnraise.worker.contact import Contact
 
 from .campaign import Failed, campaign, play
 from .cluster import Cluster, case_of
@@ -45,6 +48,13 @@ def test_a_standing_market_is_among_what_is_checked(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(GaleShapley, "forget", lambda scheduler, node: None)
     with pytest.raises(Failed, match="who is gone is in the market"):
         campaign([0, 5, 10])
+
+
+def test_a_node_that_never_greets_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Contact, "silent", lambda contact, now: not contact.greeted)
+    monkeypatch.setitem(machine._MESSAGES, Who, lambda worker, message, now: [])
+    with pytest.raises(Failed, match=r"node0 has not greeted for 50\.\d s"):
+        play("101")
 
 
 def test_one_seed_is_one_history() -> None:

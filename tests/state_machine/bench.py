@@ -154,6 +154,12 @@ class Bench:
     def _fetch(self, action: act.Fetch) -> None:
         self.fetching[action.blob.digest] = action.blob
 
+    def _forget(self, action: act.Forget) -> None:
+        """Files are fetched to the end, and stay."""
+        for name in action.digests - {blob.digest for blob in SHARDS}:
+            self.fetching.pop(name, None)
+            self.at_hand.discard(name)
+
     def _prepare(self, action: act.Prepare) -> None:
         assert not self.preparing
         assert action.manifest.digest in self.at_hand

@@ -379,6 +379,7 @@ class Account:
         self.made: list[VersionMade] = []
         self.gone: set[int] = set()  # pieces that were discarded at the end
         self.voided: set[int] = set()  # accepted, and of no use
+        self.left_over: set[int] = set()  # accepted, and in no version as the run ended
         self.live: set[str] = set()
         self.closed = self.final = self.flushing = False
         self.cursor = 0
@@ -442,6 +443,7 @@ class Account:
             assert not self.closed
             assert d.note.contributions == len(self.buffer)
             self.gone.update(self.piece[i] for i in self.buffer)
+            self.left_over.update(self.buffer)
             for i in self.buffer:
                 self._uncover(self.accepted.pop(i))
             self.buffer, self.final = [], True

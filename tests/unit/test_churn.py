@@ -79,6 +79,11 @@ def test_a_wrong_line_is_named_with_its_field(tmp_path: Path, text: str, problem
     assert problem in str(caught.value)
 
 
+def test_a_field_that_no_trace_has_is_named_by_its_line(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"\.csv:2: field larger than field limit"):
+        trace(tmp_path, f"ann,1,up\n{'a' * 200_000},2,up\n")
+
+
 def test_a_name_that_is_neither_fit_nor_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'desktop'"):
         churn_of("dekstop", [])

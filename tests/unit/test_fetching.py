@@ -54,6 +54,21 @@ def test_what_does_not_hash_to_its_name_is_asked_for() -> None:
     assert not fetcher.start(blob(b"another"))
 
 
+def test_what_nobody_takes_any_more_is_neither_asked_for_nor_kept(tmp_path: Path) -> None:
+    held, coming, rows, fetcher = blob(b"one"), blob(b"three"), blob(b"rows"), Fetcher()
+    fetcher.files[rows.digest] = tmp_path / "rows"
+    for each in (held, coming, rows):
+        assert not fetcher.start(each)
+    assert len(fetcher.requests(0.0)) == 3
+    assert fetcher.chunk(Chunk(held.digest, 0), b"one", 0.0)
+    fetcher.forget([held.digest, coming.digest, rows.digest])
+    assert not fetcher.holds(held)
+    fetcher.forget_requests()
+    assert [request.digest for request in fetcher.requests(0.0)] == [rows.digest]
+    assert not fetcher.chunk(Chunk(coming.digest, 0), b"three", 0.0)
+    assert not fetcher.start(coming), "it can be asked for anew"
+
+
 def test_what_came_with_an_older_task_is_not_kept() -> None:
     first, second, fetcher = updates(b"one"), updates(b"two"), Fetcher()
     fetcher.inline(inlined(first), b"one")

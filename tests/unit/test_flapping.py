@@ -184,6 +184,34 @@ def test_who_leaves_as_it_should_does_not_flap() -> None:
     assert rests(engine) == []
 
 
+def test_who_leaves_its_first_task_behind_each_time_flaps() -> None:
+    """As one whose memory is too small: it breaks down, and says why."""
+    engine = fleet("a", "b")
+    for _ in range(4):
+        engine.next("a")
+        assert engine.held["a"]
+        engine.leave("a")
+        engine.hello("a", restart=True)
+    assert len(rests(engine)) == 1
+    engine.next("a")
+    assert not engine.held["a"]
+
+
+def test_who_has_handed_in_something_may_leave_the_next_task_behind() -> None:
+    """As one that has notice: what runs is handed in, what waits is not begun."""
+    engine = fleet("a", "b")
+    for _ in range(10):
+        engine.next("a")
+        engine.offer("a", contribution(next(iter(engine.held["a"].values()))))
+        while engine.jobs:
+            engine.answer(engine.jobs[0])
+        engine.next("a")
+        assert engine.state.nodes["a"].open
+        engine.leave("a")
+        engine.hello("a", restart=True)
+    assert rests(engine) == []
+
+
 def test_a_node_on_a_slow_link_that_was_removed_once_is_not_held_off() -> None:
     engine = fleet("a", "b")
     engine.next("a", 0, LinkReport(0.01))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,6 +51,24 @@ def test_a_full_disk_takes_nothing_and_loses_nothing(run: RunDirectory) -> None:
     with faults.ledger(run) as ledger:
         assert ledger.commit([ENROLLED]) == 1
     assert faults.checkpoints(run).load_latest().checkpoint is None
+
+
+def test_of_two_that_write_at_once_to_a_full_disk_the_last_leaves_the_usual_limit(run: RunDirectory) -> None:
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def look(faults: HostFaults) -> None:
+        first, second = faults.at_disk(), faults.at_disk()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == 0
+        second.__exit__(None, None, None)
+        assert resource.getrlimit(resource.RLIMIT_FSIZE) == usual
+
+    try:
+        during(run, Planned(When(seconds=0.0), "full_disk", FullDisk(0.01), 0), look)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
 
 
 def test_a_slow_disk_takes_its_time(run: RunDirectory) -> None:

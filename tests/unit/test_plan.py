@@ -228,6 +228,11 @@ def test_a_bad_policy_does_not_hide_other_problems() -> None:
         ),
         ({"faults": [{"at_decisions": 5, "kill": "w0"}]}, "faults[0].at_decisions: is 5; give at or at_seconds"),
         (
+            {"faults": [{"at_decisions": 5, "do": "full_disk", "seconds": 3.0}]},
+            "faults[0].at_decisions: is 5; give at or at_seconds",
+        ),
+        ({"faults": [{"at_decisions": 5, "join": {"name": "x"}}]}, "faults[0].at_decisions: is 5; give at or at_se"),
+        (
             {"faults": [{"at_seconds": 5.0, "do": "corrupt", "seconds": 3.0, "share": 0.1}]},
             "faults[0].do: corrupt cannot be played by `train`: `lab` or `simulate` can",
         ),

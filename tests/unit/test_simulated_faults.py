@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from barnraise.config import load
 from barnraise.config.faults import KINDS
 from barnraise.controller.invariants import validate
 from barnraise.core.errors import RunFailedError
+from barnraise.emulation.conditions import Conditions, Effect, Fate
 from barnraise.emulation.faults import FaultySimulator
 from barnraise.emulation.report import Report
 from barnraise.emulation.simulator import Simulator
@@ -118,6 +120,42 @@ def test_notice_is_enough_to_hand_in_the_steps_that_are_done() -> None:
     assert 0 < claims[-1] < whole
     _, killed = play({"at_seconds": 60.0, "do": "preempt", "node": "bob", "seconds": 0.01})
     assert changes(killed, "bob")[-1][0] == Change.SILENT
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"do": "kill"},
+        {"do": "hang", "seconds": 40.0},
+        {"do": "preempt", "seconds": 5.0},
+        {"do": "clock_jump", "by_seconds": 9.0},
+    ],
+)
+@pytest.mark.parametrize("name", ["bob", "eve"])
+def test_what_befalls_a_node_that_is_not_there_yet_does_so_as_it_starts(fault: dict[str, Any], name: str) -> None:
+    """`bob` starts within the first second, `eve` later."""
+    join: dict[str, Any] = {"at": 0.3, "join": {"name": "eve"}}
+    _, usual = play(join)
+    _, simulator = play(join, fault | {"at_seconds": 0.0, "node": name})
+    joined = changes(usual, name)[1][1]
+    node = simulator.nodes[name]
+    if fault["do"] == "clock_jump":
+        assert node.skew == 9.0
+    elif fault["do"] == "hang":
+        assert simulator.conditions[name].wakes_at(1) == pytest.approx(joined + 40.0, abs=1.0)
+    else:
+        assert not node.up
+        assert simulator.controller.state.nodes[name].tally.accepted == 0
+
+
+def test_of_faults_that_strike_together_the_worst_counts() -> None:
+    conditions, rng = Conditions(), random.Random(0)
+    for fate in (Fate.TWICE, Fate.LATE, Fate.CORRUPT, Fate.LOST):
+        conditions.effects.append(Effect(fate, "", 1.0, rng))
+        assert (effect := conditions.strikes("up")) is not None
+        assert effect.fate is fate
+    conditions.effects = [Effect(Fate.TWICE, "", 1.0, rng), Effect(Fate.LOST, "down", 1.0, rng)]
+    assert [effect.fate for way in ("up", "down") if (effect := conditions.strikes(way))] == [Fate.TWICE, Fate.LOST]
 
 
 def test_frames_that_cannot_be_read_are_on_the_ledger() -> None:

@@ -375,9 +375,13 @@ def test_a_reconnection_during_a_task_does_not_cost_the_overlap() -> None:
 def test_a_blob_that_is_gone_brings_a_new_task_but_not_at_once() -> None:
     bench = ready()
     bench.nearly()
-    bench.assign(behind=2)
+    bench.assign(behind=3)
     before = len(hellos(bench))
-    bench.fetch_failed(next(iter(bench.fetching)))
+    first, second, *_ = bench.fetching
+    bench.fetched(first)
+    bench.fetch_failed(second)
+    assert not bench.fetching.keys() - {each.digest for each in SHARDS}, "what nobody will take is still fetched"
+    assert first not in bench.at_hand
     assert len(hellos(bench)) == before  # whatever keeps failing must not keep the controller busy
     bench.tick(HELLO_INTERVAL)
     assert bench.hello is not None

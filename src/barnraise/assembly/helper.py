@@ -35,7 +35,7 @@ class Helper:
             return cls(*await _streams(*keeper.pipes[role]), None, again=bool(keeper.deaths))
         with log.open("wb") as errors:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", module,
+                sys.executable, "-m", module, str(os.getpid()),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
             )  # fmt: skip
         assert process.stdin is not None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +33,8 @@ class HostFaults(Ground):
         self.planned, self.run = planned, run
         self.slow: list[float] = []
         self.full = 0
+        self._usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+        self._lowered, self._lock = 0, threading.Lock()  # threads that write while the limit is low
         self.ahead = 0.0
         self.keeper = kept()
         deaths = [place for place, plan in enumerate(planned) if isinstance(plan.fault, KillController)]
@@ -82,12 +85,18 @@ class HostFaults(Ground):
         if not self.full:
             yield
             return
-        usual, most = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, most))
+        self._lower(1)
         try:
             yield
         finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (usual, most))
+            self._lower(-1)
+
+    def _lower(self, change: int) -> None:
+        """The limit is the process's: the first thread to need it low lowers it, the last one raises it again."""
+        with self._lock:
+            self._lowered += change
+            usual, most = self._usual
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0 if self._lowered else usual, most))
 
     def _die(self, place: int) -> None:
         fault = self.planned[place].fault

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -121,7 +122,7 @@ class _Keeper:
             [sys.executable, "-m", "barnraise.cli.main", *arguments],
             env={**os.environ, VARIABLE: told},
             pass_fds=(*(end for ends in pipes.values() for end in ends), ours),
-            preexec_fn=die_with_parent,
+            preexec_fn=partial(die_with_parent, os.getpid()),
         )
         os.close(ours)
         revive = None
@@ -138,7 +139,7 @@ class _Keeper:
         pipes = self._pipes[wish.role]
         with Path(wish.log).open("wb") as log:
             helper = subprocess.Popen(
-                [sys.executable, "-m", wish.module],
+                [sys.executable, "-m", wish.module, str(os.getpid())],
                 stdin=pipes.helpers_orders,
                 stdout=pipes.helpers_reports,
                 stderr=log,

@@ -112,7 +112,7 @@ class LabWorkers(LocalWorkers):
 
     def start(self, server: Server, uri: str) -> None:
         super().start(server, uri)
-        self._tasks.add(asyncio.ensure_future(self._watch_links()))
+        self.watch_over(self._watch_links())
 
     def order_for(self, worker: WorkerSection) -> Guest:
         return Guest(

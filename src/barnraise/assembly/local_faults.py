@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from barnraise.assembly.host_faults import HostFaults
-from barnraise.config.faults import Fault, Hang, Join, Kill, Planned, Preempt
+from barnraise.config.faults import Fault, Hang, Join, Kill, KillController, Planned, Preempt
 from barnraise.config.schema import WorkerSection
 
 
@@ -33,13 +33,17 @@ class LocalFaults:
     def __init__(self, planned: Sequence[Planned], workers: Workers, note: Callable[[str], None]) -> None:
         self.waiting, self.workers, self.note = list(planned), workers, note
         self.host: HostFaults | None = None
-        self._hanging: dict[str, int] = {}
+        self._hanging: dict[str, tuple[int, float]] = {}  # which process, until when
+        self._to_hang: dict[str, float] = {}  # for how long, of those whose process is still to start
 
     def _due(self, progress: float, seconds: float) -> list[Planned]:
-        """Take what is due, in the order of its times."""
+        """Take what is due, in the order of its times; the controller's death last, as nothing is done after it."""
         found = [plan for plan in self.waiting if _is_due(plan, progress, seconds)]
         self.waiting = [plan for plan in self.waiting if not _is_due(plan, progress, seconds)]
-        return sorted(found, key=lambda plan: (plan.when.share or 0.0, plan.when.seconds or 0.0))
+        return sorted(
+            found,
+            key=lambda plan: (isinstance(plan.fault, KillController), plan.when.share or 0.0, plan.when.seconds or 0.0),
+        )
 
     def play(self, progress: float, seconds: float) -> None:
         """Play what is due at a share of the token budget, and so many seconds into the run."""
@@ -63,10 +67,16 @@ class LocalFaults:
         dead = {name for fault in played if isinstance(fault, Kill | Preempt) for name in fault.nodes}
         return dead, [fault.join for fault in played if isinstance(fault, Join)]
 
+    def has_process(self, name: str) -> None:
+        """It has one now: what was to befall it before does."""
+        if (seconds := self._to_hang.pop(name, None)) is not None:
+            self._stop(name, seconds)
+
     def wake_all(self) -> None:
         """Let go on who hangs: it is to end."""
-        for name in list(self._hanging):
-            self._wake(name)
+        self._to_hang.clear()
+        for name, hanging in list(self._hanging.items()):
+            self._wake(name, hanging)
 
     def _kill(self, fault: Kill) -> None:
         for name in fault.nodes:
@@ -80,13 +90,25 @@ class LocalFaults:
     def _hang(self, fault: Hang) -> None:
         for name in fault.nodes:
             if name in self.workers.pids:
-                self._hanging[name] = self.workers.pids[name]
-                self._signal(name, signal.SIGSTOP)
-                asyncio.get_running_loop().call_later(fault.seconds, self._wake, name)
+                self._stop(name, fault.seconds)
+            else:
+                self._to_hang[name] = max(fault.seconds, self._to_hang.get(name, 0.0))
 
-    def _wake(self, name: str) -> None:
-        pid = self._hanging.pop(name, None)
-        if pid is not None and self.workers.pids.get(name) == pid:
+    def _stop(self, name: str, seconds: float) -> None:
+        """Its process stands still; of several such times the one counts that ends last."""
+        loop, pid = asyncio.get_running_loop(), self.workers.pids[name]
+        until, before = loop.time() + seconds, self._hanging.get(name, (pid, 0.0))
+        if before[0] == pid and before[1] >= until:
+            return
+        self._hanging[name] = pid, until
+        self._signal(name, signal.SIGSTOP)
+        loop.call_at(until, self._wake, name, (pid, until))
+
+    def _wake(self, name: str, hanging: tuple[int, float]) -> None:
+        if self._hanging.get(name) != hanging:
+            return
+        del self._hanging[name]
+        if self.workers.pids.get(name) == hanging[0]:
             self._signal(name, signal.SIGCONT)
 
     def _preempt(self, fault: Preempt) -> None:

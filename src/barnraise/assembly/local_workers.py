@@ -9,21 +9,22 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from barnraise.account.links import LinkUse
 from barnraise.assembly.helper import Helper
 from barnraise.assembly.local_faults import LocalFaults
-from barnraise.assembly.nursery import Local, Order
-from barnraise.config.faults import Planned
+from barnraise.assembly.nursery import End, Local, Order
+from barnraise.config.faults import Join, Planned
 from barnraise.config.schema import WorkerSection
 from barnraise.controller.events import Admitted, Lost
 from barnraise.controller.server import Server
-from barnraise.core.errors import DIVERGED, RunDirectoryError
+from barnraise.core.errors import DIVERGED, BarnraiseError, RunDirectoryError
 from barnraise.core.text import printable
 from barnraise.ledger import Change, RunDirectory
 from barnraise.transport import Keys
@@ -54,6 +55,8 @@ class LocalWorkers:
         self.run, self.workers, self.link_of, self.note = run, list(workers), link_of, note
         self.faults: LocalFaults = LocalFaults(faults, self, note)
         self.fastest = max(worker.speed for worker in workers)
+        joining = [plan.fault.join for plan in faults if isinstance(plan.fault, Join)]
+        self._places = {worker.name: place for place, worker in enumerate([*workers, *joining])}
         self.pids: dict[str, int] = {}
         self.up: set[str] = set()  # those that work, start, or are to be started again
         self.down: dict[str, str] = {}  # why the others do not
@@ -63,7 +66,6 @@ class LocalWorkers:
         self._left = asyncio.Event()
         self._can_start = True
         self.nursery: Helper | None = None
-        self._started = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def warm_up(self) -> None:
@@ -73,15 +75,23 @@ class LocalWorkers:
     def start(self, server: Server, uri: str) -> None:
         """Start all workers against the controller at `uri`, and keep watching them."""
         self.server, self.uri = server, uri
-        self._tasks.add(asyncio.ensure_future(self._watch()))
+        self.watch_over(self._watch())
         for worker in self.workers:
             if self._revoked(worker.name):
                 self.down[worker.name] = "revoked"
             else:
                 self.join(worker)
 
+    def watch_over(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have `work` done until the end; should it break, so does the run."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        self.server.supervise(task)
+
     def join(self, worker: WorkerSection) -> None:
-        """Start one worker."""
+        """Start one worker, unless it is to stay down."""
+        if worker.name in self.down:
+            return
         self.up.add(worker.name)
         self._joined[worker.name] = worker, asyncio.get_running_loop().time()
         self.launch(worker)
@@ -91,7 +101,6 @@ class LocalWorkers:
         order = self.order_for(worker)
         assert self.nursery is not None
         self.nursery.order(msgspec.json.encode(order))
-        self._started += 1
 
     def order_for(self, worker: WorkerSection) -> Order:
         """What the nursery is told; the controller learns the worker's key."""
@@ -101,7 +110,7 @@ class LocalWorkers:
         return Local(
             name=worker.name,
             log=str(self.log(worker)),
-            means=self.means(worker, self.link_of(self._started, worker)),
+            means=self.means(worker, self.link_of(self._places[worker.name], worker)),
             uri=self.uri,
             server_key=self.server.enrolment.keys.public,
             keys=str(keys_path),
@@ -135,16 +144,19 @@ class LocalWorkers:
         return keys
 
     def give_up(self, name: str, reason: str) -> None:
-        """The worker is to end, and stays down. Its process may be about to start."""
-        if name in self.pids or name in self.up:
-            self.up.discard(name)
-            self.down[name] = reason
+        """The worker is to end, and stays down. Its process may be about to start, or it may be about to join."""
+        self.up.discard(name)
+        self.down.setdefault(name, reason)
 
     def skip_faults(self, progress: float, seconds: float) -> None:
         """A resumed run starts the workers that it had by then: without those that died, with those that joined."""
         dead, joined = self.faults.skip(progress, seconds)
         self.workers = [worker for worker in self.workers if worker.name not in dead]
         self.workers += [worker for worker in joined if worker.name not in dead]
+        for name in sorted(dead):
+            self.down[name] = "ended, as the run file's faults say"
+            if self.nursery is not None and self.nursery.again:  # the controller may have died before it saw to that
+                self.nursery.order(msgspec.json.encode(End(name)))
 
     async def _watch(self) -> None:
         assert self.nursery is not None
@@ -167,6 +179,7 @@ class LocalWorkers:
         if self.nursery is not None and self.nursery.again:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
+        self.faults.has_process(name)
 
     def ended(self, name: str, code: int, reason: str) -> None:
         """A worker's process is no more: tell the controller, and start it again unless it was meant to end."""
@@ -190,8 +203,12 @@ class LocalWorkers:
         loop.call_later(pause, self._restart, worker)
 
     def _restart(self, worker: WorkerSection) -> None:
-        if worker.name in self.up and not self.leaving:
+        if worker.name not in self.up or self.leaving:
+            return
+        try:
             self.join(worker)
+        except BarnraiseError as error:
+            self.ended(worker.name, 1, str(error))
 
     def _revoked(self, name: str) -> bool:
         node = self.server.machine.state.nodes.get(name)
@@ -199,8 +216,10 @@ class LocalWorkers:
 
     @property
     def exhausted(self) -> dict[str, str]:
-        """Why each local worker is down, once none is up and none will be; empty before."""
-        return {} if self.up or self.leaving else self.down
+        """Why each local worker is down, once none is up and none will be; empty before. The clock goes on without
+        workers, the tokens do not."""
+        coming = any(isinstance(plan.fault, Join) and plan.when.seconds is not None for plan in self.faults.waiting)
+        return {} if self.up or self.leaving or coming else self.down
 
     async def leave(self) -> None:
         """Let the workers hand in what they have and go; those that need too long are not waited for."""
@@ -226,7 +245,7 @@ class LocalWorkers:
             task.cancel()
         if self.nursery is None:
             return
-        if not self._started:
+        if not self._joined:
             self.nursery.kill()  # it imports: nothing would be lost
         self.nursery.no_more_orders()
         await self.nursery.wait(5.0)

@@ -1,9 +1,9 @@
 """Starts local workers quickly: one process imports torch and transformers once, then forks for each worker.
 
-Run as `python -m barnraise.assembly.nursery`. Each line on its standard input is a JSON order, each line on its
-standard output a JSON report: {"started": NAME, "pid": N}, {"ended": NAME, "code": N, "reason": TEXT}. Workers die with
-the nursery, and the nursery with the process that holds its standard input. It computes nothing and never asks for a
-GPU: neither threads nor a device's context survive a fork.
+Run as `python -m barnraise.assembly.nursery PARENT`, PARENT being the number of the process that starts it. Each line
+on its standard input is a JSON order, each line on its standard output a JSON report: {"started": NAME, "pid": N},
+{"ended": NAME, "code": N, "reason": TEXT}. Workers die with the nursery, and the nursery with the process that holds
+its standard input. It computes nothing and never asks for a GPU: neither threads nor a device's context survive a fork.
 """
 
 from __future__ import annotations
@@ -60,6 +60,12 @@ class Guest(Order, frozen=True):
     home: str
 
 
+class End(msgspec.Struct, frozen=True, tag=True):
+    """No worker: the one of this name is to end at once, if it is there."""
+
+    name: str
+
+
 Orders = Local | Guest
 
 
@@ -108,6 +114,7 @@ class Child(NamedTuple):
 
 def _fork(order: Orders) -> tuple[int, Child]:
     read, write = os.pipe()
+    nursery = os.getpid()
     pid = os.fork()
     if pid:
         os.close(write)
@@ -115,7 +122,7 @@ def _fork(order: Orders) -> tuple[int, Child]:
         return pid, Child(order.name, read)
     outcome = Outcome("", final=False)
     try:
-        die_with_parent()
+        die_with_parent(nursery)
         os.setsid()  # Ctrl-C is for the controller
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM):
@@ -153,7 +160,7 @@ def _report(**content: object) -> None:
 
 def main() -> None:
     """Import, then fork on orders until standard input ends."""
-    die_with_parent()
+    die_with_parent(int(sys.argv[1]))
     for number in (signal.SIGINT, signal.SIGTERM):  # these are for the controller, which tells its workers
         signal.signal(number, signal.SIG_IGN)
     import_all()
@@ -161,7 +168,7 @@ def main() -> None:
     os.set_blocking(wake_write, False)
     signal.set_wakeup_fd(wake_write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    decoder = msgspec.json.Decoder(Orders)
+    decoder = msgspec.json.Decoder(Orders | End)
     children: dict[int, Child] = {}
     pending = b""
     while True:
@@ -182,6 +189,10 @@ def main() -> None:
             for line in lines:
                 order = decoder.decode(line)
                 living = next((pid for pid, child in children.items() if child.name == order.name), 0)
+                if isinstance(order, End):
+                    if living:
+                        os.kill(living, signal.SIGKILL)  # not yet waited for: its number is nobody else's
+                    continue
                 if living:  # a controller that came back wants what it has
                     _report(started=order.name, pid=living)
                     continue

@@ -325,7 +325,7 @@ class FaultSection(Section):
     at: Share | None = Field(default=None, description="Share of the token budget (of the time, with `--hours`).")
     at_seconds: NotNegative | None = Field(default=None, description="Seconds since the start.")
     at_decisions: Annotated[int, Field(ge=1, le=MAX_COUNT)] | None = Field(
-        default=None, description="How many decisions are journaled; for what is done to the controller."
+        default=None, description="How many decisions are journaled; for the controller's death."
     )
     do: FaultKind | None = Field(default=None, description="What happens.")
     node: Name | None = Field(default=None, description="The node to which it happens.")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from barnraise.controller.part import Context, Part, Steps
-from barnraise.ledger.decisions import Change, Decision, NodeChanged, Noted
+from barnraise.ledger.decisions import Change, Decision, Judged, NodeChanged, Noted
 from barnraise.ledger.notes import HeldOff
 
 FREE = 3.0
@@ -24,7 +24,8 @@ HALF_LIFE = 600.0
 """Seconds in which a return counts half."""
 
 LOSSES = frozenset({Change.SILENT, Change.BROKE, Change.KILLED})
-"""Ways of going that nobody announced. A worker that says that it leaves hands in what it has."""
+"""Ways of going that nobody announced. A worker that says that it leaves hands in what it has, unless it breaks down:
+one that leaves work behind, and has handed in nothing since it came, is lost too."""
 
 
 class Flapping(Part):
@@ -37,6 +38,7 @@ class Flapping(Part):
         self.resting: dict[str, float] = {}  # until when
         self._sessions: dict[str, int] = {}  # of those that are here
         self._lost: set[str] = set()
+        self._useful: set[str] = set()  # who has handed in something since it came
         self._counted: tuple[tuple[float, int, int], int] = ((-math.inf, 0, 0), 0)
 
     def _changed(self, d: NodeChanged) -> None:
@@ -47,8 +49,13 @@ class Flapping(Part):
             self._sessions[d.node] = d.session
         elif d.change != Change.ENROLLED:
             self._sessions.pop(d.node, None)
-            if d.change in LOSSES:
+            useless = d.node not in self._useful and self.state.nodes[d.node].open
+            if d.change in LOSSES or (d.change == Change.LEFT and useless):
                 self._lost.add(d.node)
+            self._useful.discard(d.node)
+
+    def _judged(self, d: Judged) -> None:
+        self._useful.add(d.node)
 
     def _came_back(self, node: str) -> None:
         count, since = self.returns.get(node, (0.0, self.now))
@@ -96,4 +103,4 @@ class Flapping(Part):
         return self._counted[1]
 
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
-        return {NodeChanged: self._changed}
+        return {NodeChanged: self._changed, Judged: self._judged}

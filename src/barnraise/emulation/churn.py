@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -172,7 +172,7 @@ def read_trace(path: Path, names: Iterable[str]) -> Replayed:
     except (OSError, UnicodeDecodeError) as error:
         raise OptionError(f"the trace {path} cannot be read: {error}") from None
     known, found = set(names), dict[str, list[Change]]()
-    for number, row in enumerate(csv.reader(text.splitlines()), 1):
+    for number, row in enumerate(_rows(path, text), 1):
         cells = [cell.strip() for cell in row]
         if not any(cells) or cells[0].startswith("#") or (number == 1 and cells[:2] == ["node", "seconds"]):
             continue
@@ -187,6 +187,14 @@ def read_trace(path: Path, names: Iterable[str]) -> Replayed:
             raise OptionError(f"{path}:{number}: {error}") from None
         earlier.append(change)
     return Replayed({name: _lasting(changes) for name, changes in found.items()})
+
+
+def _rows(path: Path, text: str) -> Iterator[list[str]]:
+    rows = csv.reader(text.splitlines())
+    try:
+        yield from rows
+    except csv.Error as error:
+        raise OptionError(f"{path}:{rows.line_num}: {error}") from None
 
 
 def _parsed(cells: Sequence[str], known: set[str]) -> tuple[str, Change]:

@@ -8,12 +8,15 @@ from typing import NamedTuple
 
 
 class Fate(Enum):
-    """What becomes of a message."""
+    """What becomes of a message, the worst first."""
 
     LOST = "lost"  # with the connection
     CORRUPT = "corrupt"  # it arrives, and cannot be read
-    TWICE = "twice"
     LATE = "late"  # others overtake it
+    TWICE = "twice"
+
+
+_WORST = list(Fate)
 
 
 class Effect(NamedTuple):
@@ -34,11 +37,13 @@ class Conditions:
         self._hanging = 0, 0.0  # which incarnation, until when
 
     def strikes(self, way: str) -> Effect | None:
-        """The fault that befalls a message of that way which arrives now."""
-        for effect in self.effects:
-            if effect.way in ("", way) and (effect.share >= 1.0 or effect.rng.random() < effect.share):
-                return effect
-        return None
+        """The fault that befalls a message of that way which arrives now: of several the worst."""
+        found = [
+            effect
+            for effect in self.effects
+            if effect.way in ("", way) and (effect.share >= 1.0 or effect.rng.random() < effect.share)
+        ]
+        return min(found, key=lambda effect: _WORST.index(effect.fate), default=None)
 
     def hang(self, incarnation: int, until: float) -> None:
         """The process stands still."""

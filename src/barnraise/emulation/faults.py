@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import random
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from barnraise.config import faults as kinds
@@ -15,6 +17,8 @@ from barnraise.emulation.fleet import Machine
 from barnraise.emulation.node import Node
 from barnraise.emulation.trouble import TroubledSimulator
 from barnraise.worker import events as we
+
+OfNodes = kinds.Kill | kinds.Hang | kinds.Preempt | kinds.ClockJump
 
 
 class FaultySimulator(TroubledSimulator):
@@ -30,6 +34,7 @@ class FaultySimulator(TroubledSimulator):
         super().__init__(*arguments, **options)
         self.faults, self.machine_of = faults, machine_of
         self._by_tokens: list[kinds.Planned] = []
+        self._put_off: defaultdict[str, list[tuple[OfNodes, random.Random]]] = defaultdict(list)
 
     def run(self, digest: str, until: float = math.inf) -> None:
         for plan in sorted(self.faults, key=lambda plan: plan.when.share or 0.0):
@@ -63,20 +68,20 @@ class FaultySimulator(TroubledSimulator):
     # One method a kind
 
     def _kill_nodes(self, fault: kinds.Kill, rng: random.Random) -> None:
-        for name in fault.nodes:
-            self.kill(name)
+        for node in self._started(fault, rng):
+            self.kill(node.spec.name)
 
     def _let_join(self, fault: kinds.Join, rng: random.Random) -> None:
         self.join(self.machine_of(fault.join))
 
     def _hang(self, fault: kinds.Hang, rng: random.Random) -> None:
-        for node in self._live(fault.nodes):
+        for node in self._live(fault, rng):
             self.conditions[node.spec.name].hang(node.incarnation, self.now + fault.seconds)
             node.pause(fault.seconds)
             self.awaiting(fault.seconds)
 
     def _preempt(self, fault: kinds.Preempt, rng: random.Random) -> None:
-        for node in self._live(fault.nodes):
+        for node in self._live(fault, rng):
             self.soon(Node.handle, node, node.incarnation, we.LeaveRequested("preempted"))
             self.at(self.now + fault.seconds, FaultySimulator._notice_is_over, self, node.incarnation, node)
 
@@ -123,8 +128,8 @@ class FaultySimulator(TroubledSimulator):
         self.disk.full_until = max(self.disk.full_until, self.now + fault.seconds)
 
     def _clock_jump(self, fault: kinds.ClockJump, rng: random.Random) -> None:
-        for name in fault.nodes:
-            self.nodes[name].jump(fault.by_seconds)
+        for node in self._started(fault, rng):
+            node.jump(fault.by_seconds)
         if not fault.nodes:
             self.jump(fault.by_seconds)
             self.awaiting(0.0)
@@ -132,8 +137,23 @@ class FaultySimulator(TroubledSimulator):
     def _kill_controller(self, fault: kinds.KillController, rng: random.Random) -> None:
         self.die(fault.seconds)
 
-    def _live(self, names: Sequence[str]) -> list[Node]:
-        return [self.nodes[name] for name in names if self.nodes[name].up]
+    def _live(self, fault: OfNodes, rng: random.Random) -> list[Node]:
+        return [node for node in self._started(fault, rng) if node.up]
+
+    def _started(self, fault: OfNodes, rng: random.Random) -> list[Node]:
+        """The fault's nodes that have been up; it befalls the others as they start."""
+        found = []
+        for name in fault.nodes:
+            node = self.nodes.get(name)
+            if node is not None and node.incarnation:
+                found.append(node)
+            else:
+                self._put_off[name].append((replace(fault, nodes=(name,)), rng))
+        return found
+
+    def started(self, node: Node) -> None:
+        for fault, rng in self._put_off.pop(node.spec.name, ()):
+            _PLAY[type(fault)](self, fault, rng)
 
 
 _PLAY: dict[type[kinds.Fault], Callable[[FaultySimulator, Any, random.Random], None]] = {

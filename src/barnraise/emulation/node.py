@@ -376,6 +376,7 @@ class _Run:
 _ACTIONS: dict[type[wa.Action], Callable[[Node, Any], None]] = {
     wa.Send: Node._send,
     wa.Fetch: Node._fetch,
+    wa.Forget: lambda node, action: None,  # what is on its way comes all the same
     wa.Prepare: Node._prepare,
     wa.ApplyUpdates: Node._apply_updates,
     wa.StartTask: Node._start_task,

@@ -126,9 +126,13 @@ class Simulator(Agenda):
     def _start(self, _: int, node: Node) -> None:
         self._expected -= 1
         node.start()
+        self.started(node)
         stays = self.churn.up(node.spec.name, self.now) if self.churn else math.inf
         if stays < math.inf:
             self.at(self.now + stays, Simulator._leave, self, node.incarnation, node)
+
+    def started(self, node: Node) -> None:
+        """Its process lives."""
 
     def _leave(self, incarnation: int, node: Node) -> None:
         if node.incarnation == incarnation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from barnraise.config.faults import KINDS, OPERANDS, SHORT, WHEN, Kind, given, kinds_of
+from barnraise.config.faults import KINDS, OPERANDS, SHORT, WHEN, KillController, Kind, given, kinds_of
 from barnraise.config.schema import FaultSection
 from barnraise.plan.purpose import SERVE, SIMULATE
 from barnraise.plan.table import Case, Found, Row, adding_to, either, rule_text
@@ -75,13 +75,13 @@ def _fault_operands(case: Case) -> Found:
 
 
 @_row(
-    "a number of decisions as the time of what is not done to the controller",
-    "decisions are the controller's: only its own death falls between two of them",
+    "a number of decisions as the time of anything but the controller's death",
+    "only the controller's death falls between two of its decisions",
     "give at or at_seconds",
 )
 def _fault_decisions(case: Case) -> Found:
     for index, section, kind in _kinds(case):
-        if section.at_decisions is not None and "nodes" in kind.operands:
+        if section.at_decisions is not None and kind.struct is not KillController:
             yield ("faults", index, "at_decisions"), f"is {section.at_decisions}"
 
 

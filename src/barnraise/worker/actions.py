@@ -23,6 +23,12 @@ class Fetch(Action, frozen=True, gc=False):
     snapshot: bool = False
 
 
+class Forget(Action, frozen=True, gc=False):
+    """Nothing waits for these blobs any more: keep none of their bytes in memory, and ask for no more of them."""
+
+    digests: frozenset[str]
+
+
 class Prepare(Action, frozen=True, gc=False):
     """Build the model from the manifest and measure the machine; answer with `Prepared`."""
 

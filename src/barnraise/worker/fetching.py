@@ -9,7 +9,7 @@ import hashlib
 import math
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from barnraise.core.digests import TreeHash
@@ -109,6 +109,14 @@ class Fetcher:
             self._rest(message.digest, now)
         return waited
 
+    def forget(self, digests: Iterable[str]) -> None:
+        """Nobody takes these any more. A file is worth having all the same."""
+        for digest in digests:
+            self._held.pop(digest, None)
+            if digest not in self.files:
+                self._downloads.pop(digest, None)
+                self._forget_failures(digest)
+
     def forget_requests(self) -> None:
         """The connection was lost: what is under way will not come."""
         for download in self._downloads.values():
@@ -118,6 +126,10 @@ class Fetcher:
         """Let it be for a while."""
         self._rests[digest] = now + min(LONGEST_REST, FIRST_REST * 2.0 ** min(self._failures[digest], 60))
         self._failures[digest] += 1
+
+    def _forget_failures(self, digest: str) -> None:
+        for counted in (self._wrong, self._failures, self._rests):
+            counted.pop(digest, None)
 
     def _spoiled(self, blob: Blob) -> str:
         path = self.files.get(blob.digest)
@@ -129,8 +141,7 @@ class Fetcher:
 
     def _complete(self, digest: str) -> bool:
         payload = self._downloads.pop(digest).payload
-        for counted in (self._wrong, self._failures, self._rests):
-            counted.pop(digest, None)
+        self._forget_failures(digest)
         path = self.files.get(digest)
         if path is None:
             self._held[digest] = payload

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from barnraise.core.types import Blob, News, Update
-from barnraise.worker.actions import Action, ApplyUpdates, Fetch
+from barnraise.worker.actions import Action, ApplyUpdates, Fetch, Forget
 
 
 class Incoming:
@@ -44,9 +44,9 @@ class Incoming:
             updates = self._missing(news)
             if any(update.blob.digest in self.needs for update in updates):
                 break
-            del self.queue[place]
             if updates and updates[0].kind == "delta" and updates[0].version != self.have + 1:
                 return None
+            del self.queue[place]
             if updates:
                 self.updating = True
                 taken = {update.blob.digest for update in updates}  # equal deltas are one blob, and gone once taken
@@ -64,9 +64,11 @@ class Incoming:
         """No task waits any more."""
         self.needs &= {update.blob.digest for news in self.queue for update in news.updates}
 
-    def forget(self) -> None:
+    def forget(self) -> list[Action]:
         """Nothing waits any more."""
+        digests = self.needs | {update.blob.digest for news in self.queue for update in news.updates}
         self.queue, self.needs = [], set()
+        return [Forget(frozenset(digests))] if digests else []
 
     def _missing(self, news: News) -> tuple[Update, ...]:
         """What of `news` the replica lacks. A snapshot may lead back, to a controller that has lost versions."""

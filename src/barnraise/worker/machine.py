@@ -126,12 +126,12 @@ class Worker:
             lost = len(self.outgoing.pending) + (self.tasks.running is not None)
             farewells = [] if lost else [self.contact.send(Leave(self.leaving), now)]
             return [*farewells, Quit(farewell(self.leaving, lost), not lost and self.tasks.failures < MOST_FAILURES)]
-        if self.tasks.unanswered(now):
-            self.tasks.give_up()
+        given_up = self.tasks.give_up() if self.tasks.unanswered(now) else []
         if self.contact.silent(now):
-            return [self._hello(now)]
+            return [*given_up, self._hello(now)]
         beat = self.contact.send(Heartbeat(now), now)
-        return [*self.outgoing.overdue(now, self.contact.link), beat] if self.outgoing.pending else [beat]
+        overdue = self.outgoing.overdue(now, self.contact.link) if self.outgoing.pending else []
+        return [*given_up, *overdue, beat]
 
     def _measured(self, event: Measured, now: float) -> list[Action]:
         """Tell how the machine does."""
@@ -176,8 +176,7 @@ class Worker:
             self.contact.welcome = None
         elif event.digest not in self.incoming.needs:
             return []
-        self.tasks.give_up()
-        return []
+        return self.tasks.give_up()
 
     def _prepared(self, event: Prepared, now: float) -> list[Action]:
         self.tasks.files, self.profile = event.files, event.profile

@@ -286,6 +286,9 @@ class WorkerRuntime:
         if self.fetcher.start(action.blob, action.snapshot):
             self.inbox.put_nowait(ev.Fetched(action.blob.digest, 0))
 
+    def _forget(self, action: act.Forget) -> None:
+        self.fetcher.forget(action.digests)
+
     def _prepare(self, action: act.Prepare) -> None:
         self._spawn(self._set_up(action))
 
@@ -381,6 +384,7 @@ def _yield_to_others() -> None:
 _ACTIONS: dict[type[act.Action], Callable[[WorkerRuntime, Any], None]] = {
     act.Send: WorkerRuntime._send,
     act.Fetch: WorkerRuntime._fetch,
+    act.Forget: WorkerRuntime._forget,
     act.Prepare: WorkerRuntime._prepare,
     act.ApplyUpdates: WorkerRuntime._apply_updates,
     act.StartTask: WorkerRuntime._start_task,

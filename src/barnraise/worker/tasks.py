@@ -118,8 +118,7 @@ class Tasks:
         if not self._open or task.id < max(self._taken, default=0):
             return []  # of two that are for the end, the later one counts
         self._take(task, now)
-        self.incoming.forget()
-        settled: list[Action] = []
+        settled = self.incoming.forget()
         for number, result in list(self.outgoing.pending.items()):
             if not result.steps:  # a residual, asked for once more: the controller does not wait for it any more
                 settled += self.outgoing.forget(number)
@@ -160,16 +159,14 @@ class Tasks:
     def updated(self, event: Updated, now: float) -> list[Action]:
         self.incoming.updating, self.incoming.have = False, event.version
         if event.version < 0:
-            self.give_up()
-            return []
+            return self.give_up()
         return self._bring_up_to_date(now)
 
     def _bring_up_to_date(self, now: float) -> list[Action]:
         """Take in what may be by now, and go on."""
         actions = self.incoming.take(self._latest)
         if actions is None:
-            self.give_up()
-            return []
+            return self.give_up()
         return actions + self.go_on(now)
 
     @property
@@ -179,15 +176,15 @@ class Tasks:
             return -1
         return self.waiting.base if self.waiting is not None and self.waiting.exact else math.inf
 
-    def give_up(self) -> None:
+    def give_up(self) -> list[Action]:
         """Begin anew, without the task that waits: it is for others, or comes again with a way that works.
 
         The next Tick greets, so that whatever keeps failing is tried once a second at most.
         """
         self.waiting = None
-        self.incoming.forget()
         self._asked_at = math.inf
         self.contact.begin_anew()
+        return self.incoming.forget()
 
     # What is done
 
@@ -294,5 +291,4 @@ class Tasks:
     def leave(self) -> list[Action]:
         """Take no more; what runs ends with the step in hand."""
         self.leaving, self.waiting = True, None
-        self.incoming.forget()
-        return [CutShort()] if self.running is not None else []
+        return self.incoming.forget() + ([CutShort()] if self.running is not None else [])

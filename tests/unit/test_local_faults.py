@@ -1,0 +1,260 @@
+"""Planned faults of local workers, without a run: what is played when, on which processes, and who is to come yet."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from barnraise.assembly.local_faults import LocalFaults
+from barnraise.assembly.local_workers import LocalWorkers
+from barnraise.assembly.nursery import End
+from barnraise.config.faults import Fault, Hang, Join, Kill, KillController, Planned, When
+from barnraise.config.schema import WorkerSection
+from barnraise.core.errors import RunDirectoryError
+from barnraise.ledger import RunDirectory
+from barnraise.transport.links.link import Link
+
+A, B = WorkerSection(name="a"), WorkerSection(name="b")
+
+
+class Nursery:
+    """Takes orders, reports nothing."""
+
+    def __init__(self, again: bool = False) -> None:
+        self.again, self.orders = again, list[bytes]()
+
+    def order(self, line: bytes) -> None:
+        self.orders.append(line)
+
+
+def at(seconds: float, fault: Fault) -> Planned:
+    return Planned(When(seconds=seconds), type(fault).__name__.lower(), fault, 0)
+
+
+def workers_of(
+    run: RunDirectory,
+    faults: Sequence[Planned] = (),
+    link_of: Callable[[int, WorkerSection], Link | None] = lambda index, worker: None,
+) -> LocalWorkers:
+    """One worker, and those that join; a controller that knows nobody and listens nowhere."""
+    local = LocalWorkers(run, [A], faults, link_of, lambda text: None)
+    failed: list[BaseException] = []
+
+    def supervise(task: asyncio.Task[None]) -> None:
+        task.add_done_callback(lambda done: failed.append(error) if (error := done.exception()) else None)
+
+    state = SimpleNamespace(nodes={})
+    local.server = SimpleNamespace(  # type: ignore[assignment]
+        post=lambda event: None,
+        supervise=supervise,
+        failed=failed,
+        machine=SimpleNamespace(state=state),
+        enrolment=SimpleNamespace(keys=SimpleNamespace(public="key")),
+    )
+    local.uri, local.nursery = "zmq://x:1", Nursery()  # type: ignore[assignment]
+    return local
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory.create("trial", tmp_path)
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that does nothing."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def stands_still(process: subprocess.Popen[bytes]) -> bool:
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+async def until(what: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20.0):
+        while not what():
+            await asyncio.sleep(0.01)
+
+
+def test_a_run_waits_for_who_is_to_join_by_the_clock(run: RunDirectory) -> None:
+    async def play() -> None:
+        local = workers_of(run, [at(60.0, Kill(("a",))), at(90.0, Join(B))])
+        local.join(A)
+        local.faults.play(0.0, 61.0)
+        local.ended("a", -9, "")
+        assert not local.exhausted
+        local.faults.play(0.0, 91.0)
+        assert not local.exhausted
+        local.give_up("b", "over")
+        assert set(local.exhausted) == {"a", "b"}
+
+    asyncio.run(play())
+
+
+def test_a_run_does_not_wait_for_who_is_to_join_by_the_tokens(run: RunDirectory) -> None:
+    async def play() -> None:
+        local = workers_of(run, [Planned(When(share=0.9), "join", Join(B), 0)])
+        local.join(A)
+        local.give_up("a", "over")
+        assert local.exhausted == {"a": "over"}
+
+    asyncio.run(play())
+
+
+def test_the_controllers_death_is_the_last_of_what_is_due_together() -> None:
+    played: list[str] = []
+
+    class Host:
+        def is_over(self, plan: Planned) -> bool:
+            return False
+
+        def play(self, plan: Planned) -> bool:
+            played.append(plan.name)
+            return True
+
+    plans = [at(1.0, KillController(2.0)), at(2.0, Hang(("a",), 9.0)), at(1.0, Kill(("b",)))]
+    faults = LocalFaults(plans, SimpleNamespace(pids={}), lambda text: None)  # type: ignore[arg-type]
+    faults.host = Host()  # type: ignore[assignment]
+    faults.play(0.0, 5.0)
+    assert played == ["kill", "hang", "killcontroller"]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_who_died_as_the_controller_did_is_ended_when_that_is_back(run: RunDirectory, again: bool) -> None:
+    local = workers_of(run, [at(5.0, Kill(("a",))), at(5.0, Join(B))])
+    local.nursery = Nursery(again)  # type: ignore[assignment]
+    local.skip_faults(0.0, 6.0)
+    assert [worker.name for worker in local.workers] == ["b"]
+    assert local.exhausted == {"a": "ended, as the run file's faults say"}
+    orders = [msgspec.json.decode(line, type=End) for line in local.nursery.orders]  # type: ignore[union-attr]
+    assert orders == [End("a")] * again
+
+
+def test_of_hangs_that_overlap_the_last_one_counts(sleeper: subprocess.Popen[bytes]) -> None:
+    async def play() -> None:
+        loop, workers = asyncio.get_running_loop(), SimpleNamespace(pids={"a": sleeper.pid})
+        faults = LocalFaults([], workers, lambda text: None)  # type: ignore[arg-type]
+        start = loop.time()
+        for seconds in (0.2, 1.0, 0.3):
+            faults.play_one(at(0.0, Hang(("a",), seconds)))
+        await until(lambda: stands_still(sleeper))
+        await until(lambda: not stands_still(sleeper))
+        assert loop.time() - start >= 1.0
+
+    asyncio.run(play())
+
+
+def test_who_has_no_process_yet_hangs_once_it_has(run: RunDirectory, sleeper: subprocess.Popen[bytes]) -> None:
+    async def play() -> None:
+        local = workers_of(run, [at(0.0, Hang(("a",), 60.0))])
+        local.join(A)
+        local.faults.play(0.0, 0.1)
+        assert not stands_still(sleeper)
+        local.has_process("a", sleeper.pid)
+        await until(lambda: stands_still(sleeper))
+        local.faults.wake_all()
+        await until(lambda: not stands_still(sleeper))
+
+    asyncio.run(play())
+
+
+def test_who_is_killed_before_it_joins_never_starts(run: RunDirectory) -> None:
+    async def play() -> None:
+        local = workers_of(run, [at(1.0, Kill(("b",))), Planned(When(share=0.5), "join", Join(B), 0)])
+        local.join(A)
+        local.faults.play(0.0, 2.0)
+        local.faults.play(0.6, 2.0)
+        assert len(local.nursery.orders) == 1  # type: ignore[union-attr]
+        assert local.up == {"a"}
+
+    asyncio.run(play())
+
+
+def test_who_is_started_again_keeps_its_link(run: RunDirectory) -> None:
+    places: list[tuple[int, str]] = []
+
+    def link_of(index: int, worker: WorkerSection) -> None:
+        places.append((index, worker.name))
+
+    async def play() -> None:
+        local = workers_of(run, [at(5.0, Join(B))], link_of)
+        for worker in (A, A, B, A):
+            local.join(worker)
+
+    asyncio.run(play())
+    assert places == [(0, "a"), (0, "a"), (1, "b"), (0, "a")]
+
+
+def test_who_cannot_be_started_again_stays_down(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        local = workers_of(run)
+        local.join(A)
+
+        def broken(worker: WorkerSection) -> Any:
+            raise RunDirectoryError("the key is gone")
+
+        monkeypatch.setattr("barnraise.assembly.local_workers.RESTARTS", (0.0, 0.0))
+        monkeypatch.setattr(local, "order_for", broken)
+        local.ended("a", 1, "broke")
+        await until(lambda: bool(local.exhausted))
+        assert local.exhausted == {"a": "the key is gone"}
+
+    asyncio.run(play())
+
+
+def test_a_nursery_that_talks_nonsense_ends_the_run(run: RunDirectory) -> None:
+    async def play() -> list[BaseException]:
+        local = workers_of(run)
+
+        async def report() -> bytes:
+            return b"a library says hello\n"
+
+        local.nursery.report = report  # type: ignore[union-attr, method-assign]
+        local.workers = []
+        local.start(local.server, "zmq://x:1")
+        failed: list[BaseException] = local.server.failed  # type: ignore[attr-defined]
+        await until(lambda: bool(failed))
+        return failed
+
+    assert isinstance(asyncio.run(play())[0], msgspec.DecodeError)
+
+
+PARENT = """
+import os, subprocess, sys
+from functools import partial
+from barnraise.core.processes import die_with_parent
+print(subprocess.run([sys.executable, "-c", ""], preexec_fn=partial(die_with_parent, {parent})).returncode)
+"""
+
+
+@pytest.mark.parametrize(("parent", "code"), [("os.getpid()", 0), ("os.getppid()", 1)])
+def test_a_process_whose_parent_is_another_by_now_ends(parent: str, code: int) -> None:
+    script = PARENT.format(parent=parent)
+    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout == f"{code}\n"
+
+
+def test_a_parent_may_be_process_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the command of a container is."""
+    from barnraise.core import processes
+
+    exits: list[int] = []
+    monkeypatch.setattr(processes.os, "getppid", lambda: 1)
+    monkeypatch.setattr(processes.os, "_exit", exits.append)
+    monkeypatch.setattr(processes.ctypes, "CDLL", lambda name: SimpleNamespace(prctl=lambda option, number: signal))
+    processes.die_with_parent(1)
+    assert not exits
+    processes.die_with_parent(2)
+    assert exits == [1]
