@@ -20,6 +20,7 @@ from barnraise.config.load import load
 from barnraise.controller.events import Admitted, InterruptRequested
 from barnraise.controller.follower import Applicant, Follower
 from barnraise.controller.incoming_files import IncomingFiles
+from barnraise.controller.standbys import MOST_STRANGERS
 from barnraise.core.errors import InviteError, SupersededError, WireError
 from barnraise.core.types import Blob, NodeProfile
 from barnraise.ledger import Checkpoints, Ledger, RunDirectory
@@ -27,10 +28,11 @@ from barnraise.ledger.copying import TERM, LedgerCopy
 from barnraise.plan.purpose import SERVE
 from barnraise.plan.resolve import resolve
 from barnraise.transport import Invite, Keys, create
+from barnraise.transport.base import Peer
 from barnraise.transport.invite import STANDBY, WORKER
 from barnraise.transport.seals import sealed
 from barnraise.wire import encode
-from barnraise.wire.following import CopiedFile, Follow
+from barnraise.wire.following import CopiedFile, Copy, Follow
 from barnraise.wire.frames import decode_to_standby
 from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Hello, Stop, Term
 
@@ -194,6 +196,73 @@ class TestAcknowledgements:
         async def play() -> None:
             async with leading(run, tmp_path) as (led, _):
                 assert led.host.server.standbys.outgoing("n", Ack(7, True)) == [Ack(7, True)]
+
+        within(60, play())
+
+
+class TestStrangers:
+    JUNK = Follow(PROTOCOL_VERSION, "0" * 16, "x", "0" * 64, "0" * 64, uri="zmq://127.0.0.1:9")
+
+    def test_a_flood_of_them_does_not_displace_what_the_standby_says(self, tmp_path: Path) -> None:
+        run = run_directory(tmp_path)
+
+        async def play() -> None:
+            async with leading(run, tmp_path) as (led, working), led.follower() as follower:
+                following = asyncio.ensure_future(follower.follow())
+                await led.complete(follower, following)
+                standbys = led.host.server.standbys
+                stranger = Peer(b"stranger", "s" * 40)
+                for _ in range(1000):
+                    led.host.server._receive(stranger, None, self.JUNK, None)
+                assert standbys.following is not None
+                peer, said = standbys.following.peer, Copy(follower.copy.last_id)
+                standbys.receive(peer, encode(said))
+                assert (peer, said) in standbys._inbox
+                assert 1 <= len(standbys._strangers) <= MOST_STRANGERS
+                while standbys._strangers:  # they are answered too, in their turn
+                    await asyncio.sleep(0.01)
+                assert not following.done()
+                assert not working.done()
+                following.cancel()
+
+        within(60, play())
+
+    def test_one_who_cannot_be_answered_is_refused_and_the_controller_goes_on(self, tmp_path: Path) -> None:
+        run = run_directory(tmp_path)
+
+        async def play() -> None:
+            async with leading(run, tmp_path) as (led, working), led.follower() as follower:
+                following = asyncio.ensure_future(follower.follow())
+                await led.complete(follower, following)
+                (run.keys / "invites.json").write_text("{")
+                connection = create("zmq").connection()
+                await connection.open(led.uri, led.keys.public, Keys.generate())
+                await connection.send(encode(self.JUNK))
+                answer, _ = decode_to_standby(await connection.receive() or [])
+                assert isinstance(answer, Stop)
+                await connection.close()
+                assert not working.done()
+                assert not following.done()
+                following.cancel()
+
+        within(60, play())
+
+    def test_a_standby_is_beaten_time_for_while_rows_cannot_be_read(self, tmp_path: Path) -> None:
+        run = run_directory(tmp_path, standby_lease=1.0)
+
+        async def play() -> None:
+            async with leading(run, tmp_path) as (led, working), led.follower() as follower:
+                following = asyncio.ensure_future(follower.follow())
+                await led.complete(follower, following)
+                standbys = led.host.server.standbys
+                assert standbys._reader is not None
+                standbys._reader.close()  # what it reads raises from now on
+                led.host.server.post(Admitted("late", "k" * 40))
+                await asyncio.wait([following], timeout=2.0)
+                assert follower.lag
+                assert not following.done()
+                assert not working.done()
+                following.cancel()
 
         within(60, play())
 
