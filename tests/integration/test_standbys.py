@@ -34,7 +34,7 @@ from barnraise.transport.seals import sealed
 from barnraise.wire import encode
 from barnraise.wire.following import CopiedFile, Copy, Follow
 from barnraise.wire.frames import decode_to_standby
-from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Hello, Stop, Term
+from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Elsewhere, Hello, Stop, Term
 
 SCHEMES = ["zmq", "xmlrpc"]
 
@@ -190,6 +190,35 @@ class TestAcknowledgements:
 
         within(60, play())
 
+    def test_wait_for_a_copy_that_could_take_over_not_for_rows_alone(self, tmp_path: Path) -> None:
+        run = run_directory(tmp_path, durability="standby")
+
+        async def play() -> None:
+            async with leading(run, tmp_path) as (led, _), led.follower() as follower:
+                standbys, told = led.host.server.standbys, []
+                standbys._tell = lambda node, message: told.append((node, message))
+                while not led.host.ledger.last_id:
+                    await asyncio.sleep(0.01)
+                assert standbys.outgoing("n", Ack(7, True)) == []
+                take_files, allowed = follower._take_files, asyncio.Event()
+
+                async def slow(files: Any) -> None:
+                    await allowed.wait()
+                    await take_files(files)
+
+                follower._take_files = slow
+                following = asyncio.ensure_future(follower.follow())
+                while standbys.following is None or standbys.following.after < led.host.ledger.last_id:
+                    await asyncio.sleep(0.01)
+                assert (standbys.held, told) == (1, [])
+                allowed.set()
+                while standbys.held:
+                    await asyncio.sleep(0.01)
+                assert follower.complete
+                following.cancel()
+
+        within(60, play())
+
     def test_do_not_wait_where_durability_is_local(self, tmp_path: Path) -> None:
         run = run_directory(tmp_path)
 
@@ -198,6 +227,24 @@ class TestAcknowledgements:
                 assert led.host.server.standbys.outgoing("n", Ack(7, True)) == [Ack(7, True)]
 
         within(60, play())
+
+
+def test_workers_hear_of_a_standby_that_comes_back_at_another_address(tmp_path: Path) -> None:
+    run = run_directory(tmp_path, standby_lease=30.0)
+
+    async def play() -> None:
+        async with leading(run, tmp_path) as (led, _):
+            standbys, told, keys, invite = led.host.server.standbys, [], Keys.generate(), led.invite()
+            standbys._tell, standbys._nodes = lambda node, message: told.append(message), ["n"]
+            for uri in ("zmq://127.0.0.1:9", "zmq://127.0.0.1:9", "zmq://127.0.0.1:10"):
+                async with led.follower(keys=keys, invite=invite) as follower:
+                    follower._applicant = Applicant(invite, keys, "spare", uri)
+                    reading = asyncio.ensure_future(follower._read())
+                    await follower.greet()
+                    reading.cancel()
+            assert told == [Elsewhere(("zmq://127.0.0.1:9",)), Elsewhere(("zmq://127.0.0.1:10",))]
+
+    within(60, play())
 
 
 class TestStrangers:

@@ -142,7 +142,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
         None,
     ),
     (f.Followed("sat-neo", m.Term(3, A), 3.0), None),
-    (f.Copy(41), None),
+    (f.Copy(41, 40), None),
     (f.Rows(41, 43), f.encode_rows((("Noted", 42, 1, 0.5, "paused", "", '{"reason":"alone"}'),))),
     (f.Survey(), None),
     (f.Inventory((f.CopiedFile("data/meta.json", Blob(A, 900)),)), None),

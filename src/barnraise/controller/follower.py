@@ -173,7 +173,8 @@ class Follower:
                 greeted = False
 
     async def _copy_rows(self) -> None:
-        answer, raw = await self._ask(encode(Copy(self.copy.last_id)), Rows)
+        after = self.copy.last_id
+        answer, raw = await self._ask(encode(Copy(after, after if self.complete else 0)), Rows)
         assert raw is not None
         try:
             rows = decode_rows(raw)

@@ -65,13 +65,15 @@ class Replication:
 
 @dataclass
 class Following:
-    """One standby. All rows up to `after` are durable there; `asks` whether it waits for more."""
+    """One standby. All rows up to `after` are durable there, and it could take over with those up to `safe`; `asks`
+    whether it waits for more."""
 
     peer: Peer
     name: str
     uri: str
     after: int
     heard_at: float
+    safe: int = 0
     asks: bool = False
     answered_at: float = 0.0
 
@@ -158,8 +160,9 @@ class Standbys:
         return [] if isinstance(message, Ack) and self._hold(node, message) else [message]
 
     def _hold(self, node: str, message: Ack) -> bool:
-        """Whether an acknowledgement has to wait; it is told as soon as a standby has all that it rests on."""
-        if not self._how.wait or (self.following is not None and self.following.after >= self._ledger.last_id):
+        """Whether an acknowledgement has to wait; it is told as soon as a standby could take over with all that it
+        rests on."""
+        if not self._how.wait or (self.following is not None and self.following.safe >= self._ledger.last_id):
             return False
         self._held[node, message.assignment] = self._ledger.last_id, message
         if self.following is None:
@@ -220,7 +223,8 @@ class Standbys:
         following.heard_at = time.monotonic()
         if isinstance(message, Copy):
             following.after, following.asks = min(message.after, self._ledger.last_id), True
-            self._release(following.after)
+            following.safe = min(message.safe, following.after)
+            self._release(following.safe)
             self._changed.set()
         elif isinstance(message, Fetch):
             await self._serve(peer, message)
@@ -323,8 +327,8 @@ class Standbys:
         else:
             self._transmit(peer, Gone(message.digest), None)
 
-    def _release(self, after: int) -> None:
-        ready = [key for key, (row_id, _) in self._held.items() if row_id <= after]
+    def _release(self, safe: int) -> None:
+        ready = [key for key, (row_id, _) in self._held.items() if row_id <= safe]
         for node, assignment in ready:
             self._tell(node, self._held.pop((node, assignment))[1])
 
