@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from barnraise.core.errors import WireError
+from barnraise.core.errors import StorageError, WireError
 from barnraise.ledger import Ledger, NodeChanged, Noted, VersionClosed, VersionMade, notes
 from barnraise.ledger.copying import TERM, CopiedRow, LedgerCopy, RowReader, understood
 from barnraise.ledger.decisions import Change
 from barnraise.transport import Keys
 from barnraise.transport.seals import sealed, supersedes
 from barnraise.wire.messages import Term
+
+from .. import decisions as some
 
 DECISIONS = [
     Noted(0.0, notes.Started("ab" * 32, "run")),
@@ -72,6 +75,41 @@ def test_a_row_that_completes_nothing_leaves_the_copy_as_it_was(tmp_path: Path, 
             copy.append([understood((name, 1, *columns))], {})
         copy.append([understood(row) for row in rows], {})
         assert copy.last_id == 5
+
+
+@pytest.mark.parametrize("written", range(6))
+def test_a_copy_that_stops_anywhere_is_opened_again_and_goes_on(
+    tmp_path: Path, written: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payloads = {1: b"one" * 1000, 2: b"two" * 1000}
+    decisions = [DECISIONS[1]]
+    for number in payloads:
+        decisions += [some.assigned(1.0, number, "n"), some.judged(2.0, number, "n", num_bytes=3000)]
+    with Ledger(tmp_path / "ledger.sqlite", tmp_path / "original", run="run") as ledger:
+        for decision in [*decisions, DECISIONS[0]]:
+            brings = {number: payloads[number] for number in payloads if decision == decisions[2 * number]}
+            ledger.commit([decision], brings)
+    reader = RowReader(tmp_path / "ledger.sqlite")
+    found = [understood(row) for row in reader.after(0, 1 << 20)]
+    reader.close()
+    calls = iter(range(100))
+
+    def full(copy: LedgerCopy, *row: Any) -> None:
+        if next(calls) == written:
+            raise StorageError("the disk is full")
+        write(copy, *row)
+
+    write = LedgerCopy._write
+    with copy_in(tmp_path) as copy, monkeypatch.context() as patch:
+        patch.setattr(LedgerCopy, "_write", full)
+        with pytest.raises(StorageError):
+            copy.append(found, payloads)
+    with copy_in(tmp_path) as copy:
+        rest = found[copy.last_id :]
+        copy.append(rest, {number: payload for number, payload in payloads.items() if number not in copy.segments})
+        assert {number: copy.read(number) for number in payloads} == payloads
+        assert copy.last_id == len(found)
+        assert not copy.segments.damage
 
 
 @pytest.mark.parametrize(
