@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from barnraise.assembly.addresses import listen
 from barnraise.assembly.hosting import Host, open_host
-from barnraise.assembly.invites import new_invite
+from barnraise.assembly.invites import new_invite, open_book
 from barnraise.assembly.preparing import prepare
 from barnraise.config.load import load
 from barnraise.controller.events import Admitted, InterruptRequested
@@ -23,7 +24,7 @@ from barnraise.controller.incoming_files import IncomingFiles
 from barnraise.controller.standbys import MOST_STRANGERS
 from barnraise.core.errors import InviteError, SupersededError, WireError
 from barnraise.core.types import Blob, NodeProfile
-from barnraise.ledger import Checkpoints, Ledger, RunDirectory
+from barnraise.ledger import Checkpoints, Ledger, RunDirectory, notes
 from barnraise.ledger.copying import TERM, LedgerCopy
 from barnraise.plan.purpose import SERVE
 from barnraise.plan.resolve import resolve
@@ -34,7 +35,7 @@ from barnraise.transport.seals import sealed
 from barnraise.wire import encode
 from barnraise.wire.following import CopiedFile, Copy, Follow
 from barnraise.wire.frames import decode_to_standby
-from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Elsewhere, Hello, Stop, Term
+from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Elsewhere, Enrol, Hello, Stop, Term
 
 SCHEMES = ["zmq", "xmlrpc"]
 
@@ -239,12 +240,67 @@ def test_workers_hear_of_a_standby_that_comes_back_at_another_address(tmp_path: 
             for uri in ("zmq://127.0.0.1:9", "zmq://127.0.0.1:9", "zmq://127.0.0.1:10"):
                 async with led.follower(keys=keys, invite=invite) as follower:
                     follower._applicant = Applicant(invite, keys, "spare", uri)
-                    reading = asyncio.ensure_future(follower._read())
-                    await follower.greet()
-                    reading.cancel()
+                    await greeting(follower)
             assert told == [Elsewhere(("zmq://127.0.0.1:9",)), Elsewhere(("zmq://127.0.0.1:10",))]
 
     within(60, play())
+
+
+async def greeting(follower: Follower) -> None:
+    reading = asyncio.ensure_future(follower._read())
+    asked = asyncio.ensure_future(follower.greet())
+    await asyncio.wait([reading, asked], return_when=asyncio.FIRST_COMPLETED)
+    (asked if asked.done() else reading).result()
+    reading.cancel()
+    asked.cancel()
+
+
+class TestComingBack:
+    @staticmethod
+    async def follow(led: Led, keys: Keys, invite: Invite) -> None:
+        async with led.follower(keys=keys, invite=invite) as follower:
+            await greeting(follower)
+
+    @staticmethod
+    def change(run: RunDirectory, invite: Invite, **fields: Any) -> None:
+        with open_book(run) as book:
+            book.tokens[invite.token] = replace(book.tokens[invite.token], **fields)
+
+    def test_after_the_invite_has_expired_also_to_a_resumed_controller(self, tmp_path: Path) -> None:
+        run, keys = run_directory(tmp_path), Keys.generate()
+
+        async def play() -> None:
+            async with leading(run, tmp_path) as (led, _):
+                invite = led.invite()
+                await self.follow(led, keys, invite)
+                while led.host.ledger.newest(notes.StandbyFollows) is None:
+                    await asyncio.sleep(0.01)
+                self.change(run, invite, expires=1)
+                await self.follow(led, keys, invite)
+                with pytest.raises(InviteError, match="expired"):
+                    await self.follow(led, Keys.generate(), invite)
+            async with leading(run, tmp_path) as (led, _):
+                await self.follow(led, keys, invite)
+                self.change(run, invite, revoked=True)
+                with pytest.raises(InviteError, match="taken this invite back"):
+                    await self.follow(led, keys, invite)
+
+        within(60, play())
+
+    def test_while_many_strangers_ask_to_join(self, tmp_path: Path) -> None:
+        run, keys = run_directory(tmp_path), Keys.generate()
+
+        async def play() -> None:
+            async with leading(run, tmp_path) as (led, _):
+                invite, stranger = led.invite(), Peer(b"stranger", "s" * 40)
+                await self.follow(led, keys, invite)
+                junk = Enrol(PROTOCOL_VERSION, "0" * 16, "x", "0" * 64, "0" * 64)
+                for _ in range(100):
+                    led.host.server._receive(stranger, None, junk, None)
+                    led.host.server._receive(stranger, None, TestStrangers.JUNK, None)
+                await self.follow(led, keys, invite)
+
+        within(60, play())
 
 
 class TestStrangers:

@@ -14,6 +14,7 @@ from barnraise.ledger.checkpoints import CheckpointManifest, StoredFile
 from barnraise.wire.following import CopiedFile
 
 PARAMETERS = b"parameters"
+PART = StoredFile(10, hashlib.sha256(PARAMETERS).hexdigest())
 MANIFEST = msgspec.json.encode(
     CheckpointManifest(
         0, 1, "0" * 64, {"parameters.safetensors": StoredFile(10, hashlib.sha256(PARAMETERS).hexdigest())}

@@ -45,7 +45,7 @@ class Enrolment:
             return Stop("too many attempts to join at once: try again in a minute")
         try:
             with self._open_book() as book:
-                token = self._verify(book, message, key)
+                token = self._verify(book, message, key, time.time())
                 if token.role == STANDBY:
                     return Stop("this invite is for a standby: use it with `barnraise standby`, not with join")
                 if taken:  # only who holds an invite is told of names
@@ -55,20 +55,20 @@ class Enrolment:
             return Stop(str(error))
         return None
 
-    def refuse_standby(self, message: Follow, key: str) -> Stop | None:
+    def refuse_standby(self, message: Follow, key: str, *, known: bool) -> Stop | None:
         """Why a machine with `key` may not follow; None when it may. Its invite is asked for each time, and no use of
-        it is spent: it follows whenever it comes back."""
+        it is spent: it follows whenever it comes back. One that is `known` to have followed may be late, too."""
         if (refusal := _other_protocol(message)) is not None:
             return refusal
         try:
             with self._open_book() as book:
-                if self._verify(book, message, key).role != STANDBY:
+                if self._verify(book, message, key, 0.0 if known else time.time()).role != STANDBY:
                     return Stop("this invite is for workers: ask the host for `barnraise invite RUN_DIR --standby`")
         except InviteError as error:
             return Stop(str(error))
         return None
 
-    def _verify(self, book: TokenBook, message: Enrol | Follow, key: str) -> Token:
+    def _verify(self, book: TokenBook, message: Enrol | Follow, key: str, now: float) -> Token:
         return book.verify(
             message.token,
             message.proof,
@@ -76,7 +76,7 @@ class Enrolment:
             worker_key=key,
             name=message.name,
             nonce=message.nonce,
-            now=time.time(),
+            now=now,
         )
 
 

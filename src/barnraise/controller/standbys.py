@@ -101,7 +101,8 @@ class Standbys:
         self._warn = warn
         self._ledger, self._enrolment, self._run, self._how = ledger, enrolment, machine.settings.run, replication
         self.term: Term = sealed(enrolment.keys, self._run, machine.epoch)
-        self.keys: dict[str, str] = {}  # of those that follow -> their names
+        last = ledger.newest(notes.StandbyFollows)
+        self.keys = {last.key: last.name} if last is not None and last.key else {}  # who follows, or did last -> name
         self.following: Following | None = None
         self._held: dict[tuple[str, int], tuple[int, Ack]] = {}
         self._all_at = time.monotonic()
@@ -264,7 +265,7 @@ class Standbys:
 
     async def _follow(self, peer: Peer, message: Follow) -> None:
         self.require_newest(message.term)
-        refusal = self._enrolment.refuse_standby(message, peer.key)
+        refusal = self._enrolment.refuse_standby(message, peer.key, known=peer.key in self.keys)
         if refusal is None and self._how.originals is None:
             refusal = Stop("this controller's run has local workers: only one that `barnraise serve` began is followed")
         other = self.following
@@ -285,7 +286,7 @@ class Standbys:
         self._transmit(peer, Followed(self._run, self.term, self._how.lease), None)
         if new:
             self._said.clear()
-            self._note(notes.StandbyFollows(message.name, message.uri))
+            self._note(notes.StandbyFollows(message.name, message.uri, peer.key))
             assert self.elsewhere is not None
             for node in self._nodes:
                 self._tell(node, self.elsewhere)
