@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from barnraise.assembly.addresses import listen
+from barnraise.assembly.fencing import fence, follows, predecessors
 from barnraise.assembly.hosting import Host, open_host
 from barnraise.assembly.invites import new_invite, open_book
 from barnraise.assembly.preparing import prepare
@@ -400,6 +401,43 @@ class TestFencing:
         error = self.outcome(tmp_path, lambda led: sealed(led.keys, led.run.path.name, TERM + 1))
         assert isinstance(error, SupersededError)
         assert "has taken over" in str(error)
+
+    def test_one_that_comes_back_is_told_by_whom_it_does_not_know(self, tmp_path: Path) -> None:
+        run = run_directory(tmp_path)
+
+        async def play() -> None:
+            async with leading(run, tmp_path) as (led, working):
+                term = sealed(led.keys, run.path.name, TERM + 1, "k" * 40)
+                telling = asyncio.ensure_future(fence(led.uri, led.keys, term))
+                await asyncio.wait([working])
+                assert isinstance(working.exception(), SupersededError)
+                await asyncio.sleep(0)
+                assert not telling.done()
+                telling.cancel()
+
+        within(60, play())
+
+    def test_all_earlier_controllers_are_known_also_to_the_next_standby(self, tmp_path: Path) -> None:
+        run = run_directory(tmp_path)
+        follows(run, "zmq://a:1")
+        assert predecessors(run) == ["zmq://a:1"]
+
+        async def play() -> None:
+            async with leading(run, tmp_path) as (led, _), led.follower() as follower:
+                following = asyncio.ensure_future(follower.follow())
+                await led.complete(follower, following)
+                following.cancel()
+
+        within(60, play())
+        copy = RunDirectory(tmp_path / "copy" / run.path.name)
+        follows(copy, "zmq://b:2 xmlrpc://b:3")
+        assert predecessors(copy) == predecessors(copy) == ["zmq://a:1", "zmq://b:2 xmlrpc://b:3"]
+
+    def test_a_damaged_list_of_them_stops_nothing(self, tmp_path: Path) -> None:
+        run = RunDirectory(tmp_path)
+        (tmp_path / "predecessors.json").write_text("{")
+        follows(run, "zmq://a:1")
+        assert predecessors(run) == ["zmq://a:1"]
 
     @pytest.mark.parametrize("forged", ["f" * 64, ""])
     def test_a_made_up_epoch_ends_nobody(self, tmp_path: Path, forged: str) -> None:

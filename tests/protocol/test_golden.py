@@ -105,7 +105,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
             heartbeat=0.25,
             lease=1.2,
             forget=(5, 6),
-            term=m.Term(2**20, B),
+            term=m.Term(2**20, B, "k" * 40),
         ),
         None,
     ),

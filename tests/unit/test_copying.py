@@ -13,9 +13,11 @@ from barnraise.ledger.copying import TERM, CopiedRow, LedgerCopy, RowReader, und
 from barnraise.ledger.decisions import Change
 from barnraise.transport import Keys
 from barnraise.transport.seals import sealed, supersedes
-from barnraise.wire.messages import Term
+from barnraise.wire.messages import Term, Welcome
+from barnraise.worker.contact import Contact
 
 from .. import decisions as some
+from ..state_machine.engine import MANIFEST, WORKER_SETTINGS
 
 DECISIONS = [
     Noted(0.0, notes.Started("ab" * 32, "run")),
@@ -141,6 +143,20 @@ def test_only_a_rightly_sealed_higher_epoch_supersedes() -> None:
         sealed(keys, "another", 6),
         sealed(other, "run", 6),
         Term(6, own.seal),
+        Term(5, own.seal, "z"),
+        Term(6, sealed(keys, "run", 6).seal, "z"),
         Term(6),
     ):
         assert not supersedes(term, own, keys, "run")
+
+
+def test_of_two_that_took_over_with_the_same_epoch_one_gives_way() -> None:
+    keys = Keys.generate()
+    one, other = (sealed(keys, "run", TERM + 1, by) for by in ("a", "b"))
+    assert supersedes(other, one, keys, "run")
+    assert not supersedes(one, other, keys, "run")
+    contact = Contact(1)
+    for term, taken in ((one, True), (other, True), (one, False)):
+        contact.begin_anew()
+        welcome = Welcome("run", "n", contact.greet(), WORKER_SETTINGS, MANIFEST, 1.0, 10.0, term=term)
+        assert contact.welcomed(welcome) is taken

@@ -134,7 +134,7 @@ class Follower:
         answer, _ = await self._ask(frames, Followed)
         if answer.run != self._applicant.invite.run:
             raise InviteError(f"the controller runs '{printable(answer.run)}', but the invite is for another run")
-        if answer.term.epoch < self.term.epoch:
+        if answer.term.rank < self.term.rank:
             raise TimeoutError  # an old controller that came back: whoever took over will end it
         await self._in_thread(lambda: self.copy.follow(answer.term.epoch))
         self.term, self.lease = answer.term, max(answer.lease, ANSWER)

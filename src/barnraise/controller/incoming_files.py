@@ -24,7 +24,7 @@ from barnraise.ledger.disk import storage_errors
 from barnraise.wire.following import CopiedFile
 
 _PATH = re.compile(
-    r"run\.yaml|manifest\.json|keys/(controller|invites)\.json|data/[A-Za-z0-9_][A-Za-z0-9_.-]*"
+    r"run\.yaml|manifest\.json|predecessors\.json|keys/(controller|invites)\.json|data/[A-Za-z0-9_][A-Za-z0-9_.-]*"
     r"|checkpoints/v\d{6,12}(\.\d{1,6})?/([A-Za-z0-9_]+\.(safetensors|json|msgpack))"
 )
 _NEEDED = {"run.yaml", "manifest.json", "keys/controller.json", "data/meta.json"}

@@ -13,7 +13,7 @@ from barnraise.ledger import Checkpoints, Ledger
 from barnraise.ledger.copying import CopiedRow, brought, understood
 from barnraise.wire.following import MOST_FILES, CopiedFile
 
-SMALL_FILES = ("run.yaml", "manifest.json", "keys/controller.json", "keys/invites.json")
+SMALL_FILES = ("run.yaml", "manifest.json", "predecessors.json", "keys/controller.json", "keys/invites.json")
 """Files that are hashed whenever somebody asks: some change."""
 
 MOST_PAYLOADS = 100_000

@@ -56,11 +56,13 @@ Result = TypeVar("Result")
 @dataclass(frozen=True)
 class Replication:
     """How a run is copied: `originals` are its files (None: nobody may follow), `lease` the seconds of silence after
-    which a standby takes over. Where acknowledgements `wait`, they do until a standby has what they are of."""
+    which a standby takes over. Where acknowledgements `wait`, they do until a standby has what they are of. `by` is the
+    key of the standby that this controller was, if it was one."""
 
     originals: Originals | None = None
     lease: float = 3.0
     wait: bool = False
+    by: str = ""
 
 
 @dataclass
@@ -100,7 +102,7 @@ class Standbys:
     ) -> None:
         self._warn = warn
         self._ledger, self._enrolment, self._run, self._how = ledger, enrolment, machine.settings.run, replication
-        self.term: Term = sealed(enrolment.keys, self._run, machine.epoch)
+        self.term: Term = sealed(enrolment.keys, self._run, machine.epoch, replication.by)
         last = ledger.newest(notes.StandbyFollows)
         self.keys = {last.key: last.name} if last is not None and last.key else {}  # who follows, or did last -> name
         self.following: Following | None = None
