@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import time
 from collections.abc import AsyncIterator
@@ -35,8 +36,8 @@ from barnraise.transport.invite import STANDBY, WORKER
 from barnraise.transport.seals import sealed
 from barnraise.wire import encode
 from barnraise.wire.following import CopiedFile, Copy, Follow
-from barnraise.wire.frames import decode_to_standby
-from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Elsewhere, Enrol, Hello, Stop, Term
+from barnraise.wire.frames import decode_from_standby, decode_to_standby
+from barnraise.wire.messages import CHUNK_BYTES, PROTOCOL_VERSION, Ack, Chunk, Elsewhere, Enrol, Hello, Stop, Term
 
 SCHEMES = ["zmq", "xmlrpc"]
 
@@ -510,6 +511,47 @@ class TestRefusals:
                 following.cancel()
 
         within(60, play())
+
+
+def test_what_a_lost_connection_cut_short_is_gone_on_with(tmp_path: Path) -> None:
+    content = bytes(range(256)) * (3 * CHUNK_BYTES // 256)
+    blob = Blob(hashlib.sha256(content).hexdigest(), len(content))
+
+    async def play() -> None:
+        server, keys, asked = Keys.generate(), Keys.generate(), []
+        listener = create("zmq").listener()
+        listener.members = {keys.public: "n"}
+        uri = await listener.bind("zmq://127.0.0.1:0", server)
+        connection = create("zmq").connection()
+        await connection.open(uri, server.public, keys)
+        ledger = LedgerCopy(tmp_path / "ledger.sqlite", tmp_path / "segments", run="run")
+        applicant = Applicant(Invite.create("h", 1, "run", server.public, now=0, lifetime=1), keys, "spare", uri)
+        follower = Follower(connection, applicant, ledger, IncomingFiles(tmp_path, lambda content: content))
+
+        async def answer(offsets: set[int]) -> None:
+            while True:
+                for peer, frames in await listener.receive_many():
+                    message, _ = decode_from_standby(frames)
+                    asked.append(message.offset)
+                    if message.offset in offsets:
+                        piece = content[message.offset : message.offset + message.num_bytes]
+                        listener.send(peer, encode(Chunk(message.digest, message.offset), piece))
+
+        tasks = [asyncio.ensure_future(follower._read()), asyncio.ensure_future(follower._keep_time())]
+        answering = asyncio.ensure_future(answer({0, CHUNK_BYTES}))
+        with pytest.raises(TimeoutError):
+            await follower.fetch(blob)
+        answering.cancel()
+        assert asked == [0, CHUNK_BYTES, 2 * CHUNK_BYTES]
+        answering = asyncio.ensure_future(answer({2 * CHUNK_BYTES}))
+        assert await follower.fetch(blob) == content
+        assert set(asked[3:]) == {2 * CHUNK_BYTES}
+        for task in (*tasks, answering):
+            task.cancel()
+        await follower.close()
+        await listener.close(linger=0.0)
+
+    within(60, play())
 
 
 @pytest.mark.parametrize("path", ["../evil", "keys/other.json", "data/a/b", "checkpoints/v1/x.json", "logs/x"])

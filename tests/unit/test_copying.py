@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from barnraise.controller.follower import pieces
+from barnraise.controller.originals import Originals
 from barnraise.core.errors import StorageError, WireError
 from barnraise.ledger import Ledger, NodeChanged, Noted, VersionClosed, VersionMade, notes
-from barnraise.ledger.copying import TERM, CopiedRow, LedgerCopy, RowReader, understood
+from barnraise.ledger.copying import TERM, CopiedRow, Found, LedgerCopy, RowReader, understood
 from barnraise.ledger.decisions import Change
 from barnraise.transport import Keys
 from barnraise.transport.seals import sealed, supersedes
@@ -77,6 +80,32 @@ def test_a_row_that_completes_nothing_leaves_the_copy_as_it_was(tmp_path: Path, 
             copy.append([understood((name, 1, *columns))], {})
         copy.append([understood(row) for row in rows], {})
         assert copy.last_id == 5
+
+
+def test_rows_are_cut_where_their_payloads_are_many_bytes() -> None:
+    sizes = [None, 3, None, 4, 20, None, 5, 5, None]
+    found = [
+        Found((), number, DECISIONS[0] if size is None else some.judged(0.0, number, "n", num_bytes=size))
+        for number, size in enumerate(sizes)
+    ]
+    assert [[row.id for row in piece] for piece in pieces(found, 10)] == [[0, 1, 2, 3], [4, 5], [6, 7, 8]]
+    assert list(pieces([], 10)) == []
+
+
+def test_of_two_payloads_that_are_read_in_turns_only_what_is_asked_for_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payloads, parts = {1: bytes(range(250)) * 40, 2: bytes(range(200)) * 50}, []
+    with Ledger(tmp_path / "ledger.sqlite", run="run") as ledger:
+        ledger.segments.append(payloads)
+        originals = Originals(tmp_path, [], ledger)
+        originals._payloads.update({"1": 1, "2": 2})
+        pread = os.pread
+        monkeypatch.setattr(os, "pread", lambda *args: parts.append(args[1]) or pread(*args))
+        for offset in (0, 4000, 8000, 12_000):
+            for number, payload in payloads.items():
+                assert originals.read(str(number), offset, 4000) == payload[offset : offset + 4000]
+    assert sum(parts) <= 20_000
 
 
 @pytest.mark.parametrize("written", range(6))
