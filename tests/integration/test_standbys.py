@@ -3,36 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from barnraise.assembly.addresses import listen
+from barnraise.assembly.fencing import fence, follows, predecessors
 from barnraise.assembly.hosting import Host, open_host
-from barnraise.assembly.invites import new_invite
+from barnraise.assembly.invites import new_invite, open_book
 from barnraise.assembly.preparing import prepare
 from barnraise.config.load import load
 from barnraise.controller.events import Admitted, InterruptRequested
 from barnraise.controller.follower import Applicant, Follower
 from barnraise.controller.incoming_files import IncomingFiles
+from barnraise.controller.standbys import MOST_STRANGERS
 from barnraise.core.errors import InviteError, SupersededError, WireError
 from barnraise.core.types import Blob, NodeProfile
-from barnraise.ledger import Checkpoints, Ledger, RunDirectory
+from barnraise.ledger import Checkpoints, Ledger, RunDirectory, notes
 from barnraise.ledger.copying import TERM, LedgerCopy
 from barnraise.plan.purpose import SERVE
 from barnraise.plan.resolve import resolve
 from barnraise.transport import Invite, Keys, create
+from barnraise.transport.base import Peer
 from barnraise.transport.invite import STANDBY, WORKER
 from barnraise.transport.seals import sealed
 from barnraise.wire import encode
-from barnraise.wire.following import CopiedFile, Follow
-from barnraise.wire.frames import decode_to_standby
-from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Hello, Stop, Term
+from barnraise.wire.following import CopiedFile, Copy, Follow
+from barnraise.wire.frames import decode_from_standby, decode_to_standby
+from barnraise.wire.messages import CHUNK_BYTES, PROTOCOL_VERSION, Ack, Chunk, Elsewhere, Enrol, Hello, Stop, Term
 
 SCHEMES = ["zmq", "xmlrpc"]
 
@@ -188,12 +193,181 @@ class TestAcknowledgements:
 
         within(60, play())
 
+    def test_wait_for_a_copy_that_could_take_over_not_for_rows_alone(self, tmp_path: Path) -> None:
+        run = run_directory(tmp_path, durability="standby")
+
+        async def play() -> None:
+            async with leading(run, tmp_path) as (led, _), led.follower() as follower:
+                standbys, told = led.host.server.standbys, []
+                standbys._tell = lambda node, message: told.append((node, message))
+                while not led.host.ledger.last_id:
+                    await asyncio.sleep(0.01)
+                assert standbys.outgoing("n", Ack(7, True)) == []
+                take_files, allowed = follower._take_files, asyncio.Event()
+
+                async def slow(files: Any) -> None:
+                    await allowed.wait()
+                    await take_files(files)
+
+                follower._take_files = slow
+                following = asyncio.ensure_future(follower.follow())
+                while standbys.following is None or standbys.following.after < led.host.ledger.last_id:
+                    await asyncio.sleep(0.01)
+                assert (standbys.held, told) == (1, [])
+                allowed.set()
+                while standbys.held:
+                    await asyncio.sleep(0.01)
+                assert follower.complete
+                following.cancel()
+
+        within(60, play())
+
     def test_do_not_wait_where_durability_is_local(self, tmp_path: Path) -> None:
         run = run_directory(tmp_path)
 
         async def play() -> None:
             async with leading(run, tmp_path) as (led, _):
                 assert led.host.server.standbys.outgoing("n", Ack(7, True)) == [Ack(7, True)]
+
+        within(60, play())
+
+
+def test_workers_hear_of_a_standby_that_comes_back_at_another_address(tmp_path: Path) -> None:
+    run = run_directory(tmp_path, standby_lease=30.0)
+
+    async def play() -> None:
+        async with leading(run, tmp_path) as (led, _):
+            standbys, told, keys, invite = led.host.server.standbys, [], Keys.generate(), led.invite()
+            standbys._tell, standbys._nodes = lambda node, message: told.append(message), ["n"]
+            for uri in ("zmq://127.0.0.1:9", "zmq://127.0.0.1:9", "zmq://127.0.0.1:10"):
+                async with led.follower(keys=keys, invite=invite) as follower:
+                    follower._applicant = Applicant(invite, keys, "spare", uri)
+                    await greeting(follower)
+            assert told == [Elsewhere(("zmq://127.0.0.1:9",)), Elsewhere(("zmq://127.0.0.1:10",))]
+
+    within(60, play())
+
+
+async def greeting(follower: Follower) -> None:
+    reading = asyncio.ensure_future(follower._read())
+    asked = asyncio.ensure_future(follower.greet())
+    await asyncio.wait([reading, asked], return_when=asyncio.FIRST_COMPLETED)
+    (asked if asked.done() else reading).result()
+    reading.cancel()
+    asked.cancel()
+
+
+class TestComingBack:
+    @staticmethod
+    async def follow(led: Led, keys: Keys, invite: Invite) -> None:
+        async with led.follower(keys=keys, invite=invite) as follower:
+            await greeting(follower)
+
+    @staticmethod
+    def change(run: RunDirectory, invite: Invite, **fields: Any) -> None:
+        with open_book(run) as book:
+            book.tokens[invite.token] = replace(book.tokens[invite.token], **fields)
+
+    def test_after_the_invite_has_expired_also_to_a_resumed_controller(self, tmp_path: Path) -> None:
+        run, keys = run_directory(tmp_path), Keys.generate()
+
+        async def play() -> None:
+            async with leading(run, tmp_path) as (led, _):
+                invite = led.invite()
+                await self.follow(led, keys, invite)
+                while led.host.ledger.newest(notes.StandbyFollows) is None:
+                    await asyncio.sleep(0.01)
+                self.change(run, invite, expires=1)
+                await self.follow(led, keys, invite)
+                with pytest.raises(InviteError, match="expired"):
+                    await self.follow(led, Keys.generate(), invite)
+            async with leading(run, tmp_path) as (led, _):
+                await self.follow(led, keys, invite)
+                self.change(run, invite, revoked=True)
+                with pytest.raises(InviteError, match="taken this invite back"):
+                    await self.follow(led, keys, invite)
+
+        within(60, play())
+
+    def test_while_many_strangers_ask_to_join(self, tmp_path: Path) -> None:
+        run, keys = run_directory(tmp_path), Keys.generate()
+
+        async def play() -> None:
+            async with leading(run, tmp_path) as (led, _):
+                invite, stranger = led.invite(), Peer(b"stranger", "s" * 40)
+                await self.follow(led, keys, invite)
+                junk = Enrol(PROTOCOL_VERSION, "0" * 16, "x", "0" * 64, "0" * 64)
+                for _ in range(100):
+                    led.host.server._receive(stranger, None, junk, None)
+                    led.host.server._receive(stranger, None, TestStrangers.JUNK, None)
+                await self.follow(led, keys, invite)
+
+        within(60, play())
+
+
+class TestStrangers:
+    JUNK = Follow(PROTOCOL_VERSION, "0" * 16, "x", "0" * 64, "0" * 64, uri="zmq://127.0.0.1:9")
+
+    def test_a_flood_of_them_does_not_displace_what_the_standby_says(self, tmp_path: Path) -> None:
+        run = run_directory(tmp_path)
+
+        async def play() -> None:
+            async with leading(run, tmp_path) as (led, working), led.follower() as follower:
+                following = asyncio.ensure_future(follower.follow())
+                await led.complete(follower, following)
+                standbys = led.host.server.standbys
+                stranger = Peer(b"stranger", "s" * 40)
+                for _ in range(1000):
+                    led.host.server._receive(stranger, None, self.JUNK, None)
+                assert standbys.following is not None
+                peer, said = standbys.following.peer, Copy(follower.copy.last_id)
+                standbys.receive(peer, encode(said))
+                assert (peer, said) in standbys._inbox
+                assert 1 <= len(standbys._strangers) <= MOST_STRANGERS
+                while standbys._strangers:  # they are answered too, in their turn
+                    await asyncio.sleep(0.01)
+                assert not following.done()
+                assert not working.done()
+                following.cancel()
+
+        within(60, play())
+
+    def test_one_who_cannot_be_answered_is_refused_and_the_controller_goes_on(self, tmp_path: Path) -> None:
+        run = run_directory(tmp_path)
+
+        async def play() -> None:
+            async with leading(run, tmp_path) as (led, working), led.follower() as follower:
+                following = asyncio.ensure_future(follower.follow())
+                await led.complete(follower, following)
+                (run.keys / "invites.json").write_text("{")
+                connection = create("zmq").connection()
+                await connection.open(led.uri, led.keys.public, Keys.generate())
+                await connection.send(encode(self.JUNK))
+                answer, _ = decode_to_standby(await connection.receive() or [])
+                assert isinstance(answer, Stop)
+                await connection.close()
+                assert not working.done()
+                assert not following.done()
+                following.cancel()
+
+        within(60, play())
+
+    def test_a_standby_is_beaten_time_for_while_rows_cannot_be_read(self, tmp_path: Path) -> None:
+        run = run_directory(tmp_path, standby_lease=1.0)
+
+        async def play() -> None:
+            async with leading(run, tmp_path) as (led, working), led.follower() as follower:
+                following = asyncio.ensure_future(follower.follow())
+                await led.complete(follower, following)
+                standbys = led.host.server.standbys
+                assert standbys._reader is not None
+                standbys._reader.close()  # what it reads raises from now on
+                led.host.server.post(Admitted("late", "k" * 40))
+                await asyncio.wait([following], timeout=2.0)
+                assert follower.lag
+                assert not following.done()
+                assert not working.done()
+                following.cancel()
 
         within(60, play())
 
@@ -228,6 +402,43 @@ class TestFencing:
         error = self.outcome(tmp_path, lambda led: sealed(led.keys, led.run.path.name, TERM + 1))
         assert isinstance(error, SupersededError)
         assert "has taken over" in str(error)
+
+    def test_one_that_comes_back_is_told_by_whom_it_does_not_know(self, tmp_path: Path) -> None:
+        run = run_directory(tmp_path)
+
+        async def play() -> None:
+            async with leading(run, tmp_path) as (led, working):
+                term = sealed(led.keys, run.path.name, TERM + 1, "k" * 40)
+                telling = asyncio.ensure_future(fence(led.uri, led.keys, term))
+                await asyncio.wait([working])
+                assert isinstance(working.exception(), SupersededError)
+                await asyncio.sleep(0)
+                assert not telling.done()
+                telling.cancel()
+
+        within(60, play())
+
+    def test_all_earlier_controllers_are_known_also_to_the_next_standby(self, tmp_path: Path) -> None:
+        run = run_directory(tmp_path)
+        follows(run, "zmq://a:1")
+        assert predecessors(run) == ["zmq://a:1"]
+
+        async def play() -> None:
+            async with leading(run, tmp_path) as (led, _), led.follower() as follower:
+                following = asyncio.ensure_future(follower.follow())
+                await led.complete(follower, following)
+                following.cancel()
+
+        within(60, play())
+        copy = RunDirectory(tmp_path / "copy" / run.path.name)
+        follows(copy, "zmq://b:2 xmlrpc://b:3")
+        assert predecessors(copy) == predecessors(copy) == ["zmq://a:1", "zmq://b:2 xmlrpc://b:3"]
+
+    def test_a_damaged_list_of_them_stops_nothing(self, tmp_path: Path) -> None:
+        run = RunDirectory(tmp_path)
+        (tmp_path / "predecessors.json").write_text("{")
+        follows(run, "zmq://a:1")
+        assert predecessors(run) == ["zmq://a:1"]
 
     @pytest.mark.parametrize("forged", ["f" * 64, ""])
     def test_a_made_up_epoch_ends_nobody(self, tmp_path: Path, forged: str) -> None:
@@ -300,6 +511,47 @@ class TestRefusals:
                 following.cancel()
 
         within(60, play())
+
+
+def test_what_a_lost_connection_cut_short_is_gone_on_with(tmp_path: Path) -> None:
+    content = bytes(range(256)) * (3 * CHUNK_BYTES // 256)
+    blob = Blob(hashlib.sha256(content).hexdigest(), len(content))
+
+    async def play() -> None:
+        server, keys, asked = Keys.generate(), Keys.generate(), []
+        listener = create("zmq").listener()
+        listener.members = {keys.public: "n"}
+        uri = await listener.bind("zmq://127.0.0.1:0", server)
+        connection = create("zmq").connection()
+        await connection.open(uri, server.public, keys)
+        ledger = LedgerCopy(tmp_path / "ledger.sqlite", tmp_path / "segments", run="run")
+        applicant = Applicant(Invite.create("h", 1, "run", server.public, now=0, lifetime=1), keys, "spare", uri)
+        follower = Follower(connection, applicant, ledger, IncomingFiles(tmp_path, lambda content: content))
+
+        async def answer(offsets: set[int]) -> None:
+            while True:
+                for peer, frames in await listener.receive_many():
+                    message, _ = decode_from_standby(frames)
+                    asked.append(message.offset)
+                    if message.offset in offsets:
+                        piece = content[message.offset : message.offset + message.num_bytes]
+                        listener.send(peer, encode(Chunk(message.digest, message.offset), piece))
+
+        tasks = [asyncio.ensure_future(follower._read()), asyncio.ensure_future(follower._keep_time())]
+        answering = asyncio.ensure_future(answer({0, CHUNK_BYTES}))
+        with pytest.raises(TimeoutError):
+            await follower.fetch(blob)
+        answering.cancel()
+        assert asked == [0, CHUNK_BYTES, 2 * CHUNK_BYTES]
+        answering = asyncio.ensure_future(answer({2 * CHUNK_BYTES}))
+        assert await follower.fetch(blob) == content
+        assert set(asked[3:]) == {2 * CHUNK_BYTES}
+        for task in (*tasks, answering):
+            task.cancel()
+        await follower.close()
+        await listener.close(linger=0.0)
+
+    within(60, play())
 
 
 @pytest.mark.parametrize("path", ["../evil", "keys/other.json", "data/a/b", "checkpoints/v1/x.json", "logs/x"])

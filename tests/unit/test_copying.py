@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from barnraise.core.errors import WireError
+from barnraise.controller.follower import pieces
+from barnraise.controller.originals import Originals
+from barnraise.core.errors import StorageError, WireError
 from barnraise.ledger import Ledger, NodeChanged, Noted, VersionClosed, VersionMade, notes
-from barnraise.ledger.copying import TERM, CopiedRow, LedgerCopy, RowReader, understood
+from barnraise.ledger.copying import TERM, CopiedRow, Found, LedgerCopy, RowReader, understood
 from barnraise.ledger.decisions import Change
 from barnraise.transport import Keys
 from barnraise.transport.seals import sealed, supersedes
-from barnraise.wire.messages import Term
+from barnraise.wire.messages import Term, Welcome
+from barnraise.worker.contact import Contact
+
+from .. import decisions as some
+from ..state_machine.engine import MANIFEST, WORKER_SETTINGS
 
 DECISIONS = [
     Noted(0.0, notes.Started("ab" * 32, "run")),
@@ -74,6 +82,67 @@ def test_a_row_that_completes_nothing_leaves_the_copy_as_it_was(tmp_path: Path, 
         assert copy.last_id == 5
 
 
+def test_rows_are_cut_where_their_payloads_are_many_bytes() -> None:
+    sizes = [None, 3, None, 4, 20, None, 5, 5, None]
+    found = [
+        Found((), number, DECISIONS[0] if size is None else some.judged(0.0, number, "n", num_bytes=size))
+        for number, size in enumerate(sizes)
+    ]
+    assert [[row.id for row in piece] for piece in pieces(found, 10)] == [[0, 1, 2, 3], [4, 5], [6, 7, 8]]
+    assert list(pieces([], 10)) == []
+
+
+def test_of_two_payloads_that_are_read_in_turns_only_what_is_asked_for_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payloads, parts = {1: bytes(range(250)) * 40, 2: bytes(range(200)) * 50}, []
+    with Ledger(tmp_path / "ledger.sqlite", run="run") as ledger:
+        ledger.segments.append(payloads)
+        originals = Originals(tmp_path, [], ledger)
+        originals._payloads.update({"1": 1, "2": 2})
+        pread = os.pread
+        monkeypatch.setattr(os, "pread", lambda *args: parts.append(args[1]) or pread(*args))
+        for offset in (0, 4000, 8000, 12_000):
+            for number, payload in payloads.items():
+                assert originals.read(str(number), offset, 4000) == payload[offset : offset + 4000]
+    assert sum(parts) <= 20_000
+
+
+@pytest.mark.parametrize("written", range(6))
+def test_a_copy_that_stops_anywhere_is_opened_again_and_goes_on(
+    tmp_path: Path, written: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payloads = {1: b"one" * 1000, 2: b"two" * 1000}
+    decisions = [DECISIONS[1]]
+    for number in payloads:
+        decisions += [some.assigned(1.0, number, "n"), some.judged(2.0, number, "n", num_bytes=3000)]
+    with Ledger(tmp_path / "ledger.sqlite", tmp_path / "original", run="run") as ledger:
+        for decision in [*decisions, DECISIONS[0]]:
+            brings = {number: payloads[number] for number in payloads if decision == decisions[2 * number]}
+            ledger.commit([decision], brings)
+    reader = RowReader(tmp_path / "ledger.sqlite")
+    found = [understood(row) for row in reader.after(0, 1 << 20)]
+    reader.close()
+    calls = iter(range(100))
+
+    def full(copy: LedgerCopy, *row: Any) -> None:
+        if next(calls) == written:
+            raise StorageError("the disk is full")
+        write(copy, *row)
+
+    write = LedgerCopy._write
+    with copy_in(tmp_path) as copy, monkeypatch.context() as patch:
+        patch.setattr(LedgerCopy, "_write", full)
+        with pytest.raises(StorageError):
+            copy.append(found, payloads)
+    with copy_in(tmp_path) as copy:
+        rest = found[copy.last_id :]
+        copy.append(rest, {number: payload for number, payload in payloads.items() if number not in copy.segments})
+        assert {number: copy.read(number) for number in payloads} == payloads
+        assert copy.last_id == len(found)
+        assert not copy.segments.damage
+
+
 @pytest.mark.parametrize(
     "row",
     [
@@ -103,6 +172,20 @@ def test_only_a_rightly_sealed_higher_epoch_supersedes() -> None:
         sealed(keys, "another", 6),
         sealed(other, "run", 6),
         Term(6, own.seal),
+        Term(5, own.seal, "z"),
+        Term(6, sealed(keys, "run", 6).seal, "z"),
         Term(6),
     ):
         assert not supersedes(term, own, keys, "run")
+
+
+def test_of_two_that_took_over_with_the_same_epoch_one_gives_way() -> None:
+    keys = Keys.generate()
+    one, other = (sealed(keys, "run", TERM + 1, by) for by in ("a", "b"))
+    assert supersedes(other, one, keys, "run")
+    assert not supersedes(one, other, keys, "run")
+    contact = Contact(1)
+    for term, taken in ((one, True), (other, True), (one, False)):
+        contact.begin_anew()
+        welcome = Welcome("run", "n", contact.greet(), WORKER_SETTINGS, MANIFEST, 1.0, 10.0, term=term)
+        assert contact.welcomed(welcome) is taken

@@ -13,6 +13,7 @@ from barnraise.account.links import LinkUse
 from barnraise.assembly import parts
 from barnraise.assembly.addresses import recorded_mode
 from barnraise.assembly.engine_settings import engine_settings
+from barnraise.assembly.fencing import standby_key
 from barnraise.assembly.ground import Ground
 from barnraise.assembly.invites import open_book
 from barnraise.config.changes import changes, kept
@@ -157,7 +158,7 @@ def _replication(run: RunDirectory, plan: Plan, dataset: Dataset, ledger: Ledger
     controller = plan.run_file.controller
     data = [(info.name, Blob(info.sha256, info.bytes)) for info in dataset.files()]
     originals = Originals(run.path, data, ledger) if not plan.purpose.local else None
-    return Replication(originals, controller.standby_lease, controller.durability == "standby")
+    return Replication(originals, controller.standby_lease, controller.durability == "standby", standby_key(run))
 
 
 def warm_up(plan: Plan) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from barnraise.assembly.addresses import listen, recorded_mode
 from barnraise.assembly.course import how_to_go_on, see_through
 from barnraise.assembly.ending import Summary, conclude
+from barnraise.assembly.fencing import fence, predecessors
 from barnraise.assembly.hosting import Host
 from barnraise.assembly.invites import new_invite
 from barnraise.assembly.preparing import new_run, prepare
@@ -43,8 +45,12 @@ async def resume_serving(run: RunDirectory, plan: Plan, voice: Voice) -> Summary
 async def _serve(
     run: RunDirectory, plan: Plan, voice: Voice, prepare: Callable[[], None], invitation: Invitation | None = None
 ) -> Summary:
+    fences: list[asyncio.Future[None]] = []
+
     async def listening(host: Host, note: Say) -> str:
         uri = await listen(host.server, run, plan, "serve")
+        keys, term = host.server.enrolment.keys, host.server.standbys.term
+        fences.extend(asyncio.ensure_future(fence(before, keys, term)) for before in predecessors(run))
         note(f"listening on {uri.replace(' ', ' and ')}; {how_to_go_on(run)}")
         if invitation is not None:
             key = host.server.enrolment.keys.public
@@ -52,7 +58,12 @@ async def _serve(
             invitation.hand(run, invite, run.write_key("invite", f"{invite}\n".encode()))
         return uri
 
-    return conclude(*await see_through(run, plan, voice, listening, prepare=prepare), voice)
+    try:
+        return conclude(*await see_through(run, plan, voice, listening, prepare=prepare), voice)
+    finally:
+        for each in fences:
+            each.cancel()
+        await asyncio.gather(*fences, return_exceptions=True)
 
 
 async def finish_run(run: RunDirectory, plan: Plan, voice: Voice) -> Summary:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import platform
 import re
 import signal
@@ -16,6 +15,7 @@ import msgspec
 
 from barnraise.assembly import addresses
 from barnraise.assembly.ending import Summary
+from barnraise.assembly.fencing import KEY, follows
 from barnraise.assembly.hosting import recorded_plan, warm_up
 from barnraise.assembly.ports import Ports
 from barnraise.assembly.serving import resume_serving
@@ -27,7 +27,6 @@ from barnraise.controller.follower import Applicant, Follower
 from barnraise.controller.incoming_files import IncomingFiles
 from barnraise.core.errors import (
     AddressError,
-    BarnraiseError,
     CorruptionError,
     InviteError,
     RunDirectoryError,
@@ -40,8 +39,6 @@ from barnraise.ledger.copying import LedgerCopy
 from barnraise.transport import Invite, Keys
 from barnraise.transport.fallback import connection_for
 from barnraise.transport.invite import STANDBY
-from barnraise.transport.seals import sealed
-from barnraise.wire.messages import Term
 
 MARK = "standby"
 """A file that is in the folder while it is a copy, and no run by itself."""
@@ -70,33 +67,28 @@ async def stand_by(invite: str, voice: Voice, place: Place) -> Summary | None:
     Raises InviteError when the controller does not let it follow, RunDirectoryError for a folder that is no copy or a
     broken one, AddressError when nobody answers.
     """
-    ticket = Invite.parse(invite, time.time())
+    ticket = Invite.parse(invite, 0.0)  # it may be late for one that followed before: the controller knows
     if ticket.role != STANDBY:
         raise InviteError("this invite is for workers: ask the host for `barnraise invite RUN_DIR --standby`")
     run = _folder(place.folder, ticket.run)
     with run.lock(), Ports.reserve(ticket, place.host, place.port, place.http_port) as ports:
         voice.say(f"copying run {ticket.run} to {run.path}; workers would find it at {ports.uri}")
         run.write(run.path / addresses.FILE, msgspec.json.encode(addresses.Whereabouts(ports.uri, "serve")))
+        follows(run, ticket.uri)
         if not await _follow(run, ticket, ports, voice, place.name):
             return None
         (run.path / MARK).unlink(missing_ok=True)
         ports.release()
         with LedgerView(run.ledger) as view:
             epoch = view.epoch + 1  # the next to open it
-        keys = Keys.load(run.keys / "controller.json")
-        fencing = asyncio.ensure_future(_fence(run, ticket, sealed(keys, ticket.run, epoch), ports.uri))
-        try:
-            voice.say(f"taking over run {ticket.run} (epoch {epoch}); listening at {ports.uri}")
-            return await resume_serving(run, recorded_plan(run), voice)
-        finally:
-            fencing.cancel()
-            await asyncio.gather(fencing, return_exceptions=True)
+        voice.say(f"taking over run {ticket.run} (epoch {epoch}); listening at {ports.uri}")
+        return await resume_serving(run, recorded_plan(run), voice)
 
 
 async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice, name: str) -> bool:
     """Copy until it is time to take over (True), or nothing is left to do."""
     wanted = name or re.sub(r"[^A-Za-z0-9_.-]+", "-", platform.node()).strip("-_.")[:64] or "standby"
-    keys = Keys.load_or_create(run.keys / "standby.json")
+    keys = Keys.load_or_create(run.keys / KEY)
     copy = _open_copy(run, ticket.run)
     files = IncomingFiles(run.path, lambda content: _moved(content, ports))
     if copy.last_id and files.newest >= 0 and (lacking := copy.lacking(files.newest)):
@@ -161,19 +153,6 @@ async def _tell(run: RunDirectory, follower: Follower, voice: Voice) -> None:
                 f"row {follower.copy.last_id:,}, {follower.lag:,} rows ({seconds:.1f} s) behind; "
                 f"checkpoint {follower.files.newest}; {bytes_text(follower.copied_bytes)} copied; {standing}"
             )
-
-
-async def _fence(run: RunDirectory, ticket: Invite, term: Term, uri: str) -> None:
-    """Tell the controller that was followed, should it come back, that there is a later one."""
-    keys = Keys.load(run.keys / "standby.json")
-    while True:
-        connection = connection_for(ticket.uri)
-        with contextlib.suppress(BarnraiseError, TimeoutError):
-            await connection.open(ticket.uri, ticket.server_key, keys)
-            await connection.ready(5.0)
-            await connection.send(Applicant(ticket, keys, "standby", uri).greeting(term))
-            await asyncio.sleep(1.0)
-        await connection.close()
 
 
 def _folder(base: Path, name: str) -> RunDirectory:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -41,6 +41,9 @@ AT_ONCE, WINDOW = 4, 4
 
 PATIENCE = 3.0
 """Seconds without a chunk after which it is asked for again."""
+
+PIECE_BYTES = 64 << 20
+"""Bytes of payloads from which on rows are put on disk, before those of the next ones are fetched."""
 
 TICK = 0.1
 
@@ -97,6 +100,20 @@ class _Fetching:
             self.arrived.exception()
 
 
+def pieces(rows: Sequence[Found], num_bytes: int) -> Iterator[Sequence[Found]]:
+    """The rows, in their order, cut so that the payloads of each piece have so many bytes at most, or are one."""
+    begin, size = 0, 0
+    for end, row in enumerate(rows):
+        judged = brought(row)
+        new = judged.claim.num_bytes if judged is not None else 0
+        if new and size and size + new > num_bytes:
+            yield rows[begin:end]
+            begin, size = end, 0
+        size += new
+    if rows:
+        yield rows[begin:]
+
+
 class Follower:
     """Follows one controller until it ends, or is silent for its lease. One event loop, one thread for the disk."""
 
@@ -111,6 +128,7 @@ class Follower:
         self._gap = 0  # the last row whose payload was not there to be had
         self._waiting: dict[type[Message], asyncio.Future[tuple[Any, memoryview | None]]] = {}
         self._fetching: dict[str, _Fetching] = {}
+        self._unfinished: dict[str, Download] = {}  # which a lost connection cut short
         self._places = asyncio.Semaphore(AT_ONCE)
         self._asking = 0
         self.copied_bytes = 0
@@ -134,7 +152,7 @@ class Follower:
         answer, _ = await self._ask(frames, Followed)
         if answer.run != self._applicant.invite.run:
             raise InviteError(f"the controller runs '{printable(answer.run)}', but the invite is for another run")
-        if answer.term.epoch < self.term.epoch:
+        if answer.term.rank < self.term.rank:
             raise TimeoutError  # an old controller that came back: whoever took over will end it
         await self._in_thread(lambda: self.copy.follow(answer.term.epoch))
         self.term, self.lease = answer.term, max(answer.lease, ANSWER)
@@ -173,7 +191,8 @@ class Follower:
                 greeted = False
 
     async def _copy_rows(self) -> None:
-        answer, raw = await self._ask(encode(Copy(self.copy.last_id)), Rows)
+        after = self.copy.last_id
+        answer, raw = await self._ask(encode(Copy(after, after if self.complete else 0)), Rows)
         assert raw is not None
         try:
             rows = decode_rows(raw)
@@ -181,17 +200,17 @@ class Follower:
             raise WireError(f"rows that cannot be read: {error}") from None
         if answer.after != self.copy.last_id:
             return
-        found = [understood(row) for row in rows]
-        payloads = await self._payloads(found)
-        await self._in_thread(lambda: self.copy.append(found, payloads))
         self.newest = answer.newest
+        for piece in pieces([understood(row) for row in rows], PIECE_BYTES):
+            payloads = await self._payloads(piece)
+            await self._in_thread(partial(self.copy.append, piece, payloads))
+            for row in piece:
+                if is_note(row, notes.Checkpointed):
+                    self._look.set()
+                elif is_note(row, notes.Finished):
+                    self.finished = "the run is over"
         if not self.lag:
             self.in_sync_at = time.monotonic()
-        for row in found:
-            if is_note(row, notes.Checkpointed):
-                self._look.set()
-            elif is_note(row, notes.Finished):
-                self.finished = "the run is over"
 
     async def _payloads(self, rows: Sequence[Found]) -> dict[int, bytes]:
         """What the contributions among `rows` brought, as far as the controller has it still."""
@@ -211,12 +230,16 @@ class Follower:
         """The bytes; None when the controller does not keep them. Raises TimeoutError, WireError."""
         if blob.digest in self._fetching:  # for another contribution of the same bytes
             return await asyncio.shield(self._fetching[blob.digest].arrived)
-        fetching = _Fetching(Download(blob, limit=MOST_BYTES, window=WINDOW, patience=PATIENCE))
-        if fetching.download.complete:
+        download = self._unfinished.pop(blob.digest, None)
+        if download is None:
+            download = Download(blob, limit=MOST_BYTES, window=WINDOW, patience=PATIENCE)
+        fetching, begun = _Fetching(download), False
+        if download.complete:
             return b""
         self._fetching[blob.digest] = fetching
         try:
             async with self._places:
+                begun = True
                 connects = self._connection.num_connects
                 while not fetching.arrived.done():
                     for offset, num_bytes in fetching.download.requests(time.monotonic()):
@@ -226,8 +249,17 @@ class Follower:
             self.copied_bytes += fetching.download.blob.num_bytes
             return fetching.arrived.result()
         finally:
+            if begun and not fetching.arrived.done():
+                self._keep(download)
             fetching.give_up()
             del self._fetching[blob.digest]
+
+    def _keep(self, download: Download) -> None:
+        """It is gone on with when the same bytes are asked for again."""
+        download.forget_requests()
+        self._unfinished[download.blob.digest] = download
+        while len(self._unfinished) > AT_ONCE:
+            del self._unfinished[next(iter(self._unfinished))]
 
     async def _keep_files(self) -> None:
         """Take over what files there are, now and again, and whenever there is a new checkpoint."""

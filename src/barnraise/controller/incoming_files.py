@@ -15,15 +15,16 @@ from pathlib import Path
 
 import msgspec
 
-from barnraise.core.errors import CorruptionError, WireError
+from barnraise.core.errors import WireError
 from barnraise.core.files import fsync_directory, write_file
+from barnraise.core.types import Blob
 from barnraise.ledger import Checkpoints
 from barnraise.ledger.checkpoints import CheckpointManifest
 from barnraise.ledger.disk import storage_errors
 from barnraise.wire.following import CopiedFile
 
 _PATH = re.compile(
-    r"run\.yaml|manifest\.json|keys/(controller|invites)\.json|data/[A-Za-z0-9_][A-Za-z0-9_.-]*"
+    r"run\.yaml|manifest\.json|predecessors\.json|keys/(controller|invites)\.json|data/[A-Za-z0-9_][A-Za-z0-9_.-]*"
     r"|checkpoints/v\d{6,12}(\.\d{1,6})?/([A-Za-z0-9_]+\.(safetensors|json|msgpack))"
 )
 _NEEDED = {"run.yaml", "manifest.json", "keys/controller.json", "data/meta.json"}
@@ -47,12 +48,14 @@ class IncomingFiles:
         self._here: dict[str, str] = {}  # path -> digest of what came
         self._checkpoints = Checkpoints(folder / "checkpoints")
         self._arriving = folder / "checkpoints" / _ARRIVING
-        self._wanted: set[str] = set()
+        self._wanted: set[str] = set()  # small files and data of which not even an older version is here
         self.unsettled: Unsettled | None = None
         readable = self._checkpoints.readable()
         self.oldest = min(readable, default=-1)  # version of the oldest checkpoint
         self.newest = max(readable, default=-1)
         self.ledger_id = readable[self.newest].manifest.ledger_id if readable else -1
+        for folder in self._arriving.glob("v*"):  # one may have come as a whole before this process began
+            self._look_at(folder)
 
     @property
     def complete(self) -> bool:
@@ -65,7 +68,8 @@ class IncomingFiles:
             if not _PATH.fullmatch(file.path):
                 raise WireError(f"'{file.path[:100]}' is no file that a copy of a run has")
         new = [file for file in files if not self._is_here(file)]
-        self._wanted = {file.path for file in new if not file.path.startswith("checkpoints/")}
+        names = {file.path for file in new if not file.path.startswith("checkpoints/")}
+        self._wanted = {name for name in names if not (self._folder / name).is_file()}
         return new
 
     def put(self, file: CopiedFile, content: bytes) -> None:
@@ -116,17 +120,23 @@ class IncomingFiles:
         with storage_errors(folder):
             for other in self._arriving.glob("*"):
                 if other.name != name:  # an older one, which the controller does not keep any more
+                    self.unsettled = None
                     shutil.rmtree(other)
             folder.mkdir(parents=True, exist_ok=True)
             write_file(folder / part, content)
-        if (folder / "manifest.json").is_file():
-            self._look_at(folder)
+        self._look_at(folder)
 
     def _look_at(self, folder: Path) -> None:
-        """Whether all of the checkpoint is here."""
+        """Whether all of the checkpoint is here. What is damaged is none, and comes once more."""
+        path = folder / "manifest.json"
+        if not path.is_file():
+            return
+        with storage_errors(path, "read"):
+            content = path.read_bytes()
         try:
-            manifest = msgspec.json.decode((folder / "manifest.json").read_bytes(), type=CheckpointManifest)
-        except msgspec.MsgspecError as error:
-            raise CorruptionError(f"the manifest of checkpoint {folder.name} cannot be read: {error}") from None
-        if all((folder / part).is_file() for part in manifest.files):
+            manifest = msgspec.json.decode(content, type=CheckpointManifest)
+        except msgspec.MsgspecError:
+            return
+        blobs = {part: Blob(kept.sha256, kept.num_bytes) for part, kept in manifest.files.items()}
+        if all(self._matches(folder / part, CopiedFile(part, blob)) for part, blob in blobs.items()):
             self.unsettled = Unsettled(folder.name, manifest.version, manifest.ledger_id)

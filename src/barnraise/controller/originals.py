@@ -13,7 +13,7 @@ from barnraise.ledger import Checkpoints, Ledger
 from barnraise.ledger.copying import CopiedRow, brought, understood
 from barnraise.wire.following import MOST_FILES, CopiedFile
 
-SMALL_FILES = ("run.yaml", "manifest.json", "keys/controller.json", "keys/invites.json")
+SMALL_FILES = ("run.yaml", "manifest.json", "predecessors.json", "keys/controller.json", "keys/invites.json")
 """Files that are hashed whenever somebody asks: some change."""
 
 MOST_PAYLOADS = 100_000
@@ -29,7 +29,6 @@ class Originals:
         self._checkpoints = Checkpoints(folder / "checkpoints")
         self._files: dict[str, CopiedFile] = {}
         self._payloads: OrderedDict[str, int] = OrderedDict()
-        self._last: tuple[int, bytes] = -1, b""  # the payload that was read last
 
     def inventory(self) -> tuple[CopiedFile, ...]:
         """What there is, the newest checkpoint last. Raises StorageError."""
@@ -47,9 +46,13 @@ class Originals:
             self._payloads.popitem(last=False)
 
     def read(self, digest: str, offset: int, num_bytes: int) -> bytes:
-        """Bytes of a file or payload; none when it is not kept (any more), or ends before `offset`."""
+        """Bytes of a file or payload, which the reader checks; none when it is not kept (any more), or ends before
+        `offset`."""
         if (assignment := self._payloads.get(digest)) is not None:
-            return self._payload(assignment)[offset : offset + num_bytes]
+            try:
+                return self._ledger.segments.read_part(assignment, offset, num_bytes)
+            except (CorruptionError, StorageError):
+                return b""
         file = self._files.get(digest)
         if file is None or offset >= file.blob.num_bytes:
             return b""
@@ -59,14 +62,6 @@ class Originals:
                 return stream.read(num_bytes)
         except OSError:  # a checkpoint that was pruned since
             return b""
-
-    def _payload(self, assignment: int) -> bytes:
-        if self._last[0] != assignment:
-            try:
-                self._last = assignment, self._ledger.read(assignment)
-            except (CorruptionError, StorageError):
-                return b""
-        return self._last[1]
 
     def _small(self) -> list[CopiedFile]:
         found = []

@@ -243,7 +243,7 @@ class Server:
         elif isinstance(message, Enrol):
             self._enrol(peer, message)
         elif isinstance(message, Follow):
-            self.standbys.post(peer, message)
+            self.standbys.greeted(peer, message)
         elif node is None:
             return
         elif isinstance(message, Hello):

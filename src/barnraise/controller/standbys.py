@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
-from barnraise.controller.enrolment import Enrolment
+from barnraise.controller.enrolment import Attempts, Enrolment
 from barnraise.controller.machine import Controller
 from barnraise.controller.originals import Originals
 from barnraise.core.errors import SupersededError
@@ -44,7 +45,10 @@ FAREWELL = 5.0
 
 
 MOST_WAITING = 256
-"""Messages of standbys that wait; more are lost, and sent again."""
+"""Messages of the standby that wait; more are lost, and sent again."""
+
+MOST_STRANGERS = 8
+"""Greetings of strangers that wait: they have places of their own, and come after what the standby says."""
 
 Result = TypeVar("Result")
 
@@ -52,22 +56,26 @@ Result = TypeVar("Result")
 @dataclass(frozen=True)
 class Replication:
     """How a run is copied: `originals` are its files (None: nobody may follow), `lease` the seconds of silence after
-    which a standby takes over. Where acknowledgements `wait`, they do until a standby has what they are of."""
+    which a standby takes over. Where acknowledgements `wait`, they do until a standby has what they are of. `by` is the
+    key of the standby that this controller was, if it was one."""
 
     originals: Originals | None = None
     lease: float = 3.0
     wait: bool = False
+    by: str = ""
 
 
 @dataclass
 class Following:
-    """One standby. All rows up to `after` are durable there; `asks` whether it waits for more."""
+    """One standby. All rows up to `after` are durable there, and it could take over with those up to `safe`; `asks`
+    whether it waits for more."""
 
     peer: Peer
     name: str
     uri: str
     after: int
     heard_at: float
+    safe: int = 0
     asks: bool = False
     answered_at: float = 0.0
 
@@ -94,16 +102,19 @@ class Standbys:
     ) -> None:
         self._warn = warn
         self._ledger, self._enrolment, self._run, self._how = ledger, enrolment, machine.settings.run, replication
-        self.term: Term = sealed(enrolment.keys, self._run, machine.epoch)
-        self.keys: dict[str, str] = {}  # of those that follow -> their names
+        self.term: Term = sealed(enrolment.keys, self._run, machine.epoch, replication.by)
+        last = ledger.newest(notes.StandbyFollows)
+        self.keys = {last.key: last.name} if last is not None and last.key else {}  # who follows, or did last -> name
         self.following: Following | None = None
         self._held: dict[tuple[str, int], tuple[int, Ack]] = {}
         self._all_at = time.monotonic()
         self._changed = asyncio.Event()
         self._reader: RowReader | None = None
         self._thread = ThreadPoolExecutor(1, "standby")
-        self._said = ""
-        self._inbox: asyncio.Queue[tuple[Peer, FromStandby]] = asyncio.Queue(MOST_WAITING)
+        self._said: set[str] = set()
+        self._inbox: deque[tuple[Peer, FromStandby]] = deque()
+        self._strangers: deque[tuple[Peer, FromStandby]] = deque()
+        self._attempts, self._came = Attempts(), asyncio.Event()
 
     def connect(
         self,
@@ -152,8 +163,9 @@ class Standbys:
         return [] if isinstance(message, Ack) and self._hold(node, message) else [message]
 
     def _hold(self, node: str, message: Ack) -> bool:
-        """Whether an acknowledgement has to wait; it is told as soon as a standby has all that it rests on."""
-        if not self._how.wait or (self.following is not None and self.following.after >= self._ledger.last_id):
+        """Whether an acknowledgement has to wait; it is told as soon as a standby could take over with all that it
+        rests on."""
+        if not self._how.wait or (self.following is not None and self.following.safe >= self._ledger.last_id):
             return False
         self._held[node, message.assignment] = self._ledger.last_id, message
         if self.following is None:
@@ -166,27 +178,43 @@ class Standbys:
 
     def receive(self, peer: Peer, frames: Sequence[Buffer]) -> None:
         """Frames of a key that follows, or did. Raises WireError."""
-        self.post(peer, decode_from_standby(frames)[0])
+        message = decode_from_standby(frames)[0]
+        if len(self._inbox) < MOST_WAITING:
+            self._inbox.append((peer, message))
+            self._came.set()
 
-    def post(self, peer: Peer, message: FromStandby) -> None:
-        """A message of a standby, or of who would be one."""
-        if not self._inbox.full():
-            self._inbox.put_nowait((peer, message))
+    def greeted(self, peer: Peer, message: Follow) -> None:
+        """Somebody would follow. What is one too many is lost: who means it asks again."""
+        if len(self._strangers) < MOST_STRANGERS and not self._attempts.too_many():
+            self._strangers.append((peer, message))
+            self._came.set()
 
     async def work(self) -> None:
-        """Answer standbys, and send rows as they come. Raises SupersededError, StorageError."""
-        answering = asyncio.ensure_future(self._keep_sending())
+        """Answer standbys, and send rows as they come. Raises SupersededError; whatever else goes wrong is told, and
+        stops nobody but the standby."""
+        tasks = [asyncio.ensure_future(work) for work in (self._keep_sending(), self._keep_reading())]
         try:
-            while not answering.done():
-                reading = asyncio.ensure_future(self._inbox.get())
-                await asyncio.wait([reading, answering], return_when=asyncio.FIRST_COMPLETED)
-                if reading.done():
-                    await self._receive(*reading.result())
-                else:
-                    reading.cancel()
-            answering.result()
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         finally:
-            answering.cancel()
+            for task in tasks:
+                task.cancel()
+
+    async def _keep_reading(self) -> None:
+        while True:
+            while not (self._inbox or self._strangers):
+                self._came.clear()
+                await self._came.wait()
+            peer, message = (self._inbox or self._strangers).popleft()
+            try:
+                await self._receive(peer, message)
+            except SupersededError:
+                raise
+            except Exception as error:
+                self._failed(error)
+                if isinstance(message, Follow):
+                    self._transmit(peer, Stop("nobody can follow this controller now: its host is told why"), None)
 
     async def _receive(self, peer: Peer, message: FromStandby) -> None:
         if isinstance(message, Follow):
@@ -198,7 +226,8 @@ class Standbys:
         following.heard_at = time.monotonic()
         if isinstance(message, Copy):
             following.after, following.asks = min(message.after, self._ledger.last_id), True
-            self._release(following.after)
+            following.safe = min(message.safe, following.after)
+            self._release(following.safe)
             self._changed.set()
         elif isinstance(message, Fetch):
             await self._serve(peer, message)
@@ -212,7 +241,13 @@ class Standbys:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), BEAT)
             self._changed.clear()
-            await self._answer()
+            try:
+                await self._answer()
+            except Exception as error:
+                self._failed(error)
+                await asyncio.sleep(BEAT)
+                if (following := self.following) is not None:  # it must not take this for silence
+                    self._transmit(following.peer, Rows(following.after, self._ledger.last_id), encode_rows(()))
 
     async def finish(self) -> None:
         """Nothing follows any more: give a standby some time to take what is left, so that it knows of the end."""
@@ -232,7 +267,7 @@ class Standbys:
 
     async def _follow(self, peer: Peer, message: Follow) -> None:
         self.require_newest(message.term)
-        refusal = self._enrolment.refuse_standby(message, peer.key)
+        refusal = self._enrolment.refuse_standby(message, peer.key, known=peer.key in self.keys)
         if refusal is None and self._how.originals is None:
             refusal = Stop("this controller's run has local workers: only one that `barnraise serve` began is followed")
         other = self.following
@@ -246,14 +281,14 @@ class Standbys:
         if refusal is not None:
             self._transmit(peer, refusal, None)
             return
-        new = other is None
+        new = other is None or other.uri != message.uri
         self.keys.clear()
         self.keys[peer.key] = message.name
         self.following = Following(peer, message.name, message.uri, message.after, time.monotonic())
         self._transmit(peer, Followed(self._run, self.term, self._how.lease), None)
         if new:
-            self._say("")
-            self._note(notes.StandbyFollows(message.name, message.uri))
+            self._said.clear()
+            self._note(notes.StandbyFollows(message.name, message.uri, peer.key))
             assert self.elsewhere is not None
             for node in self._nodes:
                 self._tell(node, self.elsewhere)
@@ -295,16 +330,19 @@ class Standbys:
         else:
             self._transmit(peer, Gone(message.digest), None)
 
-    def _release(self, after: int) -> None:
-        ready = [key for key, (row_id, _) in self._held.items() if row_id <= after]
+    def _release(self, safe: int) -> None:
+        ready = [key for key, (row_id, _) in self._held.items() if row_id <= safe]
         for node, assignment in ready:
             self._tell(node, self._held.pop((node, assignment))[1])
 
+    def _failed(self, error: Exception) -> None:
+        self._say(f"a standby cannot be served: {type(error).__name__}: {error}")
+
     def _say(self, text: str) -> None:
-        """Each warning once, until it is over."""
-        if text and text != self._said:
+        """Each warning once, until somebody follows anew."""
+        if text not in self._said:
+            self._said.add(text)
             self._warn(text)
-        self._said = text
 
     async def _in_thread(self, work: Callable[[], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -124,14 +124,28 @@ class LedgerCopy(Ledger):
             self._set_meta(epoch=max(self.epoch, epoch + TERM - 1))
 
     def append(self, rows: Sequence[Found], payloads: Mapping[int, PayloadBytes]) -> None:
-        """Make rows durable, with the payloads, by assignment, that are there of the contributions among them.
+        """Make rows durable, with the payloads, by assignment, that are there of the contributions among them. When it
+        fails, some of the first are.
 
         Raises WireError when they do not follow on what is here, StorageError.
         """
         if [row.id for row in rows] != list(range(self.last_id + 1, self.last_id + 1 + len(rows))):
             raise WireError(f"rows that do not follow on {self.last_id}, where this copy of the ledger ends")
-        if not rows:
-            return
+        for piece in self._pieces(rows, payloads):
+            self._append(piece, {number: payloads[number] for number in map(_number, piece) if number in payloads})
+
+    def _pieces(self, rows: Sequence[Found], payloads: Mapping[int, PayloadBytes]) -> Iterator[Sequence[Found]]:
+        """Rows that are committed together. A payload is on disk before its row is: its assignment has to be known by
+        then, or a copy that stopped in between could not be opened again."""
+        begin, known = 0, self._newest("assignment", "assignments")
+        for end, row in enumerate(rows):
+            if (number := _number(row)) in payloads and number > known and end > begin:
+                yield rows[begin:end]
+                begin, known = end, self._newest("assignment", "assignments")
+        if begin < len(rows):
+            yield rows[begin:]
+
+    def _append(self, rows: Sequence[Found], payloads: Mapping[int, PayloadBytes]) -> None:
         durable = self.segments.append(payloads)
         try:
             with transaction(self._connection, self.path):
@@ -181,6 +195,12 @@ class LedgerCopy(Ledger):
 def brought(found: Found) -> Judged | None:
     """The contribution that came with this row, if one did."""
     return found.decision if isinstance(found.decision, Judged) and found.decision.brings else None
+
+
+def _number(found: Found) -> int:
+    """The assignment whose contribution came with this row; -1 when none did."""
+    judged = brought(found)
+    return -1 if judged is None else judged.assignment
 
 
 def is_note(found: Found, kind: type[Any]) -> bool:

@@ -46,10 +46,12 @@ class Resumed(Note, frozen=True, gc=False):
 
 
 class StandbyFollows(Note, frozen=True, gc=False):
-    """A standby follows the run; workers find it at `uri` should it take over."""
+    """A standby follows the run; workers find it at `uri` should it take over. `key` may come back after its invite has
+    expired; "" in older ledgers."""
 
     name: str
     uri: str
+    key: str = ""
 
 
 class StandbyLost(Note, frozen=True, gc=False):

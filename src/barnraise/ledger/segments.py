@@ -97,17 +97,22 @@ class Segments:
 
     def read(self, assignment: int) -> bytes:
         """The payload of an assignment's contribution. Raises CorruptionError when it is damaged or missing."""
-        with self._lock:
-            place = self._index.get(assignment)
-        if place is None:
-            why = f" ({'; '.join(self.damage)})" if self.damage else ""
-            raise CorruptionError(f"the payload of contribution {assignment} is missing from {self._directory}{why}")
+        place = self._place(assignment)
         path = self._path(place.number)
         with storage_errors(path, "read"), path.open("rb", buffering=0) as file:
             payload = read_exactly(file.fileno(), place.num_bytes, place.offset)
         if len(payload) != place.num_bytes or zlib.crc32(payload) != place.crc:
             raise _corruption(path, place.offset, f"the payload of contribution {assignment} fails its checksum")
         return payload
+
+    def read_part(self, assignment: int, offset: int, num_bytes: int) -> bytes:
+        """Bytes of a payload, for one who checks the whole; none behind its end. Raises CorruptionError when it is
+        missing, StorageError."""
+        place = self._place(assignment)
+        size = max(0, min(num_bytes, place.num_bytes - offset))
+        path = self._path(place.number)
+        with storage_errors(path, "read"), path.open("rb", buffering=0) as file:
+            return read_exactly(file.fileno(), size, place.offset + offset)
 
     def forget(self, assignments: Iterable[int]) -> None:
         """Give up payloads that will not be read again; a file without any other is deleted.
@@ -132,6 +137,14 @@ class Segments:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+    def _place(self, assignment: int) -> Place:
+        with self._lock:
+            place = self._index.get(assignment)
+        if place is None:
+            why = f" ({'; '.join(self.damage)})" if self.damage else ""
+            raise CorruptionError(f"the payload of contribution {assignment} is missing from {self._directory}{why}")
+        return place
 
     def _path(self, number: int) -> Path:
         return self._directory / f"{number:08d}.seg"

@@ -3,8 +3,9 @@
     standby -> controller                        controller -> standby
     Follow   I hold an invite for a standby,     Followed   this is the run
              and a copy up to this row
-    Copy     I have all up to this row durably:  Rows       the next ones, or, after a while, that there are none
-             what comes next?
+    Copy     I have all up to this row durably,  Rows       the next ones, or, after a while, that there are none
+             and could take over with all up to
+             that one: what comes next?
     Survey   which files are there?              Inventory  these
     Fetch    send me bytes of one of them, or    Chunk      here they are
              of a contribution's payload         Gone       that is no longer kept
@@ -56,9 +57,11 @@ class Followed(Message, frozen=True, tag=True):
 
 
 class Copy(Message, frozen=True, tag=True):
-    """All rows up to `after` are durable here, with the payloads that they name."""
+    """All rows up to `after` are durable here, with the payloads that they name; the copy can take over with those up
+    to `safe`."""
 
     after: Count
+    safe: Count = 0
 
 
 class Rows(Message, frozen=True, tag=True):

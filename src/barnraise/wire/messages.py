@@ -78,10 +78,17 @@ class Message(msgspec.Struct, frozen=True, tag_field="t", gc=False):
 
 class Term(msgspec.Struct, frozen=True):
     """Which of a run's controllers: each has a higher epoch than the one before, and the highest is obeyed. `seal`
-    proves that a controller of this run said so, since only they can make it (`transport.seals`); "": nobody did."""
+    proves that a controller of this run said so, since only they can make it (`transport.seals`); "": nobody did. `by`
+    is the key of the standby that it was: two that took over from the same controller have the same epoch."""
 
     epoch: Count = 0
     seal: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z", max_length=64)] = ""
+    by: Name = ""
+
+    @property
+    def rank(self) -> tuple[int, str]:
+        """The higher one is obeyed."""
+        return self.epoch, self.by
 
 
 class Enrol(Message, frozen=True, tag=True):

@@ -48,7 +48,7 @@ class Contact:
     def welcomed(self, message: Welcome) -> bool:
         """Take the answer to the last greeting; False for one that answers another, or is of a controller that was
         superseded: it hears so from the next greeting, and ends."""
-        if message.greeting != self.greeting or self.greeted or message.term.epoch < self.term.epoch:
+        if message.greeting != self.greeting or self.greeted or message.term.rank < self.term.rank:
             return False
         self.welcome, self.term, self.greeted = message, message.term, True
         self.heartbeat, self.lease = message.heartbeat, message.lease
