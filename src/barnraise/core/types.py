@@ -48,7 +48,7 @@ class NodeProfile(msgspec.Struct, frozen=True, gc=False):
 
 
 class LinkReport(msgspec.Struct, frozen=True, gc=False):
-    """What a worker measured of its link: a claim that bears on its own tasks, and on what is for all only as far as many
+    """What a worker measured of its link: a claim that bears on its own tasks, and on what is for all as far as many
     nodes say the like. 0: not measured yet."""
 
     round_trip: Seconds = 0.0
