@@ -171,7 +171,7 @@ class Client:
     async def offer(self, task: Any, content: bytes, *, inline: bool = True, **changes: Any) -> None:
         blob = Blob(hashlib.sha256(content).hexdigest(), len(content))
         fields = {"assignment": task.id, "base": task.base, "parameters": task.parameters, "payload": blob,
-                  "steps": 2, "loss": 1.0, "seconds": 0.1, "codec": 0} | changes  # fmt: skip
+                  "steps": task.local_steps, "loss": 1.0, "seconds": 0.1, "codec": 0} | changes  # fmt: skip
         await self.send(Offer(Contribution(**fields)), content if inline else None)
 
 
@@ -240,7 +240,6 @@ def test_what_was_inspected_is_what_is_committed(tmp_path: Path) -> None:
                 await client.offer(task, other)
                 await client.send(PayloadChunk(task.id, 0), other)
             assert (await client.expect(Ack)).accepted
-        await cluster.reach(version=20)
         judged = cluster.decisions(Judged)
         assert {(d.verdict, d.norm) for d in judged} == {("accepted", 0.25 * SIZE**0.5)}
         assert all(cluster.ledger.read(d.assignment) == update(-0.25) for d in judged)
