@@ -46,6 +46,7 @@ from barnraise.transport.links.presets import MBIT, parse
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "fleet-mixed.yaml"
 PLAIN = ("random", "round_robin", "fifo")
+OURS = "gale_shapley"
 ALONE, LARGE = "alone", "alone, large batches"
 RATE = 4000.0
 """Tokens a second of speed 1.0."""
@@ -108,6 +109,11 @@ def main() -> None:
             beside(sides, lone, loss)
     if not options.real:
         compare({name: [run.seconds for run in runs] for name, runs in fleets.items()}, fleets)
+    if OURS in names:
+        print(f"seconds of {OURS} over those of each other, same seeds")
+        for name in (name for name in names if name != OURS):
+            pairs = zip(sides[OURS], sides[name], strict=True)
+            print(f"{name:22}{spread([ours.seconds / its.seconds for ours, its in pairs], '.3f'):>28}")
     for one, other in combinations(names, 2):
         same = sum(a.ledger_hash == b.ledger_hash for a, b in zip(sides[one], sides[other], strict=True))
         if same:

@@ -1,6 +1,7 @@
 """How fast the simulator is: 10,000 nodes for one virtual hour, work costed only, on one core.
 
     python benchmarks/simulate.py [--nodes 10000] [--hours 1] [--json]
+    python benchmarks/simulate.py --nodes 1500 --hours 0.2 --steps 100 [--context 256,512,1024] [--scheduler fifo]
 
 A run of a GPT-2 of 11M parameters with top-k contributions, behind a data centre's line; tasks of the median node take
 about ten minutes. (One controller can look at so many nodes' updates of 11M parameters, but not of 124M.) An event is
@@ -15,13 +16,14 @@ import json
 import resource
 import sys
 import time
+from typing import Any
 
 from barnraise.assembly.simulation import simulate
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.plan import Purpose, resolve
 
-RUN = {
+RUN: dict[str, dict[str, Any]] = {
     "run": {"name": "fleet"},
     "model": {"architecture": "gpt2", "config": {"hidden_size": 384, "num_layers": 6, "num_heads": 6}},
     "data": {"kind": "text", "files": ["corpus/**/*.txt"], "context": 1024},
@@ -41,12 +43,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--hours", type=float, default=1.0)
+    parser.add_argument("--steps", type=int, default=RUN["training"]["local_steps"], help="local steps a task")
+    parser.add_argument("--context", default=str(RUN["data"]["context"]), help="row lengths, by commas")
+    parser.add_argument("--scheduler", default="gale_shapley")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
     options = parser.parse_args()
     if options.quick:
         options.nodes, options.hours = 200, 0.5
-    plan = resolve(load(RUN), purpose=Purpose.SIMULATE, nodes=options.nodes)
+    run = RUN | {
+        "controller": RUN["controller"] | {"scheduler": options.scheduler},
+        "data": RUN["data"] | {"context": [int(length) for length in options.context.split(",")]},
+        "training": RUN["training"] | {"local_steps": options.steps},
+    }
+    plan = resolve(load(run), purpose=Purpose.SIMULATE, nodes=options.nodes)
     loop_before = loop_rate()
     cpu = time.process_time()
     found = simulate(plan, Trial(options.nodes, hours=options.hours))

@@ -20,6 +20,7 @@ from barnraise.data.ranges import RowIndex
 from barnraise.ledger.decisions import Assigned, Noted
 from barnraise.ledger.notes import Advice, Matched
 from barnraise.matching import create as scheduler
+from barnraise.matching.standing import GaleShapley
 from barnraise.staleness import create as staleness
 from barnraise.wire.frames import decode_from_controller, encode
 from barnraise.wire.messages import Assign
@@ -490,5 +491,6 @@ def test_a_lane_that_begins_anew_is_offered_as_such() -> None:
                 engine.answer(engine.jobs[0])
             engine.next(node)
     assert min(engine.state.totals.handed.values()) > 40
-    places = engine.machine.dispatch.scheduler._places  # type: ignore[attr-defined]
-    assert all(0 < each.left <= 10 for each in places.values())
+    standing = engine.machine.dispatch.scheduler
+    assert isinstance(standing, GaleShapley)
+    assert all(0 < each.left <= 10 for each in standing._places.values())

@@ -35,13 +35,19 @@ async def heard(listening: Listener, connection: RoamingConnection, text: bytes)
     assert bytes(delivery.frames[0]) == text
 
 
+async def connected(keys: Keys) -> tuple[Listener, str, RoamingConnection]:
+    """A place, its address, and a connection that has been heard there."""
+    first, uri = await listener(keys)
+    connection = RoamingConnection()
+    await connection.open(uri, keys.public, Keys.generate())
+    await heard(first, connection, b"here")
+    return first, uri, connection
+
+
 def test_a_lost_place_is_left_for_another_and_that_for_the_next() -> None:
     async def play() -> None:
         keys = Keys.generate()
-        first, uri = await listener(keys)
-        connection = RoamingConnection()
-        await connection.open(uri, keys.public, Keys.generate())
-        await heard(first, connection, b"here")
+        first, _, connection = await connected(keys)
         for number in range(3):
             other, elsewhere = await listener(keys)
             connection.also([elsewhere])
@@ -57,10 +63,7 @@ def test_a_lost_place_is_left_for_another_and_that_for_the_next() -> None:
 def test_without_another_place_it_waits_where_it_is() -> None:
     async def play() -> None:
         keys = Keys.generate()
-        first, uri = await listener(keys)
-        connection = RoamingConnection()
-        await connection.open(uri, keys.public, Keys.generate())
-        await heard(first, connection, b"here")
+        first, uri, connection = await connected(keys)
         await first.close()
         again = create("zmq").listener()
         await again.bind(uri, keys)

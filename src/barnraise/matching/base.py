@@ -41,7 +41,7 @@ class TaskView:
     times: float = field(default=LARGEST_AMOUNT, compare=False)  # about how often it can be given away, if on offer
 
     def __post_init__(self) -> None:
-        _check_amounts("task", self, ("work", "down_bytes", "up_bytes", "memory_bytes", "min_trust"))
+        _check_amounts("task", self, ("work", "down_bytes", "up_bytes", "memory_bytes", "min_trust", "times"))
         if not abs(self.priority) <= LARGEST_AMOUNT:
             raise InputError(f"task {self.id!r}: priority is {self.priority}, but must be finite; use 0 for normal")
         for shard, num_bytes in self.shards.items():

@@ -25,6 +25,9 @@ from .preferences import Preferences, class_size
 from .pricing import PriceBook
 from .tables import NodeTable, TaskTable, ViewPairs
 
+NOISE = 0.2
+"""The share by which a node's rates must differ from those in use to move anything, where they are measured."""
+
 
 class Market:
     """A stable matching of tasks to nodes, repaired at each event.

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .base import NodeId, NodeView, Scheduler, TaskId, TaskView
-from .market import same_but_for_room
-
-NOISE = 0.2
-"""The share by which a node's rates must differ from those that were planned with."""
+from .market import NOISE, same_but_for_room
 
 
 class Planned(Scheduler):

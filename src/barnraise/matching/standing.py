@@ -9,15 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from .base import LARGEST_AMOUNT, Figures, NodeId, NodeView, Scheduler, TaskId, TaskView, meets
-from .market import Market
+from .market import NOISE, Market
 from .metrics import Tally, regret
 from .optimum import assignment_optimum
 from .preferences import Preferences, locality
 from .scores import Floats
 from .stability import blocking_density, stability_index
-
-NOISE = 0.2
-"""The share by which a node's rates must differ from those in use to move anything."""
 
 MOST_LOOKED_AT = 64
 """Tasks and nodes that figures are made of."""
