@@ -23,6 +23,7 @@ from barnraise.controller.custody import Custody
 from barnraise.controller.folding import MOST_OPEN, apply
 from barnraise.controller.invariants import validate
 from barnraise.controller.machine import Controller
+from barnraise.controller.measuring import TIMES
 from barnraise.controller.membership import LOOKS
 from barnraise.controller.settings import (
     EngineSettings,
@@ -268,6 +269,8 @@ class Measured:
         self.verdicts: dict[int, Judged] = {}
         self.num_found = 0
         self.evaluated = -1  # the newest version that has a loss
+        self.begun = 0  # versions since the last loss
+        self.deserted = -1  # the newest version that nobody measured for a while, though it was shared
         self.here = not settings.evaluations.by_workers  # the controller measures it itself
 
     @property
@@ -280,8 +283,13 @@ class Measured:
         told, (rows,) = self.settings.evaluations, d.rows
         assert told.by_workers
         assert not self.here
-        assert self.shared in (-1, d.base), "one version at a time"
         assert self.evaluated < d.base <= made
+        if self.shared not in (-1, d.base):
+            assert self.deserted == self.shared, "given up though there was always somebody who measured it"
+            assert rows.start == 0
+        if self.shared != d.base:
+            self.begun += 1
+            assert self.begun <= TIMES
         assert self.shared == d.base or d.base == made, "it begins with the newest"
         assert rows.shard == told.file
         assert 0 <= rows.start < rows.stop <= told.rows
@@ -305,7 +313,8 @@ class Measured:
         task = self.tasks[d.assignment]
         assert d.node == task.node
         assert (d.tokens, d.staleness) == (0, 0), "nothing was trained"
-        assert (d.verdict == "discarded") == (task.base != self.shared)
+        wanted = task.base == self.shared
+        assert (d.verdict == "discarded") != wanted or (wanted and self.deserted == self.shared)
         if d.verdict == "accepted":
             self.twins.accepted(d.assignment)
             assert not self.twins.second, "a finding has no payload to be looked at"
@@ -322,11 +331,17 @@ class Measured:
             self.num_found += 1
         elif d.verdict == "refused" and not known_twice:
             self.left.add(d.assignment)
+        self._see_who_measures()
 
     def released(self, number: int) -> None:
         self.open.remove(number)
         if not self.twins.part(number) and self.tasks[number].base > self.evaluated:
             self.left.add(number)
+        self._see_who_measures()
+
+    def _see_who_measures(self) -> None:
+        if all(self.tasks[number].base != self.shared for number in self.open):
+            self.deserted = max(self.deserted, self.shared)
 
     def reopened(self, number: int) -> None:
         self.left.remove(number)
@@ -350,7 +365,8 @@ class Measured:
         self.left = {i for i in self.left if self.tasks[i].base > version}
 
     def restarted(self) -> None:
-        """Whatever the controller measured itself is forgotten."""
+        """What the controller measured itself is forgotten, and how many versions workers began with."""
+        self.begun = 0
         self.here = not self.settings.evaluations.by_workers
 
     def compare(self, state: State) -> None:

@@ -9,11 +9,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import pytest
 
+from barnraise.assembly import host_faults
+from barnraise.assembly.host_faults import HostFaults
+from barnraise.assembly.keeper import Kept, Revive
 from barnraise.assembly.local_faults import LocalFaults
 from barnraise.assembly.local_workers import LocalWorkers
 from barnraise.assembly.nursery import End
@@ -113,22 +116,44 @@ def test_a_run_does_not_wait_for_who_is_to_join_by_the_tokens(run: RunDirectory)
     asyncio.run(play())
 
 
-def test_the_controllers_death_is_the_last_of_what_is_due_together() -> None:
+class Died(BaseException):
+    """The controller's process is no more."""
+
+
+def test_what_a_planned_death_came_before_is_played_by_the_next_life(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     played: list[str] = []
+    plans = [
+        at(1.0, KillController(2.0)), at(2.0, Hang(("b",), 9.0)), at(2.5, KillController(2.0)), at(1.0, Kill(("a",))),
+        at(3.0, Join(B)),
+    ]  # fmt: skip
+    keeper = Kept({}, 0)
 
-    class Host:
-        def is_over(self, plan: Planned) -> bool:
-            return False
+    def die(self: Kept, revive: Revive) -> NoReturn:
+        nonlocal keeper
+        keeper = Kept({}, 0, revive.played)
+        raise Died
 
-        def play(self, plan: Planned) -> bool:
+    monkeypatch.setattr(Kept, "die", die)
+    monkeypatch.setattr(host_faults, "kept", lambda: keeper)
+
+    class Faults(LocalFaults):
+        def play_one(self, plan: Planned) -> None:
             played.append(plan.name)
-            return True
 
-    plans = [at(1.0, KillController(2.0)), at(2.0, Hang(("a",), 9.0)), at(1.0, Kill(("b",)))]
-    faults = LocalFaults(plans, SimpleNamespace(pids={}), lambda text: None)  # type: ignore[arg-type]
-    faults.host = Host()  # type: ignore[assignment]
-    faults.play(0.0, 5.0)
-    assert played == ["kill", "hang", "killcontroller"]
+    def live(begun: bool) -> Faults:
+        faults = Faults(plans, SimpleNamespace(pids={}), lambda text: None)  # type: ignore[arg-type]
+        faults.host = HostFaults(plans, run)
+        if begun:
+            played.extend(f"dead {name}" for name in sorted(faults.skip(0.0, 5.0)[0]))
+        return faults
+
+    for lives in range(2):
+        with pytest.raises(Died):
+            live(lives > 0).play(0.0, 5.0)
+    live(True).play(0.0, 5.0)
+    assert played == ["kill", "dead a", "hang", "dead a", "join"]
 
 
 @pytest.mark.parametrize("again", [False, True])

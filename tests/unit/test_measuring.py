@@ -9,7 +9,7 @@ import pytest
 
 from barnraise.controller import actions as act
 from barnraise.controller import events as ev
-from barnraise.controller.measuring import BATCH_ROWS, FORWARD, LONGEST, PATIENCE
+from barnraise.controller.measuring import BATCH_ROWS, FORWARD, LONGEST, PATIENCE, TIMES
 from barnraise.controller.settings import EvaluationSettings
 from barnraise.core.types import Evaluate, Flush, Train
 from barnraise.ledger import notes
@@ -224,6 +224,68 @@ def test_what_nobody_can_reach_the_controller_measures_after_a_while() -> None:
     assert losses(engine) == [(1, 2.0, 12)]
     assert not engine.state.record.findings
     assert not [work for work in engine.state.redo.values() if work.kind == "evaluate"]
+
+
+def beyond_reach(engine: Engine, node: str) -> None:
+    """A piece is lost of the version that is measured, the node makes a newer one and asks from there."""
+    assert evaluations(engine, "b")
+    newest = engine.state.newest.version
+    train_once(engine, node)
+    assert engine.state.newest.version == newest + 1
+    engine.handle(ev.Lost("b", "killed"))
+    for task in evaluations(engine, node):
+        engine.offer(node, finding(task))
+    engine.next(node, newest + 1)
+
+
+def test_what_nobody_can_reach_is_given_up_for_the_newest_version() -> None:
+    engine = measured(rows=32)
+    asks(engine, "a", "b")
+    beyond_reach(engine, "a")
+    (first,) = evaluations(engine, "a")
+    assert (first.base, first.held_out.start) == (1, 0)
+    engine.offer("a", finding(first))
+    engine.next("a", 1)
+    (second,) = evaluations(engine, "a")
+    engine.offer("a", finding(second, loss=4.0))
+    ((version, loss, tokens),) = losses(engine)
+    assert (version, tokens) == (1, 12)
+    assert loss is not None
+    assert 2.0 < loss < 4.0
+    assert not engine.jobs
+    assert not engine.state.record.findings
+    assert not [work for work in engine.state.redo.values() if work.kind == "evaluate"]
+
+
+def test_a_version_is_not_given_up_while_somebody_may_reach_it() -> None:
+    engine = measured(rows=32)
+    engine.hello("c")  # and does not ask
+    asks(engine, "a", "b")
+    beyond_reach(engine, "a")
+    assert not evaluations(engine, "a")
+    engine.next("c", 0)
+    assert [task.base for task in evaluations(engine, "c")] == [0]
+
+
+def test_who_cannot_measure_is_not_waited_for() -> None:
+    engine = measured(rows=32)
+    engine.hello("c", kinds=("train", "flush"))
+    asks(engine, "a", "b")
+    beyond_reach(engine, "a")
+    assert [task.base for task in evaluations(engine, "a")] == [1]
+
+
+def test_workers_begin_with_a_few_versions_only() -> None:
+    engine = measured(rows=32)
+    asks(engine, "a", "b")
+    for begun in range(1, TIMES):
+        beyond_reach(engine, "a")
+        assert [task.base for task in evaluations(engine, "a")] == [begun]
+        asks(engine, "b")
+    beyond_reach(engine, "a")
+    assert not evaluations(engine, "a")
+    wait(engine, PATIENCE + 2, "a")
+    assert [type(job) for job in engine.jobs] == [act.Evaluate]
 
 
 def test_a_finding_that_comes_too_late_is_discarded_with_a_reason() -> None:

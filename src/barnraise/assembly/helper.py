@@ -30,9 +30,9 @@ class Helper:
         """Have it run `module`, its errors in `log`; `role` is one of the keeper's."""
         keeper = kept()
         if keeper is not None:
-            if not keeper.deaths:
+            if not keeper.played:
                 keeper.wish(Start(role, module, str(log)))
-            return cls(*await _streams(*keeper.pipes[role]), None, again=bool(keeper.deaths))
+            return cls(*await _streams(*keeper.pipes[role]), None, again=bool(keeper.played))
         with log.open("wb") as errors:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", module, str(os.getpid()),

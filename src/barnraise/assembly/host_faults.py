@@ -37,13 +37,14 @@ class HostFaults(Ground):
         self._lowered, self._lock = 0, threading.Lock()  # threads that write while the limit is low
         self.ahead = 0.0
         self.keeper = kept()
+        self.played = list(self.keeper.played) if self.keeper else []  # places in the list
         deaths = [place for place, plan in enumerate(planned) if isinstance(plan.fault, KillController)]
         if deaths and self.keeper is None:
             raise InputError(
                 "kill_controller ends the process that plays it: let a command of its own do that, `barnraise train` "
                 "or `barnraise lab`, or leave it out of the run file's faults"
             )
-        self._to_come = [place for place in deaths if self.keeper and place not in self.keeper.deaths]
+        self._to_come = [place for place in deaths if place not in self.played]
 
     def ledger(self, run: RunDirectory) -> Ledger:
         return _TroubledLedger(self, run)
@@ -67,12 +68,18 @@ class HostFaults(Ground):
             if at is not None and at <= decisions:
                 self._die(place)
 
-    def is_over(self, plan: Planned) -> bool:
-        """Whether it is a death that was died, by an earlier process of this command."""
-        return isinstance(plan.fault, KillController) and self.planned.index(plan) not in self._to_come
+    def was_played(self, plan: Planned) -> bool:
+        """Whether an earlier process of this command played it, or a death that was due as this one began."""
+        place = self.planned.index(plan)
+        return place in self.played or (isinstance(plan.fault, KillController) and place not in self._to_come)
+
+    def was_missed(self, plan: Planned) -> bool:
+        """Whether an earlier process of this command died before it could play it."""
+        return bool(self.keeper and self.keeper.played) and not self.was_played(plan)
 
     def play(self, plan: Planned) -> bool:
         """Play it now; False when it is not about this process."""
+        self.played.append(self.planned.index(plan))
         method = _PLAY.get(type(plan.fault))
         if method is not None:
             method(self, plan, plan.fault)
@@ -102,7 +109,7 @@ class HostFaults(Ground):
         fault = self.planned[place].fault
         assert self.keeper is not None
         assert isinstance(fault, KillController)
-        self.keeper.die(Revive(str(self.run.path), fault.seconds, place))
+        self.keeper.die(Revive(str(self.run.path), fault.seconds, (*self.played, place)))
 
     def _kill_controller(self, plan: Planned, fault: KillController) -> None:
         self._die(self.planned.index(plan))

@@ -43,20 +43,21 @@ class Start(msgspec.Struct, frozen=True, tag=True):
 
 
 class Revive(msgspec.Struct, frozen=True, tag=True):
-    """The controller is about to die, and is to come back; `place` is the fault's in the run file's list."""
+    """The controller is about to die, and is to come back; `played` are the places of all faults that were played, in
+    the run file's list."""
 
     run: str
     seconds: float
-    place: int
+    played: tuple[int, ...]
 
 
 class Kept(msgspec.Struct, frozen=True):
     """What a controller has of its keeper: descriptors (of each helper for orders and reports, and for wishes), and the
-    places of the deaths that it has died."""
+    places of the faults that were played before it died the last time."""
 
     pipes: dict[str, tuple[int, int]]
     wishes: int
-    deaths: tuple[int, ...] = ()
+    played: tuple[int, ...] = ()
 
     def wish(self, wish: Start | Revive) -> None:
         os.write(self.wishes, msgspec.json.encode(wish) + b"\n")
@@ -89,7 +90,7 @@ def keep(arguments: Sequence[str], options: Sequence[str] = ()) -> int:
             code, revive = keeper.live(arguments)
             if revive is None or code != -signal.SIGKILL:
                 return code if code >= 0 else 128 - code
-            keeper.deaths.append(revive.place)
+            keeper.played = revive.played
             time.sleep(revive.seconds)
             arguments = ["resume", revive.run, *options]
     finally:
@@ -108,7 +109,7 @@ class _Keeper:
     """Holds the pipes of the helpers, so that they are there for one controller after the other."""
 
     def __init__(self) -> None:
-        self.deaths: list[int] = []
+        self.played: tuple[int, ...] = ()
         self._pipes = {role: _Pipes() for role in ROLES}
         self._helpers: list[subprocess.Popen[bytes]] = []
         self._controller: subprocess.Popen[bytes] | None = None
@@ -117,7 +118,7 @@ class _Keeper:
         """One controller's life: its exit code, and how it wants to come back if it said so."""
         wishes, ours = os.pipe()
         pipes = {role: (pipes.orders, pipes.reports) for role, pipes in self._pipes.items()}
-        told = msgspec.json.encode(Kept(pipes, ours, tuple(self.deaths))).decode()
+        told = msgspec.json.encode(Kept(pipes, ours, self.played)).decode()
         self._controller = subprocess.Popen(
             [sys.executable, "-m", "barnraise.cli.main", *arguments],
             env={**os.environ, VARIABLE: told},

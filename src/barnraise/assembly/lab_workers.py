@@ -80,7 +80,7 @@ class LabWorkers(LocalWorkers):
         """Start nursery and emulator and wait until there are namespaces; then this thread lives in the host's."""
         namespaces.require()
         keeper = kept()
-        if keeper is None or not keeper.deaths:
+        if keeper is None or not keeper.played:
             namespaces.refuse_stale(list(self.namespaces.values()))
         await super().warm_up()
         log = self.run.logs / "links.log"

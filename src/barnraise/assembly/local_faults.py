@@ -37,18 +37,18 @@ class LocalFaults:
         self._to_hang: dict[str, float] = {}  # for how long, of those whose process is still to start
 
     def _due(self, progress: float, seconds: float) -> list[Planned]:
-        """Take what is due, in the order of its times; the controller's death last, as nothing is done after it."""
+        """Take what is due, in the order of its times; of what has the same time the controller's death is the last."""
         found = [plan for plan in self.waiting if _is_due(plan, progress, seconds)]
         self.waiting = [plan for plan in self.waiting if not _is_due(plan, progress, seconds)]
         return sorted(
             found,
-            key=lambda plan: (isinstance(plan.fault, KillController), plan.when.share or 0.0, plan.when.seconds or 0.0),
+            key=lambda plan: (plan.when.share or 0.0, plan.when.seconds or 0.0, isinstance(plan.fault, KillController)),
         )
 
     def play(self, progress: float, seconds: float) -> None:
         """Play what is due at a share of the token budget, and so many seconds into the run."""
         for plan in self._due(progress, seconds):
-            if self.host is not None and self.host.is_over(plan):
+            if self.host is not None and self.host.was_played(plan):
                 continue
             for name in plan.nodes:
                 self.note(f"fault: {plan.name} worker '{name}' at {plan.when}")
@@ -62,8 +62,12 @@ class LocalFaults:
         _PLAY[type(plan.fault)](self, plan.fault)
 
     def skip(self, progress: float, seconds: float) -> tuple[set[str], list[WorkerSection]]:
-        """A resumed run plays nothing twice: who is dead by now, and who has joined."""
-        played = [plan.fault for plan in self._due(progress, seconds)]
+        """A resumed run plays nothing twice: who is dead by now, and who has joined. What was due by now was played,
+        but for what a planned death came before."""
+        due = self._due(progress, seconds)
+        missed = [plan for plan in due if self.host is not None and self.host.was_missed(plan)]
+        self.waiting += missed
+        played = [plan.fault for plan in due if plan not in missed]
         dead = {name for fault in played if isinstance(fault, Kill | Preempt) for name in fault.nodes}
         return dead, [fault.join for fault in played if isinstance(fault, Join)]
 

@@ -68,6 +68,8 @@ class Dispatch(Part):
         self.resting.pop(node, None)
         self.asking[node] = message.have
         self.forecasts.speeds.links[node] = message.link
+        for kind in self.kinds.values():
+            kind.asks(self.state.nodes[node], self.publishing.known_to(node, message.have))
         yield from self._assign()
 
     def decline(self, node: str, message: Decline) -> Steps:

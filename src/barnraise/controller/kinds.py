@@ -56,6 +56,9 @@ class TaskKind(Part):
         """Whether a node that has version `have` can be given work of this kind now."""
         return True
 
+    def asks(self, node: NodeState, have: int) -> None:
+        """A node that has version `have` has room for work of any kind."""
+
     def give(self, node: NodeState, have: int, work: Work | TaskView) -> Steps:
         """Assign `work`, lost or offered by `fresh`, to a node that has version `have`. What is not matched is not
         given so."""

@@ -1,7 +1,7 @@
 """Held-out loss: when a version is to be measured, and by whom.
 
 The controller does it, or workers do: several share one version, each with some of the held-out rows. A version that
-no worker can reach any more, or that nobody measures in time, is given up: the controller then measures the newest.
+no worker can reach any more is given up for the newest; what nobody measures in time the controller does.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ BATCH_ROWS = 16
 PATIENCE = 60.0
 """Seconds for which nothing may come of a measurement by workers before the controller takes it over."""
 
+TIMES = 3
+"""Versions that workers begin with for one loss. Then the controller measures."""
+
 LONGEST = 600.0
 """Seconds for which a node that lives may hold a task before that counts as nothing, or longer where it is slow."""
 
@@ -54,6 +57,8 @@ class Measuring(TaskKind):
         self.tokens = self.state.totals.version_tokens  # in it
         self.busy = self.version >= 0
         self.until = math.inf  # when the controller takes over
+        self.begun = 0  # versions that workers began with since the last loss
+        self.beyond: set[str] = set()  # nodes that asked, and cannot reach the version any more
 
     @property
     def due(self) -> bool:
@@ -88,13 +93,15 @@ class Measuring(TaskKind):
 
     def _begin(self) -> None:
         self.version, self.tokens = self.state.newest.version, self.state.totals.version_tokens
+        self.begun += 1
+        self.beyond.clear()
 
     def _evaluated(self, event: Evaluated) -> Steps:
         if event.epoch == self.context.epoch:
             yield from self._note(event.version, event.loss, self.state.totals.version_tokens)
 
     def _note(self, version: int, loss: float, tokens: int) -> Steps:
-        self.busy, self.here, self.version, self.until = False, False, -1, math.inf
+        self.busy, self.here, self.version, self.until, self.begun = False, False, -1, math.inf, 0
         told = loss if math.isfinite(loss) else None  # JSON knows no NaN
         yield Noted(self.now, notes.Evaluated(version, told, tokens))
 
@@ -131,8 +138,18 @@ class Measuring(TaskKind):
         return self._shared and lost.base == self.version
 
     def suits(self, node: NodeState, have: int) -> bool:
-        reachable = self.version in (-1, self.state.newest.version) or self._way(node, have) is not None
-        return reachable and OVERDUE * self._quick(node) >= BATCH_ROWS
+        return self._reaches(node, have) and self._is_quick(node)
+
+    def asks(self, node: NodeState, have: int) -> None:
+        if self._shared and not self._reaches(node, have):
+            self.beyond.add(node.id)
+            self._see_whether_to_begin_anew()
+
+    def _reaches(self, node: NodeState, have: int) -> bool:
+        return self.version in (-1, self.state.newest.version) or self._way(node, have) is not None
+
+    def _is_quick(self, node: NodeState) -> bool:
+        return OVERDUE * self._quick(node) >= BATCH_ROWS
 
     def _quick(self, node: NodeState) -> float:
         """The rows that a node measures while the median one does a training task, or a batch if that takes longer."""
@@ -214,6 +231,24 @@ class Measuring(TaskKind):
         found = [finding for finding in self.state.record.findings.values() if finding.work.base == self.version]
         if sum(finding.work.rows[0].stop - finding.work.rows[0].start for finding in found) >= self.plan.rows:
             yield from self._note(self.version, _mean(found), self.tokens)
+        elif self._shared:
+            self._see_whether_to_begin_anew()
+
+    def _see_whether_to_begin_anew(self) -> None:
+        """With the newest version, when nobody measures this one, and nobody who could measure at all can reach it."""
+        if self.begun >= TIMES or 2 * len(self.beyond) < self.state.num_live:
+            return
+        able = [
+            node.id
+            for node in self.state.nodes.values()
+            if node.live and self.membership.can(node.id, self.name) and self._is_quick(node)
+        ]
+        given = any(work.task is Evaluate and work.base == self.version for work in self.state.works.values())
+        if able and self.beyond.issuperset(able) and not given:
+            self.version = -1
+
+    def forget(self, node: str) -> None:
+        self.beyond.discard(node)
 
     def deadline(self) -> float:
         return self.until
