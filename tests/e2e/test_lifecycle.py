@@ -46,10 +46,19 @@ def finished(run_dir: Path) -> list[str]:
         return [note.reason for _, note in view.events(notes.Finished)]
 
 
+def both_contribute(run_dir: Path):
+    def found(_: str) -> bool:
+        with LedgerView(run_dir / "ledger.sqlite") as view:
+            return {d.node for _, d in view.replay() if type(d).__name__ == "Judged"} == {"one", "two"}
+
+    return found
+
+
 def test_an_interrupted_run_trains_on_and_is_finished_early(barnraise, run_file) -> None:
     train = barnraise("train", str(run_file(training=ENDLESS)), "--json")
     run_dir = run_dir_of(train)
     train.wait_for(accepted(run_dir, 5))
+    train.wait_for(both_contribute(run_dir))
     train.popen.send_signal(signal.SIGINT)
     assert train.wait() == 130, train.text()
     assert train.text().splitlines()[-1] == f"train on: barnraise resume {run_dir}"
