@@ -38,7 +38,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     return found
 
 
-def play(folder: Path, executors: dict[str, Any] | None = None, **training: Any) -> Report:
+def play(folder: Path, executors: dict[str, Any] | None = None, asynchronous: bool = False, **training: Any) -> Report:
     """A small model, trained without moments, in which half of the contributions is done anew."""
     (folder / "story.txt").write_text("once upon a time there was a barn\n" * 300)
     run_file = load(
@@ -49,7 +49,7 @@ def play(folder: Path, executors: dict[str, Any] | None = None, **training: Any)
                 "tokens": 16_384, "batch_size": 4, "local_steps": 4, "inner_optimizer": "sgd", "learning_rate": 0.1,
                 "overlap": False, "audits": 0.5, "auto_tune": False, "error_feedback": False,
             } | training,
-            "controller": {"use_async_training": False, "sync_window": 20.0, "evaluations": 2},
+            "controller": {"use_async_training": asynchronous, "sync_window": 20.0, "evaluations": 2},
             "workers": [{"name": name} for name in ("ann", "bob", "cat")],
         }
     )  # fmt: skip
@@ -101,3 +101,24 @@ def test_doing_it_anew_leaves_no_trace_in_the_worker(tmp_path: Path, monkeypatch
     other = play(tmp_path, **options)
     assert done.ledger_hash != other.ledger_hash, "it tells something else"
     assert done.losses == other.losses
+
+
+STATELESS = {
+    "tasks": "stateless", "inner_optimizer": "adamw", "learning_rate": 0.01, "error_feedback": None, "overlap": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("compression", ["none", "int4"])
+@pytest.mark.parametrize("downlink", ["none", "int8"])
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_stateless_task_is_done_again_as_it_was(
+    told: Told, tmp_path: Path, compression: str, downlink: str, asynchronous: bool
+) -> None:
+    """With Adam, with versions that are taken in on the way, and in few bits."""
+    report = play(
+        tmp_path, asynchronous=asynchronous, compression=compression, downlink_compression=downlink, **STATELESS
+    )
+    assert len(told) >= 4
+    assert max(note.distance for _, note in told) < 1e-3
+    assert report.losses.final_loss is not None
+    assert report.losses.final_loss < 0.7 * report.losses.curve[0].loss

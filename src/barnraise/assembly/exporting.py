@@ -44,7 +44,8 @@ def export_model(
     from barnraise.models.export import export as write
 
     logging.disable_progress_bar()
-    write(folder, told.model, tensors.get("average", tensors["parameters"]), tokenizer_files(run))
+    parameters = tensors.get("average", tensors["parameters"])[: told.num_parameters]
+    write(folder, told.model, parameters, tokenizer_files(run))
     with LedgerView(run.ledger) as view:
         newest = view.totals().version
     return Exported(folder, checkpoint.manifest.version, max(newest, 0), told.num_parameters)

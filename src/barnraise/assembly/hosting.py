@@ -32,6 +32,7 @@ from barnraise.core.units import bytes_text
 from barnraise.data.meta import MAX_SHARD_BYTES
 from barnraise.data.shards import Dataset
 from barnraise.ledger import Ledger, Noted, RunDirectory, notes
+from barnraise.models import memory
 from barnraise.plan.purpose import Purpose
 from barnraise.plan.resolve import Plan, resolve
 from barnraise.transport import Keys
@@ -82,10 +83,10 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     dataset = Dataset.open(run.data, verify=True)
     _require_rows_to_fetch(plan, dataset)
     torch.set_num_threads(plan.run_file.controller.threads)
-    server = parts.parameter_server(plan, torch.zeros(1))
-    restore(server, found, checkpoints, ledger, warn)
-    content = _recorded_manifest(run, plan, dataset, server.parameters.numel(), warn)
+    content = _recorded_manifest(run, plan, dataset, warn)
     manifest, blob = Manifest.decode(content), parts.blob_of(content)
+    server = parts.parameter_server(plan, torch.zeros(1), plan.published(manifest.model))
+    restore(server, found, checkpoints, ledger, warn)
     if dataset.files()[0].sha256 != manifest.dataset.digest:
         raise DataError(f"{run.data / 'meta.json'} is not that of this run; put it back from a copy")
     keep = plan.run_file.controller.keep_checkpoints
@@ -98,7 +99,6 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
         run_name=run.path.name,
         manifest=blob,
         model=manifest.model,
-        num_parameters=manifest.num_parameters,
         rows=dataset.index,
         held_out=dataset.meta.held_out.rows,
         secret=secrets.token_bytes(32),
@@ -136,9 +136,7 @@ def _require_rows_to_fetch(plan: Plan, dataset: Dataset) -> None:
         )
 
 
-def _recorded_manifest(
-    run: RunDirectory, plan: Plan, dataset: Dataset, num_parameters: int, warn: Callable[[str], None]
-) -> bytes:
+def _recorded_manifest(run: RunDirectory, plan: Plan, dataset: Dataset, warn: Callable[[str], None]) -> bytes:
     """The run's manifest.json; made again when it is lost."""
     path = run.path / MANIFEST
     try:
@@ -146,7 +144,8 @@ def _recorded_manifest(
         Manifest.decode(content)
     except (OSError, WireError) as error:
         warn(f"{path} cannot be read ({error}): it is made again from run file and dataset")
-        content = parts.manifest_of(parts.model_config(plan, dataset), dataset, num_parameters)
+        model = parts.model_config(plan, dataset)
+        content = parts.manifest_of(model, dataset, memory.num_parameters(model))
         run.write(path, content)
     return content
 

@@ -18,6 +18,7 @@ from barnraise.core.types import Blob
 from barnraise.data.shards import Dataset
 from barnraise.ledger import Checkpoints, Ledger
 from barnraise.models import build, config
+from barnraise.models.published import Published
 from barnraise.plan.resolve import Plan
 from barnraise.training.base import OuterOptimizer
 from barnraise.wire.manifest import Manifest
@@ -52,8 +53,8 @@ def outer_optimizer(plan: Plan) -> OuterOptimizer:
     return training.create(plan.outer.name, **plan.outer.options)
 
 
-def parameter_server(plan: Plan, parameters: Tensor) -> ParameterServer:
-    """The server of a run, with `parameters` (float32 [d]) as version 0."""
+def parameter_server(plan: Plan, parameters: Tensor, published: Published | None = None) -> ParameterServer:
+    """The server of a run, with `parameters` (float32 [size]) as version 0, which are `published` so."""
     codecs = [*plan.contributions, *([plan.last_compression] if plan.last_compression else [])]
     return ParameterServer(
         parameters,
@@ -63,6 +64,7 @@ def parameter_server(plan: Plan, parameters: Tensor) -> ParameterServer:
         downlink=compression.create(plan.downlink.name, **plan.downlink.options),
         outer=outer_optimizer(plan),
         alike=plan.run_file.training.normalize_steps,
+        shared=published.start if published and published.shares else None,
         average=plan.run_file.training.average,
         threads=plan.run_file.controller.threads,
     )

@@ -30,6 +30,7 @@ def prepare(plan: Plan, run: RunDirectory, say: Callable[[str], None]) -> None:
     from barnraise.data.shards import Dataset
     from barnraise.models.flat import FlatParameters
     from barnraise.models.vectors import digest
+    from barnraise.training.repeatable import initial
 
     dataset = Dataset.open(run.data)
     meta = dataset.meta
@@ -40,9 +41,9 @@ def prepare(plan: Plan, run: RunDirectory, say: Callable[[str], None]) -> None:
     say(f"model: {model['model_type']} with {parameters.numel():,} parameters")
     run.write(run.path / MANIFEST, parts.manifest_of(model, dataset, parameters.numel()))
     tensors = {f"outer.{name}": tensor for name, tensor in parts.outer_optimizer(plan).state().items()}
-    tensors["parameters"] = parameters
+    tensors["parameters"] = published = initial(parameters, plan.published(model))
     Checkpoints(run.checkpoints).save(
-        0, ledger_id=0, parameters_digest=digest(parameters), state=b"", tensors={"parameters": tensors}
+        0, ledger_id=0, parameters_digest=digest(published), state=b"", tensors={"parameters": tensors}
     )
     Keys.load_or_create(run.keys / "controller.json")
 

@@ -51,7 +51,6 @@ def costed(plan: Plan, cost: Estimate) -> SimulatedWork:
         run_name=plan.run_file.run.name,
         manifest=Blob("c" * 64, MANIFEST_BYTES),
         model=described(plan),
-        num_parameters=size,
         rows=RowIndex([count for _, count in shards], lengths=[length for length, _ in shards]),
         held_out=held_out,
     )
@@ -89,6 +88,7 @@ def real(plan: Plan, skipped: float, executors: Mapping[str, MakeExecutor]) -> I
     from barnraise.data.shards import Dataset
     from barnraise.emulation.attacks.executor import making
     from barnraise.emulation.real_work import RealControllerWork, RealNodeWork
+    from barnraise.training.repeatable import initial
     from barnraise.worker.building import make_executor, make_trainer
 
     torch.set_num_threads(plan.run_file.controller.threads)
@@ -104,12 +104,12 @@ def real(plan: Plan, skipped: float, executors: Mapping[str, MakeExecutor]) -> I
             run_name=plan.run_file.run.name,
             manifest=parts.blob_of(manifest),
             model=model,
-            num_parameters=num_parameters,
             rows=dataset.rows_from(int(skipped * dataset.num_rows)),
             held_out=dataset.meta.held_out.rows,
         )
         trainer = make_trainer(module, settings.worker)
-        server = parts.parameter_server(plan, trainer.flat.vector.clone())
+        published = plan.published(model)
+        server = parts.parameter_server(plan, initial(trainer.flat.vector, published), published)
         blobs = parts.blob_store(dataset, manifest, server)
         evaluator = parts.evaluator_of(plan, model, dataset)
         node_costs = _node_costs(plan, num_parameters)

@@ -189,6 +189,11 @@ class TrainingSection(Section):
     )
     batch_size: int = Field(default=8, ge=1, le=1 << 20, description="Rows a local step.")
     local_steps: int = Field(default=20, ge=1, le=100_000, description="Inner optimizer steps a task (H).")
+    tasks: Literal["stateful", "stateless"] = Field(
+        default="stateful",
+        description="What a task begins with: the moments, the residual and the progress of its worker (stateful), or "
+        "what is published alone, second moments included, so that anybody can do it again (stateless).",
+    )
     fragments: int = Field(
         default=1,
         ge=1,
@@ -278,7 +283,10 @@ class TrainingSection(Section):
         "suffices for and an outer optimizer without moments) or take more local steps where its link is slow, so that "
         "exchanges hide behind computation.",
     )
-    error_feedback: bool = Field(default=True, description="Send later what compression left out.")
+    error_feedback: bool | None = Field(
+        default=None,
+        description="Send later what compression left out. When not given, it is so where tasks are stateful.",
+    )
     error_feedback_decay: Share = Field(default=1.0, description="Share of the residual that survives a round.")
     error_feedback_keep: Share = Field(
         default=0.0,

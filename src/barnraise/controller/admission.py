@@ -7,6 +7,7 @@ left: is it the answer to an open assignment, does it claim what was assigned, i
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from barnraise.controller.settings import PayloadSettings
 from barnraise.controller.speeds import Speeds
@@ -57,6 +58,23 @@ def refuse_update(offer: Contribution, work: Work, codec: int, payloads: Payload
         return f"payload of {offer.payload.num_bytes} bytes, but the codec needs at most {most}"
     if not 0.0 <= offer.loss <= LARGEST_LOSS:
         return f"training loss is {offer.loss}: training diverged on this worker; lower the learning rate"
+    return ""
+
+
+def refuse_transcript(offer: Contribution, base: int, newest: int | None) -> str:
+    """Why its transcript cannot be that of a task from version `base`, with versions up to the `newest`; empty when it
+    can be. Where tasks are stateful (None) there is none."""
+    told = offer.transcript
+    if newest is None or told is None:
+        if newest is None and told is None:
+            return ""
+        return "tells a transcript, but tasks are stateful" if told else "tells no transcript, but tasks are stateless"
+    places = [(0, told.start), *((taken.step, taken.version) for taken in told.taken)]
+    ordered = all(a[0] <= b[0] and a[1] < b[1] for a, b in pairwise(places))
+    if not ordered or not base <= told.start or told.newest > newest or places[-1][0] > offer.steps:
+        return (
+            f"tells the transcript {places}, which no task of {offer.steps} steps from version {base} can have by now"
+        )
     return ""
 
 

@@ -35,6 +35,7 @@ from barnraise.core.types import (
     Batches,
     Contribution,
     Sketched,
+    Transcript,
     Update,
 )
 from barnraise.ledger import notes
@@ -64,6 +65,7 @@ class Case:
     sketch: bytes
     seed: int
     memory: int
+    transcript: Transcript | None = None
     by: int = 0
     asked: set[str] = field(default_factory=set)
 
@@ -94,7 +96,8 @@ class Auditing(TaskKind):
     def begin(self, work: Work, offer: Contribution, sketch: bytes) -> None:
         """The contribution was accepted: somebody shall do anew what its node says it has done."""
         done = msgspec.structs.replace(work, local_steps=offer.steps, tokens=work.credit(offer.steps))
-        self.cases[work.assignment] = Case(done, sketch, self.seed(work), self._memory(done))
+        memory, told = self._memory(done), offer.transcript
+        self.cases[work.assignment] = Case(done, sketch, self.seed(work), memory, told)
         while len(self.cases) > MOST_CASES:
             del self.cases[next(iter(self.cases))]
 
@@ -145,7 +148,9 @@ class Auditing(TaskKind):
 
     def _back(self, case: Case) -> tuple[Update, ...] | None:
         """What leads from the newest version back to that of the case; None when it is not kept, or too far."""
-        back = self.publishing.chain(case.work.base, self.state.newest.version)
+        told = case.transcript
+        oldest = case.work.base if told is None else max(0, told.start - told.moved)
+        back = self.publishing.chain(oldest, self.state.newest.version)
         return back if back is not None and len(back) <= MOST_UNDONE else None
 
     def _may(self, node: NodeState, case: Case) -> bool:
@@ -179,6 +184,7 @@ class Auditing(TaskKind):
             base=decision.base,
             news=self.publishing.news(node, have),
             train=task_of(done, batches),
+            transcript=case.transcript,
             back=self._back(case) or (),
             seed=case.seed,
         )

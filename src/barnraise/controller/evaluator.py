@@ -30,9 +30,9 @@ class Evaluator:
             self._flat = FlatParameters(build(self.model))
 
     def model_of(self, parameters: Tensor) -> Any:
-        """A module in evaluation mode that has these parameters until the next call."""
+        """A module in evaluation mode that has these parameters, a version's first, until the next call."""
         self.build()
-        self._flat.vector.copy_(parameters)
+        self._flat.vector.copy_(parameters[: self._flat.num_parameters])
         return self._flat.module.eval()
 
     def loss(self, module: Any) -> float:

@@ -51,10 +51,10 @@ class ParameterServer:
 
     `rule`, `downlink` and `outer` are policies of their families; `codecs` are those that contributions may be written
     in, by the number that they name. `alike`: nodes weigh alike instead of by their tokens, as their updates are scaled
-    to equal steps (FedNova). `average`: see `Publish`. `parameters` and all of `state` are changed in place: who wants
-    to keep a version freezes it (`watch`) or copies it before the next is made. Not thread-safe: one thread makes
-    versions and reads the state. `threads` share the work in spans of `chunk` elements or a few more, a multiple of
-    what the codecs decode and encode together.
+    to equal steps (FedNova). `shared` is where moments start that are published behind the parameters. `average`: see
+    `Publish`. `parameters` and all of `state` are changed in place: who wants to keep a version freezes it (`watch`) or
+    copies it before the next is made. Not thread-safe: one thread makes versions and reads the state. `threads` share
+    the work in spans of `chunk` elements or a few more, a multiple of what the codecs decode and encode together.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class ParameterServer:
         downlink: Codec,
         outer: OuterOptimizer,
         alike: bool = False,
+        shared: int | None = None,
         average: float = 0.0,
         threads: int = 1,
         chunk: int = SPAN,
@@ -85,6 +86,7 @@ class ParameterServer:
             outer=outer,
             downlink=downlink,
             crew=crew,
+            shared=shared,
         )
         multiple = math.lcm(downlink.multiple, *(codec.multiple for codec in codecs))
         multiple = multiple if multiple <= _LARGEST_MULTIPLE else downlink.multiple

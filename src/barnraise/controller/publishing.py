@@ -21,6 +21,10 @@ CHAIN_SLACK = 1024
 """Bytes by which a chain may exceed the snapshot: an uncompressed delta is one payload header larger."""
 
 
+UNDONE_SNAPSHOTS = 4
+"""Bytes of deltas, in snapshots of the model, that are kept for those who do work of earlier versions anew."""
+
+
 class Publishing(Part):
     """Keeps the deltas that are worth sending, who watches for versions, and what is on its way to them."""
 
@@ -31,14 +35,14 @@ class Publishing(Part):
         self.update_bytes = 0
         self.watching: dict[str, int] = {}  # nodes that train and want to know of a newer version than they have
         self.told: dict[str, int] = {}  # the version that such a node has once what was sent has arrived
+        self._kept = self.settings.payloads.snapshot * (UNDONE_SNAPSHOTS if self.settings.audits.share else 1)
 
     def keep(self, update: Update) -> Steps:
         """One more delta; those that are not worth sending any more go."""
         self.updates[update.version] = update
         self.update_bytes += update.blob.num_bytes
         stale = set()
-        snapshot = self.settings.payloads.snapshot
-        while len(self.updates) > 1 and (self.update_bytes > snapshot or len(self.updates) > LONGEST_CHAIN):
+        while len(self.updates) > 1 and (self.update_bytes > self._kept or len(self.updates) > LONGEST_CHAIN):
             old = self.updates.pop(next(iter(self.updates)))
             self.update_bytes -= old.blob.num_bytes
             stale.add(old.blob.digest)
@@ -84,25 +88,18 @@ class Publishing(Part):
         bytes."""
         state, snapshot = self.state, self.settings.payloads.snapshot
         chain = self.chain(have, state.newest.version)
-        if chain is not None:
+        if chain is not None and sum(update.blob.num_bytes for update in chain) <= snapshot + CHAIN_SLACK:
             return chain
         return (Update("snapshot", state.newest.version, Blob(state.newest.digest, snapshot), state.newest.digest),)
 
     def chain(self, have: int, wanted: int) -> tuple[Update, ...] | None:
-        """The deltas that lead from version `have` to `wanted`; None when they are not kept, or a snapshot of the
-        model would be fewer bytes."""
+        """The deltas that lead from version `have` to `wanted`; None when they are not kept."""
         if have == wanted:
             return ()
         if not 0 <= have < wanted or wanted - have > len(self.updates):
             return None
-        chain, size = [], 0
-        for version in range(have + 1, wanted + 1):
-            update = self.updates.get(version)
-            size += update.blob.num_bytes if update else 0
-            if update is None or size > self.settings.payloads.snapshot + CHAIN_SLACK:
-                return None
-            chain.append(update)
-        return tuple(chain)
+        chain = [self.updates[version] for version in range(have + 1, wanted + 1) if version in self.updates]
+        return tuple(chain) if len(chain) == wanted - have else None
 
     def forget(self, node: str) -> None:
         self.watching.pop(node, None)

@@ -35,9 +35,9 @@ class LeaseSettings:
 
 @dataclass(frozen=True)
 class PayloadSettings:
-    """The parameters, and the bytes of what travels of them."""
+    """What is published, and the bytes of what travels of it."""
 
-    num_parameters: int
+    num_parameters: int  # with what is published behind those of the model
     partitions: tuple[tuple[ParameterRange, ...], ...]  # what takes turns to be exchanged; the coarsest first
     rungs: tuple[int, ...]  # bytes of a payload of one of the first partition's ranges at each, ascending
     last: int  # of a residual's payload; 0 without residuals
@@ -108,6 +108,7 @@ class VersionSettings:
 
     staleness: StalenessPolicy
     participation: bool  # a version moves by its nodes' share of all work, not by their whole mean
+    outer_rate: float  # of the outer optimizer
     buffer_size: int | None  # None: automatic
     minimum_nodes: int
     flush: bool  # workers hand in their residuals when the token budget is met

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from barnraise.controller.admission import refuse_update
+from barnraise.controller.admission import refuse_transcript, refuse_update
 from barnraise.controller.kinds import TaskKind
 from barnraise.controller.lanes import Lanes
 from barnraise.controller.pacing import Pacing
@@ -29,7 +29,7 @@ from barnraise.core.types import (
     RowRange,
     Train,
 )
-from barnraise.ledger.decisions import Assigned, Decision, Terms
+from barnraise.ledger.decisions import Assigned, Decision, Terms, VersionClosed
 from barnraise.matching.base import TaskView
 
 IN_FLIGHT = 4.0
@@ -54,6 +54,7 @@ class Training(TaskKind):
         self.lanes = Lanes(self.tasks.rows, self.state.totals.handed)
         rows = self.tasks.rows
         self._large = FEWEST_TASKS * self.tasks.local_steps * self.tasks.batch_size <= rows.total / rows.num_shards
+        self._travel = 0.0  # of a usual task, as far as the newest version went along with it: rates times steps
         self._lanes: list[int] = []
         self._views: dict[tuple[int, int], TaskView] = {}  # of these lanes, by shard and epoch
         self._offer: list[TaskView] = []
@@ -122,6 +123,7 @@ class Training(TaskKind):
             learning_rate=tasks.learning_rate * schedule * factor,
             parameters=self._fragment(node),
             rung=node.tuning.rung,
+            pace=1.0 / self._travel if self._travel and self.settings.worker.stateless else 0.0,
         )
         decision = Assigned(
             time=self.now,
@@ -172,15 +174,20 @@ class Training(TaskKind):
         if d.kind == self.name:
             self.lanes.went_on(rows.shard for rows in d.rows)
 
+    def _closed(self, d: VersionClosed) -> None:
+        self._travel = self.speeds.travel * d.rate * self.settings.versions.outer_rate
+
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
-        return {Assigned: self._assigned}
+        return {Assigned: self._assigned, VersionClosed: self._closed}
 
     def too_late(self, work: Work) -> str:
         return TOO_LATE if self.state.progress.final or self.state.progress.flushing is not None else ""
 
     def refuse(self, result: AnyResult, work: Work, version: int) -> str:
         assert isinstance(result, Contribution)
-        return refuse_update(result, work, work.terms.rung, self.payloads)
+        stateless, newest = self.settings.worker.stateless, self.state.newest.version
+        reason = refuse_transcript(result, work.base, newest if stateless else None)
+        return reason or refuse_update(result, work, work.terms.rung, self.payloads)
 
     def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
         return tokens * self.settings.versions.staleness.weight(staleness)
@@ -199,6 +206,7 @@ def task_of(given: Assigned, batches: Batches) -> Train:
         rung=terms.rung,
         parameters=terms.parameters,
         max_staleness=terms.max_staleness,
+        pace=terms.pace,
     )
 
 

@@ -217,6 +217,7 @@ class Train(Task, frozen=True, gc=False, tag="train", kw_only=True):
     rung: Count  # which of `Uplink.ratios` its contribution is compressed at
     parameters: ParameterRange
     max_staleness: Count
+    pace: Finite = 0.0  # of a stateless task: a version's movement times this is one step's, at a rate of 1
 
     @property
     def steps(self) -> int:
@@ -277,6 +278,7 @@ class Audit(Task, frozen=True, gc=False, tag="audit", kw_only=True):
     toll: ClassVar[float] = 1.0
 
     train: Train  # as it was given, with the steps that were handed in, and without news
+    transcript: Transcript | None = None  # of a stateless task
     back: Annotated[tuple[Update, ...], msgspec.Meta(max_length=MOST_UNDONE)] = ()
     seed: Count
 
@@ -310,12 +312,38 @@ class Result(msgspec.Struct, frozen=True, gc=False, tag_field="kind", kw_only=Tr
     seconds: Seconds
 
 
+MOST_TAKEN = 64
+"""Versions that a stateless task takes in between its steps, at most."""
+
+
+class Taken(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """After so many steps a task went on from this version."""
+
+    step: Count
+    version: Count
+
+
+class Transcript(msgspec.Struct, frozen=True, gc=False):
+    """What, besides the task itself, a stateless task's update is a function of: the version that it began with,
+    whether it was known how that one had moved, and the versions that it took in on its way."""
+
+    start: Count
+    moved: bool = False
+    taken: Annotated[tuple[Taken, ...], msgspec.Meta(max_length=MOST_TAKEN)] = ()
+
+    @property
+    def newest(self) -> int:
+        """The newest version that it knew."""
+        return self.taken[-1].version if self.taken else self.start
+
+
 class Contribution(Result, frozen=True, gc=False, tag="update", kw_only=True):
     """An update from base version, the work behind it, and its provenance."""
 
     parameters: ParameterRange
     payload: Blob
     codec: Count  # that of the payload: the task's rung, or as many as there are rungs for that of residuals
+    transcript: Transcript | None = None  # of a stateless task
 
     @classmethod
     def of(

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from barnraise.core.types import AnyResult, Contribution, NodeProfile, ParameterRange, RowRange
+from barnraise.core.types import AnyResult, Contribution, NodeProfile, ParameterRange, RowRange, Transcript
 from barnraise.ledger.notes import Note
 
 UNKNOWN_CODEC = -1
@@ -75,6 +75,7 @@ class Terms(Columns, frozen=True, gc=False):
     compute: float = 0.0  # seconds that it is expected to take, 0 where nothing is: its own, and of its bytes
     fetch: float = 0.0
     send: float = 0.0
+    pace: float = 0.0  # of a stateless task: what of a version's movement is one step's
 
 
 class Assigned(Decision, frozen=True, gc=False):
@@ -103,6 +104,7 @@ class Claim(Columns, frozen=True, gc=False):
     num_bytes: int = 0  # of the payload, if there is one, like its digest
     digest: str = ""
     codec: int = UNKNOWN_CODEC  # that the payload is written in
+    transcript: Transcript | None = None  # of a stateless task
 
     @classmethod
     def of(cls, result: AnyResult) -> Claim:
@@ -110,7 +112,7 @@ class Claim(Columns, frozen=True, gc=False):
         made = result.base, result.steps, result.loss, result.seconds
         if not isinstance(result, Contribution):
             return cls(*made)
-        return cls(*made, result.payload.num_bytes, result.payload.digest, result.codec)
+        return cls(*made, result.payload.num_bytes, result.payload.digest, result.codec, result.transcript)
 
 
 class Judged(Decision, frozen=True, gc=False):

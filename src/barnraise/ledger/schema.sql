@@ -42,7 +42,8 @@ CREATE TABLE assignments (           -- a piece of work went to a node
     redo          INTEGER NOT NULL,  -- the assignment whose lost work this repeats, or 0
     compute       REAL DEFAULT 0,    -- seconds that it was expected to take
     fetch         REAL DEFAULT 0,    -- and those of its bytes down
-    send          REAL DEFAULT 0     -- and up
+    send          REAL DEFAULT 0,    -- and up
+    pace          REAL DEFAULT 0     -- of a stateless task: what of a version's movement is one step's
 ) STRICT;
 
 CREATE TABLE contributions (         -- a contribution was accepted, refused or discarded
@@ -65,7 +66,8 @@ CREATE TABLE contributions (         -- a contribution was accepted, refused or 
     digest     TEXT NOT NULL,        -- SHA-256 of the payload
     parameters TEXT NOT NULL,
     weight     REAL,
-    codec      INTEGER NOT NULL DEFAULT -1 -- that of the payload: a rung, or one more than all; -1: not known
+    codec      INTEGER NOT NULL DEFAULT -1, -- that of the payload: a rung, or one more than all; -1: not known
+    transcript TEXT DEFAULT NULL     -- JSON, of a stateless task: the versions that it began with and took in
 ) STRICT;
 
 -- A contribution counts once, whatever happens to connections and processes.

@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
-from barnraise.plan import compression_rows, fault_rows, suggest
+from barnraise.plan import compression_rows, fault_rows, stateless_rows, suggest
 from barnraise.plan.choices import mode
 from barnraise.plan.dataset import mean_row
 from barnraise.plan.purpose import SERVE
@@ -314,4 +314,4 @@ def _rule_options(case: Case) -> AbstractSet[str]:
     return case.rule.known_options
 
 
-ROWS += [*fault_rows.ROWS, *compression_rows.ROWS]
+ROWS += [*fault_rows.ROWS, *compression_rows.ROWS, *stateless_rows.ROWS]

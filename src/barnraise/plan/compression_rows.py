@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.plan import suggest
-from barnraise.plan.table import Case, Found, Row, adding_to, either, rule_text
+from barnraise.plan.table import Case, Found, Row, adding_to, either, feeds_back, rule_text
 from barnraise.training.catalog import CATALOG as OUTER
 
 ROWS: list[Row] = []
@@ -49,8 +49,8 @@ def _sparse_momentum(case: Case) -> Found:
 )
 def _sparse_forgetting(case: Case) -> Found:
     codec = CODECS.entry(case.compression.name).declares
-    if codec.sparse and not case.training.error_feedback:
-        yield ("training", "error_feedback"), f"is false with {case.compression.name}"
+    if codec.sparse and not feeds_back(case.training):
+        yield ("training", "error_feedback"), f"is off with {case.compression.name}"
 
 
 @_row(
@@ -70,7 +70,7 @@ def _downlink_bits(case: Case) -> Found:
 )
 def _fragments_kept(case: Case) -> Found:
     training = case.training
-    if training.fragments > 1 and not (training.error_feedback and training.error_feedback_keep == 1.0):
+    if training.fragments > 1 and not (feeds_back(training) and training.error_feedback_keep == 1.0):
         yield (
             ("training", "fragments"),
             f"is {training.fragments}, but error_feedback_keep {training.error_feedback_keep:g}",
@@ -94,7 +94,7 @@ def _fragments_outer(case: Case) -> Found:
 )
 def _kept_decay(case: Case) -> Found:
     training = case.training
-    if training.error_feedback_keep and (training.error_feedback_decay < 1.0 or not training.error_feedback):
+    if training.error_feedback_keep and (training.error_feedback_decay < 1.0 or not feeds_back(training)):
         yield ("training", "error_feedback_keep"), f"is {training.error_feedback_keep:g}"
 
 

@@ -5,7 +5,9 @@ Reads catalogs only, so it answers in milliseconds; nothing on this machine is l
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.compression.catalog import RESIDUAL
@@ -14,6 +16,8 @@ from barnraise.config.faults import Planned, planned
 from barnraise.config.load import located
 from barnraise.config.problems import Problem, refusal
 from barnraise.config.schema import RunFile
+from barnraise.models.layout import FlatLayout
+from barnraise.models.published import Published
 from barnraise.plan.attacks import attack_problems
 from barnraise.plan.choices import Aggregation, Choice, choose
 from barnraise.plan.compatibility import judge, task_tokens
@@ -21,8 +25,9 @@ from barnraise.plan.dataset import data_problems
 from barnraise.plan.links import link_problems
 from barnraise.plan.names import name_problems
 from barnraise.plan.purpose import SERVE, TRAIN, Purpose
-from barnraise.plan.table import Case
+from barnraise.plan.table import STATELESS, Case, feeds_back
 from barnraise.training.catalog import CATALOG as OUTER
+from barnraise.training.catalog import INNER
 from barnraise.training.schedule import Schedule
 
 
@@ -56,10 +61,30 @@ class Plan:
         return self.asynchronous and self.run_file.training.overlap
 
     @property
+    def stateless(self) -> bool:
+        """Whether tasks begin with what is published alone."""
+        return self.run_file.training.tasks == STATELESS
+
+    @property
+    def error_feedback(self) -> bool:
+        """Whether workers keep what compression leaves out."""
+        return feeds_back(self.run_file.training)
+
+    @property
+    def shares(self) -> bool:
+        """Whether second moments are published behind the parameters."""
+        return self.stateless and INNER.entry(self.inner.name).declares.adaptive
+
+    def published(self, model: Mapping[str, Any]) -> Published:
+        """What is published of a model of this config."""
+        return Published(FlatLayout.from_config(model), self.shares)
+
+    @property
     def merge_lerp(self) -> float:
         """How much of its own parameters a worker keeps when it takes a version in: what that lacks of its own."""
         given = self.run_file.training.merge_lerp
-        return given if given is not None else OVERLAPPED_LERP if self.overlap else 0.0
+        own = self.overlap and not self.stateless
+        return given if given is not None else OVERLAPPED_LERP if own else 0.0
 
     @property
     def ratios(self) -> tuple[float, ...]:
@@ -77,7 +102,7 @@ class Plan:
         range does not need a certain number of nodes, and no momentum follows the versions.
         """
         training = self.run_file.training
-        kept = training.error_feedback and training.error_feedback_keep == 1.0
+        kept = self.error_feedback and training.error_feedback_keep == 1.0
         simple = self.aggregation.minimum_nodes <= 1 and not OUTER.entry(self.outer.name).declares.moments
         finer = RUNGS if training.auto_tune and kept and simple and not training.version_momentum else 1
         return tuple(training.fragments * 2**step for step in range(finer))
@@ -92,7 +117,7 @@ class Plan:
     def last_compression(self) -> Choice | None:
         """The codec in which a worker flushes its residual when it leaves or the run ends, if it has one."""
         left_out = CODECS.entry(self.compression.name).declares.sparse or self.fragments[-1] > 1
-        if not (left_out and self.run_file.training.error_feedback):
+        if not (left_out and self.error_feedback):
             return None
         return Choice(RESIDUAL, CODECS.resolve(RESIDUAL, {}))
 

@@ -15,6 +15,15 @@ T = TypeVar("T")
 Found = Iterator[tuple[Path, str]]
 
 
+STATELESS = "stateless"
+
+
+def feeds_back(training: TrainingSection) -> bool:
+    """Whether what compression leaves out is sent later: as the run file says, else where tasks are stateful."""
+    given = training.error_feedback
+    return training.tasks != STATELESS if given is None else given
+
+
 class Unresolved(Exception):
     """A row asked for a policy that is itself wrong: the row has nothing to say."""
 

@@ -24,6 +24,9 @@ from barnraise.training.inner import inner_optimizer
 Batch = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 """Token ids and labels (-100 where nothing is to be predicted), int64 [batch, context]."""
 
+MANY_STEPS = 1e7
+"""After which Adam does not correct its moments any more; float32 still counts on."""
+
 LONGEST_RAMP = 50
 """Steps over which a newcomer's rate rises, at most: longer ones cost more than they spare."""
 
@@ -101,6 +104,42 @@ class LocalTrainer:
         if not math.isfinite(float(length)):
             return
         own.lerp_(fleet.mul_((longest / (length + 1e-30)).clamp_(max=1.0)).view_as(own), share)
+
+    def expect(self, first: Tensor | None, second: Tensor | None, steps: float = MANY_STEPS) -> None:
+        """Begin as if so many steps had led to these moments, float32 [d], of which the optimizer takes what it keeps;
+        without a `first` that one is 0."""
+        group, state = self.optimizer.param_groups[0], dict[str, Tensor]()
+        if second is not None and "betas" in group:
+            state = {
+                "step": torch.tensor(steps),
+                "exp_avg_sq": second.to(self.device) * (1.0 - group["betas"][1] ** steps),
+            }
+        for name in self._moment_names[:1]:
+            state[name] = torch.zeros_like(self.flat.vector) if first is None else first.to(self.device)
+        if state:
+            self.optimizer.state[group["params"][0]] = state
+
+    def second_moments(self) -> Tensor | None:
+        """float32 [d], as they are expected; None when no step was taken, or the optimizer keeps none."""
+        state = self.optimizer.state.get(self.optimizer.param_groups[0]["params"][0])
+        if not state or "exp_avg_sq" not in state:
+            return None
+        beta2 = self.optimizer.param_groups[0]["betas"][1]
+        found: Tensor = state["exp_avg_sq"] / (1.0 - beta2 ** float(state["step"]))
+        return found
+
+    @property
+    def noise(self) -> float:
+        """How long the first moment of gradients that are noise alone is, in lengths of one of them: the root of
+        (1 - b) / (1 + b), where b is its decay."""
+        group = self.optimizer.param_groups[0]
+        beta1 = float(group["betas"][0] if "betas" in group else group["momentum"])
+        return math.sqrt((1.0 - beta1) / (1.0 + beta1))
+
+    @property
+    def _moment_names(self) -> tuple[str, ...]:
+        group = self.optimizer.param_groups[0]
+        return ("exp_avg", "exp_avg_sq") if "betas" in group else ("momentum_buffer",) * bool(group["momentum"])
 
     def step(self, batch: Batch, learning_rate: float) -> float | None:
         """One step of the inner optimizer: the batch's mean loss before it, in nats a token.
@@ -194,7 +233,7 @@ class LocalTrainer:
     def remember(self, moments: Mapping[str, Tensor]) -> bool:
         """Go on with the `moments` of another process; False, changing nothing, when they do not fit this optimizer."""
         group = self.optimizer.param_groups[0]
-        vectors = {"exp_avg", "exp_avg_sq"} if "betas" in group else {"momentum_buffer"}
+        vectors = self._moment_names
         shapes = dict.fromkeys(vectors, self.flat.vector.shape) | ({"step": torch.Size()} if "betas" in group else {})
         found = {name: value.shape for name, value in moments.items()}
         sound = found == shapes and all(bool(value.isfinite().all()) for value in moments.values())

@@ -163,6 +163,8 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     inner: Inner
     fragments: Count  # ranges of the parameters that take turns to be exchanged
     overlap: bool  # of training and exchanges
+    stateless: bool = False  # tasks begin with what is published, and with nothing of the worker's own
+    shares: bool = False  # the inner optimizer's second moments are published too
 
 
 class Welcome(Message, frozen=True, tag=True):

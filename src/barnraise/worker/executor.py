@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor
@@ -22,14 +23,18 @@ from torch import Tensor
 from barnraise import compression
 from barnraise.core.errors import PayloadError
 from barnraise.core.sketches import sketch
-from barnraise.core.threads import SERIAL, Crew, spans
+from barnraise.core.threads import Crew
 from barnraise.core.types import Audit, Batches, Contribution, Flush, News, NodeProfile, Sketched, Train
 from barnraise.data.meta import Format
 from barnraise.data.shards import Dataset, labels, row_lengths
+from barnraise.models.published import Published
 from barnraise.training.local import Batch, LocalTrainer
+from barnraise.training.repeatable import Repeatable
 from barnraise.wire.messages import WorkerSettings
+from barnraise.worker.courses import Continued, Course, Repeated, audited
+from barnraise.worker.past import Past
 from barnraise.worker.replica import Fetched, Replica, slice_of
-from barnraise.worker.update_path import Opened, SentUpdate, UpdatePath
+from barnraise.worker.update_path import SentUpdate, UpdatePath
 
 Rows = np.ndarray[Any, Any]
 
@@ -44,10 +49,12 @@ class WorkerExecutor:
             for given in ([{"ratio": ratio} for ratio in uplink.ratios] or [{}])
         ]
         self.trainer, self.dataset, self.slowdown = trainer, dataset, slowdown
+        layout = Published(trainer.flat.layout, settings.shares)
         self.published = Replica(
-            trainer.flat.num_parameters,
+            layout.size,
             compression.create(downlink.codec, **downlink.options),
-            follows=downlink.version_momentum != 0.0,
+            follows=downlink.version_momentum != 0.0 or settings.stateless,
+            last=settings.stateless,
         )
         self._crew = Crew(torch.get_num_threads())
         last = compression.create(uplink.last) if uplink.last else None
@@ -64,10 +71,13 @@ class WorkerExecutor:
             last=last,
             crew=self._crew,
         )
-        self.start = torch.empty_like(self.replica)  # of the task that runs
-        self.reached: Tensor | None = None  # where the last task led
+        self._layout = layout
+        self.course: Course = (
+            Repeated(self.published, trainer, Repeatable(trainer, layout))
+            if settings.stateless
+            else Continued(self.published, trainer, self.path, downlink, self._crew)
+        )
         self.payloads: dict[int, SentUpdate] = {}
-        self.unmerged: dict[int, SentUpdate] = {}  # accepted or unanswered, and in no version that was seen yet
         self.cut, self.leaving = threading.Event(), threading.Event()
         # Waiting for a crowded core is not work: counted as such it would slow a slow worker twice.
         self.busy = time.thread_time if trainer.device.type == "cpu" else time.monotonic
@@ -102,52 +112,41 @@ class WorkerExecutor:
         `on_step` hears of each step, with how many there are by now. None when no step could be taken, or they led to
         parameters that are not finite: nothing of them is kept, and the next task starts from the published version.
         """
-        began, busy = time.monotonic(), self.busy()
-        with self.published.lock:
-            self.start.copy_(self.reached if self.reached is not None else self.replica)
-        self._take_in(self.start, task)
-        self.trainer.load(self.start)
-        if self.trainer.fresh and task.base > 0:
-            self.trainer.ramp()
+        began, busy, course = time.monotonic(), self.busy(), self.course
+        course.begin(task)
 
         def after_step(step: int) -> bool:
             self.published.steps += 1
             on_step(step)
             self.rest(began, busy)
-            if self.published.moved:
-                here = self.trainer.flat.vector.cpu()
-                offset = here.clone()
-                self._take_in(offset, task)
-                offset.sub_(here)
-                self.start.add_(offset)
-                self.trainer.shift(offset)
+            course.take_in(task, step)
             return not self.cut.is_set()
 
         steps, loss = self._steps(self.trainer, task, after_step)
-        here = self.trainer.flat.vector.cpu()
-        self.reached = here.clone() if self.reached is None else self.reached.copy_(here)
-        if not steps or not _finite(self.reached):
-            self._fail(steps)
+        start, end = course.end()
+        if not steps or not _finite(end):
+            course.failed(steps)
             return None
-        self.path.codec = self.codecs[task.rung]
         try:
-            payload = self.path.send(
-                self.start,
-                self.reached,
-                version=task.base,
-                covered=slice_of(task.parameters),
-                scale=self.scale(steps),
-                leaving=self.leaving.is_set(),
-            )
+            payload = self._encoded(task, start, end, steps, leaving=self.leaving.is_set())
         except PayloadError:  # the way from start to end overflows
-            self._fail(steps)
+            course.failed(steps)
             return None
-        self.payloads[task.id] = self.unmerged[task.id] = payload
+        self.payloads[task.id] = payload
+        course.sent(task.id, payload)
         codec, seconds = self.sent_in.index(payload.codec), time.monotonic() - began
-        return Contribution.of(task, payload.blob, codec=codec, steps=steps, loss=loss, seconds=seconds)
+        found = Contribution.of(task, payload.blob, codec=codec, steps=steps, loss=loss, seconds=seconds)
+        return msgspec.structs.replace(found, transcript=course.transcript)
+
+    def _encoded(self, task: Train, start: Tensor, end: Tensor, steps: int, *, leaving: bool = False) -> SentUpdate:
+        """What `steps` steps of the task, which led from `start` (overwritten) to `end`, are sent as."""
+        self.path.codec = self.codecs[task.rung]
+        covered, scale = slice_of(task.parameters), self.scale(steps)
+        return self.path.send(start, end, version=task.base, covered=covered, scale=scale, leaving=leaving)
 
     def audit(self, task: Audit, fetched: Fetched, on_step: Callable[[int], None]) -> Sketched:
-        """Do `task.train` anew as a node without a past would: no moments, no residual, no version taken in.
+        """Do `task.train` anew: a stateless one as its transcript says, any other as a node without a past would do it,
+        without moments, residual, or versions taken in.
 
         What cannot be done here (it was cut short, the memory is not there, it comes to nothing finite) has 0 steps:
         somebody else's work is no failure of this worker's.
@@ -167,23 +166,29 @@ class WorkerExecutor:
     def _anew(
         self, task: Audit, fetched: Fetched, on_step: Callable[[int], None]
     ) -> tuple[int, float, np.ndarray[Any, np.dtype[np.float32]]]:
-        """How many of the batches were gone through (all, or it is 0), their loss, and the update."""
+        """How many of the batches were gone through (all, or it is 0), their loss, and the update: of a stateless task
+        as it is sent."""
         began, busy, train, trainer = time.monotonic(), self.busy(), task.train, self.trainer.anew()
-        start, batches_done = self.published.before(task.back, fetched), 0
-        trainer.load(start)
-        if train.base > 0:
-            trainer.ramp()
+        past, once, batches_done = Past(self.published, task.back, fetched), Repeatable(trainer, self._layout), 0
+        course = audited(task, self.published, trainer, past, once)
+        course.begin(train)
 
         def after_step(step: int) -> bool:
             nonlocal batches_done
             batches_done = step
             on_step(step)
             self.rest(began, busy)
+            course.take_in(train, step)
             return not self.cut.is_set()
 
         steps, loss = self._steps(trainer, train, after_step)
-        update = start.sub_(trainer.flat.vector.cpu())[slice_of(train.parameters)].numpy()
-        if batches_done < train.local_steps or not steps or not np.isfinite(update).all():
+        start, end = course.end()
+        if batches_done < train.local_steps or not steps or not _finite(end):
+            return 0, 0.0, np.zeros(1, np.float32)
+        if task.transcript is not None:
+            return batches_done, loss, self._encoded(train, start, end, steps).decoded()
+        update = start.sub_(end)[slice_of(train.parameters)].numpy()
+        if not np.isfinite(update).all():
             return 0, 0.0, np.zeros(1, np.float32)
         update *= self.scale(steps)
         return batches_done, loss, update
@@ -204,52 +209,6 @@ class WorkerExecutor:
         pull no harder for it."""
         return self.uplink.normalize_steps / steps if self.uplink.normalize_steps else 1.0
 
-    def _fail(self, steps: int) -> None:
-        """Moments that led astray are lost; those of steps that were not taken are as good as before."""
-        self.reached = None
-        if steps:
-            self.trainer.forget()
-
-    def _take_in(self, parameters: Tensor, task: Train) -> None:
-        """Move `parameters`, which the task that began at `start` has led to, to the newest version, if there is one.
-
-        A worker is at that version and what of its own work that lacks: the residual, as far as it keeps it, what it
-        has handed in, and what it has done since `start`, these two weighted as they will be once they are merged
-        (Kale et al. 2025, "Eager Updates for Overlapped Communication and Computation in DiLoCo"; here in the midst of
-        a round, too). A lone worker trains on as if it had never handed anything in. `merge_lerp` of where it was
-        stays (Douillard et al. 2025, "Streaming DiLoCo", section 2.3).
-        """
-        published = self.published
-        with published.lock:
-            if not published.moved:
-                return
-            published.moved = False
-            movement, steps = published.movement, published.steps
-            if 2 * steps >= task.local_steps and movement is not None:  # else too few to tell a speed by
-                if published.share < 1.0:  # a lone worker's momentum is the fleet's
-                    self.trainer.follow(movement, steps, task.learning_rate, self.downlink.version_momentum)
-                published.forget_movement()
-            self.unmerged = {key: payload for key, payload in self.unmerged.items() if key > published.merged}
-            self._merge(parameters, [payload.opened(len(parameters)) for payload in self.unmerged.values()])
-
-    def _merge(self, parameters: Tensor, unmerged: Sequence[Opened]) -> None:
-        """`_take_in`, by all threads."""
-        replica, share = self.replica, self.published.share
-
-        def merge(span: slice) -> None:
-            moved = replica.numpy()[span].copy()
-            for covered, reader in unmerged:
-                first, last = max(span.start, covered.start), min(span.stop, covered.stop)
-                if first < last:
-                    reader.add(first - covered.start, moved[first - span.start : last - span.start], -share)
-            for few in spans(moved.size, SERIAL):
-                here, there = slice(span.start + few.start, span.start + few.stop), torch.from_numpy(moved[few])
-                there.add_(parameters[here] - self.start[here], alpha=share)
-                self.path.add_kept(there, here)
-                parameters[here].lerp_(there, 1.0 - self.downlink.merge_lerp)
-
-        self._crew.each(merge, spans(len(parameters)))
-
     def _rows(self, task: Train) -> list[Rows]:
         return [self.dataset.rows(rows.shard, rows.start, rows.stop) for rows in task.rows]
 
@@ -258,8 +217,7 @@ class WorkerExecutor:
         payload = self.payloads.pop(assignment, None)
         if payload is not None:
             self.path.settle(payload, accepted)
-        if not accepted:
-            self.unmerged.pop(assignment, None)
+        self.course.settled(assignment, accepted)
 
     def measure(self, profile: NodeProfile, batch_size: int, seconds: float = 0.5) -> NodeProfile:
         """`profile` with the machine's training speed in it, measured for about `seconds` on random rows, of the median

@@ -27,16 +27,16 @@ Fetched = Callable[[Blob], Buffer]
 
 
 class Replica:
-    """`size` parameters at the newest version that came. Deltas are in `codec`; with `follows` it also adds up how far
-    they moved the parameters."""
+    """`size` parameters at the newest `version` that came. Deltas are in `codec`; with `follows` it also adds up how
+    far they moved the parameters: since that was forgotten last, or with `last` the newest of them alone."""
 
-    def __init__(self, size: int, codec: Codec, *, follows: bool) -> None:
-        self.parameters = torch.zeros(size)
+    def __init__(self, size: int, codec: Codec, *, follows: bool, last: bool = False) -> None:
+        self.parameters, self.version = torch.zeros(size), -1
         self.lock = threading.Lock()
         self.merged, self.share, self.moved = 0, 1.0, False  # as `update` said last, and whether that is to be taken in
         self.movement: Tensor | None = None  # of the versions, over the last `steps` of this worker's steps
         self.steps = 0
-        self._codec, self._follows = codec, follows
+        self._codec, self._follows, self._last = codec, follows, last
         self._crew = Crew(torch.get_num_threads())
         self._leaves = Leaves(self._crew)
 
@@ -57,19 +57,18 @@ class Replica:
                 if self._leaves.digest(self.parameters, changed) != update.parameters_digest:
                     return -1
             self.merged, self.share, self.moved = news.merged, news.share, True
-        return news.updates[-1].version
+            self.version = news.updates[-1].version
+        return self.version
 
-    def before(self, updates: Sequence[Update], fetched: Fetched) -> Tensor:
-        """A copy, float32 [d], of the parameters before these deltas, which lead to the version that it is at: as they
-        were but for rounding. Raises PayloadError."""
+    def copy(self) -> tuple[int, Tensor]:
+        """The version that it is at, and a copy of its parameters."""
         with self.lock:
-            parameters = self.parameters.clone()
-        for update in reversed(updates):
-            if update.kind != "delta":
-                raise PayloadError("a snapshot cannot be taken back")
-            moving = parameters[slice_of(update.parameters)].numpy()
-            self._decode(fetched(update.blob), [moving], np.subtract)
-        return parameters
+            return self.version, self.parameters.clone()
+
+    def decode(self, update: Update, fetched: Fetched, vectors: Sequence[Tensor], move: Callable[..., Array]) -> None:
+        """`move` these vectors, float32 [size], by a delta. Raises PayloadError."""
+        covered = slice_of(update.parameters)
+        self._decode(fetched(update.blob), [vector[covered].numpy() for vector in vectors], move)
 
     def forget_movement(self) -> None:
         """What the versions moved from here on is another movement."""
@@ -88,6 +87,8 @@ class Replica:
 
     def _follow(self, delta: Buffer, covered: slice) -> None:
         """The parameters, and what the versions' movement is told by, move by what the delta decodes to."""
+        if self._last and self.movement is not None:
+            self.movement.zero_()
         if self._follows and self.movement is None:
             self.movement = torch.zeros_like(self.parameters)
         moving = [self.parameters] if self.movement is None else [self.parameters, self.movement]

@@ -308,7 +308,7 @@ class WorkerRuntime:
         self.fetcher.limit = max(self.fetcher.limit, 8 * manifest.num_parameters + 4096)
         measure = partial(self.executor.measure, self.machine.profile, action.settings.inner.batch_size)
         profile = await self._loop.run_in_executor(self._training, measure)
-        if options.moments is not None:
+        if options.moments is not None and not action.settings.stateless:
             restore = partial(restore_moments, self.executor, options.moments, welcome, options.server_key, self.say)
             self.moments = await self._loop.run_in_executor(self._training, restore)
         files = tuple(Blob(info.sha256, info.bytes) for info in meta.row_files())

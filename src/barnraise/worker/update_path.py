@@ -6,10 +6,11 @@ import hashlib
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from barnraise.compression.base import Codec, Encoded, Reader
+from barnraise.compression.base import Array, Codec, Encoded, Reader
 from barnraise.compression.catalog import CATALOG
 from barnraise.compression.feedback import WHOLE, ErrorFeedback
 from barnraise.core.threads import Crew
@@ -31,6 +32,12 @@ class SentUpdate:
     @property
     def data(self) -> memoryview:
         return self.encoded.payload
+
+    def decoded(self) -> Array:
+        """The update that it is, float32."""
+        found = np.empty(self.encoded.size, np.float32)
+        self.codec.open(self.encoded, found.size).read(0, found)
+        return found
 
     def opened(self, size: int) -> Opened:
         """Which of `size` parameters it is an update of, and the reader of that update."""

@@ -9,28 +9,35 @@ from torch import Tensor
 
 from barnraise.compression.base import Array
 from barnraise.controller.version.base import Making, Stage
+from barnraise.models.published import UNIT
 from barnraise.training.base import OuterOptimizer
 
 _PREFIX = "outer."
 
+_FARTHEST = 4.0 * UNIT
+"""That a version moves a published moment, at most: by four binary orders of magnitude."""
+
 
 class Outer(Stage):
-    """One step of the outer optimizer, over the vector of all parameters."""
+    """One step of the outer optimizer, over the vector of all parameters. Moments that are published behind them,
+    from `shared` on, become the aggregate of the workers' own, whatever the optimizer does with the rest."""
 
-    def __init__(self, optimizer: OuterOptimizer) -> None:
-        self._optimizer = optimizer
+    def __init__(self, optimizer: OuterOptimizer, shared: int | None = None) -> None:
+        self._optimizer, self._shared = optimizer, shared  # where they start
 
     def growth(self, making: Making, largest: float, before: Mapping[str, float], after: dict[str, float]) -> float:
         moments = {name: before.get(_told(name), 0.0) for name in self._optimizer.moment_names}
         update, moments = self._optimizer.growth(largest, moments, making.rate)
         after |= {_told(name): moment for name, moment in moments.items()}
-        return update
+        return max(update, min(largest, _FARTHEST))
 
     def begin(self, making: Making) -> None:
         self._optimizer.begin(making.size)
 
     def step(self, making: Making, span: slice, values: Array) -> Array:
-        self._optimizer.step(values, span.start, making.rate)
+        parameters = values.size if self._shared is None else max(0, min(values.size, self._shared - span.start))
+        self._optimizer.step(values[:parameters], span.start, making.rate)
+        np.clip(values[parameters:], -_FARTHEST, _FARTHEST, out=values[parameters:])
         np.negative(values, out=values)
         return values
 

@@ -54,6 +54,7 @@ def of_version(
     outer: OuterOptimizer,
     downlink: Codec,
     crew: Crew,
+    shared: int | None = None,
 ) -> list[Stage]:
     """What contributions go through to become a version."""
     return [
@@ -61,7 +62,7 @@ def of_version(
         Weigh(alike),
         preserve,
         Reduce(rule, crew),
-        Outer(outer),
+        Outer(outer, shared),
         *requantising(downlink),
         publish,
     ]

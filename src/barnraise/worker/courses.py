@@ -1,0 +1,218 @@
+"""Where a training task begins, how it takes versions in on its way, and what its update is the difference of.
+
+Either a worker goes on from where it was (`Continued`), or each task begins with what is published alone (`Repeated`),
+so that anybody can do it again; `Anew` and `Again` do so with somebody else's task, for an audit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from barnraise.core.threads import SERIAL, Crew, spans
+from barnraise.core.types import MOST_TAKEN, Audit, Taken, Train, Transcript
+from barnraise.training.local import LocalTrainer
+from barnraise.training.repeatable import Repeatable
+from barnraise.wire.messages import Downlink
+from barnraise.worker.past import Past
+from barnraise.worker.replica import Replica
+from barnraise.worker.update_path import Opened, SentUpdate, UpdatePath
+
+
+class Course:
+    """One task after the other. The versions are those of `published`, the steps those of `trainer`."""
+
+    transcript: Transcript | None = None  # of the task that ran last
+
+    def __init__(self, published: Replica, trainer: LocalTrainer) -> None:
+        self.published, self.trainer = published, trainer
+
+    def begin(self, task: Train) -> None:
+        """Have the trainer ready for the first step."""
+        raise NotImplementedError
+
+    def take_in(self, task: Train, step: int) -> None:
+        """Go on from the newest version after so many steps, if it is another."""
+
+    def end(self) -> tuple[Tensor, Tensor]:
+        """What the update is the difference of, float32 [size]; the first one may be overwritten."""
+        raise NotImplementedError
+
+    def failed(self, steps: int) -> None:
+        """Nothing came of the task, of which so many steps were taken."""
+
+    def sent(self, number: int, update: SentUpdate) -> None:
+        """The update of assignment `number` is on its way."""
+
+    def settled(self, number: int, accepted: bool) -> None:
+        """The controller has answered, or will not."""
+
+
+class Continued(Course):
+    """A worker's own: it goes on from where its last task led, with its moments.
+
+    A worker is at the newest version and what of its own work that lacks: the residual, as far as it keeps it, what it
+    has handed in, and what it has done since `start`, these two weighted as they will be once they are merged (Kale et
+    al. 2025, "Eager Updates for Overlapped Communication and Computation in DiLoCo"; here in the midst of a round,
+    too). A lone worker trains on as if it had never handed anything in. `merge_lerp` of where it was stays (Douillard
+    et al. 2025, "Streaming DiLoCo", section 2.3).
+    """
+
+    def __init__(
+        self, published: Replica, trainer: LocalTrainer, path: UpdatePath, downlink: Downlink, crew: Crew
+    ) -> None:
+        super().__init__(published, trainer)
+        self.path, self._downlink, self._crew = path, downlink, crew
+        self.start = torch.empty_like(published.parameters)  # of the task that runs
+        self.reached: Tensor | None = None  # where the last task led
+        self.unmerged: dict[int, SentUpdate] = {}  # accepted or unanswered, and in no version that was seen yet
+
+    def begin(self, task: Train) -> None:
+        with self.published.lock:
+            self.start.copy_(self.reached if self.reached is not None else self.published.parameters)
+        self._take_in(self.start, task)
+        self.trainer.load(self.start)
+        if self.trainer.fresh and task.base > 0:
+            self.trainer.ramp()
+
+    def take_in(self, task: Train, step: int) -> None:
+        if not self.published.moved:
+            return
+        here = self.trainer.flat.vector.cpu()
+        offset = here.clone()
+        self._take_in(offset, task)
+        offset.sub_(here)
+        self.start.add_(offset)
+        self.trainer.shift(offset)
+
+    def end(self) -> tuple[Tensor, Tensor]:
+        here = self.trainer.flat.vector.cpu()
+        self.reached = here.clone() if self.reached is None else self.reached.copy_(here)
+        return self.start, self.reached
+
+    def failed(self, steps: int) -> None:
+        """Moments that led astray are lost; those of steps that were not taken are as good as before."""
+        self.reached = None
+        if steps:
+            self.trainer.forget()
+
+    def sent(self, number: int, update: SentUpdate) -> None:
+        self.unmerged[number] = update
+
+    def settled(self, number: int, accepted: bool) -> None:
+        if not accepted:
+            self.unmerged.pop(number, None)
+
+    def _take_in(self, parameters: Tensor, task: Train) -> None:
+        """Move `parameters`, which the task that began at `start` has led to, to the newest version, if there is
+        one."""
+        published = self.published
+        with published.lock:
+            if not published.moved:
+                return
+            published.moved = False
+            movement, steps = published.movement, published.steps
+            if 2 * steps >= task.local_steps and movement is not None:  # else too few to tell a speed by
+                if published.share < 1.0:  # a lone worker's momentum is the fleet's
+                    self.trainer.follow(movement, steps, task.learning_rate, self._downlink.version_momentum)
+                published.forget_movement()
+            self.unmerged = {key: payload for key, payload in self.unmerged.items() if key > published.merged}
+            self._merge(parameters, [payload.opened(len(parameters)) for payload in self.unmerged.values()])
+
+    def _merge(self, parameters: Tensor, unmerged: Sequence[Opened]) -> None:
+        """`_take_in`, by all threads."""
+        replica, share = self.published.parameters, self.published.share
+
+        def merge(span: slice) -> None:
+            moved = replica.numpy()[span].copy()
+            for covered, reader in unmerged:
+                first, last = max(span.start, covered.start), min(span.stop, covered.stop)
+                if first < last:
+                    reader.add(first - covered.start, moved[first - span.start : last - span.start], -share)
+            for few in spans(moved.size, SERIAL):
+                here, there = slice(span.start + few.start, span.start + few.stop), torch.from_numpy(moved[few])
+                there.add_(parameters[here] - self.start[here], alpha=share)
+                self.path.add_kept(there, here)
+                parameters[here].lerp_(there, 1.0 - self._downlink.merge_lerp)
+
+        self._crew.each(merge, spans(len(parameters)))
+
+
+class Repeated(Course):
+    """Stateless: each task begins at the newest version that is here, with what that says of the moments."""
+
+    def __init__(self, published: Replica, trainer: LocalTrainer, once: Repeatable) -> None:
+        super().__init__(published, trainer)
+        self._once, self._begun = once, Transcript(0)
+        self._taken: list[Taken] = []
+
+    def begin(self, task: Train) -> None:
+        published = self.published
+        with published.lock:
+            published.moved = False
+            self._once.begin(published.version, published.parameters, published.movement, task.pace)
+            self._begun = Transcript(published.version, published.movement is not None)
+        self._taken = []
+
+    def take_in(self, task: Train, step: int) -> None:
+        published = self.published
+        if not published.moved or len(self._taken) == MOST_TAKEN:
+            return
+        with published.lock:
+            published.moved = False
+            self._once.take_in(published.parameters)
+            self._taken.append(Taken(step, published.version))
+
+    def end(self) -> tuple[Tensor, Tensor]:
+        self.transcript = Transcript(self._begun.start, self._begun.moved, tuple(self._taken))
+        return self._once.end()
+
+
+class Anew(Course):
+    """Somebody else's task of a stateful run, as a worker without a past would do it: no version is taken in."""
+
+    def __init__(self, published: Replica, trainer: LocalTrainer, past: Past) -> None:
+        super().__init__(published, trainer)
+        self._past, self._start = past, torch.empty(0)
+
+    def begin(self, task: Train) -> None:
+        self._start = self._past.back_to(task.base)
+        self.trainer.load(self._start)
+        if task.base > 0:
+            self.trainer.ramp()
+
+    def end(self) -> tuple[Tensor, Tensor]:
+        return self._start, self.trainer.flat.vector.cpu()
+
+
+class Again(Course):
+    """Somebody else's stateless task, as `transcript` says that it went."""
+
+    def __init__(
+        self, published: Replica, trainer: LocalTrainer, past: Past, transcript: Transcript, once: Repeatable
+    ) -> None:
+        super().__init__(published, trainer)
+        self.transcript, self._past, self._once = transcript, past, once
+        self._left = list(transcript.taken)
+
+    def begin(self, task: Train) -> None:
+        assert self.transcript is not None
+        start = self.transcript.start
+        movement = self._past.movement(start) if self.transcript.moved else None
+        self._once.begin(start, self._past.back_to(start), movement, task.pace)
+
+    def take_in(self, task: Train, step: int) -> None:
+        while self._left and self._left[0].step <= step:
+            self._once.take_in(self._past.on_to(self._left.pop(0).version))
+
+    def end(self) -> tuple[Tensor, Tensor]:
+        return self._once.end()
+
+
+def audited(task: Audit, published: Replica, trainer: LocalTrainer, past: Past, once: Repeatable) -> Course:
+    """The course of the task that is to be done anew."""
+    if task.transcript is None:
+        return Anew(published, trainer, past)
+    return Again(published, trainer, past, task.transcript, once)

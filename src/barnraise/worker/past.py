@@ -1,0 +1,59 @@
+"""Earlier versions, from the newest and the deltas that led to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from barnraise.core.errors import PayloadError
+from barnraise.core.types import Update
+from barnraise.worker.replica import Fetched, Replica
+
+
+class Past:
+    """The versions before the newest of `published`, as far back as `updates`, the oldest first, lead; as they were but
+    for rounding. Goes back once, then on."""
+
+    def __init__(self, published: Replica, updates: Sequence[Update], fetched: Fetched) -> None:
+        if any(update.kind != "delta" for update in updates):
+            raise PayloadError("a snapshot cannot be taken back")
+        self._published, self._fetched = published, fetched
+        self._updates = {update.version: update for update in updates}
+        self._version, self._parameters = published.copy()
+
+    def back_to(self, version: int) -> Tensor:
+        """The parameters of that version, float32 [size], which stay the caller's. Raises PayloadError when it cannot
+        be reached."""
+        while self._version > version:
+            self._move(self._version, np.subtract)
+            self._version -= 1
+        return self._there(version)
+
+    def on_to(self, version: int) -> Tensor:
+        """Those of a later one."""
+        while self._version < version:
+            self._version += 1
+            self._move(self._version, np.add)
+        return self._there(version)
+
+    def movement(self, version: int) -> Tensor:
+        """What led to that version, float32 [size]."""
+        moved = torch.zeros_like(self._parameters)
+        self._published.decode(self._update(version), self._fetched, [moved], np.add)
+        return moved
+
+    def _there(self, version: int) -> Tensor:
+        if self._version != version:
+            raise PayloadError(f"version {version} is after the newest, {self._version}")
+        return self._parameters.clone()
+
+    def _move(self, version: int, move: Callable[..., np.ndarray[tuple[int], np.dtype[np.float32]]]) -> None:
+        self._published.decode(self._update(version), self._fetched, [self._parameters], move)
+
+    def _update(self, version: int) -> Update:
+        if version not in self._updates:
+            raise PayloadError(f"the delta that leads to version {version} is not there")
+        return self._updates[version]
