@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 
 from barnraise.assembly.simulation import simulate
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.controller.actions import Journal
-from barnraise.core.types import SKETCH_BYTES, Audit, Sketched
+from barnraise.core.types import SKETCH_BYTES, SKETCH_SIZE, Audit, Sketched
 from barnraise.emulation import simulator
 from barnraise.emulation.attacks.executor import making
 from barnraise.emulation.report import Report
@@ -21,6 +23,9 @@ from barnraise.plan import Purpose, resolve
 from barnraise.worker.executor import WorkerExecutor
 
 Told = list[tuple[str, notes.Audited]]
+
+convicted: list[str] = []
+"""Nodes that were, since the test began, if it is told of audits."""
 
 
 @pytest.fixture
@@ -33,7 +38,10 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
         journal(simulator, action)
         if isinstance(action.decision, Noted) and isinstance(action.decision.note, notes.Audited):
             found.append((action.decision.node, action.decision.note))
+        if isinstance(action.decision, Noted) and isinstance(action.decision.note, notes.Convicted):
+            convicted.append(action.decision.node)
 
+    convicted.clear()
     monkeypatch.setitem(simulator._ACTIONS, Journal, watched)
     return found
 
@@ -118,7 +126,43 @@ def test_a_stateless_task_is_done_again_as_it_was(
     report = play(
         tmp_path, asynchronous=asynchronous, compression=compression, downlink_compression=downlink, **STATELESS
     )
-    assert len(told) >= 4
+    assert len(told) >= 2
     assert max(note.distance for _, note in told) < 1e-3
     assert report.losses.final_loss is not None
     assert report.losses.final_loss < 0.7 * report.losses.curve[0].loss
+    assert all(note.sound for _, note in told)
+    assert convicted == []
+
+
+LIES = [
+    {"kind": "sign_flip"},
+    {"kind": "scale", "factor": 1.2},
+    {"kind": "noise", "sigma": 0.1},
+    {"kind": "zero"},
+    {"kind": "stale_replay"},
+    {"kind": "lazy"},
+    {"kind": "label_flip"},
+]
+
+
+@pytest.mark.parametrize("lie", LIES, ids=[lie["kind"] for lie in LIES])
+def test_who_lies_of_stateless_work_is_convicted(told: Told, tmp_path: Path, lie: dict[str, Any]) -> None:
+    """By two others that agree with each other, and nobody else is."""
+    play(tmp_path, {"bob": making(lie, "bob")}, tokens=32_768, **STATELESS)
+    assert convicted
+    assert set(convicted) == {"bob"}
+
+
+def test_an_auditor_that_lies_is_convicted_by_a_third(told: Told, tmp_path: Path) -> None:
+    honest = WorkerExecutor.audit
+
+    def lying(executor: WorkerExecutor, task: Audit, fetched: Any, on_step: Any) -> Sketched:
+        found = honest(executor, task, fetched, on_step)
+        return msgspec.structs.replace(found, sketch=np.ones(SKETCH_SIZE, "<f4").tobytes())
+
+    class Liar(WorkerExecutor):
+        audit = lying
+
+    play(tmp_path, {"bob": Liar}, tokens=32_768, **STATELESS)
+    assert convicted
+    assert set(convicted) == {"bob"}

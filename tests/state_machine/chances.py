@@ -24,6 +24,7 @@ from barnraise.core.types import (
     ParameterRange,
     Task,
     Train,
+    Transcript,
 )
 from barnraise.ledger.decisions import Change
 from barnraise.staleness import create as staleness
@@ -31,7 +32,7 @@ from barnraise.wire.messages import Decline, Offer, Who
 
 from ..tasks import train
 from .bench import Bench
-from .engine import Engine, answer_to, contribution, digest, finding, sketched
+from .engine import Engine, answer_to, contribution, digest, finding, sketched, told
 
 NODES = ["a", "b", "c", "d"]
 
@@ -43,7 +44,9 @@ FLUSH: dict[str, Any] = {"flush": True, "last": 500}
 
 MEASURED: dict[str, Any] = {"evaluations": EvaluationSettings(times=4, rows=40, row_tokens=3, file=2, by_workers=True)}
 
-AUDITED: dict[str, Any] = {"audits": AuditSettings(0.5, b"secret")}
+AUDITED: dict[str, Any] = {"audits": AuditSettings(0.5, 0.02, b"secret")}
+
+STATELESS: dict[str, Any] = {"worker": told(stateless=True)}
 
 MODES: dict[str, dict[str, Any]] = {
     "asynchronous": {"staleness": staleness("adaptive", max_staleness=4, min_staleness=2)},
@@ -65,6 +68,8 @@ MODES: dict[str, dict[str, Any]] = {
     "audited": AUDITED | {"staleness": staleness("adaptive", max_staleness=4, min_staleness=2)},
     "audited-measured-flush": AUDITED | MEASURED | FLUSH,
     "synchronous-audited": {"asynchronous": False} | AUDITED,
+    "audited-stateless": STATELESS | AUDITED | {"staleness": staleness("adaptive", max_staleness=4, min_staleness=2)},
+    "synchronous-stateless": {"asynchronous": False, "worker": told(stateless=True, overlap=False)},
     "synchronous-robust": {"asynchronous": False, "minimum_nodes": 3},
     "synchronous-patient": {"asynchronous": False, "sync_window": 40.0, "sync_longest_wait": 90.0, "tokens": 600},
 }
@@ -76,6 +81,7 @@ BAD_OFFERS: list[dict[str, Any]] = [
     {"payload": Blob(digest(1), 10**6)},
     {"assignment": 10**6},
     {"codec": 9},
+    {"transcript": Transcript(10**6)},
 ]
 
 BAD_FINDINGS: list[dict[str, Any]] = [

@@ -54,6 +54,7 @@ from barnraise.core.types import (
     ParameterRange,
     Sketched,
     Train,
+    Transcript,
     Update,
 )
 from barnraise.data.ranges import RowIndex
@@ -139,6 +140,7 @@ _SETTINGS = EngineSettings(
     versions=VersionSettings(
         staleness=staleness("fixed", max_staleness=5),
         participation=True,
+        outer_rate=1.0,
         buffer_size=None,
         minimum_nodes=1,
         flush=False,
@@ -199,6 +201,8 @@ def contribution(task: AnyTask, **changes: Any) -> Contribution:
     assert isinstance(task, Train | Flush)
     codec = task.rung if isinstance(task, Train) else 1
     told = Contribution.of(task, Blob(digest(task.id), 420), codec=codec, steps=task.steps, loss=1.5, seconds=0.5)
+    if isinstance(task, Train) and task.pace is not None:
+        told = msgspec.structs.replace(told, transcript=Transcript(task.base))
     return msgspec.structs.replace(told, **changes)
 
 
@@ -916,7 +920,7 @@ class Engine:
         assert not resting or not self.settings.asynchronous
         updates, num_bytes = machine.publishing.updates, machine.publishing.update_bytes
         assert sum(update.blob.num_bytes for update in updates.values()) == num_bytes
-        assert len(updates) <= 1 or num_bytes <= self.settings.payloads.snapshot
+        assert len(updates) <= 1 or num_bytes <= machine.publishing.most_bytes
 
     def _check_uploads(self, custody: Custody) -> None:
         """What the machine waits for is what was asked for, of works that are open, one a node, within its memory."""

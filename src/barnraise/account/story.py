@@ -61,8 +61,9 @@ def of_node(view: LedgerView, node: str, last: int = 0) -> list[Line]:
 
 _HELD = "EXISTS (SELECT 1 FROM json_each(contributions) WHERE value = ?)"
 _ASSIGNMENT_NOTES = ", ".join(
-    f"'{notes.kind_of(note)}'" for note in (notes.Audited, notes.Released, notes.Copied, notes.Reopened, notes.Voided)
-)  # fmt: skip
+    f"'{notes.kind_of(note)}'"
+    for note in (notes.Audited, notes.Convicted, notes.Released, notes.Copied, notes.Reopened, notes.Voided)
+)
 
 
 def _told(found: Sequence[tuple[int, Decision]], number: int = 0) -> list[Line]:
@@ -180,6 +181,11 @@ _NOTES: dict[type[notes.Note], Callable[[Any, str], str]] = {
     notes.Audited: lambda note, node: (
         f"{note.audited}: {node}'s work was done anew by {printable(note.by)} as {note.assignment}: the cosine of both "
         f"updates is {note.cosine:.2f}, their distance {note.distance:.0%} of what was sent"
+        f"{'' if note.sound is None else ', so it is sound' if note.sound else ', and another agrees with that'}"
+    ),
+    notes.Convicted: lambda note, node: (
+        f"{note.assignment}: {node} is convicted by {', '.join(map(str, note.against))}, which are the same work and "
+        f"agree with each other; it gets no tasks {'any more' if note.until is None else 'for a while'}"
     ),
     notes.Reopened: lambda note, node: f"{note.assignment}: is {node}'s again, before anybody else took it",
     notes.Voided: lambda note, node: (

@@ -25,6 +25,7 @@ from barnraise.plan import Plan, payload_bytes
 from barnraise.plan.dataset import longest_row, mean_row, vocabulary
 from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.training.catalog import INNER
+from barnraise.trust.repeats import TOLERANCE
 from barnraise.wire.messages import Downlink, Inner, Uplink, WorkerSettings
 
 UPLOAD_MEMORY = 1 << 29
@@ -114,7 +115,7 @@ def engine_settings(
             file=rows.num_shards,
             by_workers=controller.evaluated_by == "workers",
         ),
-        audits=AuditSettings(training.audits, secret),
+        audits=AuditSettings(training.audits, TOLERANCE[training.precision], secret),
     )
 
 

@@ -81,10 +81,11 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
         """With one more, which would weigh `fresh` were it not stale."""
         return Slot(self.node, self.parameters, (*self.contributions, held), self.fresh_weight + fresh)
 
-    def minus(self, held: Held, fresh: float) -> Slot:
-        """Without one of them."""
-        left = tuple(other for other in self.contributions if other is not held)
-        return Slot(self.node, self.parameters, left, self.fresh_weight - fresh)
+    def without(self, assignment: int, tokens: int, trains: bool) -> Slot:
+        """Without the contribution of that assignment, if it is in it: of so many tokens, if its task `trains`."""
+        left = tuple(held for held in self.contributions if held.assignment != assignment)
+        gone = sum(tokens if trains else held.weight for held in self.contributions if held.assignment == assignment)
+        return Slot(self.node, self.parameters, left, self.fresh_weight - gone)
 
 
 class Aggregate(Action, frozen=True, gc=False):

@@ -61,20 +61,17 @@ def refuse_update(offer: Contribution, work: Work, codec: int, payloads: Payload
     return ""
 
 
-def refuse_transcript(offer: Contribution, base: int, newest: int | None) -> str:
-    """Why its transcript cannot be that of a task from version `base`, with versions up to the `newest`; empty when it
-    can be. Where tasks are stateful (None) there is none."""
-    told = offer.transcript
-    if newest is None or told is None:
-        if newest is None and told is None:
-            return ""
-        return "tells a transcript, but tasks are stateful" if told else "tells no transcript, but tasks are stateless"
+def refuse_transcript(offer: Contribution, work: Work, newest: int) -> str:
+    """Why its transcript cannot be that of `work`, with versions up to the `newest`; empty when it can be."""
+    told, stateless = offer.transcript, work.terms.pace is not None
+    if told is None or not stateless:
+        missing = "tells no transcript, but its task was stateless" if stateless else ""
+        return "tells a transcript, but its task was stateful" if told is not None else missing
     places = [(0, told.start), *((taken.step, taken.version) for taken in told.taken)]
     ordered = all(a[0] <= b[0] and a[1] < b[1] for a, b in pairwise(places))
-    if not ordered or not base <= told.start or told.newest > newest or places[-1][0] > offer.steps:
-        return (
-            f"tells the transcript {places}, which no task of {offer.steps} steps from version {base} can have by now"
-        )
+    if not ordered or told.start < work.base or told.newest > newest or places[-1][0] > offer.steps:
+        steps = f"{offer.steps} steps from version {work.base}"
+        return f"tells versions {places} by step, which no task of {steps} can have had by now"
     return ""
 
 

@@ -3,7 +3,9 @@
 Which ones nobody knows before they are here: a keyed hash of the assignment's number chooses (and gives the seed of the
 sketch that stands for the update). What was sent is accepted all the same; then the work goes to a node that has not
 done it, from the version that it began with, which that node reaches by taking deltas back. The comparison is noted on
-the ledger, and judges nobody.
+the ledger. Stateless work is judged by it: where they disagree others do the work, too, until two agree, and whom these
+contradict is convicted, an auditor as well (`trust.repeats`). Such a node is dismissed, what it handed in and is in no
+version yet is taken back, and for a while it gets no tasks (`trust.standing`). Stateful work judges nobody.
 
 Cases are not on the ledger: those that are open when a controller dies are never closed, and their tasks are taken back
 from their nodes. One lapses once its version is too far back, after several nodes that did not do it, and when too many
@@ -17,9 +19,11 @@ import hmac
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
+from barnraise.controller.actions import Send
 from barnraise.controller.kinds import ANY_STALENESS, TaskKind
 from barnraise.controller.membership import Membership
 from barnraise.controller.part import Context, Steps
@@ -39,11 +43,13 @@ from barnraise.core.types import (
     Update,
 )
 from barnraise.ledger import notes
-from barnraise.ledger.decisions import Assigned, Noted
+from barnraise.ledger.decisions import Assigned, Change, Noted
 from barnraise.matching.base import TaskView
+from barnraise.trust.repeats import Judgement, judge
+from barnraise.wire.messages import Stop
 
 TRIES = 3
-"""Nodes that are asked to do the same work anew, one after the other."""
+"""Nodes that are asked to do the same work anew, one after the other, besides those who did and were contradicted."""
 
 MOST_CASES = 64
 """That wait to be done anew; of more than that the oldest lapse."""
@@ -52,14 +58,26 @@ VECTORS = 4
 """Of the parameters' size, that a node needs besides what training takes: the version before, and moments of its
 own."""
 
+CONVICTED = "others come to another result for a task that it has done, and agree with each other"
+"""Why a node is dismissed."""
+
 _FIRST = -(1 << 41)
 """Ids of views from here down: no other kind has so many."""
+
+
+class Answer(NamedTuple):
+    """What a node found: the sketch, and the assignment under which it did."""
+
+    node: str
+    assignment: int
+    sketch: bytes
 
 
 @dataclass
 class Case:
     """A contribution that is done anew: what was to be done for it, and the sketch of what came. It takes `memory`
-    bytes; `by` is the assignment of the newest of the nodes that were asked for it."""
+    bytes; `by` is the assignment of the newest of the nodes that were asked for it, `answers` is what came of others
+    and contradicts it."""
 
     work: Work
     sketch: bytes
@@ -68,6 +86,7 @@ class Case:
     transcript: Transcript | None = None
     by: int = 0
     asked: set[str] = field(default_factory=set)
+    answers: list[Answer] = field(default_factory=list)
 
 
 class Auditing(TaskKind):
@@ -89,15 +108,19 @@ class Auditing(TaskKind):
         node says of it does not count."""
         if not work.task.trains or not self.settings.share:
             return 0
-        drawn = hmac.digest(self.settings.key, str(work.assignment).encode(), hashlib.sha256)
-        chosen = int.from_bytes(drawn[:8]) < self.settings.share * 2**64
-        return 1 + int.from_bytes(drawn[8:14]) if chosen else 0
+        share, drawn = self.settings.share, self._drawn(str(work.assignment))
+        if work.terms.pace is not None:  # its verdicts are known
+            share = self.state.nodes[work.node].standing.chance(share)
+        return 1 + int.from_bytes(drawn[8:14]) if int.from_bytes(drawn[:8]) < share * 2**64 else 0
+
+    def _drawn(self, of: str) -> bytes:
+        return hmac.digest(self.settings.key, of.encode(), hashlib.sha256)
 
     def begin(self, work: Work, offer: Contribution, sketch: bytes) -> None:
         """The contribution was accepted: somebody shall do anew what its node says it has done."""
         done = msgspec.structs.replace(work, local_steps=offer.steps, tokens=work.credit(offer.steps))
-        memory, told = self._memory(done), offer.transcript
-        self.cases[work.assignment] = Case(done, sketch, self.seed(work), memory, told)
+        seed = 1 + int.from_bytes(self._drawn(str(work.assignment))[8:14])
+        self.cases[work.assignment] = Case(done, sketch, seed, self._memory(done), offer.transcript)
         while len(self.cases) > MOST_CASES:
             del self.cases[next(iter(self.cases))]
 
@@ -122,7 +145,7 @@ class Auditing(TaskKind):
         for number, case in list(self.cases.items()):
             if case.by in self.state.works or not any(self._may(node, case) for node in nodes):
                 continue
-            if len(case.asked) < TRIES and (back := self._back(case)) is not None:
+            if len(case.asked) < TRIES + len(case.answers) and (back := self._back(case)) is not None:
                 self._next = case
                 return (self._view(case, back),)
             del self.cases[number]
@@ -214,7 +237,30 @@ class Auditing(TaskKind):
         assert isinstance(result, Sketched)
         case = self._case(work)
         assert case is not None, "nobody else's result is accepted"
-        audited = case.work.assignment
-        del self.cases[audited]
+        audited, node = case.work.assignment, case.work.node
+        case.answers.append(Answer(work.node, work.assignment, result.sketch))
+        judged = Judgement()
+        if case.transcript is not None:
+            judged = judge(case.sketch, [answer.sketch for answer in case.answers], self.settings.tolerance)
+        if case.transcript is None or judged.sound is not None:
+            del self.cases[audited]
         compared = compare(case.sketch, result.sketch)
-        yield Noted(self.now, notes.Audited(audited, work.assignment, work.node, *compared), case.work.node)
+        yield Noted(self.now, notes.Audited(audited, work.assignment, work.node, *compared, judged.sound), node)
+        wrong = [case.answers[place] for place in judged.wrong]
+        right = tuple(answer.assignment for answer in case.answers if answer not in wrong)
+        if judged.sound is False:
+            yield from self._convict(node, audited, right)
+        for answer in wrong:
+            yield from self._convict(answer.node, answer.assignment, right)
+
+    def _convict(self, node: str, assignment: int, against: tuple[int, ...]) -> Steps:
+        """What it has in hand is for others, and what of it is in no version yet is taken back."""
+        standing = self.state.nodes[node].standing.after_conviction(self.now)
+        until = None if standing.banned else standing.until
+        yield Noted(self.now, notes.Convicted(assignment, against, until), node)
+        held = [held for slot in self.state.buffer.slots.get(node, {}).values() for held in slot.contributions]
+        version = self.state.newest.version + 1 + (self.state.closing is not None)
+        for one in held:
+            yield Noted(self.now, notes.Voided(one.assignment, version, CONVICTED, True), node)
+        yield Send(node, Stop(CONVICTED, final=standing.banned))
+        yield from self.membership.gone(node, CONVICTED, Change.DISMISSED)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from barnraise.controller.actions import Held, Slot
+from barnraise.controller.observing import learn, observe_norm, observe_rate
 from barnraise.controller.state import (
     Closing,
     KeptFinding,
@@ -23,7 +24,7 @@ from barnraise.controller.state import (
     Tuning,
     Work,
 )
-from barnraise.core.types import FASTEST, SLOWEST, Flush, NodeProfile
+from barnraise.core.types import Flush, NodeProfile
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import (
     Assigned,
@@ -35,16 +36,11 @@ from barnraise.ledger.decisions import (
     VersionClosed,
     VersionMade,
 )
-
-RATE_SMOOTHING = 0.3
-"""Weight of the newest observation in the EWMAs of a node's tokens and seconds."""
+from barnraise.trust.standing import Standing
 
 MOST_OPEN = 4
 """Assignments a node may have without a verdict (a worker has one running, one waiting, two unanswered), and answers
 remembered for one whose acknowledgement was lost. The residual at the run's end comes on top."""
-
-REMEMBERED_TIMES = 8
-"""Step times of a node that the literal pace looks back on."""
 
 
 def apply(state: State, decision: Decision) -> None:
@@ -110,9 +106,9 @@ def _judged(state: State, d: Judged) -> None:
     node.verdicts[d.assignment] = (d.verdict == "accepted", d.reason)
     while len(node.verdicts) > MOST_OPEN:
         del node.verdicts[next(iter(node.verdicts))]
-    _learn(node, work, d)
+    learn(node, work, d)
     if work.task.trains:
-        _observe_rate(node, work, d)
+        observe_rate(node, work, d)
         node.updates.staleness = d.staleness
     elif not (work.task.measures or work.task.contributes):
         node.speed.verdict_time = d.time  # what comes next took no longer than from then on
@@ -144,7 +140,7 @@ def _contributed(state: State, node: NodeState, work: Work, d: Judged) -> None:
     buffer.time = min(buffer.time, d.time)
     if buffer.half_time == math.inf and 2 * len(buffer.slots) >= state.num_live:
         buffer.half_time = d.time
-    _observe_norm(node, work, d)
+    observe_norm(node, work, d)
     node.tally.tokens += d.tokens
     totals.tokens += d.tokens
     buffer.tokens += d.tokens
@@ -154,55 +150,6 @@ def _contributed(state: State, node: NodeState, work: Work, d: Judged) -> None:
 def _is_current(state: State, work: Work) -> bool:
     """Whether it trains from the newest version."""
     return work.task.trains and work.base == state.newest.version
-
-
-def _observe_rate(node: NodeState, work: Work, d: Judged) -> None:
-    """Smooth tokens and seconds apart: two contributions at once after an outage are no sign of great speed. One that
-    is refused is none either, but it may be one of slowness."""
-    speed = node.speed
-    elapsed = max(1e-9, d.time - max(work.time, speed.verdict_time))
-    tokens = d.tokens if d.verdict == "accepted" else work.tokens
-    if d.verdict == "accepted" or tokens < speed.rate * elapsed or not speed.rate:
-        share = RATE_SMOOTHING if speed.rate else 1.0
-        speed.tokens += share * (tokens - speed.tokens)
-        speed.seconds += share * (elapsed - speed.seconds)
-        late = max(0.0, d.time - work.time) - speed.turnaround
-        speed.spread += share * ((abs(late) if speed.rate else 0.0) - speed.spread)
-        speed.turnaround += share * late
-        speed.rate = _bounded(speed.tokens / speed.seconds)
-        speed.step_seconds = [*speed.step_seconds[1 - REMEMBERED_TIMES :], elapsed / max(1, d.claim.steps)]
-    speed.verdict_time = d.time
-
-
-def _learn(node: NodeState, work: Work, d: Judged) -> None:
-    """How long the task took is what is expected of the node's next. One that is refused is no sign of speed, work done
-    anew none either, as deltas were fetched first, and a finding that overtakes a payload none of anything: who knows
-    when it was begun."""
-    learned, times = node.speed.learned, work.expected
-    if not work.task.contributes and node.open and min(node.open) < d.assignment:
-        return
-    effort = work.task.toll * (work.credit(d.claim.steps) if d.verdict == "accepted" else work.tokens)
-    slow = times.computed(work.time, learned.free, d.time) > learned.compute(work.sort, effort) > 0.0
-    if not (work.task.trains or work.task.measures or work.task.contributes):
-        learned.free = d.time
-    elif d.verdict == "accepted" or (d.verdict == "refused" and slow):
-        learned.observed(work.sort, effort, times, work.time, d.time)
-    else:
-        learned.free = d.time
-
-
-def _observe_norm(node: NodeState, work: Work, d: Judged) -> None:
-    """A residual, which is dense and of many tasks, says nothing of what one task makes."""
-    updates = node.updates
-    if work.task.trains and d.norm > 0.0:
-        share = RATE_SMOOTHING if updates.norm else 1.0
-        updates.norm += share * (d.norm - updates.norm)
-        updates.travel += share * (work.terms.learning_rate * d.claim.steps - updates.travel)
-
-
-def _bounded(rate: float) -> float:
-    """A rate to compute with; 0, not known, for what is none."""
-    return min(max(rate, SLOWEST), FASTEST) if rate > 0.0 else 0.0
 
 
 def _version_closed(state: State, d: VersionClosed) -> None:
@@ -285,17 +232,16 @@ def _reopened(state: State, d: Noted, note: notes.Reopened) -> None:
 
 
 def _voided(state: State, d: Noted, note: notes.Voided) -> None:
-    """What was accepted cannot be used: taken back out of the closed buffer and all totals, its rows done again.
+    """What was accepted cannot be used: taken back out of its buffer and all totals, its rows done again.
 
     Its node holds it no longer and was told that it counts, so to that node it is as if it were merged.
     """
     work, node, closing = state.merging.pop(note.assignment), state.nodes[d.node], state.closing
-    assert closing is not None
-    closing.tokens -= work.tokens
-    for place, slot in enumerate(closing.slots):
-        for held in slot.contributions:
-            if held.assignment == work.assignment:
-                closing.slots[place] = slot.minus(held, work.tokens if work.task.trains else held.weight)
+    if closing is not None and closing.version == note.version:
+        closing.tokens -= work.tokens
+        closing.slots = [slot.without(work.assignment, work.tokens, work.task.trains) for slot in closing.slots]
+    else:
+        state.buffer.take_out(node.id, work.assignment, work.tokens, work.task.trains)
     node.updates.merged = max(node.updates.merged, work.assignment)
     state.totals.accepted -= 1
     node.tally.accepted -= 1
@@ -307,6 +253,17 @@ def _voided(state: State, d: Noted, note: notes.Voided) -> None:
     else:
         state.totals.discarded += 1
     _redo(state, work.at(Status.VOIDED))
+
+
+def _audited(state: State, d: Noted, note: notes.Audited) -> None:
+    if note.sound:
+        node = state.nodes[d.node]
+        node.standing = node.standing.after_audit()
+
+
+def _convicted(state: State, d: Noted, note: notes.Convicted) -> None:
+    node = state.nodes[d.node]
+    node.standing = Standing(node.standing.convicted + 1, math.inf if note.until is None else note.until)
 
 
 def _left_over(state: State, d: Noted, note: notes.LeftOver) -> None:
@@ -363,6 +320,8 @@ def _finished(state: State, d: Noted, note: notes.Finished) -> None:
 
 _NOTED: dict[type[notes.Note], Callable[[State, Noted, Any], None]] = {
     notes.Started: _started,
+    notes.Audited: _audited,
+    notes.Convicted: _convicted,
     notes.Released: _released,
     notes.Reopened: _reopened,
     notes.Voided: _voided,

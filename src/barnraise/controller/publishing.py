@@ -35,14 +35,14 @@ class Publishing(Part):
         self.update_bytes = 0
         self.watching: dict[str, int] = {}  # nodes that train and want to know of a newer version than they have
         self.told: dict[str, int] = {}  # the version that such a node has once what was sent has arrived
-        self._kept = self.settings.payloads.snapshot * (UNDONE_SNAPSHOTS if self.settings.audits.share else 1)
+        self.most_bytes = self.settings.payloads.snapshot * (UNDONE_SNAPSHOTS if self.settings.audits.share else 1)
 
     def keep(self, update: Update) -> Steps:
         """One more delta; those that are not worth sending any more go."""
         self.updates[update.version] = update
         self.update_bytes += update.blob.num_bytes
         stale = set()
-        while len(self.updates) > 1 and (self.update_bytes > self._kept or len(self.updates) > LONGEST_CHAIN):
+        while len(self.updates) > 1 and (self.update_bytes > self.most_bytes or len(self.updates) > LONGEST_CHAIN):
             old = self.updates.pop(next(iter(self.updates)))
             self.update_bytes -= old.blob.num_bytes
             stale.add(old.blob.digest)

@@ -133,6 +133,7 @@ class AuditSettings:
     """Which share of contributions is done anew, chosen by a `key` that nobody knows beforehand."""
 
     share: float = 0.0
+    tolerance: float = 0.0  # of a stateless task's update, as a share of its length
     key: bytes = field(default=b"", repr=False)
 
 

@@ -16,6 +16,7 @@ from barnraise.controller.actions import Slot
 from barnraise.core.types import NodeProfile, ParameterRange, Task, kind_of
 from barnraise.ledger.decisions import Assigned
 from barnraise.matching.predictor import Learned, Times, sort_of
+from barnraise.trust.standing import Standing
 
 
 class Status(Enum):
@@ -170,6 +171,7 @@ class NodeState(msgspec.Struct):
     updates: Updates = msgspec.field(default_factory=Updates)
     tuning: Tuning = msgspec.field(default_factory=Tuning)
     tally: Tally = msgspec.field(default_factory=Tally)
+    standing: Standing = Standing()
     open: list[int] = []
     verdicts: dict[int, tuple[bool, str]] = {}
 
@@ -195,6 +197,15 @@ class OpenBuffer(msgspec.Struct):
     def count(self, node: str) -> int:
         """The node's contributions in it."""
         return sum(len(slot.contributions) for slot in self.slots.get(node, {}).values())
+
+    def take_out(self, node: str, assignment: int, tokens: int, trains: bool) -> None:
+        """A contribution of the node's, of so many tokens, that is in it is not any more."""
+        slots = {where: slot.without(assignment, tokens, trains) for where, slot in self.slots.pop(node).items()}
+        if left := {where: slot for where, slot in slots.items() if slot.contributions}:
+            self.slots[node] = left
+        self.tokens -= tokens
+        if not self.slots:
+            self.empty()
 
     def empty(self) -> None:
         """Begin anew, with the same size."""

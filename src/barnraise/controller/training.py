@@ -123,7 +123,7 @@ class Training(TaskKind):
             learning_rate=tasks.learning_rate * schedule * factor,
             parameters=self._fragment(node),
             rung=node.tuning.rung,
-            pace=1.0 / self._travel if self._travel and self.settings.worker.stateless else 0.0,
+            pace=self._pace,
         )
         decision = Assigned(
             time=self.now,
@@ -174,6 +174,12 @@ class Training(TaskKind):
         if d.kind == self.name:
             self.lanes.went_on(rows.shard for rows in d.rows)
 
+    @property
+    def _pace(self) -> float | None:
+        if not self.settings.worker.stateless:
+            return None
+        return 1.0 / self._travel if self._travel > 0.0 else 0.0
+
     def _closed(self, d: VersionClosed) -> None:
         self._travel = self.speeds.travel * d.rate * self.settings.versions.outer_rate
 
@@ -185,12 +191,12 @@ class Training(TaskKind):
 
     def refuse(self, result: AnyResult, work: Work, version: int) -> str:
         assert isinstance(result, Contribution)
-        stateless, newest = self.settings.worker.stateless, self.state.newest.version
-        reason = refuse_transcript(result, work.base, newest if stateless else None)
+        reason = refuse_transcript(result, work, self.state.newest.version)
         return reason or refuse_update(result, work, work.terms.rung, self.payloads)
 
     def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
-        return tokens * self.settings.versions.staleness.weight(staleness)
+        standing = self.state.nodes[work.node].standing.weight()
+        return tokens * standing * self.settings.versions.staleness.weight(staleness)
 
 
 def task_of(given: Assigned, batches: Batches) -> Train:

@@ -217,7 +217,7 @@ class Train(Task, frozen=True, gc=False, tag="train", kw_only=True):
     rung: Count  # which of `Uplink.ratios` its contribution is compressed at
     parameters: ParameterRange
     max_staleness: Count
-    pace: Finite = 0.0  # of a stateless task: a version's movement times this is one step's, at a rate of 1
+    pace: Finite | None = None  # of a stateless task: a version's movement times this is one step's, at a rate of 1
 
     @property
     def steps(self) -> int:

@@ -12,6 +12,8 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 from barnraise.controller.actions import Aggregate
 from barnraise.core.types import (
     SKETCH_SIZE,
@@ -28,6 +30,7 @@ from barnraise.core.types import (
     Sketched,
     Task,
     Train,
+    Transcript,
 )
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
 from barnraise.wire.frames import Buffer
@@ -144,7 +147,9 @@ class CostedNodeWork:
         share = (task.parameters.stop - task.parameters.start) / self.num_parameters
         size = self.payload_bytes[task.rung if isinstance(task, Train) else 0] * min(1.0, share)
         codec = task.rung if isinstance(task, Train) else len(self.payload_bytes)
-        return Contribution.of(task, Blob(f"b{task.id:063x}", math.ceil(size)), codec=codec, steps=steps)
+        found = Contribution.of(task, Blob(f"b{task.id:063x}", math.ceil(size)), codec=codec, steps=steps)
+        stateless = isinstance(task, Train) and task.pace is not None
+        return msgspec.structs.replace(found, transcript=Transcript(task.base)) if stateless else found
 
     def payload(self, assignment: int) -> Buffer:
         return NO_CONTENT

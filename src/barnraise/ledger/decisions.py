@@ -75,7 +75,7 @@ class Terms(Columns, frozen=True, gc=False):
     compute: float = 0.0  # seconds that it is expected to take, 0 where nothing is: its own, and of its bytes
     fetch: float = 0.0
     send: float = 0.0
-    pace: float = 0.0  # of a stateless task: what of a version's movement is one step's
+    pace: float | None = None  # of a stateless task: what of a version's movement is one step's
 
 
 class Assigned(Decision, frozen=True, gc=False):

@@ -148,6 +148,17 @@ class Audited(Note, frozen=True, gc=False):
     by: str
     cosine: float
     distance: float
+    sound: bool | None = None  # whether what was sent is what others make of the task; None: nobody knows
+
+
+class Convicted(Note, frozen=True, gc=False):
+    """What a node handed in for `assignment` is not what others make of the same task: `against` are the assignments
+    under which they did it, and agree with each other. The node gets no tasks until then (the controller's clock), or
+    never again (None)."""
+
+    assignment: int
+    against: tuple[int, ...]
+    until: float | None
 
 
 class HeldOff(Note, frozen=True, gc=False):

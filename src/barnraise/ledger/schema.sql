@@ -43,7 +43,7 @@ CREATE TABLE assignments (           -- a piece of work went to a node
     compute       REAL DEFAULT 0,    -- seconds that it was expected to take
     fetch         REAL DEFAULT 0,    -- and those of its bytes down
     send          REAL DEFAULT 0,    -- and up
-    pace          REAL DEFAULT 0     -- of a stateless task: what of a version's movement is one step's
+    pace          REAL DEFAULT NULL  -- of a stateless task: what of a version's movement is one step's
 ) STRICT;
 
 CREATE TABLE contributions (         -- a contribution was accepted, refused or discarded

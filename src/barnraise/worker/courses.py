@@ -152,7 +152,7 @@ class Repeated(Course):
         published = self.published
         with published.lock:
             published.moved = False
-            self._once.begin(published.version, published.parameters, published.movement, task.pace)
+            self._once.begin(published.version, published.parameters, published.movement, task.pace or 0.0)
             self._begun = Transcript(published.version, published.movement is not None)
         self._taken = []
 
@@ -201,7 +201,7 @@ class Again(Course):
         assert self.transcript is not None
         start = self.transcript.start
         movement = self._past.movement(start) if self.transcript.moved else None
-        self._once.begin(start, self._past.back_to(start), movement, task.pace)
+        self._once.begin(start, self._past.back_to(start), movement, task.pace or 0.0)
 
     def take_in(self, task: Train, step: int) -> None:
         while self._left and self._left[0].step <= step:

@@ -1,0 +1,1 @@
+"""Whom to believe, and how much: pure policies over plain values."""
