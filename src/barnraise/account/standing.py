@@ -7,13 +7,14 @@ from typing import Any
 
 from barnraise.account import nodes
 from barnraise.account.account import Account
+from barnraise.ledger import Head
 
 MOST_EVENTS = 8
 """Happenings that are told of."""
 
 
-def as_json(account: Account, budget: int, pid: int | None) -> dict[str, Any]:
-    """The status for a program: what `train --json` tells, and how the run stands."""
+def as_json(account: Account, budget: int, pid: int | None, head: Head) -> dict[str, Any]:
+    """The status for a program: what `train --json` tells, how the run stands, and the head of its ledger's chain."""
     running, held = pid is not None, account.dispatch.held
     rows = nodes.recorded(account.nodes, running=running, finished=bool(account.finished), held=held)
     last = account.happenings[-MOST_EVENTS:]
@@ -22,6 +23,8 @@ def as_json(account: Account, budget: int, pid: int | None) -> dict[str, Any]:
         "pid": pid,
         "finished": account.finished or None,
         "budget": budget,
+        "rows": head.rows,
+        "head": head.digest,
         "progress": min(1.0, account.totals.tokens / budget),
         "buffer_size": account.merging.buffer_size or None,
         "version_nodes": account.merging.nodes or None,

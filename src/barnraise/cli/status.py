@@ -11,6 +11,7 @@ from barnraise.cli import console
 
 if TYPE_CHECKING:
     from barnraise.account.account import Account
+    from barnraise.ledger import Head
 
 
 def status(
@@ -21,18 +22,20 @@ def status(
     from barnraise.account.account import read
     from barnraise.account.standing import as_json
     from barnraise.config.load import load
-    from barnraise.ledger import RunDirectory
+    from barnraise.ledger import LedgerView, RunDirectory
 
     run = RunDirectory.open(run_dir)
     budget = load(run.run_file).training.tokens
     account, pid = read(run), run.holder()
+    with LedgerView(run.ledger) as view:
+        head = view.head
     if json:
-        console.emit_json(as_json(account, budget, pid))
+        console.emit_json(as_json(account, budget, pid, head))
     else:
-        _show(account, budget, pid, run_dir)
+        _show(account, budget, pid, head, run_dir)
 
 
-def _show(account: Account, budget: int, pid: int | None, given: Path) -> None:
+def _show(account: Account, budget: int, pid: int | None, head: Head, given: Path) -> None:
     from rich.text import Text
 
     from barnraise.account import nodes
@@ -49,6 +52,7 @@ def _show(account: Account, budget: int, pid: int | None, given: Path) -> None:
     console.say()
     share = min(1.0, account.totals.tokens / budget)
     lines = [("progress", f"{share:.1%} of {budget:,} tokens"), *facts(account)]
+    lines.append(("ledger", f"{head.rows:,} rows; the chain over them ends in {head.digest}"))
     for label, text in lines:
         curve = f"  {sparkline([point.loss for point in account.losses])}" if label == "loss" else ""
         screen.print(Text.assemble((f"  {label:<9}", "dim"), text, (curve, "cyan")))

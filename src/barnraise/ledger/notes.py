@@ -196,9 +196,11 @@ class Evaluated(Note, frozen=True, gc=False):
 
 
 class Checkpointed(Note, frozen=True, gc=False):
-    """A version is durable, with the outer optimizer's state."""
+    """A version is durable, with the outer optimizer's state; `digest` is that of the checkpoint's manifest, "" in
+    older ledgers."""
 
     version: int
+    digest: str = ""
 
 
 class CheckpointFailed(Note, frozen=True, gc=False):
