@@ -90,7 +90,7 @@ class Checkpoint:
     def verify(self) -> None:
         """Compare every file with its digest. Raises CorruptionError naming the first that differs."""
         for name, stored in self.manifest.files.items():
-            if _describe(self.path / name) != stored:
+            if describe(self.path / name) != stored:
                 raise CorruptionError(f"{self.path / name} is damaged: its bytes do not match the manifest")
 
 
@@ -129,7 +129,7 @@ class Unfinished:
         with storage_errors(directory):
             (self._folder / _STATE).write_bytes(state)
             names = [_STATE, *(f"{group}.safetensors" for group in self.files)]
-            files = {name: _describe(self._folder / name) for name in names}
+            files = {name: describe(self._folder / name) for name in names}
             manifest = CheckpointManifest(self._version, ledger_id, parameters_digest, files, head=head)
             (self._folder / _MANIFEST).write_bytes(manifest.encode())
             for name in (*names, _MANIFEST):
@@ -272,7 +272,8 @@ def _read_manifest(path: Path) -> CheckpointManifest:
         raise CorruptionError(f"{file} is damaged: {error}") from error
 
 
-def _describe(path: Path) -> StoredFile:
+def describe(path: Path) -> StoredFile:
+    """What a file is. Raises StorageError."""
     with storage_errors(path, "read"), path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return StoredFile(file.tell(), digest)

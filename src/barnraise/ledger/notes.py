@@ -68,6 +68,13 @@ class RunFile(Note, frozen=True, gc=False):
     content: dict[str, Any]
 
 
+class RestsOn(Note, frozen=True, gc=False):
+    """The run rests on files with these digests (SHA-256, by their names in its directory) from here on; the manifest
+    names the dataset."""
+
+    files: dict[str, str]
+
+
 class Paused(Note, frozen=True, gc=False):
     """Fewer nodes live than the aggregation rule needs: nobody gets work."""
 
