@@ -23,24 +23,19 @@ def prepare(plan: Plan, run: RunDirectory, say: Callable[[str], None]) -> None:
     run.write(run.run_file, dump(run_file).encode())
     say("making the dataset")
     make_dataset(plan, run.data)
-    import torch
-
     from barnraise.assembly import parts
     from barnraise.data.lengths import named
     from barnraise.data.shards import Dataset
-    from barnraise.models.flat import FlatParameters
     from barnraise.models.vectors import digest
 
     dataset = Dataset.open(run.data)
     meta = dataset.meta
     say(f"dataset: {dataset.num_rows:,} rows of {named(meta.lengths)} tokens, {meta.held_out.rows:,} held out")
     model = parts.model_config(plan, dataset)
-    with torch.no_grad():
-        parameters = FlatParameters(parts.initial_model(plan, model)).vector.clone()
+    tensors = parts.initial_state(plan, model)
+    parameters = tensors["parameters"]
     say(f"model: {model['model_type']} with {parameters.numel():,} parameters")
     run.write(run.path / MANIFEST, parts.manifest_of(model, dataset, parameters.numel()))
-    tensors = {f"outer.{name}": tensor for name, tensor in parts.outer_optimizer(plan).state().items()}
-    tensors["parameters"] = parameters
     Checkpoints(run.checkpoints).save(
         0, ledger_id=0, parameters_digest=digest(parameters), state=b"", tensors={"parameters": tensors}
     )

@@ -364,6 +364,12 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
             return _connect(f"{uri}?immutable=1")  # a folder we may not write, and no writer: nothing can change
 
 
+def connect_still(path: Path) -> sqlite3.Connection:
+    """A connection to a ledger that nobody writes to: it leaves nothing beside it."""
+    with storage_errors(path, "read"):
+        return _connect(f"{path.absolute().as_uri()}?immutable=1")
+
+
 def _connect(uri: str) -> sqlite3.Connection:
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=10.0)
     try:
