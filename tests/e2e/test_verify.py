@@ -20,7 +20,7 @@ from barnraise.verification import Certificate, standard, verify
 from .conftest import Process
 from .test_train import view_of
 
-FLIPS = 3
+FLIPS = 2
 """Places of each file in which a bit is flipped."""
 
 
@@ -81,6 +81,7 @@ def test_a_run_is_verified_to_the_byte(barnraise: Callable[..., Process], finish
     assert parts["checkpoints"]["figures"]["states"] == 2
     assert parts["model"]["figures"]["version"] == parts["versions"]["figures"]["versions"]
     assert contents(finished) == before
+    assert len(list((finished / "segments").iterdir())) == 2, "a checkpoint covers all of the first"
     status = barnraise("status", str(finished), "--json")
     assert status.wait() == 0
     assert {key: status.json()[key] for key in ("rows", "head", "seal")} == told["marks"]
@@ -89,6 +90,7 @@ def test_a_run_is_verified_to_the_byte(barnraise: Callable[..., Process], finish
     page = (tmp_path / "certificate" / "certificate.md").read_text()
     assert "**Sound.**" in page
     assert told["marks"]["seal"] in page
+    resumed_once_more(barnraise, finished, told["marks"]["seal"])
     flips_of_each_file(finished)
     without_the_seal(finished)
     shutil.copytree(finished, tmp_path / "forged")
@@ -100,12 +102,21 @@ def test_a_run_is_verified_to_the_byte(barnraise: Callable[..., Process], finish
     assert "2 were asked for" in process.text()
 
 
+def resumed_once_more(barnraise: Callable[..., Process], run_dir: Path, before: str) -> None:
+    """A controller opens it again: what it leaves is sealed anew."""
+    process = barnraise("resume", str(run_dir), "--json")
+    assert process.wait() == 0, process.text()
+    certificate = verify(RunDirectory.open(run_dir))
+    assert certificate.findings == []
+    assert certificate.marks.seal not in ("", before)
+
+
 def flips_of_each_file(run_dir: Path) -> None:
     """One bit, anywhere."""
     run, chance = RunDirectory.open(run_dir), random.Random(5)
     files = [name for name, content in contents(run_dir).items() if content and name not in OPEN]
     assert len(files) > 25
-    for name in [*files, "seal.json", *["ledger.sqlite"] * 10]:
+    for name in [*files, "seal.json", *["ledger.sqlite"] * 5]:
         path = run_dir / name
         for _ in range(FLIPS):
             place = chance.randrange(path.stat().st_size)

@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from barnraise.account.standing import marks_of
@@ -68,6 +69,15 @@ def test_who_writes_it_anew_for_changed_files_gets_another_digest(run: RunDirect
     run.run_file.write_text("run: {name: bern}\n")
     assert seal.put(run).digest != before
     assert json.loads(run.seal.read_text())["run"] == run.path.name
+
+
+def test_no_seal_is_of_what_lies_outside(run: RunDirectory) -> None:
+    put = seal.put(run)
+    for name in ("../other/run.yaml", "/etc/hostname", "keys/../../other"):
+        forged = msgspec.structs.replace(put, files={**put.files, name: put.files["run.yaml"]})
+        run.seal.write_bytes(msgspec.structs.replace(forged, digest=forged.bare_digest()).encode())
+        with pytest.raises(CorruptionError):
+            seal.read(run)
 
 
 def test_a_run_without_one_has_none(run: RunDirectory) -> None:

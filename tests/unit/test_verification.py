@@ -90,6 +90,16 @@ def test_rows_that_are_missing_or_in_no_chain(run: RunDirectory) -> None:
     assert ("ledger.sqlite", "row 8") in found(run)
 
 
+def test_an_older_ledger_has_no_chain_and_is_not_wrong_for_that(run: RunDirectory) -> None:
+    change(run, "DROP TABLE chain")
+    part = verify(run, [LedgerCheck()]).parts[0]
+    assert part.findings == []
+    assert [left.what for left in part.unchecked] == ["the hash chain"]
+    Ledger(run.ledger, run.segments).close()
+    part = verify(run, [LedgerCheck()]).parts[0]
+    assert (part.findings, part.unchecked, part.figures["heads"]) == ([], [], 1)
+
+
 def test_a_decision_that_does_not_follow(run: RunDirectory) -> None:
     """Though somebody made the chain anew for it."""
     with Ledger(run.ledger, run.segments) as ledger:

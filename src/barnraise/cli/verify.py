@@ -73,7 +73,7 @@ def _show(certificate: Certificate, folder: Path | None) -> None:
     from barnraise.core.text import printable
 
     marks = certificate.marks
-    console.say(f"{certificate.run}  {certificate.standing}")
+    console.say(f"{printable(certificate.run)}  {certificate.standing}")
     console.say()
     for part in certificate.parts:
         figures = ", ".join(f"{name} {value:,}" for name, value in part.figures.items())

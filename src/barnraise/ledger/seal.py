@@ -11,7 +11,7 @@ import hashlib
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
@@ -72,7 +72,8 @@ def read(run: RunDirectory) -> Seal | None:
         seal = msgspec.json.decode(content, type=Seal)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptionError(f"{run.seal} is damaged: {error}") from error
-    if seal.encode() != content or seal.bare_digest() != seal.digest:
+    outside = any(PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts for name in seal.files)
+    if outside or seal.encode() != content or seal.bare_digest() != seal.digest:
         raise CorruptionError(f"{run.seal} is damaged: it is not what its own digest is of")
     return seal
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from barnraise.ledger.decisions import AnyDecision
-from barnraise.ledger.rows import RowFormat
-
 if TYPE_CHECKING:
     from barnraise.controller.parameter_server import ParameterServer
-    from barnraise.verification.subject import Subject
+    from barnraise.verification.subject import LedgerRow, Subject
 
 FROM_A_COPY = "put the file back from a copy; without one, what it says cannot be believed"
 
@@ -33,15 +30,6 @@ class Unchecked(msgspec.Struct, frozen=True):
 
     what: str
     why: str
-
-
-class LedgerRow(NamedTuple):
-    """A row of the ledger: its columns as they stand, and what it decides; None where that cannot be read."""
-
-    id: int
-    form: RowFormat
-    columns: Sequence[Any]
-    decision: AnyDecision | None
 
 
 class Check:

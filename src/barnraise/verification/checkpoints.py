@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import msgspec
 
 from barnraise.controller import saved
@@ -10,10 +13,13 @@ from barnraise.core.errors import CorruptionError, StorageError
 from barnraise.ledger import Checkpoint, Noted, notes
 from barnraise.ledger.checkpoints import describe
 from barnraise.models.vectors import bears
-from barnraise.verification.check import Check, LedgerRow
-from barnraise.verification.subject import ExpectedHead, Subject
+from barnraise.verification.check import Check
+from barnraise.verification.subject import ExpectedHead, LedgerRow, Subject
 
 _BEFORE = "put the checkpoint back from a copy; a resume passes it over, and begins at the one before"
+
+
+_REPLACED = "it was replaced by a newer one meanwhile"
 
 
 class CheckpointsCheck(Check):
@@ -28,13 +34,12 @@ class CheckpointsCheck(Check):
         self._digests: dict[int, str] = {}  # version -> that of its checkpoint's manifest
         self._good: dict[int, Checkpoint] = {}
         folder = subject.run.checkpoints
+        readable = {checkpoint.path for checkpoint in subject.checkpoints.values()}
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             if path.name.startswith("."):
                 self.leave(subject.name_of(path), "a checkpoint that is not whole: it is being written, or never was")
-            elif path not in {found.path for found in subject.checkpoints.values()}:
-                if any(path.name.startswith(f"{found.path.name}.") for found in subject.checkpoints.values()):
-                    continue
-                self._gone_or_wrong(path.name, "a manifest that can be read")
+            elif path not in readable:
+                self._unreadable(path, {found.name.partition(".")[0] for found in readable})
         for version, checkpoint in subject.checkpoints.items():
             self._files(version, checkpoint)
             if checkpoint.manifest.head:
@@ -52,7 +57,7 @@ class CheckpointsCheck(Check):
                 found = describe(path)
             except StorageError as error:
                 if self.subject.running:
-                    self.leave(self.subject.name_of(checkpoint.path), "it was replaced by a newer one meanwhile")
+                    self.leave(self.subject.name_of(checkpoint.path), _REPLACED)
                     return
                 found, whole = None, False
                 self.wrong(self.subject.name_of(path), "", expected="a file", found=str(error), remedy=_BEFORE)
@@ -68,17 +73,30 @@ class CheckpointsCheck(Check):
         if whole:
             self._good[version] = checkpoint
 
-    def _gone_or_wrong(self, name: str, expected: str) -> None:
-        if not self.subject.running:
-            file = f"checkpoints/{name}/manifest.json"
-            self.wrong(file, "", expected=expected, found="none", remedy=_BEFORE)
+    def _unreadable(self, path: Path, versions: set[str]) -> None:
+        """A folder without a manifest that can be read, or in whose place there is a newer one."""
+        if self.subject.running or path.name.partition(".")[0] in versions:
+            self.leave(self.subject.name_of(path), _REPLACED)
+        else:
+            name = self.subject.name_of(path / "manifest.json")
+            self.wrong(name, "", expected="a manifest that can be read", found="none", remedy=_BEFORE)
 
     def row(self, row: LedgerRow) -> None:
         if isinstance(row.decision, Noted) and isinstance(row.decision.note, notes.Checkpointed):
             self._digests[row.decision.note.version] = row.decision.note.digest
-        for checkpoint in self._good.values():
+        for checkpoint in list(self._good.values()):
             if checkpoint.manifest.ledger_id == row.id and not self.subject.broken:
-                self._state(checkpoint)
+                self._look(checkpoint, self._state)
+
+    def _look(self, checkpoint: Checkpoint, at: Callable[[Checkpoint], None]) -> None:
+        """Look at a checkpoint that a run which works may replace at any time."""
+        try:
+            at(checkpoint)
+        except StorageError:
+            if not self.subject.running:
+                raise
+            del self._good[checkpoint.manifest.version]
+            self.leave(self.subject.name_of(checkpoint.path), _REPLACED)
 
     def _state(self, checkpoint: Checkpoint) -> None:
         """The controller's state against that of the rows so far."""
@@ -104,23 +122,27 @@ class CheckpointsCheck(Check):
             )
 
     def end(self) -> None:
-        digests = self.subject.history.digests
-        for version, checkpoint in self._good.items():
-            manifest, name = checkpoint.manifest, self.subject.name_of(checkpoint.path / "manifest.json")
-            found = describe(checkpoint.path / "manifest.json").sha256
-            if self._digests.get(version) and self._digests[version] != found:
-                self.wrong(name, "", expected=f"SHA-256 {self._digests[version]}", found=found, remedy=_BEFORE)
-            elif version and not self._digests.get(version):
-                self.leave(f"{name} against the ledger", "there is no digest of it on the ledger")
-            if version in digests and digests[version] != manifest.parameters_digest:
-                self.wrong(
-                    name,
-                    f"version {version}",
-                    expected=f"parameters with the digest {digests[version]}, as the ledger says",
-                    found=manifest.parameters_digest,
-                    remedy=_BEFORE,
-                )
-            self._parameters(checkpoint)
+        for checkpoint in list(self._good.values()):
+            self._look(checkpoint, self._manifest)
+
+    def _manifest(self, checkpoint: Checkpoint) -> None:
+        """Against the ledger, and the parameters against it."""
+        manifest, name = checkpoint.manifest, self.subject.name_of(checkpoint.path / "manifest.json")
+        version, digests = manifest.version, self.subject.history.digests
+        noted, found = self._digests.get(version), describe(checkpoint.path / "manifest.json").sha256
+        if noted and noted != found:
+            self.wrong(name, "", expected=f"SHA-256 {noted}", found=found, remedy=_BEFORE)
+        elif version and not noted:
+            self.leave(f"{name} against the ledger", "there is no digest of it on the ledger")
+        if version in digests and digests[version] != manifest.parameters_digest:
+            self.wrong(
+                name,
+                f"version {version}",
+                expected=f"parameters with the digest {digests[version]}, as the ledger says",
+                found=manifest.parameters_digest,
+                remedy=_BEFORE,
+            )
+        self._parameters(checkpoint)
 
     def _parameters(self, checkpoint: Checkpoint) -> None:
         name = self.subject.name_of(checkpoint.path / "parameters.safetensors")

@@ -6,17 +6,17 @@ import hashlib
 from pathlib import Path
 
 from barnraise.account.account import MANIFEST
+from barnraise.assembly.standby import MARK
 from barnraise.core.errors import CorruptionError, DataError, StorageError, WireError
 from barnraise.data.meta import META, Meta
 from barnraise.ledger import Noted, notes, seal
 from barnraise.ledger.checkpoints import StoredFile, describe
 from barnraise.ledger.seal import OPEN
-from barnraise.verification.check import FROM_A_COPY, Check, LedgerRow
-from barnraise.verification.subject import ExpectedHead, Subject
+from barnraise.verification.check import FROM_A_COPY, Check
+from barnraise.verification.subject import ExpectedHead, LedgerRow, Subject
 from barnraise.wire.manifest import Manifest
 
-COPY = "standby"
-"""The mark of a folder that a standby keeps: its run file names its own ports."""
+_EXPORT = "write it anew (barnraise export RUN_DIR), unless you exported another version there yourself"
 
 
 class FilesCheck(Check):
@@ -28,6 +28,7 @@ class FilesCheck(Check):
         self._named: set[str] = set()  # files that something is said of already
         self._rests_on: dict[str, str] = {}
         self._sealed: dict[str, StoredFile] = {}
+        self._unsealed = False
         self._read_seal()
         self._compare_with_seal()
         self._dataset()
@@ -40,11 +41,7 @@ class FilesCheck(Check):
             self._wrong(run.seal.name, expected="the seal as it was written", found=str(error))
             return
         if found is None:
-            self.leave(
-                "files that nothing but a seal records (report, pictures, logs, keys), and the bytes of ledger.sqlite "
-                "that hold no row",
-                "the run has no seal: it gets one when it is over",
-            )
+            self._unsealed = True
             return
         self._sealed = found.files
         self.subject.expected_heads.append(ExpectedHead(run.seal.name, found.rows, found.head))
@@ -60,7 +57,8 @@ class FilesCheck(Check):
             self.count("sealed files")
             self.count("sealed bytes", sealed.num_bytes)
             if found != sealed:
-                self._wrong(name, expected=_told(sealed), found=_told(found))
+                remedy = _EXPORT if name.startswith("model/") else FROM_A_COPY
+                self._wrong(name, expected=_told(sealed), found=_told(found), remedy=remedy)
         for name in seal.sealable(run):
             if self._sealed and name not in self._sealed:
                 self.leave(name, "it came after the run was sealed")
@@ -97,7 +95,16 @@ class FilesCheck(Check):
 
     def end(self) -> None:
         run = self.subject.run
-        copied = (run.path / COPY).exists()
+        copied = (run.path / MARK).exists()
+        if self._unsealed:
+            over = self.subject.history.state.progress.finished
+            self.leave(
+                "files that nothing but a seal records (report, pictures, logs, keys), and the bytes of ledger.sqlite "
+                "that hold no row",
+                "the run is over, but has no seal: an older barnraise or a standby made this folder, or it was removed"
+                if over
+                else "the run has no seal: it gets one when it is over",
+            )
         if not self._rests_on:
             self.leave("run.yaml and manifest.json against the ledger", "an older barnraise kept no digests of them")
         for name, digest in self._rests_on.items():

@@ -12,8 +12,8 @@ from barnraise.ledger import Judged, Noted, VersionClosed, notes
 from barnraise.ledger.records import Damage, Place, Record, intact, read_exactly, scan
 from barnraise.ledger.segments import Position
 from barnraise.ledger.view import read_meta
-from barnraise.verification.check import Check, LedgerRow
-from barnraise.verification.subject import Subject
+from barnraise.verification.check import Check
+from barnraise.verification.subject import LedgerRow, Subject
 
 _LOST = "put the file back from a copy; without it the versions that it went into cannot be made again"
 

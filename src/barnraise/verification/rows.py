@@ -10,8 +10,8 @@ from barnraise.core.errors import BarnraiseError
 from barnraise.ledger import chain, write_ahead
 from barnraise.ledger.chain import GENESIS, Head
 from barnraise.ledger.disk import storage_errors
-from barnraise.verification.check import FROM_A_COPY, Check, LedgerRow
-from barnraise.verification.subject import Subject
+from barnraise.verification.check import FROM_A_COPY, Check
+from barnraise.verification.subject import LedgerRow, Subject
 
 _MOST = 20
 
@@ -150,7 +150,11 @@ class LedgerCheck(Check):
         subject.history.close()
         if self._suspect is not None:
             self._settle(rows=True)
-        if self._first <= self._last:
+        if not self.figures.get("heads"):
+            self.leave(
+                "the hash chain", "the ledger has none: an older barnraise wrote it, and none has gone on with it since"
+            )
+        elif self._first <= self._last:
             self.wrong(
                 self._file,
                 f"rows {self._first} to {self._last}",

@@ -5,22 +5,23 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from barnraise.assembly.hosting import recorded_plan
 from barnraise.controller.recovery import Replayed
 from barnraise.core.errors import CorruptionError
 from barnraise.ledger import Checkpoint, Checkpoints, RunDirectory, chain
+from barnraise.ledger.decisions import AnyDecision
 from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.records import Place, read_exactly
+from barnraise.ledger.rows import RowFormat
 from barnraise.ledger.view import connect_read_only, connect_still, read_meta
 from barnraise.plan.resolve import Plan
-from barnraise.verification.check import LedgerRow
 
 
 class ExpectedHead(NamedTuple):
@@ -29,6 +30,15 @@ class ExpectedHead(NamedTuple):
     file: str
     rows: int
     digest: str
+
+
+class LedgerRow(NamedTuple):
+    """A row of the ledger: its columns as they stand, and what it decides; None where that cannot be read."""
+
+    id: int
+    form: RowFormat
+    columns: Sequence[Any]
+    decision: AnyDecision | None
 
 
 class Subject:

@@ -12,7 +12,7 @@ from torch import Tensor
 from barnraise.account.account import manifest
 from barnraise.assembly import parts
 from barnraise.controller.parameter_server import ParameterServer
-from barnraise.core.errors import BarnraiseError, VersionRefusedError
+from barnraise.core.errors import BarnraiseError, StorageError, VersionRefusedError
 from barnraise.ledger import Checkpoint
 from barnraise.ledger.tensor_files import content
 from barnraise.models.vectors import bears
@@ -82,6 +82,12 @@ class VersionsCheck(Check):
             self._server.aggregate(version, history.slots[version], self.subject.payload, *history.rates[version])
         except VersionRefusedError as error:
             self._differs(version, f"it cannot be made: {error}")
+            return
+        except StorageError:
+            if not self.subject.running:
+                raise
+            self._good = False
+            self._left.append((version, "the payloads were deleted meanwhile, as checkpoints cover them"))
             return
         if not bears(self._server.parameters, history.digests[version]):
             self._differs(version, f"made again it has {self._server.digest}")
