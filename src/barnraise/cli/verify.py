@@ -93,7 +93,7 @@ def _show(certificate: Certificate, folder: Path | None) -> None:
             console.say(f"  not checked: {printable(left.what, 300)}: {printable(left.why, 300)}")
     console.say()
     console.say(f"  ledger      {marks.rows:,} rows, head {marks.head or '?'}")
-    console.say(f"  seal        {marks.seal or 'none'}")
+    console.say(f"  seal        {marks.seal or 'not sealed'}")
     if folder is not None:
         console.say(f"  certificate {folder / 'certificate.md'}")
     console.say()

@@ -101,7 +101,7 @@ def _page(certificate: Certificate) -> Iterator[str]:
             ("run", f"{certificate.run}, {certificate.standing}"),
             ("verified", f"{certificate.time}, in {certificate.seconds:.1f} s, by barnraise {certificate.barnraise}"),
             ("ledger", f"{marks.rows:,} rows; the chain over them ends in {marks.head or '?'}"),
-            ("seal", marks.seal or "none"),
+            ("seal", marks.seal or "not sealed"),
         ],
     )
     yield ""
