@@ -90,6 +90,14 @@ def test_rows_that_are_missing_or_in_no_chain(run: RunDirectory) -> None:
     assert ("ledger.sqlite", "row 8") in found(run)
 
 
+def test_what_stands_beside_the_rows_agrees_with_them(run: RunDirectory) -> None:
+    with Ledger(run.ledger, run.segments) as ledger:
+        ledger.commit([Noted(11.0, notes.Started("ab" * 32, run.path.name))])
+    assert found(run) == []
+    change(run, "UPDATE meta SET value = 'barm' WHERE key = 'run'", "UPDATE meta SET value = 1 WHERE key = 'epoch'")
+    assert found(run) == [("ledger.sqlite", "table meta, run"), ("ledger.sqlite", "table meta, epoch")]
+
+
 def test_an_older_ledger_has_no_chain_and_is_not_wrong_for_that(run: RunDirectory) -> None:
     change(run, "DROP TABLE chain")
     part = verify(run, [LedgerCheck()]).parts[0]

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from barnraise.controller import invariants
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.core.errors import BarnraiseError
-from barnraise.ledger import chain, write_ahead
+from barnraise.ledger import Noted, chain, notes, write_ahead
 from barnraise.ledger.chain import GENESIS, Head
 from barnraise.ledger.disk import storage_errors
+from barnraise.ledger.view import read_meta
 from barnraise.verification.check import FROM_A_COPY, Check
 from barnraise.verification.subject import LedgerRow, Subject
 
@@ -33,6 +34,7 @@ class LedgerCheck(Check):
         self._heads: Iterator[Head] = iter(())
         self._next: Head | None = None
         self._first = 1  # row of the commit that is being read
+        self._epoch, self._run = 0, ""  # as rows say
         try:
             self._database()
         except (BarnraiseError, UnicodeError, MemoryError) as error:  # SQLite quotes bytes that are no text
@@ -67,6 +69,9 @@ class LedgerCheck(Check):
         self._last = row.id
         self._compare()
         self._expected()
+        self._epoch = max(self._epoch, int(row.columns[1]))
+        if isinstance(row.decision, Noted) and isinstance(row.decision.note, notes.Started):
+            self._run = row.decision.note.run
         self._fold(row)
 
     def _lacking(self, row: LedgerRow) -> None:
@@ -171,11 +176,20 @@ class LedgerCheck(Check):
                     found=f"it ends at row {self._last}",
                     remedy=FROM_A_COPY,
                 )
+        self._meta()
         if not subject.broken:
             try:
                 invariants.validate(subject.history.state)
             except AssertionError as error:
                 self.wrong(self._file, "its end", expected="a valid state of the controller", found=str(error))
+
+    def _meta(self) -> None:
+        """What the table beside the rows says, as far as they know it too."""
+        meta = read_meta(self.subject.connection, self.subject.run.ledger)
+        if self._run and meta.get("run") != self._run:
+            self.wrong(self._file, "table meta, run", expected=self._run, found=str(meta.get("run")))
+        if not isinstance(epoch := meta.get("epoch"), int) or epoch < self._epoch:
+            self.wrong(self._file, "table meta, epoch", expected=f"{self._epoch} or more", found=str(epoch))
 
 
 def _bytes(digest: str) -> bytes:
