@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from barnraise.ledger import RunDirectory
+from barnraise.verification import verify
+
 
 def rows(run: Path, query: str, *values: object) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(f"{(run / 'ledger.sqlite').as_uri()}?mode=ro", uri=True)) as connection:
@@ -73,3 +76,5 @@ def test_the_standby_of_a_killed_controller_goes_on_with_its_workers(barnraise, 
     assert "barnraise resume" in spoilt.text()
     os.kill(standby.popen.pid, signal.SIGINT)
     assert standby.wait(60) in (0, 130), standby.text()
+    for folder in (run, copy):
+        assert verify(RunDirectory.open(folder)).findings == []

@@ -32,6 +32,7 @@ from barnraise.ledger import (
     VersionClosed,
     VersionMade,
     notes,
+    seal,
 )
 from barnraise.plan.purpose import SERVE, TRAIN
 from barnraise.plan.resolve import Plan, resolve
@@ -41,7 +42,7 @@ from ..decisions import assigned, judged
 JSON_KEYS = {
     "run_dir", "model_dir", "versions", "tokens", "seconds", "tokens_per_second", "first_loss", "final_loss",
     "bytes_up", "bytes_down", "snapshot_bytes", "accepted", "refused", "discarded", "workers",
-    "idle", "conflicts", "prediction_error",
+    "idle", "conflicts", "prediction_error", "seal",
 }  # fmt: skip
 MODEL = {"architecture": "gpt_neo", "config": {"hidden_size": 16, "num_layers": 2, "num_heads": 2}}
 SAT = {
@@ -114,6 +115,9 @@ def test_summary_for_people(sat_run: tuple[RunDirectory, Plan], capsys: pytest.C
     for path in (run.model, run.report, run.ledger):
         assert str(path) in out
         assert path.exists()
+    sealed = seal.read(run)
+    assert sealed is not None
+    assert sealed.digest in out
     report = run.report.read_text()
     assert "## Held-out formulas" in report
     assert "On 5 more, all of whose traces take a decision back" in report

@@ -34,6 +34,7 @@ from barnraise.transport import Invite, Keys, create
 from barnraise.transport.base import Peer
 from barnraise.transport.invite import STANDBY, WORKER
 from barnraise.transport.seals import sealed
+from barnraise.verification import verify
 from barnraise.wire import encode
 from barnraise.wire.following import CopiedFile, Copy, Follow
 from barnraise.wire.frames import decode_from_standby, decode_to_standby
@@ -144,6 +145,7 @@ def test_a_copy_can_be_resumed_and_has_a_far_higher_epoch(tmp_path: Path, use_zm
         assert copied == before_rows[: len(copied)]
         assert len(copied) >= 3
         assert after.epoch > TERM > before.epoch
+    assert verify(copy).findings == []
     found = Checkpoints(copy.checkpoints).load_latest().checkpoint
     assert found is not None
     assert (copy.data / "meta.json").read_bytes() == (run.data / "meta.json").read_bytes()

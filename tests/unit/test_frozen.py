@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import threading
@@ -22,7 +23,7 @@ from barnraise.controller.frozen import Frozen
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.core.errors import StorageError
 from barnraise.core.types import ParameterRange
-from barnraise.ledger import Checkpoints
+from barnraise.ledger import Checkpoints, Head
 from barnraise.ledger.tensor_files import TensorFile, read
 
 from .test_checkpoints import file_limit, folders
@@ -133,7 +134,7 @@ class Shell:
 
     def checkpoint(self) -> None:
         """Ask for one, and then for versions at once."""
-        self.executor.checkpoint(Checkpoint(1, self.server.version), b"state", 5)
+        self.executor.checkpoint(Checkpoint(1, self.server.version), b"state", Head(5, "ab" * 32))
         self.executor._threads["version"].submit(advance, self.server, self.server.version + 2).result()
 
 
@@ -142,7 +143,10 @@ def test_a_checkpoint_is_of_one_version_and_resumed_from(tmp_path: Path) -> None
     for version in (0, 2, 4):
         advance(twin, version)
         shell.checkpoint()
-        assert shell.events.get() == Checkpointed(1, version)
+        told = shell.events.get()
+        manifest = (tmp_path / f"v{version:06d}" / "manifest.json").read_bytes()
+        assert told == Checkpointed(1, version, digest=hashlib.sha256(manifest).hexdigest())
+        assert shell.checkpoints.readable()[version].manifest.head == "ab" * 32
         found = Checkpoints(tmp_path).load_latest().checkpoint
         assert found is not None
         assert (found.manifest.version, found.manifest.parameters_digest) == (version, twin.digest)

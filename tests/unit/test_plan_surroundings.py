@@ -141,6 +141,11 @@ def test_the_estimate() -> None:
     assert cost.bytes_down == 3 * (cost.sizes.snapshot_bytes + 40 * cost.sizes.snapshot_bytes)
     assert cost.seconds is not None
     assert cost.seconds > 0
+    all_kept, _ = measure(
+        resolve(load(content(workers=workers, training=training, controller={"keep_payloads": True})))
+    )
+    assert all_kept is not None
+    assert all_kept.disk_bytes == cost.disk_bytes + 38 * cost.sizes.contribution_bytes
 
 
 @pytest.mark.parametrize(

@@ -244,3 +244,14 @@ def test_the_folder_may_be_unusable(tmp_path: Path) -> None:
         Segments(tmp_path / "file" / "segments", NOTHING)
     assert isinstance(raised.value.__cause__, OSError)
     assert raised.value.__cause__.errno == errno.ENOTDIR
+
+
+def test_where_all_are_kept_nothing_is_forgotten(tmp_path: Path) -> None:
+    segments = Segments(tmp_path, Position(0, 0), segment_bytes=1)
+    segments.keep_all = True
+    for number in (1, 2, 3):
+        segments.append({number: b"payload"})
+    segments.forget([1])
+    segments.retain([])
+    assert [segments.read(number) for number in (1, 2, 3)] == [b"payload"] * 3
+    segments.close()

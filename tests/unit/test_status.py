@@ -18,6 +18,7 @@ from barnraise.ledger import (
     Decision,
     Judged,
     Ledger,
+    LedgerView,
     NodeChanged,
     Noted,
     RunDirectory,
@@ -226,6 +227,9 @@ def test_json_is_one_line_with_the_figures(tmp_path: Path, capsys: pytest.Captur
     assert {key: told[key] for key in expected} == expected
     assert [event["kind"] for event in told["events"]] == ["evaluated", "joined", "evaluated"]
     assert told["nodes"][0]["tokens"] == 400
+    with LedgerView(run.ledger) as view:
+        assert (told["rows"], told["head"]) == view.head
+    assert told["head"] in "".join(status_of(run, capsys).split())
 
 
 def test_run_without_any_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

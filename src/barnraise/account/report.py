@@ -41,13 +41,13 @@ def _lines(account: Account, scores: SatScores | None) -> Iterator[str]:
     yield ""
     yield f"{_sentence(account)} Every figure here is read from `ledger.sqlite`."
     yield ""
-    yield from _table(("", ""), facts(account))
+    yield from table(("", ""), facts(account))
     yield from _section("Loss")
     yield f"![Held-out loss against tokens and against time]({FOLDER}/{LOSS})"
     yield ""
     header = ("version", "tokens", "seconds", "loss")
     measured = [(f"{p.version}", f"{p.tokens:,}", f"{p.seconds:.1f}", f"{p.loss:.4f}") for p in account.losses]
-    yield from _table(header, _thinned(measured), right=4)
+    yield from table(header, _thinned(measured), right=4)
     if scores is not None:
         yield from _section("Held-out formulas")
         yield from _solved(scores)
@@ -58,11 +58,11 @@ def _lines(account: Account, scores: SatScores | None) -> Iterator[str]:
     if account.refusals:
         yield from _section("Refusals")
         rows = [(f"{count:,}", reason) for reason, count in account.refusals.items()]
-        yield from _table(("contributions", "reason"), rows[:MOST_ROWS])
+        yield from table(("contributions", "reason"), rows[:MOST_ROWS])
     yield from _section("Events of note")
     yield from _events(of_note(account.happenings))
     yield from _section("Machine")
-    yield from _table(("", ""), _machine())
+    yield from table(("", ""), _machine())
     yield from _section("Run file")
     yield "```yaml"
     yield account.run.run_file.read_text("utf-8").rstrip()
@@ -71,7 +71,7 @@ def _lines(account: Account, scores: SatScores | None) -> Iterator[str]:
 
 def _sentence(account: Account) -> str:
     if account.finished:
-        return f"The run is finished: {_safe(account.finished)}."
+        return f"The run is finished: {markdown(account.finished)}."
     return "The run is not finished."
 
 
@@ -89,7 +89,7 @@ def _workers(account: Account) -> Iterator[str]:
         "worker", "device", "at the end", "tokens", "share", "tokens/s", "speed", "staleness mean", "max",
         "accepted", "refused", "left over", "lost", "sent",
     )  # fmt: skip
-    yield from _table(
+    yield from table(
         header,
         [
             (
@@ -115,7 +115,7 @@ def _solved(scores: SatScores) -> Iterator[str]:
     for which, found in by_kind(scores):
         yield f"On {which}:"
         yield ""
-        yield from _table(("share", ""), shares(found), right=1)
+        yield from table(("share", ""), shares(found), right=1)
         yield ""
         yield judgement(found)
         yield ""
@@ -133,7 +133,7 @@ def _events(happenings: Sequence[Happening]) -> Iterator[str]:
     half = MOST_ROWS // 2
     left_out = len(happenings) - MOST_ROWS
     shown = list(happenings) if left_out <= 0 else [*happenings[:half], *happenings[-half:]]
-    yield from _table(("at", "what"), [(duration_text(item.time), item.text) for item in shown])
+    yield from table(("at", "what"), [(duration_text(item.time), item.text) for item in shown])
     if left_out > 0:
         yield f"\n{left_out:,} more between the first {half} and the last {half} are in the ledger."
 
@@ -167,15 +167,15 @@ def _thinned(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     return [rows[round(index * (len(rows) - 1) / (MOST_ROWS - 1))] for index in range(MOST_ROWS)]
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]], right: int = 0) -> Iterator[str]:
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: int = 0) -> Iterator[str]:
     """A Markdown table; its last `right` columns hold figures."""
     yield f"| {' | '.join(header)} |"
     yield f"|{'|'.join('---:' if place >= len(header) - right else '---' for place in range(len(header)))}|"
     for row in rows:
-        yield f"| {' | '.join(map(_safe, row))} |"
+        yield f"| {' | '.join(map(markdown, row))} |"
 
 
-def _safe(text: str) -> str:
+def markdown(text: str) -> str:
     """`text` on one line and without a meaning in Markdown or HTML."""
     escaped = printable(text, 400).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return "".join(f"\\{letter}" if letter in "\\`*_[]|#" else letter for letter in escaped)

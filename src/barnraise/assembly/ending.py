@@ -11,7 +11,7 @@ from barnraise.account.account import Account, read
 from barnraise.assembly import solving
 from barnraise.assembly.exporting import export_model
 from barnraise.controller.actions import Finish
-from barnraise.ledger import RunDirectory
+from barnraise.ledger import RunDirectory, seal
 from barnraise.plan.resolve import Plan
 
 if TYPE_CHECKING:
@@ -84,4 +84,5 @@ def summarise(run: RunDirectory, plan: Plan, say: Say, warn: Say) -> Summary:
         scores = solving.solve_held_out(run)
     account = read(run)
     write_report(account, scores)
+    seal.put(run)
     return Summary(account, scores)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -93,6 +94,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     oldest = checkpoints.prune(keep)[0].manifest.version
     contributions = ledger.merged(oldest)
     needed = [i for ids in contributions.values() for i in ids]
+    ledger.segments.keep_all = plan.run_file.controller.keep_payloads
     ledger.segments.retain([*needed, *found.open_contributions()])
     settings = engine_settings(
         plan,
@@ -123,7 +125,16 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     if changed or told_before is None:
         told = "; ".join(map(str, changed))
         first.append(Journal(Noted(clock(), notes.RunFile(told, kept(plan.run_file)))))
+    rests_on = _rests_on(run)
+    if ledger.newest(notes.RestsOn) != rests_on:
+        first.append(Journal(Noted(clock(), rests_on)))
+    run.seal.unlink(missing_ok=True)  # it is of what the folder was
     return Host(run, plan, shell, first, ledger=ledger, resumed=resumed, num_parameters=manifest.num_parameters)
+
+
+def _rests_on(run: RunDirectory) -> notes.RestsOn:
+    files = (run.run_file, run.path / MANIFEST)
+    return notes.RestsOn({path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files})
 
 
 def _require_rows_to_fetch(plan: Plan, dataset: Dataset) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from barnraise import aggregation, compression, training
@@ -18,9 +19,11 @@ from barnraise.core.types import Blob
 from barnraise.data.shards import Dataset
 from barnraise.ledger import Checkpoints, Ledger
 from barnraise.models import build, config
+from barnraise.models.flat import FlatParameters
 from barnraise.models.published import Published
 from barnraise.plan.resolve import Plan
 from barnraise.training.base import OuterOptimizer
+from barnraise.training.repeatable import initial
 from barnraise.wire.manifest import Manifest
 
 
@@ -35,6 +38,15 @@ def model_config(plan: Plan, dataset: Dataset) -> dict[str, Any]:
 def initial_model(plan: Plan, model: dict[str, Any]) -> nn.Module:
     """The model that the run starts from: drawn with its seed, or the one that the run file names."""
     return build.create(plan.run_file.model.model_dump(exclude_none=True), model, plan.run_file.run.seed)
+
+
+def initial_state(plan: Plan, model: dict[str, Any]) -> dict[str, Tensor]:
+    """What the parameter server begins with, as a checkpoint holds it."""
+    with torch.no_grad():
+        parameters = FlatParameters(initial_model(plan, model)).vector.clone()
+    return {f"outer.{name}": tensor for name, tensor in outer_optimizer(plan).state().items()} | {
+        "parameters": initial(parameters, plan.published(model))
+    }
 
 
 def manifest_of(model: dict[str, Any], dataset: Dataset, num_parameters: int) -> bytes:

@@ -23,25 +23,19 @@ def prepare(plan: Plan, run: RunDirectory, say: Callable[[str], None]) -> None:
     run.write(run.run_file, dump(run_file).encode())
     say("making the dataset")
     make_dataset(plan, run.data)
-    import torch
-
     from barnraise.assembly import parts
     from barnraise.data.lengths import named
     from barnraise.data.shards import Dataset
-    from barnraise.models.flat import FlatParameters
     from barnraise.models.vectors import digest
-    from barnraise.training.repeatable import initial
 
     dataset = Dataset.open(run.data)
     meta = dataset.meta
     say(f"dataset: {dataset.num_rows:,} rows of {named(meta.lengths)} tokens, {meta.held_out.rows:,} held out")
     model = parts.model_config(plan, dataset)
-    with torch.no_grad():
-        parameters = FlatParameters(parts.initial_model(plan, model)).vector.clone()
-    say(f"model: {model['model_type']} with {parameters.numel():,} parameters")
-    run.write(run.path / MANIFEST, parts.manifest_of(model, dataset, parameters.numel()))
-    tensors = {f"outer.{name}": tensor for name, tensor in parts.outer_optimizer(plan).state().items()}
-    tensors["parameters"] = published = initial(parameters, plan.published(model))
+    tensors = parts.initial_state(plan, model)
+    num_parameters, published = plan.published(model).num_parameters, tensors["parameters"]
+    say(f"model: {model['model_type']} with {num_parameters:,} parameters")
+    run.write(run.path / MANIFEST, parts.manifest_of(model, dataset, num_parameters))
     Checkpoints(run.checkpoints).save(
         0, ledger_id=0, parameters_digest=digest(published), state=b"", tensors={"parameters": tensors}
     )

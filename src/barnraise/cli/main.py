@@ -29,6 +29,7 @@ COMMANDS = {
     "finish": ("barnraise.cli.finish", "End a run early, with a model of what was learnt so far."),
     "revoke": ("barnraise.cli.revoke", "Put a node out of a run, or take an invite back."),
     "export": ("barnraise.cli.export", "Write a run's model in Hugging Face format."),
+    "verify": ("barnraise.cli.verify", "Check that a run directory is what its run left, to the byte."),
     "lab": ("barnraise.cli.lab", "Train over emulated wide-area links between network namespaces of this machine."),
     "simulate": ("barnraise.cli.simulate", "Run the same engine under virtual time, with any number of nodes."),
     "data": ("barnraise.cli.data", "Make and check datasets."),

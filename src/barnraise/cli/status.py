@@ -11,6 +11,7 @@ from barnraise.cli import console
 
 if TYPE_CHECKING:
     from barnraise.account.account import Account
+    from barnraise.account.standing import Marks
 
 
 def status(
@@ -19,20 +20,21 @@ def status(
 ) -> None:
     """Show how a run stands: whether it works, how far it is, its workers, what happened last, how to go on."""
     from barnraise.account.account import read
-    from barnraise.account.standing import as_json
+    from barnraise.account.standing import as_json, marks_of
     from barnraise.config.load import load
     from barnraise.ledger import RunDirectory
 
     run = RunDirectory.open(run_dir)
     budget = load(run.run_file).training.tokens
     account, pid = read(run), run.holder()
+    marks = marks_of(run)
     if json:
-        console.emit_json(as_json(account, budget, pid))
+        console.emit_json(as_json(account, budget, pid, marks))
     else:
-        _show(account, budget, pid, run_dir)
+        _show(account, budget, pid, marks, run_dir)
 
 
-def _show(account: Account, budget: int, pid: int | None, given: Path) -> None:
+def _show(account: Account, budget: int, pid: int | None, marks: Marks, given: Path) -> None:
     from rich.text import Text
 
     from barnraise.account import nodes
@@ -49,6 +51,9 @@ def _show(account: Account, budget: int, pid: int | None, given: Path) -> None:
     console.say()
     share = min(1.0, account.totals.tokens / budget)
     lines = [("progress", f"{share:.1%} of {budget:,} tokens"), *facts(account)]
+    lines.append(("ledger", f"{marks.head.rows:,} rows; the chain over them ends in {marks.head.digest}"))
+    if marks.seal:
+        lines.append(("seal", marks.seal))
     for label, text in lines:
         curve = f"  {sparkline([point.loss for point in account.losses])}" if label == "loss" else ""
         screen.print(Text.assemble((f"  {label:<9}", "dim"), text, (curve, "cyan")))

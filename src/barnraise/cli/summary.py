@@ -11,6 +11,7 @@ from barnraise.account import scores as sat
 from barnraise.account.account import Account
 from barnraise.account.facts import facts
 from barnraise.account.links import recorded
+from barnraise.account.standing import marks_of
 from barnraise.assembly.ending import Summary
 from barnraise.assembly.signals import INTERRUPTED
 from barnraise.cli import console
@@ -30,7 +31,7 @@ def tell(ending: Summary, *, json: bool) -> None:
     if json:
         links, scores = recorded(ending.account.run), ending.scores
         extra = ({"links": links} if links else {}) | ({"sat": sat.as_json(scores)} if scores else {})
-        console.emit_json(ending.account.as_json() | extra)
+        console.emit_json(ending.account.as_json() | extra | {"seal": marks_of(ending.account.run).seal or None})
     else:
         show(ending.account, ending.scores)
     if ending.broken:
@@ -61,3 +62,5 @@ def show(account: Account, scores: SatScores | None) -> None:
         console.say()
     for label, place in (("model", account.run.model), ("report", account.run.report), ("ledger", account.run.ledger)):
         screen.print(Text.assemble((f"  {label:<9}", "dim"), str(place)))
+    if mark := marks_of(account.run).seal:
+        screen.print(Text.assemble(("  seal     ", "dim"), mark))

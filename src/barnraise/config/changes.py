@@ -32,6 +32,7 @@ FREE_KEYS: Mapping[str, tuple[str, ...]] = {
         "standby_lease",
         "checkpoint_seconds",
         "keep_checkpoints",
+        "keep_payloads",
         "evaluations",
         "evaluated_by",
         "scheduler",

@@ -125,6 +125,11 @@ class ControllerSection(Section):
     )
     checkpoint_seconds: Positive = Field(default=60.0, description="Seconds between checkpoints.")
     keep_checkpoints: int = Field(default=2, ge=1, le=1000, description="How many checkpoints are kept.")
+    keep_payloads: bool = Field(
+        default=False,
+        description="Keep all payloads, so that `verify` can make every version again; else only those that no "
+        "checkpoint covers are kept for sure.",
+    )
     evaluations: int = Field(default=20, ge=1, le=10_000, description="Evaluations on held-out data over the run.")
     evaluation_rows: int = Field(default=128, ge=1, le=1_000_000, description="Held-out rows an evaluation reads.")
     evaluated_by: Literal["controller", "workers"] = Field(

@@ -72,7 +72,7 @@ class Ending(Part):
                 reason = event.reason if last else f"the checkpoint failed: {event.reason}"
                 yield from self.finish(reason, failed=True)
         else:
-            yield Noted(self.now, notes.Checkpointed(event.version))
+            yield Noted(self.now, notes.Checkpointed(event.version, event.digest))
         yield from self._settle()
         yield from self._rest()
 

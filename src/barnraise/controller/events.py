@@ -95,11 +95,13 @@ class Evaluated(Event, frozen=True, gc=False):
 
 
 class Checkpointed(Event, frozen=True, gc=False):
-    """`version` is durable in a checkpoint; or `reason` says why it could not be written."""
+    """`version` is durable in a checkpoint with a manifest of this digest; or `reason` says why it could not be
+    written."""
 
     epoch: int
     version: int
     reason: str = ""
+    digest: str = ""
 
 
 class Tick(Event, frozen=True, gc=False):

@@ -14,7 +14,7 @@ from barnraise.controller.events import Aggregated, Checkpointed, Evaluated, Eve
 from barnraise.controller.frozen import Frozen
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.core.errors import StorageError, VersionRefusedError, WireError
-from barnraise.ledger import Checkpoints, Ledger
+from barnraise.ledger import Checkpoints, Head, Ledger
 from barnraise.wire.blobs import Upload
 
 Report = Callable[[Event], None]
@@ -85,8 +85,9 @@ class ControllerExecutor:
 
         self._run("evaluate", work)
 
-    def checkpoint(self, action: Checkpoint, state: bytes, ledger_id: int) -> None:
-        """Freeze the state on the thread that makes versions, then write it on another, while versions go on."""
+    def checkpoint(self, action: Checkpoint, state: bytes, head: Head) -> None:
+        """Freeze the state on the thread that makes versions, then write it on another, while versions go on. `head` is
+        that of the ledger's rows that `state` includes."""
 
         def begin() -> None:
             version, digest, tensors = self.server.version, self.server.digest, self.server.state()
@@ -101,11 +102,13 @@ class ControllerExecutor:
             def write() -> Event:
                 try:
                     frozen.finish()
-                    unfinished.finish(ledger_id=ledger_id, parameters_digest=digest, state=state)
+                    checkpoint = unfinished.finish(
+                        ledger_id=head.rows, parameters_digest=digest, state=state, head=head.digest
+                    )
                 except StorageError as error:
                     unfinished.abandon()
                     return Checkpointed(action.epoch, version, str(error))
-                return Checkpointed(action.epoch, version)
+                return Checkpointed(action.epoch, version, digest=checkpoint.manifest.digest)
 
             self._run("checkpoint", write)
 

@@ -17,7 +17,7 @@ from barnraise.controller.parameter_server import Made, ParameterServer
 from barnraise.controller.state import State
 from barnraise.core.errors import CorruptionError, VersionRefusedError
 from barnraise.ledger import Checkpoints, Latest, Ledger, notes
-from barnraise.ledger.decisions import Noted, VersionClosed, VersionMade
+from barnraise.ledger.decisions import AnyDecision, Noted, VersionClosed, VersionMade
 from barnraise.models.vectors import bears
 
 RESUME_GRACE = 10.0
@@ -35,6 +35,19 @@ class Replayed:
     time: float = 0.0
     latest: Latest = field(default_factory=lambda: Latest(None))
 
+    def take(self, decision: AnyDecision) -> None:
+        """Fold the next decision."""
+        if isinstance(decision, VersionMade):
+            self.close()
+        apply(self.state, decision)
+        self.time = decision.time
+        if isinstance(decision, VersionClosed):
+            self.rates[decision.version] = decision.rate, decision.scales
+        elif isinstance(decision, VersionMade):
+            self.digests[decision.version] = decision.digest
+        elif isinstance(decision, Noted) and isinstance(decision.note, notes.Started):
+            self.digests[0] = decision.note.digest
+
     def close(self) -> None:
         """Take down the closed buffer, less what was voided since, as what its version is made of."""
         if self.state.closing is not None:
@@ -51,16 +64,7 @@ def replay(ledger: Ledger, checkpoints: Checkpoints | None = None) -> Replayed:
     found = Replayed()
     after_id = _begin(found, ledger, checkpoints) if checkpoints is not None else 0
     for _, decision in ledger.replay(after_id):
-        if isinstance(decision, VersionMade):
-            found.close()
-        apply(found.state, decision)
-        found.time = decision.time
-        if isinstance(decision, VersionClosed):
-            found.rates[decision.version] = decision.rate, decision.scales
-        elif isinstance(decision, VersionMade):
-            found.digests[decision.version] = decision.digest
-        elif isinstance(decision, Noted) and isinstance(decision.note, notes.Started):
-            found.digests[0] = decision.note.digest
+        found.take(decision)
     found.close()
     return found
 

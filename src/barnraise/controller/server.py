@@ -366,7 +366,7 @@ class Server:
 
     def _checkpoint(self, action: act.Checkpoint) -> None:
         state = saved.encode(self.machine.state, self.clock())
-        self.executor.checkpoint(action, state, self.ledger.last_id)
+        self.executor.checkpoint(action, state, self.ledger.head)
 
     def _journaled(self, action: act.Journal) -> None:
         """Durable by now. A checkpoint makes the payloads before it superfluous."""

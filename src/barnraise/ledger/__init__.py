@@ -1,6 +1,7 @@
 """The durable truth of a run: its ledger, the payloads not yet in a checkpoint, checkpoints, and the run directory."""
 
 from barnraise.ledger import notes
+from barnraise.ledger.chain import Head
 from barnraise.ledger.checkpoints import Checkpoint, Checkpoints, Latest, Rejected
 from barnraise.ledger.decisions import (
     AnyDecision,
@@ -30,6 +31,7 @@ __all__ = [
     "Checkpoints",
     "Claim",
     "Decision",
+    "Head",
     "Judged",
     "Latest",
     "Ledger",

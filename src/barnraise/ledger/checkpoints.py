@@ -50,13 +50,24 @@ class StoredFile(msgspec.Struct, frozen=True):
 
 
 class CheckpointManifest(msgspec.Struct, frozen=True):
-    """What a checkpoint holds. `ledger_id` is the last decision that its state includes."""
+    """What a checkpoint holds. `ledger_id` is the last decision that its state includes, `head` that of the ledger's
+    chain after it; "" in older ones, and before there is a ledger."""
 
     version: Count
     ledger_id: Count
     parameters_digest: Digest
     files: dict[FileName, StoredFile]
     format: Annotated[int, msgspec.Meta(ge=1, le=1)] = 1
+    head: str = ""
+
+    def encode(self) -> bytes:
+        """The file."""
+        return msgspec.json.format(msgspec.json.encode(self))
+
+    @property
+    def digest(self) -> str:
+        """Of the file, and so of all that the checkpoint is."""
+        return hashlib.sha256(self.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -79,7 +90,7 @@ class Checkpoint:
     def verify(self) -> None:
         """Compare every file with its digest. Raises CorruptionError naming the first that differs."""
         for name, stored in self.manifest.files.items():
-            if _describe(self.path / name) != stored:
+            if describe(self.path / name) != stored:
                 raise CorruptionError(f"{self.path / name} is damaged: its bytes do not match the manifest")
 
 
@@ -111,16 +122,16 @@ class Unfinished:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             self.files[group] = TensorFile(descriptor, path, named)
 
-    def finish(self, *, ledger_id: int, parameters_digest: str, state: bytes) -> Checkpoint:
+    def finish(self, *, ledger_id: int, parameters_digest: str, state: bytes, head: str = "") -> Checkpoint:
         """Put it in its place, durably: all bytes are put, and the files closed. One that the version already has is
         replaced. Raises StorageError."""
         directory = self._folder.parent
         with storage_errors(directory):
             (self._folder / _STATE).write_bytes(state)
             names = [_STATE, *(f"{group}.safetensors" for group in self.files)]
-            files = {name: _describe(self._folder / name) for name in names}
-            manifest = CheckpointManifest(self._version, ledger_id, parameters_digest, files)
-            (self._folder / _MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
+            files = {name: describe(self._folder / name) for name in names}
+            manifest = CheckpointManifest(self._version, ledger_id, parameters_digest, files, head=head)
+            (self._folder / _MANIFEST).write_bytes(manifest.encode())
             for name in (*names, _MANIFEST):
                 _fsync(self._folder / name)
             fsync_directory(self._folder)
@@ -166,6 +177,7 @@ class Checkpoints:
         parameters_digest: str,
         state: bytes,
         tensors: Mapping[str, Mapping[str, Tensor]],
+        head: str = "",
     ) -> Checkpoint:
         """Write the checkpoint of `version` durably; `tensors` are groups of named tensors, a file each.
 
@@ -178,7 +190,7 @@ class Checkpoints:
                 for name, tensor in tensors[group].items():
                     file.put(name, 0, content(tensor))
                 file.close()
-            return unfinished.finish(ledger_id=ledger_id, parameters_digest=parameters_digest, state=state)
+            return unfinished.finish(ledger_id=ledger_id, parameters_digest=parameters_digest, state=state, head=head)
         except BaseException:
             unfinished.abandon()
             raise
@@ -260,7 +272,8 @@ def _read_manifest(path: Path) -> CheckpointManifest:
         raise CorruptionError(f"{file} is damaged: {error}") from error
 
 
-def _describe(path: Path) -> StoredFile:
+def describe(path: Path) -> StoredFile:
+    """What a file is. Raises StorageError."""
     with storage_errors(path, "read"), path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return StoredFile(file.tell(), digest)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from barnraise.core.errors import CorruptionError, WireError
+from barnraise.ledger import chain
 from barnraise.ledger.decisions import AnyDecision, Judged, Noted
 from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.ledger import Ledger, transaction
@@ -147,16 +148,18 @@ class LedgerCopy(Ledger):
 
     def _append(self, rows: Sequence[Found], payloads: Mapping[int, PayloadBytes]) -> None:
         durable = self.segments.append(payloads)
+        linked = [(_FORMS[str(name)], columns) for name, *columns in (row.row for row in rows)]
         try:
+            head = chain.extended(self.head, linked)
             with transaction(self._connection, self.path):
-                for row in rows:
-                    name, *values = row.row
-                    self._write(_FORMS[str(name)], values)
+                for form, columns in linked:
+                    self._write(form, columns)
+                chain.keep(self._connection, head)
                 if durable != self._durable:
                     self._set_meta(segment_number=durable.number, segment_bytes=durable.offset)
-        except (sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.DataError, OverflowError) as error:
+        except (sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.DataError, *_MALFORMED, OverflowError) as error:
             raise WireError(f"a row of the ledger does not fit its table: {error}") from None
-        self._durable = durable
+        self._durable, self.head = durable, head
         self.last_id += len(rows)
 
     def _write(self, form: RowFormat, values: Sequence[Any]) -> None:

@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from barnraise.core.files import fsync_directory
-from barnraise.ledger import schema
+from barnraise.ledger import chain, schema
 from barnraise.ledger.decisions import AnyDecision, Decision, Judged, Noted
 from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.notes import SomeNote, Voided, kind_of
-from barnraise.ledger.rows import FORMATS, LedgerHash, Row
+from barnraise.ledger.rows import FORMATS, LedgerHash, Row, RowFormat
 from barnraise.ledger.segments import SEGMENT_BYTES, PayloadBytes, Position, Segments
 from barnraise.ledger.view import SCHEMA_VERSION, read_meta, replay
 
@@ -66,6 +66,7 @@ class Ledger:
             self.last_id: int = max(self._newest(form.id_column, form.table) for form in FORMATS.values())
             with transaction(self._connection, path):
                 schema.complete(self._connection)
+                self.head = chain.take_up(self._connection)
                 self._set_meta(epoch=self.epoch)
         except BaseException:
             self._connection.close()
@@ -83,7 +84,7 @@ class Ledger:
         assert payloads.keys() == accepted, f"payloads of {sorted(payloads)} for contributions {sorted(accepted)}"
         if decisions:
             durable = self.segments.append(payloads)
-            self._insert(decisions, durable)
+            self.head = self._insert(decisions, durable)
             self._durable = durable
             self.last_id += len(decisions)
         return self.last_id
@@ -152,11 +153,15 @@ class Ledger:
         with storage_errors(self.path, "read"):
             return int(self._connection.execute(f"SELECT max({column}) FROM {table}").fetchone()[0] or 0)
 
-    def _insert(self, decisions: Sequence[Decision], durable: Position) -> None:
+    def _insert(self, decisions: Sequence[Decision], durable: Position) -> chain.Head:
         rows: defaultdict[type[Decision], list[Row]] = defaultdict(list)
+        linked: list[tuple[RowFormat, Sequence[Any]]] = []
         for row_id, decision in enumerate(decisions, self.last_id + 1):
-            kind = type(decision)
-            rows[kind].append(FORMATS[kind].to_row(row_id, self.epoch, decision))
+            form = FORMATS[type(decision)]
+            columns = form.to_columns(row_id, self.epoch, decision)
+            linked.append((form, columns))
+            rows[type(decision)].append(form.written(columns))
+        head = chain.extended(self.head, linked)
         with transaction(self._connection, self.path):
             for kind, form in FORMATS.items():
                 if kind in rows:
@@ -164,6 +169,8 @@ class Ledger:
                     assert written == len(rows[kind]), f"{kind.__name__}: {written} of {len(rows[kind])} rows written"
             if durable != self._durable:
                 self._set_meta(segment_number=durable.number, segment_bytes=durable.offset)
+            chain.keep(self._connection, head)
+        return head
 
     def _set_meta(self, **values: Any) -> None:
         self._connection.executemany(

@@ -68,6 +68,13 @@ class RunFile(Note, frozen=True, gc=False):
     content: dict[str, Any]
 
 
+class RestsOn(Note, frozen=True, gc=False):
+    """The run rests on files with these digests (SHA-256, by their names in its directory) from here on; the manifest
+    names the dataset."""
+
+    files: dict[str, str]
+
+
 class Paused(Note, frozen=True, gc=False):
     """Fewer nodes live than the aggregation rule needs: nobody gets work."""
 
@@ -207,9 +214,11 @@ class Evaluated(Note, frozen=True, gc=False):
 
 
 class Checkpointed(Note, frozen=True, gc=False):
-    """A version is durable, with the outer optimizer's state."""
+    """A version is durable, with the outer optimizer's state; `digest` is that of the checkpoint's manifest, "" in
+    older ledgers."""
 
     version: int
+    digest: str = ""
 
 
 class CheckpointFailed(Note, frozen=True, gc=False):

@@ -75,12 +75,16 @@ class RowFormat:
 
     def to_row(self, row_id: int, epoch: int, decision: Decision) -> Row:
         """The parameters of `write`."""
+        return self.written(self.to_columns(row_id, epoch, decision))
+
+    def to_columns(self, row_id: int, epoch: int, decision: Decision) -> Sequence[Any]:
+        """The values of `columns`."""
         values: list[Any] = [row_id, epoch, *msgspec.structs.astuple(decision)]
         for place, _ in reversed(self._groups):
             values[place + 2 : place + 3] = msgspec.structs.astuple(values[place + 2])
         for position, encode in self._encode:
             values[position + 2] = encode(values[position + 2])
-        return self.written(values)
+        return values
 
     def written(self, columns: Sequence[Any]) -> Row:
         """The parameters of `write` for a row with these `columns`, as they stand in the table."""
@@ -110,7 +114,7 @@ class NoteFormat(RowFormat):
         super().__init__(_NoteRow)
         self.decision = Noted
 
-    def to_row(self, row_id: int, epoch: int, decision: Decision) -> Row:
+    def to_columns(self, row_id: int, epoch: int, decision: Decision) -> Sequence[Any]:
         assert isinstance(decision, Noted)
         detail = _json_to_column(detail_of(decision.note))
         return row_id, epoch, decision.time, decision.note.kind, decision.node, detail

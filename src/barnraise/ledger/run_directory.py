@@ -14,6 +14,7 @@ runs/sat-neo-20260131-174500/
     moments/         what the local workers' optimizers know, until the run is over
     model/           the result, in Hugging Face format
     report.md        what happened
+    seal.json        once the run is over: the digests of all files
     lock             held while a controller runs
 """
 
@@ -49,6 +50,7 @@ class RunDirectory:
         self.model = path / "model"
         self.requests = path / "requests"
         self.report = path / "report.md"
+        self.seal = path / "seal.json"
         self.lock_file = path / "lock"
 
     @classmethod

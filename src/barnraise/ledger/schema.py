@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 
 class Column(NamedTuple):
@@ -37,7 +37,9 @@ def create(connection: sqlite3.Connection) -> None:
 
 
 def complete(connection: sqlite3.Connection) -> None:
-    """Add the columns that the tables lack, each row with its default."""
+    """Add the tables that lack, and the columns that the tables lack, each row with its default."""
+    for statement in _absent(connection):
+        connection.execute(statement)
     for table, columns in _lacking(connection):
         for column in columns:
             required = "NOT NULL " if column.required else ""
@@ -47,10 +49,31 @@ def complete(connection: sqlite3.Connection) -> None:
 
 
 def imagine(connection: sqlite3.Connection) -> None:
-    """Have this connection, which changes nothing, read the tables as if they had those columns."""
+    """Have this connection, which changes nothing, read as if there were those tables, empty, and those columns."""
+    for statement in _absent(connection):
+        connection.execute(statement.replace("CREATE TABLE", "CREATE TEMP TABLE", 1))
     for table, columns in _lacking(connection):
         values = ", ".join(f"{column.default} AS {column.name}" for column in columns)
         connection.execute(f"CREATE TEMP VIEW {table} AS SELECT *, {values} FROM main.{table}")
+
+
+def columns_of(table: str) -> list[Column]:
+    """The columns of a table, in their order."""
+    return _tables()[table]
+
+
+@cache
+def defaults_of(table: str) -> Mapping[str, Any]:
+    """The values of those of its columns that have a default."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        given = {column.name: column.default for column in columns_of(table) if column.default is not None}
+        return {name: connection.execute(f"SELECT {default}").fetchone()[0] for name, default in given.items()}
+
+
+def _absent(connection: sqlite3.Connection) -> list[str]:
+    """How the tables are made that a ledger lacks."""
+    there = {name for (name,) in map(tuple, connection.execute("SELECT name FROM main.sqlite_master"))}
+    return [statement for table, statement in _statements().items() if table not in there] if "meta" in there else []
 
 
 def _lacking(connection: sqlite3.Connection) -> Lacking:
@@ -63,11 +86,17 @@ def _lacking(connection: sqlite3.Connection) -> Lacking:
 
 
 @cache
+def _statements() -> Mapping[str, str]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        create(connection)
+        return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
+
+
+@cache
 def _tables() -> Mapping[str, list[Column]]:
     with closing(sqlite3.connect(":memory:")) as connection:
         create(connection)
-        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        return {name: _columns(connection, name) for name in names}
+        return {name: _columns(connection, name) for name in _statements()}
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> list[Column]:

@@ -103,3 +103,8 @@ CREATE TABLE events (                -- anything else worth keeping
 ) STRICT;
 
 CREATE INDEX events_kind ON events (kind, id);
+
+CREATE TABLE chain (                 -- the hash chain over the rows of all tables but this and meta (ledger/chain.py)
+    id   INTEGER PRIMARY KEY,        -- the last row of a commit
+    head TEXT NOT NULL               -- the chain's head after it
+) STRICT;

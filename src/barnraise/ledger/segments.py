@@ -61,6 +61,7 @@ class Segments:
         self._begun = self._end = durable
         self._descriptor: int | None = None
         self.damage: list[str] = []
+        self.keep_all = False  # nothing is forgotten
         with storage_errors(directory, "open"):
             directory.mkdir(exist_ok=True)
             numbers = self._numbers()
@@ -115,10 +116,12 @@ class Segments:
             return read_exactly(file.fileno(), size, place.offset + offset)
 
     def forget(self, assignments: Iterable[int]) -> None:
-        """Give up payloads that will not be read again; a file without any other is deleted.
+        """Give up payloads that will not be read again, unless all are kept; a file without any other is deleted.
 
         This is not journaled: after a restart, call `retain`.
         """
+        if self.keep_all:
+            return
         with self._lock:
             for assignment in assignments:
                 place = self._index.pop(assignment, None)

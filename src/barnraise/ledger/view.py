@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from barnraise.core.errors import CorruptionError, RunDirectoryError
-from barnraise.ledger import schema
+from barnraise.ledger import chain, schema
 from barnraise.ledger.decisions import AnyDecision, Change, Decision, NodeChanged, Noted
 from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.notes import COPY_CAME_FIRST, FIGURES, Evaluated, Released, SomeNote, kind_of
@@ -171,6 +171,12 @@ class LedgerView:
     def epoch(self) -> int:
         """The newest controller's."""
         return int(read_meta(self._connection, self.path)["epoch"])
+
+    @property
+    def head(self) -> chain.Head:
+        """The newest head of the chain over the ledger's rows; of none in a ledger from before there was one."""
+        with storage_errors(self.path, "read"):
+            return chain.newest(self._connection)
 
     @property
     def end(self) -> float:
@@ -356,6 +362,12 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
             if path.with_name(path.name + "-wal").exists():
                 raise
             return _connect(f"{uri}?immutable=1")  # a folder we may not write, and no writer: nothing can change
+
+
+def connect_still(path: Path) -> sqlite3.Connection:
+    """A connection to a ledger that nobody writes to: it leaves nothing beside it."""
+    with storage_errors(path, "read"):
+        return _connect(f"{path.absolute().as_uri()}?immutable=1")
 
 
 def _connect(uri: str) -> sqlite3.Connection:

@@ -91,7 +91,7 @@ def estimate(plan: Plan) -> Estimate:
             resolved, payload_bytes=OPENED * slots * contribution + 2 * version, outer_states=states, **batch
         ).total,
         disk_bytes=((run_file.controller.keep_checkpoints + 1) * (2 + states) + SNAPSHOTS) * snapshot
-        + 2 * slots * contribution
+        + (contributions if run_file.controller.keep_payloads else 2 * slots) * contribution
         + len(workers) * inner_states * snapshot,
         seconds=_seconds(size * 6 * training.tokens, workers),
     )

@@ -1,0 +1,102 @@
+"""`barnraise verify RUN_DIR`: whether a run directory is what its run left. Changes nothing in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from barnraise.cli import console
+
+if TYPE_CHECKING:
+    from barnraise.ledger import RunDirectory
+    from barnraise.verification import Certificate
+
+_SHOWN = 20
+
+
+def verify(
+    run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The run's folder.", show_default=False)],
+    versions: Annotated[int | None, typer.Option(min=0, help="Make at most so many versions again.")] = None,
+    to: Annotated[Path | None, typer.Option(help="A folder for certificate.json and certificate.md.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the certificate as one line of JSON.")] = False,
+) -> None:
+    """Check that a run directory is what its run left: ledger, payloads, checkpoints, versions, model, all files.
+
+    Needs nothing but the folder, works while the run does, and changes nothing in it. Exit code 1 when something is
+    wrong; each finding names the file and the place.
+    """
+    from barnraise.ledger import RunDirectory
+
+    run = RunDirectory.open(run_dir)
+    folder = _outside(run, to) if to is not None else None
+    from barnraise.verification import standard
+    from barnraise.verification import verify as examine
+
+    certificate = examine(run, standard(versions))
+    if folder is not None:
+        _write(folder, certificate)
+    if json:
+        import msgspec
+
+        console.emit_json(msgspec.to_builtins(certificate))
+    else:
+        _show(certificate, folder)
+    if not certificate.sound:
+        raise typer.Exit(1)
+
+
+def _outside(run: RunDirectory, to: Path) -> Path:
+    """`to`, which must not be within what is verified."""
+    from barnraise.core.errors import InputError
+
+    folder = to.absolute()
+    if folder.resolve().is_relative_to(run.path.resolve()):
+        raise InputError(f"{to} is within the run directory, which is not to change: give another folder with --to")
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{to} is a file: give a folder with --to")
+    return folder
+
+
+def _write(folder: Path, certificate: Certificate) -> None:
+    from barnraise.core.files import write_file
+    from barnraise.ledger.disk import storage_errors
+
+    with storage_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_file(folder / "certificate.json", certificate.encode())
+        write_file(folder / "certificate.md", certificate.page().encode())
+
+
+def _show(certificate: Certificate, folder: Path | None) -> None:
+    from barnraise.core.text import printable
+
+    marks = certificate.marks
+    console.say(f"{printable(certificate.run)}  {certificate.standing}")
+    console.say()
+    for part in certificate.parts:
+        figures = ", ".join(f"{name} {value:,}" for name, value in part.figures.items())
+        console.say(f"  {part.name:<12}{'sound' if not part.findings else 'WRONG':<7}{figures}".rstrip())
+    console.say()
+    for part in certificate.parts:
+        for finding in part.findings[:_SHOWN]:
+            place = f", {printable(finding.place)}" if finding.place else ""
+            console.say(f"  wrong: {printable(finding.file) or part.name}{place}")
+            console.say(f"    expected {printable(finding.expected, 300)}")
+            console.say(f"    found {printable(finding.found, 300)}")
+            console.say(f"    {printable(finding.remedy, 300)}")
+        if len(part.findings) > _SHOWN:
+            console.say(f"  {len(part.findings) - _SHOWN:,} more of '{part.name}' (--json has all)")
+    for part in certificate.parts:
+        for left in part.unchecked[:_SHOWN]:
+            console.say(f"  not checked: {printable(left.what, 300)}: {printable(left.why, 300)}")
+    console.say()
+    console.say(f"  ledger      {marks.rows:,} rows, head {marks.head or '?'}")
+    console.say(f"  seal        {marks.seal or 'not sealed'}")
+    if folder is not None:
+        console.say(f"  certificate {folder / 'certificate.md'}")
+    console.say()
+    wrong = len(certificate.findings)
+    told = "nothing is wrong" if certificate.sound else f"{wrong:,} {'thing is' if wrong == 1 else 'things are'} wrong"
+    console.say(f"{told} ({certificate.seconds:.1f} s)")

@@ -1,0 +1,125 @@
+"""The hash chain over a ledger's rows: who has noted one of its heads can tell later whether a row before has changed.
+
+    h_0 = 32 zero bytes
+    h_i = SHA-256(h_{i-1}, MessagePack of [table, {column: value, ...}])      row i, its columns in the order of names
+
+Values are as they stand in the table. A column that has a default (`schema.sql`) counts where it holds another value,
+so one that a later barnraise adds changes no head. A version's two halves are two rows, each under the name of its id.
+A row's hash depends on rows alone: a standby's copy has the same chain, and goes on with it.
+
+The table `chain` has one head a commit. Rows that are in none (of a ledger from before there was a chain) are taken up
+when a controller goes on with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from barnraise.ledger import schema
+from barnraise.ledger.rows import FORMATS, Row, RowFormat
+
+GENESIS = bytes(32)
+"""The head of no rows."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Head(NamedTuple):
+    """The chain's head after so many rows, in hexadecimal."""
+
+    rows: int
+    digest: str
+
+
+class _Place(NamedTuple):
+    """Where a column's value is in a row, and what becomes of it."""
+
+    name: str
+    position: int
+    real: bool
+    default: Any  # None: it has none, for none is NULL
+
+
+def link(head: bytes, form: RowFormat, columns: Sequence[Any]) -> bytes:
+    """The head after a row of this form, whose `columns` are in its order.
+
+    >>> form = next(iter(FORMATS.values()))
+    >>> columns = [1, 1, float("nan"), "a", "left", "", "", 0, None]
+    >>> link(GENESIS, form, columns) == link(GENESIS, form, [1, 1, None, *columns[3:]])
+    True
+    """
+    told: dict[str, Any] = {}
+    for name, position, real, default in _places(form):
+        value = columns[position]
+        if real and value is not None:
+            value = None if value != value else float(value) + 0.0  # SQLite keeps neither NaN nor the sign of zero
+        if default is None or value != default:
+            told[name] = value
+    return hashlib.sha256(head + _encode([form.table, told])).digest()
+
+
+@cache
+def _places(form: RowFormat) -> tuple[_Place, ...]:
+    found = {column.name: column for column in schema.columns_of(form.table)}
+    defaults = schema.defaults_of(form.table)
+    names = sorted(form.columns)
+    return tuple(
+        _Place(name, form.columns.index(name), found[name].type == "REAL", defaults.get(name)) for name in names
+    )
+
+
+def rows_after(connection: sqlite3.Connection, row_id: int) -> Iterator[tuple[int, RowFormat, Row]]:
+    """The rows with a larger id, in order: id, form, and columns as they stand."""
+    return heapq.merge(*(_read(connection, form, row_id) for form in FORMATS.values()), key=lambda row: row[0])
+
+
+def heads(connection: sqlite3.Connection) -> Iterator[Head]:
+    """What the ledger keeps of its chain, the oldest first."""
+    for rows, digest in map(tuple, connection.execute("SELECT id, head FROM chain ORDER BY id")):
+        yield Head(rows, digest)
+
+
+def newest(connection: sqlite3.Connection) -> Head:
+    """The last head that the ledger keeps."""
+    row = connection.execute("SELECT id, head FROM chain ORDER BY id DESC LIMIT 1").fetchone()
+    return Head(*tuple(row)) if row else Head(0, GENESIS.hex())
+
+
+def keep(connection: sqlite3.Connection, head: Head) -> None:
+    """Put it in the ledger, in the transaction that its rows are in."""
+    connection.execute("INSERT INTO chain (id, head) VALUES (?, ?)", head)
+
+
+def take_up(connection: sqlite3.Connection) -> Head:
+    """The head after all rows; those that were in no chain are from now on. For a transaction."""
+    before = newest(connection)
+    rows, digest = before.rows, bytes.fromhex(before.digest)
+    for rows, form, columns in rows_after(connection, before.rows):  # noqa: B007
+        digest = link(digest, form, columns)
+    after = Head(rows, digest.hex())
+    if after.rows > before.rows:
+        keep(connection, after)
+    return after
+
+
+def extended(head: Head, rows: Iterable[tuple[RowFormat, Sequence[Any]]]) -> Head:
+    """The head after further rows."""
+    number, digest = head.rows, bytes.fromhex(head.digest)
+    for form, columns in rows:
+        number, digest = number + 1, link(digest, form, columns)
+    return Head(number, digest.hex())
+
+
+def _read(connection: sqlite3.Connection, form: RowFormat, row_id: int) -> Iterator[tuple[int, RowFormat, Row]]:
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    query = f"SELECT {', '.join(form.columns)} FROM {form.table} WHERE {form.id_column} > ? ORDER BY {form.id_column}"
+    for row in cursor.execute(query, (row_id,)):
+        yield row[0], form, row

@@ -1,0 +1,137 @@
+"""What a verification comes to: for programs as JSON, for people as one page of Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from barnraise import __version__
+from barnraise.account.report import markdown, table
+from barnraise.ledger import chain, seal
+from barnraise.verification.check import Check, Finding, Unchecked
+from barnraise.verification.subject import Subject
+
+MOST = 200
+"""Findings of one check that the page has; JSON has all."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What one check comes to."""
+
+    name: str
+    says: str
+    figures: dict[str, int]
+    findings: list[Finding]
+    unchecked: list[Unchecked]
+
+
+class Marks(msgspec.Struct, frozen=True):
+    """What the run directory bears: who has noted them before can compare. "" where there is none."""
+
+    rows: int
+    head: str
+    seal: str
+
+
+class Certificate(msgspec.Struct, frozen=True):
+    """What was checked of a run directory, and what was found. `sound`: nothing is wrong."""
+
+    run: str
+    standing: str
+    sound: bool
+    marks: Marks
+    parts: list[Part]
+    seconds: float
+    time: str
+    barnraise: str = __version__
+
+    @property
+    def findings(self) -> list[Finding]:
+        """All of them."""
+        return [finding for part in self.parts for finding in part.findings]
+
+    def encode(self) -> bytes:
+        """As JSON, for a file."""
+        return msgspec.json.format(msgspec.json.encode(self)) + b"\n"
+
+    def page(self) -> str:
+        """As Markdown."""
+        return "\n".join(_page(self)) + "\n"
+
+
+def certify(subject: Subject, checks: Sequence[Check], seconds: float) -> Certificate:
+    """What `checks` come to, after all of them."""
+    parts = [Part(check.name, check.says, check.figures, check.findings, check.unchecked) for check in checks]
+    finished = subject.history.state.progress.finished
+    standing = "running" if subject.running else "finished" if finished else "not finished"
+    return Certificate(
+        run=subject.run.path.name,
+        standing=standing,
+        sound=not any(part.findings for part in parts),
+        marks=_marks(subject),
+        parts=parts,
+        seconds=round(seconds, 3),
+        time=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+    )
+
+
+def _marks(subject: Subject) -> Marks:
+    try:
+        sealed = seal.read(subject.run)
+        head = chain.newest(subject.connection)
+    except Exception:  # what is damaged is among the findings
+        return Marks(0, "", "")
+    return Marks(head.rows, head.digest, sealed.digest if sealed else "")
+
+
+def _page(certificate: Certificate) -> Iterator[str]:
+    marks, wrong = certificate.marks, len(certificate.findings)
+    yield f"# Verification of {markdown(certificate.run)}"
+    yield ""
+    if certificate.sound:
+        yield "**Sound.** Nothing was found that is not as the run left it."
+    else:
+        yield f"**Not sound.** {wrong:,} {'thing is' if wrong == 1 else 'things are'} not as the run left it."
+    yield ""
+    yield from table(
+        ("", ""),
+        [
+            ("run", f"{certificate.run}, {certificate.standing}"),
+            ("verified", f"{certificate.time}, in {certificate.seconds:.1f} s, by barnraise {certificate.barnraise}"),
+            ("ledger", f"{marks.rows:,} rows; the chain over them ends in {marks.head or '?'}"),
+            ("seal", marks.seal or "not sealed"),
+        ],
+    )
+    yield ""
+    yield (
+        "Head and seal are compared with nothing here but the directory itself: who noted them earlier, as `status` "
+        "shows them, compares them with these."
+    )
+    for part in certificate.parts:
+        yield from _part(part)
+
+
+def _part(part: Part) -> Iterator[str]:
+    yield ""
+    yield f"## {markdown(part.name)}: {'sound' if not part.findings else 'not sound'}"
+    yield ""
+    yield markdown(part.says)
+    if part.figures:
+        yield ""
+        yield ", ".join(f"{markdown(name)}: {value:,}" for name, value in part.figures.items()) + "."
+    if part.findings:
+        yield ""
+        yield from table(
+            ("file", "place", "expected", "found", "what to do"),
+            [(f.file, f.place, f.expected, f.found, f.remedy) for f in part.findings[:MOST]],
+        )
+        if len(part.findings) > MOST:
+            yield f"\n{len(part.findings) - MOST:,} more are in the certificate's JSON."
+    if part.unchecked:
+        yield ""
+        yield "Not checked:"
+        yield ""
+        for left in part.unchecked[:MOST]:
+            yield f"- {markdown(left.what)}: {markdown(left.why)}"

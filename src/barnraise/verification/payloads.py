@@ -1,0 +1,103 @@
+"""The payloads of contributions that are still kept: each record's checksums, and its digest on the ledger."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from barnraise.controller.parameter_server import ParameterServer
+from barnraise.ledger import Judged, Noted, VersionClosed, notes
+from barnraise.ledger.records import Damage, Place, Record, intact, read_exactly, scan
+from barnraise.ledger.segments import Position
+from barnraise.ledger.view import read_meta
+from barnraise.verification.check import Check
+from barnraise.verification.subject import LedgerRow, Subject
+
+_LOST = "put the file back from a copy; without it the versions that it went into cannot be made again"
+
+
+class PayloadsCheck(Check):
+    name = "payloads"
+    says = "Each payload that is kept is, byte for byte, what the ledger says its contribution brought."
+
+    def begin(self, subject: Subject) -> None:
+        super().begin(subject)
+        self._digests: dict[int, str] = {}  # of the payloads of accepted contributions
+        self._versions: dict[int, int] = {}  # contribution -> the version that it went into
+        self._void: set[int] = set()
+
+    def row(self, row: LedgerRow) -> None:
+        decision = row.decision
+        if isinstance(decision, Judged) and decision.brings:
+            self._digests[decision.assignment] = decision.claim.digest
+        elif isinstance(decision, VersionClosed):
+            self._versions |= dict.fromkeys(decision.contributions, decision.version)
+        elif isinstance(decision, Noted) and isinstance(decision.note, notes.Voided):
+            self._void.add(decision.note.assignment)
+
+    def walk(self, at: Callable[[ParameterServer], None]) -> None:
+        """Before versions are made of them."""
+        meta = read_meta(self.subject.connection, self.subject.run.ledger)
+        durable = Position(meta.get("segment_number", 0), meta.get("segment_bytes", 0))
+        for path in sorted(self.subject.run.segments.glob("*.seg")):
+            if not path.stem.isdecimal() or int(path.stem) > durable.number:
+                self.leave(self.subject.name_of(path), "the ledger knows nothing of it yet")
+                continue
+            try:
+                self._file(path, durable)
+            except FileNotFoundError:
+                self.leave(self.subject.name_of(path), "it was deleted meanwhile, as checkpoints cover it")
+        self._lacking()
+
+    def _file(self, path: Path, durable: Position) -> None:
+        number, name = int(path.stem), self.subject.name_of(path)
+        with path.open("rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            end = min(size, durable.offset) if number == durable.number else size
+            if number == durable.number and size < durable.offset:
+                self.wrong(
+                    name, f"byte {size}", expected=f"{durable.offset:,} bytes", found=f"{size:,} bytes", remedy=_LOST
+                )
+            for found in scan(file.fileno(), number, 0, end):
+                if isinstance(found, Damage):
+                    self.wrong(name, f"byte {found.offset}", expected="a record", found=found.reason, remedy=_LOST)
+                else:
+                    self._record(name, file.fileno(), found)
+        if end < size:
+            self.leave(f"{name} from byte {end}", "the ledger knows nothing of it: a commit was cut short there")
+
+    def _record(self, name: str, descriptor: int, record: Record) -> None:
+        number, place = record.assignment, record.place
+        where = f"bytes {place.offset} to {place.offset + place.num_bytes - 1}, the payload of contribution {number}"
+        self.count("payloads")
+        self.count("bytes of payloads", place.num_bytes)
+        if not intact(descriptor, place):
+            self.wrong(name, where, expected="a payload as its checksum says", found="another one", remedy=_LOST)
+            return
+        digest = self._digests.get(number)
+        found = hashlib.sha256(read_exactly(descriptor, place.num_bytes, place.offset)).hexdigest()
+        if digest is None and not self.subject.broken:
+            self.wrong(name, where, expected="a contribution that was accepted", found="none of that number")
+        elif digest is not None and digest != found:
+            self.wrong(name, where, expected=f"SHA-256 {digest}, as the ledger says", found=f"SHA-256 {found}")
+        else:
+            self.subject.payloads[number] = Place(place.number, place.offset, place.num_bytes, place.crc)
+
+    def _lacking(self) -> None:
+        """What a resume would need: contributions that no checkpoint covers."""
+        oldest = min(self.subject.checkpoints, default=-1)
+        needed = {number for number in self._digests if self._versions.get(number, oldest + 1) > oldest} - self._void
+        lacking = sorted(needed - self.subject.payloads.keys())
+        self.count("payloads that are kept no more", len(self._digests.keys() - needed - self.subject.payloads.keys()))
+        if self.subject.running or self.subject.history.state.progress.finished or not lacking:
+            return
+        told = ", ".join(map(str, lacking[:10])) + (" ..." if len(lacking) > 10 else "")
+        self.wrong(
+            "segments",
+            f"contributions {told}",
+            expected=f"payloads of what the checkpoint of version {oldest} does not cover",
+            found=f"{len(lacking):,} are missing or damaged",
+            remedy=_LOST,
+        )

@@ -1,0 +1,164 @@
+"""A whole run, verified: while it works, after a crash, once it is over, and with any byte of it flipped."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from barnraise.ledger import RunDirectory, chain
+from barnraise.ledger.seal import OPEN
+from barnraise.verification import Certificate, standard, verify
+
+from .conftest import Process
+from .test_train import view_of
+
+FLIPS = 2
+"""Places of each file in which a bit is flipped."""
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def flip(path: Path, place: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(place)
+        (byte,) = file.read(1)
+        file.seek(place)
+        file.write(bytes([byte ^ 1 << place % 8]))
+
+
+def named(certificate: Certificate) -> set[str]:
+    return {finding.file for finding in certificate.findings}
+
+
+@pytest.fixture
+def finished(barnraise: Callable[..., Process], run_file: Callable[..., Path]) -> Path:
+    """A run that is over, whose controller was killed once on the way."""
+    section = {"evaluations": 3, "evaluation_rows": 16, "checkpoint_seconds": 1.0, "keep_payloads": True}
+    training = {"tokens": 60_000, "batch_size": 4, "local_steps": 5, "learning_rate": 0.003, "average": 0.2}
+    first = barnraise("train", str(run_file(controller=section, training=training)), "--json")
+    run_dir = Path(first.wait_for(lambda text: (m := re.search(r"run directory (\S+)", text)) and m[1]))
+
+    def begun(_: str) -> bool:
+        view = view_of(run_dir)
+        return view is not None and len(view.versions()) >= 8
+
+    first.wait_for(begun)
+    working = verify(RunDirectory.open(run_dir))
+    assert (working.standing, working.findings) == ("running", [])
+    first.kill()
+    before = contents(run_dir)
+    crashed = verify(RunDirectory.open(run_dir))
+    assert (crashed.standing, crashed.findings) == ("not finished", [])
+    assert "the run has no seal" in str(crashed.parts[1].unchecked)
+    assert contents(run_dir) == before
+    resumed = barnraise("resume", str(run_dir), "--json")
+    assert resumed.wait() == 0, resumed.text()
+    return run_dir
+
+
+@pytest.mark.slow
+def test_a_run_is_verified_to_the_byte(barnraise: Callable[..., Process], finished: Path, tmp_path: Path) -> None:
+    before = contents(finished)
+    process = barnraise("verify", str(finished), "--json", "--to", str(tmp_path / "certificate"))
+    assert process.wait() == 0, process.text()
+    told = process.json()
+    parts = {part["name"]: part for part in told["parts"]}
+    assert told["sound"]
+    assert told["standing"] == "finished"
+    assert parts["versions"]["figures"]["made again"] == parts["versions"]["figures"]["versions"] > 8
+    assert parts["versions"]["figures"]["checkpoints compared"] == 2
+    assert parts["versions"]["unchecked"] == []
+    assert parts["checkpoints"]["figures"]["states"] == 2
+    assert parts["model"]["figures"]["version"] == parts["versions"]["figures"]["versions"]
+    assert contents(finished) == before
+    assert len(list((finished / "segments").iterdir())) == 2, "a checkpoint covers all of the first"
+    status = barnraise("status", str(finished), "--json")
+    assert status.wait() == 0
+    assert {key: status.json()[key] for key in ("rows", "head", "seal")} == told["marks"]
+    kept = json.loads((tmp_path / "certificate" / "certificate.json").read_text())
+    assert kept == told
+    page = (tmp_path / "certificate" / "certificate.md").read_text()
+    assert "**Sound.**" in page
+    assert told["marks"]["seal"] in page
+    resumed_once_more(barnraise, finished, told["marks"]["seal"])
+    flips_of_each_file(finished)
+    without_the_seal(finished)
+    shutil.copytree(finished, tmp_path / "forged")
+    a_forged_history(tmp_path / "forged")
+    flip(finished / "model" / "config.json", 5)
+    process = barnraise("verify", str(finished), "--versions", "2")
+    assert process.wait() == 1, process.text()
+    assert "wrong: model/config.json" in process.text()
+    assert "2 were asked for" in process.text()
+
+
+def resumed_once_more(barnraise: Callable[..., Process], run_dir: Path, before: str) -> None:
+    """A controller opens it again: what it leaves is sealed anew."""
+    process = barnraise("resume", str(run_dir), "--json")
+    assert process.wait() == 0, process.text()
+    certificate = verify(RunDirectory.open(run_dir))
+    assert certificate.findings == []
+    assert certificate.marks.seal not in ("", before)
+
+
+def flips_of_each_file(run_dir: Path) -> None:
+    """One bit, anywhere."""
+    run, chance = RunDirectory.open(run_dir), random.Random(5)
+    files = [name for name, content in contents(run_dir).items() if content and name not in OPEN]
+    assert len(files) > 25
+    for name in [*files, "seal.json", *["ledger.sqlite"] * 5]:
+        path = run_dir / name
+        for _ in range(FLIPS):
+            place = chance.randrange(path.stat().st_size)
+            flip(path, place)
+            certificate = verify(run, standard(most_versions=0)[:4])
+            assert name in named(certificate), (name, place, certificate.findings)
+            flip(path, place)
+    assert verify(run, standard(most_versions=0)).findings == []
+
+
+def without_the_seal(run_dir: Path) -> None:
+    """What else records what files are."""
+    run = RunDirectory.open(run_dir)
+    kept = run.seal.read_bytes()
+    run.seal.unlink()
+    (checkpoint,) = sorted((run_dir / "checkpoints").iterdir())[-1:]
+    (segment, *_) = sorted((run_dir / "segments").iterdir())
+    names = ["parameters.safetensors", "state.msgpack", "manifest.json"]
+    files = [checkpoint / name for name in names] + [segment]
+    files += [run_dir / "data" / name for name in ("meta.json", "train-00000.bin", "held_out.bin", "tokenizer.json")]
+    files += [run_dir / "manifest.json", run.run_file, run.model / "model.safetensors", run.model / "tokenizer.json"]
+    for path in files:
+        place = path.stat().st_size * 2 // 3
+        flip(path, place)
+        name = path.relative_to(run_dir).as_posix()
+        assert name in named(verify(run, standard(most_versions=0))), name
+        flip(path, place)
+    run.seal.write_bytes(kept)
+
+
+def a_forged_history(run_dir: Path) -> None:
+    """Another digest for a version, with a chain that was made anew: no checksum is wrong, but no payloads make it."""
+    run = RunDirectory.open(run_dir)
+    run.seal.unlink()
+    with closing(sqlite3.connect(run.ledger)) as connection:
+        connection.execute(f"UPDATE versions SET digest = '{'ab' * 32}' WHERE version = 5")
+        connection.execute("DELETE FROM chain")
+        chain.take_up(connection)
+        connection.commit()
+    certificate = verify(run)
+    places = {part.name: [(f.file, f.place) for f in part.findings] for part in certificate.parts}
+    assert places["versions"] == [("ledger.sqlite", "version 5")]
+    assert len(places["ledger"]) == 2, "each checkpoint noted the head before"
+    unchecked = [left.what for left in certificate.parts[4].unchecked]
+    assert any(what.startswith("versions 6 to") for what in unchecked)
