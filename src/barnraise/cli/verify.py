@@ -19,10 +19,12 @@ _SHOWN = 20
 def verify(
     run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The run's folder.", show_default=False)],
     versions: Annotated[int | None, typer.Option(min=0, help="Make at most so many versions again.")] = None,
+    work: Annotated[int, typer.Option(min=0, help="Do so many contributions of stateless tasks again.")] = 20,
     to: Annotated[Path | None, typer.Option(help="A folder for certificate.json and certificate.md.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the certificate as one line of JSON.")] = False,
 ) -> None:
-    """Check that a run directory is what its run left: ledger, payloads, checkpoints, versions, model, all files.
+    """Check that a run directory is what its run left: ledger, payloads, checkpoints, versions, model, all files; and
+    of stateless tasks whether a sample of what was sent is what they make.
 
     Needs nothing but the folder, works while the run does, and changes nothing in it. Exit code 1 when something is
     wrong; each finding names the file and the place.
@@ -34,7 +36,7 @@ def verify(
     from barnraise.verification import standard
     from barnraise.verification import verify as examine
 
-    certificate = examine(run, standard(versions))
+    certificate = examine(run, standard(versions, work))
     if folder is not None:
         _write(folder, certificate)
     if json:

@@ -74,6 +74,7 @@ class ParameterServer:
     ) -> None:
         self.version, self.codecs, self.outer = version, tuple(codecs), outer
         crew = downlink.crew = Crew(threads)
+        self.made: Made | None = None  # the newest version, if it was made here
         self._downlink, self._preserve = downlink, Preserve()
         self._publish = Publish(parameters, average, self._preserve.keep, crew)
         self.looks = of_contribution(self.codecs)
@@ -160,7 +161,8 @@ class ParameterServer:
         delta = Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes)
         whole = making.moving.stop - making.moving.start == len(self.parameters)
         changed = None if whole else ParameterRange(making.moving.start, making.moving.stop)
-        return Made(version, self.digest, delta, encoded.payload, changed)
+        self.made = Made(version, self.digest, delta, encoded.payload, changed)
+        return self.made
 
     def _repeat(self, making: Making) -> None:
         """The version before, under a new number: a delta of one zero."""
@@ -175,7 +177,7 @@ class ParameterServer:
 
     def load(self, tensors: dict[str, Tensor], version: int) -> None:
         """Go back to a checkpoint's `state()` at `version`; its tensors belong to the server from then on."""
-        self.version = version
+        self.version, self.made = version, None
         for stage in self.stages:
             stage.load(tensors)
         self._way.forget()

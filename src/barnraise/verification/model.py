@@ -78,7 +78,8 @@ class ModelCheck(Check):
     def _expected(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
         tensors = checkpoint.tensors("parameters", ("average", "parameters"))
         module = build(manifest(self.subject.run).model)
-        FlatParameters(module).vector.copy_(tensors.get("average", tensors["parameters"]))
+        flat = FlatParameters(module)
+        flat.vector.copy_(tensors.get("average", tensors["parameters"])[: flat.num_parameters])
         return dict(module.state_dict())
 
     def _tokenizer(self, folder: Path) -> None:

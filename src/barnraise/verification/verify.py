@@ -16,17 +16,19 @@ from barnraise.verification.payloads import PayloadsCheck
 from barnraise.verification.rows import LedgerCheck
 from barnraise.verification.subject import Subject
 from barnraise.verification.versions import VersionsCheck
+from barnraise.verification.work import SAMPLE, WorkCheck
 
 
-def standard(most_versions: int | None = None) -> list[Check]:
-    """The checks of every run directory; at most so many versions are made again. A further one goes behind them: what
-    they have found out by then is in the subject."""
+def standard(most_versions: int | None = None, most_work: int = SAMPLE) -> list[Check]:
+    """The checks of every run directory; at most so many versions are made again, and so many contributions done again.
+    A further one goes behind them: what they have found out by then is in the subject."""
     return [
         LedgerCheck(),
         FilesCheck(),
         PayloadsCheck(),
         CheckpointsCheck(),
         VersionsCheck(most_versions),
+        WorkCheck(most_work),
         ModelCheck(),
     ]
 

@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from barnraise.core.threads import SERIAL, Crew, spans
-from barnraise.core.types import MOST_TAKEN, Audit, Taken, Train, Transcript
+from barnraise.core.types import MOST_TAKEN, Taken, Train, Transcript
+from barnraise.models.published import Published
 from barnraise.training.local import LocalTrainer
 from barnraise.training.repeatable import Repeatable
 from barnraise.wire.messages import Downlink
-from barnraise.worker.past import Past
+from barnraise.worker.past import Versions
 from barnraise.worker.replica import Replica
 from barnraise.worker.update_path import Opened, SentUpdate, UpdatePath
 
@@ -173,12 +174,12 @@ class Repeated(Course):
 class Anew(Course):
     """Somebody else's task of a stateful run, as a worker without a past would do it: no version is taken in."""
 
-    def __init__(self, published: Replica, trainer: LocalTrainer, past: Past) -> None:
+    def __init__(self, published: Replica, trainer: LocalTrainer, versions: Versions) -> None:
         super().__init__(published, trainer)
-        self._past, self._start = past, torch.empty(0)
+        self._versions, self._start = versions, torch.empty(0)
 
     def begin(self, task: Train) -> None:
-        self._start = self._past.back_to(task.base)
+        self._start = self._versions.at(task.base)
         self.trainer.load(self._start)
         if task.base > 0:
             self.trainer.ramp()
@@ -188,31 +189,29 @@ class Anew(Course):
 
 
 class Again(Course):
-    """Somebody else's stateless task, as `transcript` says that it went."""
+    """A stateless task, as `transcript` says that it went."""
 
     def __init__(
-        self, published: Replica, trainer: LocalTrainer, past: Past, transcript: Transcript, once: Repeatable
+        self,
+        published: Replica,
+        trainer: LocalTrainer,
+        versions: Versions,
+        *,
+        transcript: Transcript,
+        layout: Published,
     ) -> None:
         super().__init__(published, trainer)
-        self.transcript, self._past, self._once = transcript, past, once
+        self._versions, self._told, self._once = versions, transcript, Repeatable(trainer, layout)
         self._left = list(transcript.taken)
 
     def begin(self, task: Train) -> None:
-        assert self.transcript is not None
-        start = self.transcript.start
-        movement = self._past.movement(start) if self.transcript.moved else None
-        self._once.begin(start, self._past.back_to(start), movement, task.pace or 0.0)
+        start = self._told.start
+        movement = self._versions.movement(start) if self._told.moved else None
+        self._once.begin(start, self._versions.at(start), movement, task.pace or 0.0)
 
     def take_in(self, task: Train, step: int) -> None:
         while self._left and self._left[0].step <= step:
-            self._once.take_in(self._past.on_to(self._left.pop(0).version))
+            self._once.take_in(self._versions.at(self._left.pop(0).version))
 
     def end(self) -> tuple[Tensor, Tensor]:
         return self._once.end()
-
-
-def audited(task: Audit, published: Replica, trainer: LocalTrainer, past: Past, once: Repeatable) -> Course:
-    """The course of the task that is to be done anew."""
-    if task.transcript is None:
-        return Anew(published, trainer, past)
-    return Again(published, trainer, past, task.transcript, once)

@@ -24,19 +24,20 @@ from barnraise import compression
 from barnraise.core.errors import PayloadError
 from barnraise.core.sketches import sketch
 from barnraise.core.threads import Crew
-from barnraise.core.types import Audit, Batches, Contribution, Flush, News, NodeProfile, Sketched, Train
+from barnraise.core.types import Audit, Batches, Contribution, Flush, News, NodeProfile, Sketched, Train, Transcript
 from barnraise.data.meta import Format
 from barnraise.data.shards import Dataset, labels, row_lengths
 from barnraise.models.published import Published
 from barnraise.training.local import Batch, LocalTrainer
 from barnraise.training.repeatable import Repeatable
 from barnraise.wire.messages import WorkerSettings
-from barnraise.worker.courses import Continued, Course, Repeated, audited
-from barnraise.worker.past import Past
+from barnraise.worker.courses import Again, Anew, Continued, Course, Repeated
+from barnraise.worker.past import Past, Versions
 from barnraise.worker.replica import Fetched, Replica, slice_of
 from barnraise.worker.update_path import SentUpdate, UpdatePath
 
 Rows = np.ndarray[Any, Any]
+Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 
 class WorkerExecutor:
@@ -151,47 +152,69 @@ class WorkerExecutor:
         What cannot be done here (it was cut short, the memory is not there, it comes to nothing finite) has 0 steps:
         somebody else's work is no failure of this worker's.
         """
-        began, steps, loss, update = time.monotonic(), 0, 0.0, np.zeros(1, np.float32)
+        began, versions = time.monotonic(), Past(self.published, task.back, fetched)
+        trainer, told, found = self.trainer.anew(), task.transcript, None
         with contextlib.suppress(PayloadError, torch.OutOfMemoryError):
-            steps, loss, update = self._anew(task, fetched, on_step)
+            if told is None:
+                found = self._anew(task.train, Anew(self.published, trainer, versions), on_step)
+            elif (again := self.again(task.train, told, versions, on_step)) is not None:
+                found = again[0].decoded(), again[1]
+        update, loss = found or (np.zeros(1, np.float32), 0.0)
         return Sketched(
             assignment=task.id,
             base=task.base,
-            steps=steps,
+            steps=task.steps if found else 0,
             loss=loss,
             seconds=time.monotonic() - began,
             sketch=sketch(lambda begin, out: np.copyto(out, update[begin : begin + out.size]), update.size, task.seed),
         )
 
-    def _anew(
-        self, task: Audit, fetched: Fetched, on_step: Callable[[int], None]
-    ) -> tuple[int, float, np.ndarray[Any, np.dtype[np.float32]]]:
-        """How many of the batches were gone through (all, or it is 0), their loss, and the update: of a stateless task
-        as it is sent."""
-        began, busy, train, trainer = time.monotonic(), self.busy(), task.train, self.trainer.anew()
-        past, once, batches_done = Past(self.published, task.back, fetched), Repeatable(trainer, self._layout), 0
-        course = audited(task, self.published, trainer, past, once)
-        course.begin(train)
+    def again(
+        self,
+        task: Train,
+        transcript: Transcript,
+        versions: Versions,
+        on_step: Callable[[int], None] = lambda step: None,
+    ) -> tuple[SentUpdate, float] | None:
+        """What a stateless task is sent as, done as the transcript says, and its loss; None when it comes to nothing.
+        Raises PayloadError where a version cannot be had."""
+        layout, trainer = self._layout, self.trainer.anew()
+        course = Again(self.published, trainer, versions, transcript=transcript, layout=layout)
+        if (gone := self._gone_through(task, course, on_step)) is None:
+            return None
+        steps, loss, (start, end) = gone
+        return self._encoded(task, start, end, steps), loss
+
+    def _anew(self, task: Train, course: Course, on_step: Callable[[int], None]) -> tuple[Floats, float] | None:
+        """The update that a stateful task leads to, before it is compressed, and its loss."""
+        if (gone := self._gone_through(task, course, on_step)) is None:
+            return None
+        steps, loss, (start, end) = gone
+        update: Floats = start.sub_(end)[slice_of(task.parameters)].numpy()
+        if not np.isfinite(update).all():
+            return None
+        update *= self.scale(steps)
+        return update, loss
+
+    def _gone_through(
+        self, task: Train, course: Course, on_step: Callable[[int], None]
+    ) -> tuple[int, float, tuple[Tensor, Tensor]] | None:
+        """The steps, the loss, and what the update is the difference of; None unless all batches were gone through."""
+        began, busy, batches_done = time.monotonic(), self.busy(), 0
+        course.begin(task)
 
         def after_step(step: int) -> bool:
             nonlocal batches_done
             batches_done = step
             on_step(step)
             self.rest(began, busy)
-            course.take_in(train, step)
+            course.take_in(task, step)
             return not self.cut.is_set()
 
-        steps, loss = self._steps(trainer, train, after_step)
-        start, end = course.end()
-        if batches_done < train.local_steps or not steps or not _finite(end):
-            return 0, 0.0, np.zeros(1, np.float32)
-        if task.transcript is not None:
-            return batches_done, loss, self._encoded(train, start, end, steps).decoded()
-        update = start.sub_(end)[slice_of(train.parameters)].numpy()
-        if not np.isfinite(update).all():
-            return 0, 0.0, np.zeros(1, np.float32)
-        update *= self.scale(steps)
-        return batches_done, loss, update
+        steps, loss = self._steps(course.trainer, task, after_step)
+        ends = course.end()
+        done = batches_done >= task.local_steps and steps and _finite(ends[1])
+        return (steps, loss, ends) if done else None
 
     def _steps(self, trainer: LocalTrainer, task: Train, after_step: Callable[[int], bool]) -> tuple[int, float]:
         """Take the task's steps on its rows: how many were taken, and their mean loss."""

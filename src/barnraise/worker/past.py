@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -13,9 +14,19 @@ from barnraise.core.types import Update
 from barnraise.worker.replica import Fetched, Replica
 
 
+class Versions(Protocol):
+    """Where work that is done again gets the versions of its transcript from."""
+
+    def at(self, version: int) -> Tensor:
+        """The parameters of that version, float32 [size]."""
+
+    def movement(self, version: int) -> Tensor:
+        """What led to that version from the one before, float32 [size]."""
+
+
 class Past:
     """The versions before the newest of `published`, as far back as `updates`, the oldest first, lead; as they were but
-    for rounding. Goes back once, then on."""
+    for rounding."""
 
     def __init__(self, published: Replica, updates: Sequence[Update], fetched: Fetched) -> None:
         if any(update.kind != "delta" for update in updates):
@@ -24,31 +35,22 @@ class Past:
         self._updates = {update.version: update for update in updates}
         self._version, self._parameters = published.copy()
 
-    def back_to(self, version: int) -> Tensor:
-        """The parameters of that version, float32 [size], which stay the caller's. Raises PayloadError when it cannot
-        be reached."""
+    def at(self, version: int) -> Tensor:
+        """The parameters of that version, float32 [size], which are the caller's. Raises PayloadError when it cannot be
+        reached."""
         while self._version > version:
             self._move(self._version, np.subtract)
             self._version -= 1
-        return self._there(version)
-
-    def on_to(self, version: int) -> Tensor:
-        """Those of a later one."""
         while self._version < version:
+            self._move(self._version + 1, np.add)
             self._version += 1
-            self._move(self._version, np.add)
-        return self._there(version)
+        return self._parameters.clone()
 
     def movement(self, version: int) -> Tensor:
         """What led to that version, float32 [size]."""
         moved = torch.zeros_like(self._parameters)
         self._published.decode(self._update(version), self._fetched, [moved], np.add)
         return moved
-
-    def _there(self, version: int) -> Tensor:
-        if self._version != version:
-            raise PayloadError(f"version {version} is after the newest, {self._version}")
-        return self._parameters.clone()
 
     def _move(self, version: int, move: Callable[..., np.ndarray[tuple[int], np.dtype[np.float32]]]) -> None:
         self._published.decode(self._update(version), self._fetched, [self._parameters], move)

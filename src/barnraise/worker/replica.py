@@ -36,7 +36,7 @@ class Replica:
         self.merged, self.share, self.moved = 0, 1.0, False  # as `update` said last, and whether that is to be taken in
         self.movement: Tensor | None = None  # of the versions, over the last `steps` of this worker's steps
         self.steps = 0
-        self._codec, self._follows, self._last = codec, follows, last
+        self.codec, self._follows, self._last = codec, follows, last
         self._crew = Crew(torch.get_num_threads())
         self._leaves = Leaves(self._crew)
 
@@ -98,7 +98,7 @@ class Replica:
         """`move` each of the vectors by what the delta decodes to. What decodes to zero counts too: a zero may have a
         sign."""
         size = moving[0].size
-        reader = self._codec.open(delta, size)
+        reader = self.codec.open(delta, size)
 
         def each(span: slice) -> None:
             decoded = np.empty(span.stop - span.start, np.float32)
@@ -106,7 +106,7 @@ class Replica:
             for vector in moving:
                 move(vector[span], decoded, out=vector[span])
 
-        self._crew.each(each, spans(size, -(-SPAN // self._codec.multiple) * self._codec.multiple))
+        self._crew.each(each, spans(size, -(-SPAN // self.codec.multiple) * self.codec.multiple))
 
 
 def slice_of(parameters: ParameterRange | None) -> slice:

@@ -1,0 +1,202 @@
+"""Whether what workers sent is what their tasks make: a sample of stateless tasks is done again.
+
+The versions come as they are made again; a task is done as soon as the newest that it took in is there, so that few are
+kept at a time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+import numpy as np
+import torch
+from torch import Tensor
+
+from barnraise.account.account import manifest
+from barnraise.assembly.engine_settings import worker_settings
+from barnraise.compression.base import Array, Codec
+from barnraise.controller.parameter_server import Made, ParameterServer
+from barnraise.controller.training import task_of
+from barnraise.core.types import Batches, Train, Transcript
+from barnraise.data.shards import Dataset
+from barnraise.ledger.decisions import Assigned, Judged
+from barnraise.models.build import build
+from barnraise.trust.repeats import TOLERANCE
+from barnraise.verification.check import Check
+from barnraise.verification.subject import LedgerRow
+from barnraise.worker.building import make_trainer
+from barnraise.worker.executor import WorkerExecutor
+from barnraise.worker.replica import slice_of
+
+SAMPLE = 20
+"""Contributions that are done again, unless more are asked for."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A contribution that is done again: its task, as far as steps were taken, and what its node told of it."""
+
+    task: Train
+    judged: Judged
+    transcript: Transcript
+
+    @property
+    def needs(self) -> set[int]:
+        """Versions."""
+        return {self.transcript.start, *(taken.version for taken in self.transcript.taken)}
+
+
+class WorkCheck(Check):
+    """Of `most` accepted contributions, drawn by `seed` (another one each time, unless given)."""
+
+    name = "work"
+    says = (
+        "The contributions that were drawn, of stateless tasks, are what their tasks make when they are done again: to "
+        "the bit, or within the tolerance that audits have."
+    )
+
+    def __init__(self, most: int = SAMPLE, seed: int | None = None) -> None:
+        super().__init__()
+        self._most, self._random = most, random.Random(seed)
+        self._open: dict[int, Train] = {}  # tasks without a verdict
+        self._seen, self._stateful = 0, False
+        self._drawn: list[Drawn] = []
+        self._wanted: Counter[int] | None = None  # by how many each version is needed yet
+        self._movements: set[int] = set()
+        self._kept: dict[int, Tensor] = {}
+        self._moved: dict[int, Tensor] = {}
+
+    # Drawing
+
+    def row(self, row: LedgerRow) -> None:
+        decision = row.decision
+        if isinstance(decision, Assigned) and decision.kind == "train":
+            self._stateful |= decision.terms.pace is None
+            if decision.terms.pace is not None and (work := self.subject.history.state.works.get(decision.assignment)):
+                tasks = self.subject.plan.run_file
+                seed = tasks.run.seed + work.root
+                batches = Batches(decision.rows, tasks.training.batch_size, seed, work.done)
+                self._open[decision.assignment] = task_of(decision, batches)
+        elif isinstance(decision, Judged):
+            task, told = self._open.pop(decision.assignment, None), decision.claim.transcript
+            if task is not None and told is not None and decision.brings:
+                self._draw(Drawn(msgspec.structs.replace(task, local_steps=decision.claim.steps), decision, told))
+
+    def _draw(self, found: Drawn) -> None:
+        """Each has the same chance, however many follow (reservoir sampling)."""
+        self._seen += 1
+        if len(self._drawn) < self._most:
+            self._drawn.append(found)
+        elif (place := self._random.randrange(self._seen)) < self._most:
+            self._drawn[place] = found
+
+    # Doing it again
+
+    def version(self, server: ParameterServer) -> None:
+        if self._wanted is None:
+            self._wanted = Counter(version for drawn in self._drawn for version in drawn.needs)
+            self._movements = {drawn.transcript.start for drawn in self._drawn if drawn.transcript.moved}
+        version = server.version
+        if self._wanted[version]:
+            self._kept[version] = server.parameters.clone()
+        if version in self._movements and server.made is not None:
+            self._moved[version] = _movement(server.made, self._executor.published.codec, len(server.parameters))
+        for drawn in [drawn for drawn in self._drawn if drawn.transcript.newest == version]:
+            if drawn.needs <= self._kept.keys() and (
+                not drawn.transcript.moved or drawn.transcript.start in self._moved
+            ):
+                self._drawn.remove(drawn)
+                self._again(drawn)
+            self._let_go(drawn)
+
+    def _let_go(self, drawn: Drawn) -> None:
+        assert self._wanted is not None
+        self._wanted.subtract(drawn.needs)
+        for version in [version for version in self._kept if self._wanted[version] <= 0]:
+            del self._kept[version]
+            self._moved.pop(version, None)
+
+    def at(self, version: int) -> Tensor:
+        """As `worker.past.Versions`."""
+        return self._kept[version]
+
+    def movement(self, version: int) -> Tensor:
+        """As `worker.past.Versions`."""
+        return self._moved[version]
+
+    def _again(self, drawn: Drawn) -> None:
+        number, claim = drawn.judged.assignment, drawn.judged.claim
+        if number not in self.subject.payloads:
+            self._drawn.append(drawn)
+            return
+        with _as_a_worker():
+            found = self._executor.again(drawn.task, drawn.transcript, self)
+        self.count("done again")
+        if found is not None and found[0].blob.digest == claim.digest:
+            self.count("to the bit")
+            return
+        sent, made = self._sent(drawn), None if found is None else found[0].decoded()
+        length = float(np.linalg.norm(sent))
+        apart = float("inf") if made is None else float(np.linalg.norm(sent - made)) / max(length, 1e-30)
+        if apart <= TOLERANCE[self.subject.plan.run_file.training.precision]:
+            self.count("within the tolerance")
+            return
+        place = self.subject.payloads[number]
+        self.wrong(
+            f"segments/{place.number:08d}.seg",
+            f"contribution {number} of {drawn.judged.node}",
+            expected="what its task makes, done again here",
+            found="nothing that is finite" if made is None else f"an update that is {apart:.0%} of its length away",
+            remedy="let another machine verify; if it says the same, what this node sent is not the work it was given",
+        )
+
+    def _sent(self, drawn: Drawn) -> Array:
+        codec: Codec = self._executor.sent_in[drawn.judged.claim.codec]
+        covered = drawn.judged.parameters
+        sent = np.empty(covered.stop - covered.start, np.float32)
+        codec.open(self.subject.payload(drawn.judged.assignment), sent.size, drawn.task.base).read(0, sent)
+        return sent
+
+    @cached_property
+    def _executor(self) -> WorkerExecutor:
+        settings = worker_settings(self.subject.plan)
+        trainer = make_trainer(build(manifest(self.subject.run).model), settings)
+        return WorkerExecutor(trainer, Dataset.open(self.subject.run.data), settings)
+
+    def end(self) -> None:
+        if self._stateful:
+            self.leave("what workers sent", "tasks were stateful: nobody can do them again (training.tasks: stateless)")
+        for drawn in sorted(self._drawn, key=lambda drawn: drawn.judged.assignment):
+            self.leave(
+                f"contribution {drawn.judged.assignment}",
+                "its payload, or a version that it began with or took in, cannot be made again",
+            )
+
+
+def _movement(made: Made, codec: Codec, size: int) -> Tensor:
+    """As a replica adds it up."""
+    moved = torch.zeros(size)
+    target = moved[slice_of(made.parameters)].numpy()
+    decoded = np.empty(target.size, np.float32)
+    codec.open(made.delta_bytes, target.size).read(0, decoded)
+    target += decoded
+    return moved
+
+
+@contextmanager
+def _as_a_worker() -> Iterator[None]:
+    """One thread, and subnormal numbers are 0, as it is in workers."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_num_threads(threads)
