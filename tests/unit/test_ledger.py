@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from barnraise.core.errors import CorruptionError, RunDirectoryError, StorageError
-from barnraise.core.types import NodeProfile, RowRange
+from barnraise.core.types import NodeProfile, RowRange, Taken, Transcript
 from barnraise.ledger import (
     Assigned,
     Change,
@@ -57,9 +57,9 @@ def a_run() -> list[Decision]:
         judged(2, "b", verdict="refused", reason="stale", loss=math.nan, norm=math.inf, staleness=60),
         Noted(5.0, notes.Evaluated(1, 3.25, 1000)),
         VersionClosed(time=6.0, version=1, contributions=(1,), num_nodes=1, tokens=1000, reason="full"),
-        assigned(3, "a"),
+        assigned(3, "a", pace=0.25),
         VersionMade(time=7.0, version=1, digest="cd" * 32, delta_bytes=400),
-        judged(3, "a", time=8.0, staleness=4),
+        judged(3, "a", time=8.0, staleness=4, transcript=Transcript(3, True, (Taken(4, 5),))),
         VersionClosed(time=8.5, version=2, contributions=(3,), num_nodes=1, tokens=1000, reason="full"),
         judged(9, "a", time=9.0, verdict="discarded"),
         Noted(9.5, notes.Evaluated(2, 2.25, 2000)),

@@ -13,6 +13,7 @@ import math
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
+from types import UnionType
 from typing import Any, ClassVar, TypeAlias
 
 import msgspec
@@ -164,6 +165,9 @@ def _groups(decision: type[Decision]) -> list[tuple[int, type[Columns]]]:
 
 
 def _is_plain(hint: Any) -> bool:
+    """Whether SQLite has values of it; that it may be None besides changes nothing."""
+    if isinstance(hint, UnionType):
+        return all(_is_plain(part) for part in typing.get_args(hint) if part is not type(None))
     return hint in _PLAIN or typing.get_origin(hint) is typing.Literal
 
 
