@@ -2,10 +2,10 @@
 
     python benchmarks/liars.py [--seeds 3] [--audits 0.05] [--results FILE]
 
-Ten workers whose speeds are a hundred times apart, two of them with the attack, which trains and sends what it does not
-owe. Contributions in 4 bits, versions in 8; each is audited with the given probability, newcomers' four times as often.
-Counted are a liar's contributions until it is convicted, the honest who are, and the share of all tokens that is trained
-on again. With `none` nobody lies: the false alarms.
+Ten workers whose speeds are a hundred times apart, two of which attack. Contributions in 4 bits, versions in 8; each is
+audited with the given probability, newcomers' four times as often. Counted are a liar's contributions until it is
+convicted, the honest who are, and the share of all tokens that is trained on again. With `none` nobody lies: what is
+found then is a false alarm.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ SPEEDS = [100 ** (place / (NUM_WORKERS - 1)) / 10 for place in range(NUM_WORKERS
 @dataclass(frozen=True)
 class Found:
     """`until` are a liar's contributions up to its conviction (None: it was not), `honest` those of the others that
-    were accepted, `wronged` their convictions; `farthest` is how far an audited one of them was from what others made of
-    the task; `audited` tokens were trained on again, of `tokens`."""
+    were accepted, `wronged` their convictions; `farthest` is how far an audited one of them was from what others made
+    of the task; `audited` tokens were trained on again, of `tokens`."""
 
     until: tuple[int | None, ...]
     handed_in: int
@@ -87,9 +87,8 @@ def main() -> None:
             runs[key] = future.result()
             known.add(list(key), runs[key])
     print(f"{options.seeds} seeds, {NUM_LIARS} of {NUM_WORKERS} workers lie, audits {options.audits:g}")
-    print(
-        f"{'':24}{'convicted':>10}{'after (median, most)':>22}{'honest: work':>14}{'wronged':>9}{'farthest':>10}{'again':>8}"
-    )
+    head = f"{'':24}{'convicted':>10}{'after (median, most)':>22}{'honest: work':>14}{'wronged':>9}"
+    print(f"{head}{'farthest':>10}{'again':>8}")
     for name in ATTACKS:
         found = [run for key, run in runs.items() if key[0] == name and run is not None]
         until = [count for run in found for count in run.until]
@@ -163,8 +162,8 @@ class _Count:
                 self.until.setdefault(decision.node, self.accepted[decision.node])
             else:
                 self.wronged += 1
-        elif isinstance(decision, Noted) and isinstance(decision.note, notes.Audited):
-            if decision.node not in self.liars and decision.note.sound:
+        elif isinstance(decision, Noted) and isinstance(decision.note, notes.Audited) and decision.note.sound:
+            if decision.node not in self.liars:
                 self.farthest = max(self.farthest, decision.note.distance)
 
     def found(self, tokens: int) -> Found:
