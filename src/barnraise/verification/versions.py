@@ -56,6 +56,7 @@ class VersionsCheck(Check):
             self._reach(version)
             if self._good:
                 at(self._server)
+        del self._server  # whose memory others may need
         self._tell_left()
 
     def _reach(self, version: int) -> None:
