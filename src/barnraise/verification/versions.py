@@ -74,7 +74,7 @@ class VersionsCheck(Check):
         enough = self._most is not None and made >= self._most
         why = f"{made:,} were asked for" if enough else self._lacking(version)
         if why is None and not self._good:
-            why = "nothing is here that they could be made from"
+            why = "the version before, from which it would be made, is not kept"
         if why is not None:
             self._good = False
             self._left.append((version, why))
