@@ -231,6 +231,18 @@ def test_each_payload_is_what_the_ledger_says(run: RunDirectory) -> None:
     assert found(run, LedgerCheck(), PayloadsCheck()) == [("segments", "contributions 1, 3")]
 
 
+def test_a_payload_that_the_run_itself_found_damaged_is_no_news(run: RunDirectory) -> None:
+    (segment,) = run.segments.iterdir()
+    flip(segment, 30)
+    assert len(found(run, PayloadsCheck())) == 3
+    with Ledger(run.ledger, run.segments) as ledger:
+        voided = [notes.Voided(number, 1, "damaged", False) for number in (1, 3)]
+        ledger.commit([Noted(11.0, note) for note in voided])
+    part = verify(run, [PayloadsCheck()]).parts[0]
+    assert [finding.place for finding in part.findings] == ["bytes 65 to 73, the payload of contribution 3"]
+    assert "contribution 1" in part.unchecked[0].what
+
+
 def test_logs_may_grow_and_nothing_else(run: RunDirectory) -> None:
     (run.logs / "worker.log").write_text("hello\n")
     seal.put(run)

@@ -116,9 +116,10 @@ class CheckpointsCheck(Check):
             self.wrong(
                 name,
                 ", ".join(differ),
-                expected=f"the state that rows 1 to {checkpoint.manifest.ledger_id} say",
+                expected=f"the state that rows 1 to {checkpoint.manifest.ledger_id} say, as this barnraise reads them",
                 found="another one",
-                remedy=f"without {name} a resume folds the whole ledger instead: remove the checkpoint",
+                remedy="verify with the barnraise that made it; if it differs there too, remove the checkpoint: a "
+                "resume begins at the one before",
             )
 
     def end(self) -> None:

@@ -74,6 +74,9 @@ class PayloadsCheck(Check):
         self.count("payloads")
         self.count("bytes of payloads", place.num_bytes)
         if not intact(descriptor, place):
+            if number in self._void:
+                self.leave(f"{name}, {where}", "it is damaged, and the ledger knows: the contribution is in no version")
+                return
             self.wrong(name, where, expected="a payload as its checksum says", found="another one", remedy=_LOST)
             return
         digest = self._digests.get(number)

@@ -57,6 +57,7 @@ class VersionsCheck(Check):
             self._reach(version)
             if self._good:
                 at(self._server)
+        del self._server  # whose memory others may need
         self._tell_left()
 
     def _reach(self, version: int) -> None:
@@ -74,7 +75,7 @@ class VersionsCheck(Check):
         enough = self._most is not None and made >= self._most
         why = f"{made:,} were asked for" if enough else self._lacking(version)
         if why is None and not self._good:
-            why = "nothing is here that they could be made from"
+            why = "the version before, from which it would be made, is not kept"
         if why is not None:
             self._good = False
             self._left.append((version, why))
