@@ -84,10 +84,13 @@ def real(plan: Plan, skipped: float, executors: Mapping[str, MakeExecutor]) -> I
     that attack by what makes attackers."""
     import torch
 
+    from barnraise import aggregation
     from barnraise.assembly import parts
     from barnraise.assembly.preparing import make_dataset
     from barnraise.data.shards import Dataset
-    from barnraise.emulation.attacks.executor import making
+    from barnraise.emulation.attacks.board import Board
+    from barnraise.emulation.attacks.catalog import create
+    from barnraise.emulation.attacks.executor import making, watched
     from barnraise.emulation.real_work import RealControllerWork, RealNodeWork
     from barnraise.worker.building import make_executor, make_trainer
 
@@ -113,10 +116,14 @@ def real(plan: Plan, skipped: float, executors: Mapping[str, MakeExecutor]) -> I
         blobs = parts.blob_store(dataset, manifest, server)
         evaluator = parts.evaluator_of(plan, model, dataset)
         node_costs = _node_costs(plan, num_parameters)
-        makers = {name: making(attack, name) for _, name, attack in attacks_of(plan.run_file)} | dict(executors)
+        attacks = {name: attack for _, name, attack in attacks_of(plan.run_file)}
+        board = Board(aggregation.create(plan.aggregation.names, **plan.aggregation.options))
+        seen = any(create(attack).sees for attack in attacks.values())
+        makers = {name: making(attack, name, board) for name, attack in attacks.items()} | dict(executors)
 
         def node(name: str) -> NodeWork:
-            return RealNodeWork(trainer, dataset, settings.worker, node_costs, makers.get(name, make_executor))
+            make = makers.get(name) or (watched(name, board) if seen else make_executor)
+            return RealNodeWork(trainer, dataset, settings.worker, node_costs, make)
 
         controller = RealControllerWork(server, blobs, evaluator, dataset, _controller_costs(plan, num_parameters))
         yield SimulatedWork(settings, controller, node, server.digest)

@@ -7,6 +7,8 @@ from torch import Tensor
 from barnraise.compression.base import Encoded
 from barnraise.training.local import Batch
 
+from .board import Scene
+
 
 class Attack:
     """One attack of one worker's process; this one does nothing. A subclass overrides what concerns it.
@@ -14,6 +16,11 @@ class Attack:
     A `moment` names the node and the task: with a seed of the attack's own it is all that chance is drawn from, so that
     a task that is played again comes to the same.
     """
+
+    @property
+    def sees(self) -> bool:
+        """Whether it looks at others' updates."""
+        return False
 
     def in_task(self, moment: str) -> Attack:
         """What acts in this task."""
@@ -27,8 +34,11 @@ class Attack:
         """What is trained on instead of `batch`."""
         return batch
 
-    def update(self, vector: Tensor, moment: str) -> None:
+    def update(self, vector: Tensor, scene: Scene) -> None:
         """Overwrite the pseudo-gradient (float32 [d]) before error feedback, codec and clipping see it."""
+
+    def residual(self, vector: Tensor) -> None:
+        """Overwrite what error feedback holds (float32 [d]), which is handed in as the run ends."""
 
     def payload(self, encoded: Encoded) -> Encoded:
         """What is sent instead of `encoded`, which no codec would write."""

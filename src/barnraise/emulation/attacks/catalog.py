@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from barnraise.aggregation.catalog import CATALOG as RULES
 from barnraise.core.errors import OptionError
 from barnraise.core.registry import Catalog, Entry, Option
 
@@ -19,6 +20,13 @@ def _factor(default: float, doc: str) -> Option:
     return Option("factor", float, default, doc, minimum=1e-6, maximum=1e6)
 
 
+_RULES = tuple(entry.name for entry in RULES.entries.values() if not entry.declares.prepares)
+
+_OF = Option("of", dict, None, "the other attack: a section of its own")
+_RULE = Option("rule", str, None, "against which it tries what to send; else the run's", choices=_RULES)
+_PERTURBATION = Option(
+    "perturbation", str, "std", "where it leads: standard deviation, mean or its signs", choices=("std", "unit", "sign")
+)
 _SEED = Option(
     "seed", int, 0, "what chance starts from, beside the node's name and the task", minimum=0, maximum=2**63 - 1
 )
@@ -69,13 +77,80 @@ CATALOG = Catalog(
         ),
         Entry(
             "intermittent",
-            "barnraise.emulation.attacks.intermittent:Intermittent",
+            "barnraise.emulation.attacks.wrapping:Intermittent",
             "plays another attack in a share of its tasks, and is honest in the others",
             options=(
-                Option("of", dict, None, "the other attack: a section of its own"),
+                _OF,
                 Option("share", float, 0.5, "probability that it attacks in a task", minimum=0, maximum=1),
                 _SEED,
             ),
+        ),
+        Entry(
+            "ipm",
+            "barnraise.emulation.attacks.seeing:InnerProduct",
+            "sends the mean of the honest updates times -`epsilon`",
+            options=(Option("epsilon", float, 0.5, "how far it leads the other way", minimum=0, maximum=1e6),),
+        ),
+        Entry(
+            "alie",
+            "barnraise.emulation.attacks.seeing:LittleIsEnough",
+            "sends the honest mean less `z` standard deviations",
+            options=(
+                Option("z", float, None, "how far; else by the numbers of nodes and liars", minimum=-1e6, maximum=1e6),
+            ),
+        ),
+        Entry(
+            "optimised_ipm",
+            "barnraise.emulation.attacks.seeing:OptimisedInnerProduct",
+            "is `ipm` with the epsilon that does the most harm to a rule",
+            options=(_RULE,),
+        ),
+        Entry(
+            "optimised_alie",
+            "barnraise.emulation.attacks.seeing:OptimisedLittle",
+            "is `alie` with the z that does the most harm to a rule",
+            options=(_RULE,),
+        ),
+        Entry(
+            "min_max",
+            "barnraise.emulation.attacks.seeing:MinMax",
+            "leads away as far as two honest updates are apart",
+            options=(_PERTURBATION,),
+        ),
+        Entry(
+            "min_sum",
+            "barnraise.emulation.attacks.seeing:MinSum",
+            "leads away as far as an honest update is from all others",
+            options=(_PERTURBATION,),
+        ),
+        Entry(
+            "mimic",
+            "barnraise.emulation.attacks.seeing:Mimic",
+            "sends what one honest worker sends",
+        ),
+        Entry(
+            "hoard",
+            "barnraise.emulation.attacks.updates:Hoard",
+            "hoards its updates, and hands them in all at once with the other sign",
+            options=(
+                Option("period", int, 10, "tasks, the last of which it hands them in", minimum=1, maximum=1_000_000),
+                _factor(1.0, "how many times as much"),
+            ),
+        ),
+        Entry(
+            "reputation",
+            "barnraise.emulation.attacks.wrapping:Reputation",
+            "is honest first, and plays another attack then",
+            options=(
+                _OF,
+                Option("after", int, 10, "tasks in which it is honest", minimum=0, maximum=1_000_000_000),
+            ),
+        ),
+        Entry(
+            "colluding",
+            "barnraise.emulation.attacks.wrapping:Colluding",
+            "plays another attack, and all liars send what the first of them does",
+            options=(_OF,),
         ),
     ],
 )
