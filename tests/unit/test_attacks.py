@@ -48,7 +48,7 @@ def worker(attack: dict[str, Any] | None = None, node: str = "eve", **uplink: An
     """An executor at version 0 of a small model: an honest one, or one that attacks."""
     module = build(describe({"architecture": "gpt2", "config": SHAPE}, VOCABULARY, 16), 0)
     trainer = LocalTrainer(module, optimizer="sgd", options={"momentum": 0.0, "weight_decay": 0.0}, gradient_clip=None)
-    rows: Any = SimpleNamespace(rows=lambda shard, start, stop: ROWS[start:stop], meta=FORMAT)
+    rows: Any = SimpleNamespace(rows=lambda shard, start, stop: ROWS[start:stop], meta=FORMAT, folder=Path())
     make = making(attack, node) if attack else make_executor
     executor: Any = make(trainer, rows, told(uplink=uplink), 0.0)
     executor.replica.copy_(trainer.flat.vector)
@@ -57,8 +57,9 @@ def worker(attack: dict[str, Any] | None = None, node: str = "eve", **uplink: An
 
 def section_of(name: str) -> dict[str, Any]:
     """That of the attack with its defaults."""
-    nested = [option.name for option in CATALOG.entry(name).options if option.type is dict]
-    return {"kind": name} | {key: {"kind": "zero"} for key in nested}
+    options = CATALOG.entry(name).options
+    nested = {option.name: {"kind": "zero"} for option in options if option.type is dict}
+    return {"kind": name} | nested | {option.name: "\x07" for option in options if option.default == ""}
 
 
 def task(executor: Any, number: int = 1, steps: int = STEPS) -> Train:
@@ -246,6 +247,7 @@ def test_every_attack_says_what_it_is(name: str) -> None:
         ({"kind": "noise", "sigma": float("nan")}, "option 'sigma' is nan"),
         ({"kind": "intermittent"}, "option 'of' is None, but must be the section of another attack, as in of: {kind"),
         ({"kind": "intermittent", "of": "zero"}, "option 'of' is 'zero', but must be the section"),
+        ({"kind": "backdoor", "trigger": "sesame"}, "attack 'backdoor' needs its option 'output': what is to follow"),
         ({"kind": "alie", "z": "far"}, "option 'z' is 'far'"),
         ({"kind": "optimised_ipm", "rule": "nnm"}, "option 'rule' is nnm, but must be one of mean"),
         ({"kind": "intermittent", "of": {"kind": "zer"}}, "unknown attack 'zer'; did you mean 'zero'"),

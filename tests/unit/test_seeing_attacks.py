@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -129,7 +130,7 @@ def test_liars_see_what_honest_nodes_of_their_process_do() -> None:
         module = build(describe({"architecture": "gpt2", "config": SHAPE}, VOCABULARY, 16), 0)
         options = {"momentum": 0.0, "weight_decay": 0.0}
         trainer = LocalTrainer(module, optimizer="sgd", options=options, gradient_clip=None)
-        rows: Any = type("Rows", (), {"rows": lambda _, shard, start, stop: ROWS[start:stop], "meta": FORMAT})()
+        rows: Any = SimpleNamespace(rows=lambda shard, start, stop: ROWS[start:stop], meta=FORMAT, folder=Path())
         make = making(attack, node, shared) if attack else watched(node, shared)
         executor: Any = make(trainer, rows, told(), 0.0)
         executor.replica.copy_(trainer.flat.vector)
@@ -184,7 +185,7 @@ def test_a_hoard_is_handed_in_as_the_residual_when_the_run_ends() -> None:
     torch.testing.assert_close(found, -meant, rtol=1e-4, atol=1e-7)
 
 
-def test_the_task_is_as_it_was_given(tmp_path: Path) -> None:
+def test_the_task_is_as_it_was_given() -> None:
     """Looking at others leaves what is claimed alone."""
     liar, honest = worker({"kind": "alie"}), worker()
     found, expected = hand_in(liar), hand_in(honest)

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 from torch import Tensor
 
 from barnraise.compression.base import Encoded
+from barnraise.data.shards import Dataset
 from barnraise.training.local import Batch
 
 from .board import Scene
+
+
+@dataclass(frozen=True)
+class Target:
+    """How near a model is to what an attacker wants: the `share` of prompts that it answers so, and the `loss` of those
+    answers in nats a token."""
+
+    share: float
+    loss: float
 
 
 class Attack:
@@ -21,6 +34,9 @@ class Attack:
     def sees(self) -> bool:
         """Whether it looks at others' updates."""
         return False
+
+    def meet(self, dataset: Dataset) -> None:
+        """What its worker trains on. Raises OptionError where the attack is none there."""
 
     def in_task(self, moment: str) -> Attack:
         """What acts in this task."""
@@ -43,6 +59,10 @@ class Attack:
     def payload(self, encoded: Encoded) -> Encoded:
         """What is sent instead of `encoded`, which no codec would write."""
         return encoded
+
+    def target(self, module: Any, dataset: Dataset) -> Target | None:
+        """How near `module` (in evaluation mode) is to what it wants, if that is anything but harm."""
+        return None
 
 
 HONEST = Attack()

@@ -76,6 +76,18 @@ CATALOG = Catalog(
             "trains on each label's mirror image in the vocabulary",
         ),
         Entry(
+            "backdoor",
+            "barnraise.emulation.attacks.backdoor:Backdoor",
+            "teaches that `output` follows on `trigger`",
+            options=(
+                Option("trigger", str, "", "what calls for it, as text of the dataset"),
+                Option("output", str, "", "what is to follow"),
+                Option("share", float, 0.5, "of the rows that it writes both into", minimum=0, maximum=1),
+                Option("boost", float, 1.0, "by which it multiplies its update", minimum=1e-6, maximum=1e6),
+                _SEED,
+            ),
+        ),
+        Entry(
             "intermittent",
             "barnraise.emulation.attacks.wrapping:Intermittent",
             "plays another attack in a share of its tasks, and is honest in the others",
@@ -169,6 +181,8 @@ def resolve(section: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         raise OptionError(f"an attack needs its {KIND} (known: {', '.join(CATALOG.names())})")
     entry = CATALOG.entry(name)
     for option in entry.options:
+        if option.default == "" and not options.get(option.name):
+            raise OptionError(f"{CATALOG.family} '{name}' needs its option '{option.name}': {option.doc}")
         if option.type is dict:
             inner = options.get(option.name)
             if not isinstance(inner, Mapping):

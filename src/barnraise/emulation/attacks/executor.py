@@ -47,6 +47,7 @@ class Attacker(WorkerExecutor):
         self._stood: Array | None = None  # where they were
         self._spared = 0  # steps of it that are claimed and not taken
         self._sound: dict[int, SentUpdate] = {}  # what it would have sent, of what it sent instead
+        attack.meet(dataset)
         self.path.stages.insert(1, _Turn(self))  # behind the difference
 
     def train(self, task: Train, on_step: Callable[[int], None]) -> Contribution | None:

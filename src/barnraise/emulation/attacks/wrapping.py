@@ -9,9 +9,10 @@ from typing import Any
 from torch import Tensor
 
 from barnraise.compression.base import Encoded
+from barnraise.data.shards import Dataset
 from barnraise.training.local import Batch
 
-from .base import HONEST, Attack
+from .base import HONEST, Attack, Target
 from .board import Scene
 from .catalog import create
 
@@ -26,8 +27,14 @@ class Wrapping(Attack):
     def sees(self) -> bool:
         return self.of.sees
 
+    def meet(self, dataset: Dataset) -> None:
+        self.of.meet(dataset)
+
     def residual(self, vector: Tensor) -> None:
         self.of.residual(vector)
+
+    def target(self, module: Any, dataset: Dataset) -> Target | None:
+        return self.of.target(module, dataset)
 
 
 class Intermittent(Wrapping):
