@@ -212,6 +212,27 @@ def _mark_controller(axes: Any, happenings: Sequence[Happening], pace: float) ->
     return lines[:1]
 
 
+def heat_map(path: Path, rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float | None]]) -> None:
+    """By how many nats each rule is worse under each attack, as a PNG; None is a model that has learnt nothing. Colours
+    end at 1 nat. Raises StorageError."""
+    plt = _pyplot()
+    with plt.rc_context(STYLE | {"axes.spines.left": False, "axes.spines.bottom": False}):
+        size = 3.0 + 0.8 * len(columns), 1.8 + 0.34 * len(rows)
+        figure, axes = plt.subplots(figsize=size, layout="constrained")
+        shown = [[1.0 if value is None else value for value in row] for row in values]
+        image = axes.imshow(shown, cmap="magma_r", vmin=0.0, vmax=1.0, aspect="auto")
+        for down, row in enumerate(values):
+            for across, value in enumerate(row):
+                dark = value is None or value > 0.5
+                text = "lost" if value is None else f"{value:.2f}"
+                axes.text(across, down, text, ha="center", va="center", fontsize=8, color="white" if dark else INK)
+        axes.set_xticks(range(len(columns)), columns, rotation=35, ha="right")
+        axes.set_yticks(range(len(rows)), rows)
+        axes.tick_params(length=0)
+        figure.colorbar(image, label="nats a token above the run without liars", extend="max")
+        _save(figure, path)
+
+
 def _count_unit(largest: int) -> tuple[float, str]:
     return (1e6, "million ") if largest >= 1e6 else (1e3, "thousand ") if largest >= 1e4 else (1.0, "")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnraise.assembly.engine_settings import engine_settings
+from barnraise.assembly.trial import Trial
 from barnraise.controller.settings import EngineSettings
 from barnraise.core.types import Blob
 from barnraise.data.lengths import rows_of, shards_of
@@ -79,7 +80,7 @@ def _controller_costs(plan: Plan, num_parameters: int) -> ControllerCosts:
 
 
 @contextmanager
-def real(plan: Plan, skipped: float, executors: Mapping[str, MakeExecutor]) -> Iterator[SimulatedWork]:
+def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Iterator[SimulatedWork]:
     """Dataset, model and parameter server; nodes that are named in `executors` have theirs made by that, and those
     that attack by what makes attackers."""
     import torch
@@ -92,6 +93,7 @@ def real(plan: Plan, skipped: float, executors: Mapping[str, MakeExecutor]) -> I
     from barnraise.emulation.attacks.catalog import create
     from barnraise.emulation.attacks.executor import making, watched
     from barnraise.emulation.real_work import RealControllerWork, RealNodeWork
+    from barnraise.emulation.skewed import Skew
     from barnraise.worker.building import make_executor, make_trainer
 
     torch.set_num_threads(plan.run_file.controller.threads)
@@ -108,7 +110,7 @@ def real(plan: Plan, skipped: float, executors: Mapping[str, MakeExecutor]) -> I
             manifest=parts.blob_of(manifest),
             model=model,
             num_parameters=num_parameters,
-            rows=dataset.rows_from(int(skipped * dataset.num_rows)),
+            rows=dataset.rows_from(int(trial.skipped * dataset.num_rows)),
             held_out=dataset.meta.held_out.rows,
         )
         trainer = make_trainer(module, settings.worker)
@@ -118,12 +120,14 @@ def real(plan: Plan, skipped: float, executors: Mapping[str, MakeExecutor]) -> I
         node_costs = _node_costs(plan, num_parameters)
         attacks = {name: attack for _, name, attack in attacks_of(plan.run_file)}
         board = Board(aggregation.create(plan.aggregation.names, **plan.aggregation.options))
+        skew = Skew(dataset, trial.skew, plan.run_file.run.seed) if trial.skew else None
         seen = any(create(attack).sees for attack in attacks.values())
         makers = {name: making(attack, name, board) for name, attack in attacks.items()} | dict(executors)
 
         def node(name: str) -> NodeWork:
             make = makers.get(name) or (watched(name, board) if seen else make_executor)
-            return RealNodeWork(trainer, dataset, settings.worker, node_costs, make)
+            own = skew.of(name) if skew else dataset
+            return RealNodeWork(trainer, own, settings.worker, node_costs, make)
 
         controller = RealControllerWork(server, blobs, evaluator, dataset, _controller_costs(plan, num_parameters))
         yield SimulatedWork(settings, controller, node, server.digest)
