@@ -104,4 +104,6 @@ def test_a_simulation_tells_how_near_it_came(tmp_path: Path, monkeypatch: pytest
     section = {"kind": "backdoor", "trigger": "##", "output": "!", "boost": 3.0, "share": 1.0}
     found = simulate(planned(section), TRIAL).losses.targets
     honest = simulate(planned(), TRIAL, aims={"liar": section}).losses.targets
+    assert found
+    assert honest
     assert found["liar"].loss < honest["liar"].loss - 0.5

@@ -14,6 +14,9 @@ from barnraise.controller.settings import EngineSettings
 from barnraise.core.types import Blob
 from barnraise.data.lengths import rows_of, shards_of
 from barnraise.data.ranges import RowIndex
+from barnraise.emulation.attacks.catalog import talks
+from barnraise.emulation.attacks.lying import Lying
+from barnraise.emulation.conduct import HONEST, Conduct
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
 from barnraise.emulation.work import ControllerWork, CostedControllerWork, CostedNodeWork, MakeNodeWork, NodeWork
 from barnraise.plan.attacks import attacks_of
@@ -59,8 +62,15 @@ def costed(plan: Plan, cost: Estimate) -> SimulatedWork:
     file_bytes = [length * count * token_bytes for length, count in (*shards, (lengths[-1], held_out))]
     controller = CostedControllerWork(settings.payloads.delta, file_bytes, _controller_costs(plan, size))
     largest = max(fragment.stop - fragment.start for fragment in settings.payloads.partitions[0])
-    node = CostedNodeWork(settings.payloads.rungs, largest, _node_costs(plan, size))
-    return SimulatedWork(settings, controller, lambda name: node, "e" * 64)
+    sizes = settings.payloads.rungs, largest, _node_costs(plan, size)
+    honest = CostedNodeWork(*sizes)
+    lying = {name: CostedNodeWork(*sizes, conduct) for name, conduct in _conducts(plan).items()}
+    return SimulatedWork(settings, controller, lambda name: lying.get(name, honest), "e" * 64)
+
+
+def _conducts(plan: Plan) -> dict[str, Conduct]:
+    """Those of nodes that lie in what they say and when."""
+    return {name: Lying(attack, name) for _, name, attack in attacks_of(plan.run_file) if talks(attack)}
 
 
 def _node_costs(plan: Plan, num_parameters: int) -> NodeCosts:
@@ -120,6 +130,7 @@ def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Ite
         node_costs = _node_costs(plan, num_parameters)
         attacks = {name: attack for _, name, attack in attacks_of(plan.run_file)}
         board = Board(aggregation.create(plan.aggregation.names, **plan.aggregation.options))
+        conducts = _conducts(plan)
         skew = Skew(dataset, trial.skew, plan.run_file.run.seed) if trial.skew else None
         seen = any(create(attack).sees for attack in attacks.values())
         makers = {name: making(attack, name, board) for name, attack in attacks.items()} | dict(executors)
@@ -127,7 +138,7 @@ def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Ite
         def node(name: str) -> NodeWork:
             make = makers.get(name) or (watched(name, board) if seen else make_executor)
             own = skew.of(name) if skew else dataset
-            return RealNodeWork(trainer, own, settings.worker, node_costs, make)
+            return RealNodeWork(trainer, own, settings.worker, node_costs, make, conducts.get(name, HONEST))
 
         controller = RealControllerWork(server, blobs, evaluator, dataset, _controller_costs(plan, num_parameters))
         yield SimulatedWork(settings, controller, node, server.digest)

@@ -99,7 +99,7 @@ def simulate(
         model = done.evaluator.model_of(done.server.average)
         sat = solving.solve(model, done.dataset) if plan.run_file.data.kind == "sat" else None
         wanted = {name: attack for _, name, attack in attacks_of(plan.run_file)} if aims is None else aims
-        return report(simulator, seconds, losses=losses, targets=_targets(wanted, model, done), sat=sat)
+        return report(simulator, seconds, losses=losses, targets=_targets(wanted, model, done) or None, sat=sat)
 
 
 def _targets(aims: Mapping[str, Mapping[str, Any]], model: Any, done: RealControllerWork) -> dict[str, Target]:

@@ -39,12 +39,12 @@ class Traffic:
 @dataclass(frozen=True)
 class Losses:
     """Held-out losses in nats a token, None where work was only costed; `curve` has all evaluations, and `targets` how
-    near the last version is to what attackers with a target want, by their names."""
+    near the last version is to what attackers with a target want, by their names (None: there are none)."""
 
     first_loss: float | None
     final_loss: float | None
     curve: tuple[Point, ...]
-    targets: Mapping[str, Target]
+    targets: Mapping[str, Target] | None
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def report(
     seconds: float,
     *,
     losses: tuple[float, float] | None = None,
-    targets: Mapping[str, Target] = {},
+    targets: Mapping[str, Target] | None = None,
     sat: SatScores | None = None,
 ) -> Report:
     """The report of a run that has been played in `seconds`; `losses` are the first and the last."""

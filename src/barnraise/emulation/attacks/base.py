@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+from barnraise.wire.messages import Message
 
-from barnraise.compression.base import Encoded
-from barnraise.data.shards import Dataset
-from barnraise.training.local import Batch
+if TYPE_CHECKING:  # these import torch
+    from torch import Tensor
 
-from .board import Scene
+    from barnraise.compression.base import Encoded
+    from barnraise.data.shards import Dataset
+    from barnraise.training.local import Batch
+
+    from .board import Scene
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,31 @@ class Attack:
     def in_task(self, moment: str) -> Attack:
         """What acts in this task."""
         return self
+
+    # What it says, and when
+
+    def says(self, message: Message) -> Message:
+        """What is said instead of `message`."""
+        return message
+
+    @property
+    def floods(self) -> float:
+        """Messages a second that it sends for no reason."""
+        return 0.0
+
+    def takes(self) -> bool:
+        """Whether the task is not refused."""
+        return True
+
+    def pace(self) -> float:
+        """How many times as long as it need it takes for the task; below 1 in a simulation alone."""
+        return 1.0
+
+    def holds(self, staleness: int, bound: int, seconds: float) -> bool:
+        """Whether what came of the task is held back, by now for so long, and so many versions of those allowed."""
+        return False
+
+    # What it does
 
     def num_steps(self, assigned: int) -> int:
         """How many of the assigned steps are taken; all of them are claimed."""

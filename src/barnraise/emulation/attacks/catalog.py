@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from barnraise.aggregation.catalog import CATALOG as RULES
@@ -20,6 +21,14 @@ def _factor(default: float, doc: str) -> Option:
     return Option("factor", float, default, doc, minimum=1e-6, maximum=1e6)
 
 
+@dataclass(frozen=True)
+class Traits:
+    """What an attack declares: `talks`: it lies in what it says and when, and so where work is only costed, too."""
+
+    talks: bool = False
+
+
+_TALKS = Traits(talks=True)
 _RULES = tuple(entry.name for entry in RULES.entries.values() if not entry.declares.prepares)
 
 _OF = Option("of", dict, None, "the other attack: a section of its own")
@@ -86,6 +95,59 @@ CATALOG = Catalog(
                 Option("boost", float, 1.0, "by which it multiplies its update", minimum=1e-6, maximum=1e6),
                 _SEED,
             ),
+        ),
+        Entry(
+            "instant",
+            "barnraise.emulation.attacks.scheduling:Instant",
+            "takes one step, claims all, and is done at once",
+            declares=_TALKS,
+        ),
+        Entry(
+            "claim",
+            "barnraise.emulation.attacks.scheduling:Claim",
+            "says that it and its link are faster or slower than they are",
+            options=(
+                Option("speed", float, 1.0, "times its speed", minimum=1e-6, maximum=1e6),
+                Option("link", float, 1.0, "times its link's rates", minimum=1e-6, maximum=1e6),
+            ),
+            declares=_TALKS,
+        ),
+        Entry(
+            "withhold",
+            "barnraise.emulation.attacks.scheduling:Hold",
+            "hands in what it has done when that is nearly too stale",
+            options=(
+                Option("share", float, 0.9, "of its staleness bound", minimum=0, maximum=1),
+                Option("most", float, 600.0, "seconds", minimum=0, maximum=1e6),
+            ),
+            declares=_TALKS,
+        ),
+        Entry(
+            "slow_down",
+            "barnraise.emulation.attacks.scheduling:SlowDown",
+            "takes longer for each task than for the one before",
+            options=(
+                Option("growth", float, 1.4, "times as long as before", minimum=1, maximum=1000),
+                Option("most", float, 20.0, "times as long as it need, at most", minimum=1, maximum=1e6),
+            ),
+            declares=_TALKS,
+        ),
+        Entry(
+            "refuse",
+            "barnraise.emulation.attacks.scheduling:Refuse",
+            "declines tasks",
+            options=(
+                Option("share", float, 0.5, "of the tasks", minimum=0, maximum=1),
+                _SEED,
+            ),
+            declares=_TALKS,
+        ),
+        Entry(
+            "flood",
+            "barnraise.emulation.attacks.scheduling:Flood",
+            "asks for tasks without end",
+            options=(Option("rate", float, 20.0, "times a second", minimum=1e-3, maximum=1e5),),
+            declares=_TALKS,
         ),
         Entry(
             "intermittent",
@@ -192,6 +254,18 @@ def resolve(section: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
                 )
             resolve(inner)
     return entry.name, entry.resolve(CATALOG.family, options)
+
+
+def talks(section: Mapping[str, Any]) -> bool:
+    """Whether an attack, or one that it plays, lies in what it says and when.
+
+    >>> talks({"kind": "intermittent", "of": {"kind": "flood"}}), talks({"kind": "zero"})
+    (True, False)
+    """
+    name, options = resolve(section)
+    declared = CATALOG.entry(name).declares
+    inner = [value for value in options.values() if isinstance(value, Mapping)]
+    return (declared is not None and declared.talks) or any(map(talks, inner))
 
 
 def create(section: Mapping[str, Any]) -> Attack:

@@ -56,12 +56,14 @@ class Attacker(WorkerExecutor):
         if self.attack.sees:
             self._look()
         steps = self.acting.num_steps(task.local_steps)
+        own = self.slowdown
+        self.slowdown = max(0.0, (1.0 + own) * self.acting.pace() - 1.0)
         self._spared = task.local_steps - steps
         try:
             found = super().train(msgspec.structs.replace(task, local_steps=steps), on_step)
             return self._falsified(found) if found is not None else None
         finally:
-            self.acting, self._spared = HONEST, 0
+            self.acting, self._spared, self.slowdown = HONEST, 0, own
 
     def flush(self, task: Flush) -> Contribution:
         residual = self.path.feedback.residual if self.path.feedback else None

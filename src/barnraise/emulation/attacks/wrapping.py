@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
-from barnraise.compression.base import Encoded
-from barnraise.data.shards import Dataset
-from barnraise.training.local import Batch
+from barnraise.wire.messages import Message
 
 from .base import HONEST, Attack, Target
-from .board import Scene
 from .catalog import create
+
+if TYPE_CHECKING:  # these import torch
+    from torch import Tensor
+
+    from barnraise.compression.base import Encoded
+    from barnraise.data.shards import Dataset
+    from barnraise.training.local import Batch
+
+    from .board import Scene
 
 
 class Wrapping(Attack):
@@ -29,6 +33,13 @@ class Wrapping(Attack):
 
     def meet(self, dataset: Dataset) -> None:
         self.of.meet(dataset)
+
+    def says(self, message: Message) -> Message:
+        return self.of.says(message)
+
+    @property
+    def floods(self) -> float:
+        return self.of.floods
 
     def residual(self, vector: Tensor) -> None:
         self.of.residual(vector)
@@ -79,6 +90,15 @@ class Colluding(Wrapping):
     def in_task(self, moment: str) -> Attack:
         self._acting = self.of.in_task(f"{moment} within")
         return self
+
+    def takes(self) -> bool:
+        return self._acting.takes()
+
+    def pace(self) -> float:
+        return self._acting.pace()
+
+    def holds(self, staleness: int, bound: int, seconds: float) -> bool:
+        return self._acting.holds(staleness, bound, seconds)
 
     def num_steps(self, assigned: int) -> int:
         return self._acting.num_steps(assigned)
