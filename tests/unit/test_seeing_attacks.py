@@ -17,6 +17,7 @@ from barnraise.emulation.attacks.base import HONEST
 from barnraise.emulation.attacks.board import KEPT, Board, Scene
 from barnraise.emulation.attacks.catalog import create
 from barnraise.emulation.attacks.executor import making, watched
+from barnraise.emulation.attacks.seeing import LONGEST
 from barnraise.models.build import build
 from barnraise.models.config import describe
 from barnraise.training.local import LocalTrainer
@@ -82,6 +83,7 @@ def test_an_optimised_lie_does_more_harm_to_its_rule_than_others_on_its_way(kind
     assert harm(chosen) > 1.05 * harm(lie(plain))
     of_the_run = Scene("eve 1", 4, board(rule=rule))
     np.testing.assert_array_equal(chosen, lie({"kind": kind}, of_the_run))
+    assert np.linalg.norm(chosen) <= LONGEST * np.median(np.linalg.norm(HONEST_ROWS, axis=1))
     if name == "krum":  # who goes too far is not chosen; a mean follows anywhere
         assert np.linalg.norm(lie({"kind": kind}) - MEAN) > 2 * np.linalg.norm(chosen - MEAN)
 

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from barnraise import aggregation
 from barnraise.aggregation.base import Rule
+from barnraise.controller.admission import TIMES_USUAL
 from barnraise.core.errors import OptionError
 
 from .base import Attack
@@ -33,6 +34,9 @@ MOST_LIKELY = 0.999
 
 FACTORS = [2.0 ** (k / 2) for k in range(-6, 13)]
 """What a search tries: from an eighth to 64."""
+
+LONGEST = 0.5 * TIMES_USUAL
+"""Of the usual honest update's norm: what is longer may be refused, and does no harm then."""
 
 ENOUGH = 0.99
 """Share of the worst harm for which a search goes no further: a longer lie is only seen more easily."""
@@ -118,7 +122,8 @@ def largest_z(num_honest: int, board: Board) -> float:
 
 class Searching(Seeing):
     """Tries lies of several lengths against a rule, and sends the one that leads its aggregate furthest from mu, as
-    Shejwalkar and Houmansadr (2021), "Manipulating the Byzantine", do who know the rule. `rule` None: the run's, where
+    Shejwalkar and Houmansadr (2021), "Manipulating the Byzantine", do who know the rule; none that would be refused for
+    its norm. `rule` None: the run's, where
     the board knows it, or the mean."""
 
     def __init__(self, rule: str | None) -> None:
@@ -137,8 +142,10 @@ class Searching(Seeing):
             lie = origin + np.float32(factor) * way
             return float(np.linalg.norm(_aggregate(rule, [*honest, *[lie] * liars]) - mean))
 
-        found = [harm(factor) for factor in FACTORS]
-        chosen = next(factor for factor, done in zip(FACTORS, found, strict=True) if done >= ENOUGH * max(found))
+        longest = LONGEST * float(np.median(np.linalg.norm(honest, axis=1)))
+        inside = [f for f in FACTORS if np.linalg.norm(origin + np.float32(f) * way) <= longest] or FACTORS[:1]
+        found = [harm(factor) for factor in inside]
+        chosen = next(factor for factor, done in zip(inside, found, strict=True) if done >= ENOUGH * max(found))
         return origin + np.float32(chosen) * way
 
     def _against(self, board: Board) -> Rule:
