@@ -29,6 +29,9 @@ MOMENTS: dict[tuple[str, ...], tuple[str, str, str]] = {
 }
 """Kinds of happenings -> their name in the legend, marker and colour."""
 
+MOST_LETTERS = 24
+"""Of what stands below a column."""
+
 MOST_LANES = 40
 MOST_BARS = 4000
 """Above it, neighbouring bars of one sort are drawn as one."""
@@ -223,13 +226,14 @@ def heat_map(path: Path, rows: Sequence[str], columns: Sequence[str], values: Se
         image = axes.imshow(shown, cmap="magma_r", vmin=0.0, vmax=1.0, aspect="auto")
         for down, row in enumerate(values):
             for across, value in enumerate(row):
-                dark = value is None or value > 0.5
+                dark = value is None or value > 0.4
                 text = "lost" if value is None else f"{value:.2f}"
                 axes.text(across, down, text, ha="center", va="center", fontsize=8, color="white" if dark else INK)
-        axes.set_xticks(range(len(columns)), columns, rotation=35, ha="right")
+        told = [name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…" for name in columns]
+        axes.set_xticks(range(len(columns)), told, rotation=35, ha="right")
         axes.set_yticks(range(len(rows)), rows)
         axes.tick_params(length=0)
-        figure.colorbar(image, label="nats a token above the run without liars", extend="max")
+        figure.colorbar(image, label="nats above honest only", extend="max")
         _save(figure, path)
 
 
