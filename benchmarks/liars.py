@@ -162,9 +162,9 @@ class _Count:
                 self.until.setdefault(decision.node, self.accepted[decision.node])
             else:
                 self.wronged += 1
-        elif isinstance(decision, Noted) and isinstance(decision.note, notes.Audited) and decision.note.sound:
-            if decision.node not in self.liars:
-                self.farthest = max(self.farthest, decision.note.distance)
+        elif isinstance(decision, Noted) and isinstance(decision.note, notes.Audited):
+            sound = decision.note.sound and decision.node not in self.liars
+            self.farthest = max(self.farthest, decision.note.distance if sound else 0.0)
 
     def found(self, tokens: int) -> Found:
         return Found(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from barnraise.ledger import Judged
+from barnraise.ledger import Assigned, Judged
 from barnraise.ledger.view import LedgerView
 
 
@@ -16,13 +16,20 @@ def test_attackers_of_a_run_file_attack_and_the_others_do_not(barnraise, run_fil
         {"name": "one"},
         {"name": "two", "attack": {"kind": "zero"}},
         {"name": "three", "attack": {"kind": "nan"}},
+        {"name": "four", "attack": {"kind": "refuse", "share": 1}},
     ]
     process = barnraise("train", str(run_file(workers=workers)), "--json")
     assert process.wait() == 0, process.text()
     result = process.json()
     assert result["final_loss"] < result["first_loss"]
     with LedgerView(Path(result["run_dir"]) / "ledger.sqlite") as view:
-        judged = [decision for _, decision in view.replay() if isinstance(decision, Judged)]
+        decisions = [decision for _, decision in view.replay()]
+    judged = [decision for decision in decisions if isinstance(decision, Judged)]
+    given = {
+        decision.assignment for decision in decisions if isinstance(decision, Assigned) and decision.node == "four"
+    }
+    assert given
+    assert not given & {one.assignment for one in judged}
     accepted = [one for one in judged if one.verdict == "accepted"]
     norms = {name: [one.norm for one in accepted if one.node == name] for name in ("one", "two")}
     assert max(norms["two"]) == 0.0

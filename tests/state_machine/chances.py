@@ -44,7 +44,7 @@ FLUSH: dict[str, Any] = {"flush": True, "last": 500}
 
 MEASURED: dict[str, Any] = {"evaluations": EvaluationSettings(times=4, rows=40, row_tokens=3, file=2, by_workers=True)}
 
-AUDITED: dict[str, Any] = {"audits": AuditSettings(0.5, 0.02, b"secret")}
+AUDITED: dict[str, Any] = {"audits": AuditSettings(0.5, b"secret", 0.02)}
 
 STATELESS: dict[str, Any] = {"worker": told(stateless=True)}
 

@@ -20,6 +20,7 @@ from barnraise.core.errors import OptionError, PayloadError, UnknownNameError
 from barnraise.core.types import Audit, Contribution, ParameterRange, RowRange, Train
 from barnraise.data.meta import Format
 from barnraise.emulation.attacks.base import HONEST
+from barnraise.emulation.attacks.board import Scene
 from barnraise.emulation.attacks.catalog import CATALOG, create, resolve
 from barnraise.emulation.attacks.executor import making
 from barnraise.models.build import build
@@ -47,11 +48,18 @@ def worker(attack: dict[str, Any] | None = None, node: str = "eve", **uplink: An
     """An executor at version 0 of a small model: an honest one, or one that attacks."""
     module = build(describe({"architecture": "gpt2", "config": SHAPE}, VOCABULARY, 16), 0)
     trainer = LocalTrainer(module, optimizer="sgd", options={"momentum": 0.0, "weight_decay": 0.0}, gradient_clip=None)
-    rows: Any = SimpleNamespace(rows=lambda shard, start, stop: ROWS[start:stop], meta=FORMAT)
+    rows: Any = SimpleNamespace(rows=lambda shard, start, stop: ROWS[start:stop], meta=FORMAT, folder=Path())
     make = making(attack, node) if attack else make_executor
     executor: Any = make(trainer, rows, told(uplink=uplink), 0.0)
     executor.replica.copy_(trainer.flat.vector)
     return executor
+
+
+def section_of(name: str) -> dict[str, Any]:
+    """That of the attack with its defaults."""
+    options = CATALOG.entry(name).options
+    nested = {option.name: {"kind": "zero"} for option in options if option.type is dict}
+    return {"kind": name} | nested | {option.name: "\x07" for option in options if option.default == ""}
 
 
 def task(executor: Any, number: int = 1, steps: int = STEPS) -> Train:
@@ -115,7 +123,7 @@ def test_noise_is_so_many_times_as_long_as_the_update(sigma: float) -> None:
 def test_noise_is_of_the_seed_the_node_and_the_task() -> None:
     def noise(number: int = 1, node: str = "eve", seed: int = 7) -> Tensor:
         vector = torch.ones(1000)
-        create({"kind": "noise", "seed": seed}).update(vector, f"{node} {number}")
+        create({"kind": "noise", "seed": seed}).update(vector, Scene(f"{node} {number}"))
         return vector
 
     assert torch.equal(noise(), noise())
@@ -165,7 +173,7 @@ def test_who_sends_what_is_not_finite_trains_on(accepted: bool) -> None:
             one.settle(number, accepted)
     assert (executor.payloads, honest.payloads) == ({}, {})
     assert torch.equal(executor.path.feedback.residual, honest.path.feedback.residual)
-    assert torch.equal(executor.reached, honest.reached)
+    assert torch.equal(executor.course.reached, honest.course.reached)
 
 
 @pytest.mark.parametrize("normalize", [0, STEPS])
@@ -209,10 +217,10 @@ def test_an_attacker_now_and_then_is_honest_in_between() -> None:
     assert seen == {-2.0, 1.0}
 
 
-@pytest.mark.parametrize("name", [name for name in CATALOG.names() if name != "intermittent"])
+@pytest.mark.parametrize("name", CATALOG.names())
 def test_who_attacks_does_others_work_anew_honestly(name: str) -> None:
     """And its own training tasks after that as before."""
-    liar, honest = worker({"kind": name}), worker()
+    liar, honest = worker(section_of(name)), worker()
     audit = Audit(id=9, base=0, train=task(honest), back=(), seed=3)
     hand_in(liar)
     liar.reached = None
@@ -223,11 +231,10 @@ def test_who_attacks_does_others_work_anew_honestly(name: str) -> None:
 
 @pytest.mark.parametrize("name", CATALOG.names())
 def test_every_attack_says_what_it_is(name: str) -> None:
-    nested = {"of": {"kind": "zero"}} if name == "intermittent" else {}
-    found, options = resolve({"kind": name, **nested})
+    found, options = resolve(section_of(name))
     assert found == name
     assert options.keys() == CATALOG.entry(name).known_options
-    assert type(create({"kind": name, **nested})).__doc__
+    assert type(create(section_of(name))).__doc__
 
 
 @pytest.mark.parametrize(
@@ -240,6 +247,9 @@ def test_every_attack_says_what_it_is(name: str) -> None:
         ({"kind": "noise", "sigma": float("nan")}, "option 'sigma' is nan"),
         ({"kind": "intermittent"}, "option 'of' is None, but must be the section of another attack, as in of: {kind"),
         ({"kind": "intermittent", "of": "zero"}, "option 'of' is 'zero', but must be the section"),
+        ({"kind": "backdoor", "trigger": "sesame"}, "attack 'backdoor' needs its option 'output': what is to follow"),
+        ({"kind": "alie", "z": "far"}, "option 'z' is 'far'"),
+        ({"kind": "optimised_ipm", "rule": "nnm"}, "option 'rule' is nnm, but must be one of mean"),
         ({"kind": "intermittent", "of": {"kind": "zer"}}, "unknown attack 'zer'; did you mean 'zero'"),
     ],
 )

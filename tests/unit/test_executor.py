@@ -15,14 +15,17 @@ import torch
 from torch import Tensor
 
 from barnraise import compression
+from barnraise.core.errors import PayloadError
 from barnraise.core.sketches import compare, sketch
 from barnraise.core.types import Audit, Blob, News, ParameterRange, RowRange, Train, Update
 from barnraise.data.meta import Format
 from barnraise.models.build import build
 from barnraise.models.config import describe
+from barnraise.models.layout import FlatLayout
 from barnraise.models.vectors import digest
 from barnraise.training.local import LocalTrainer
 from barnraise.worker.executor import WorkerExecutor
+from barnraise.worker.past import Past
 
 from ..state_machine.engine import WORKER_SETTINGS, told
 from ..tasks import train
@@ -31,6 +34,7 @@ SIZE, STEPS = 50, 4
 SHAPE = {"hidden_size": 8, "num_layers": 1, "num_heads": 2}
 FORMAT = Format(kind="text", tokenizer="bytes", context=16, vocab_size=40)
 CODEC = compression.create("none")
+LAYOUT = FlatLayout.of([("w", (SIZE,))])
 
 
 class Trainer:
@@ -40,7 +44,7 @@ class Trainer:
         self.followed: list[tuple[Tensor, int]] = []
         self.forgotten = self.ramps = 0
         self.fresh = False
-        self.steps, self.flat = steps, SimpleNamespace(num_parameters=SIZE, vector=torch.zeros(SIZE))
+        self.steps, self.flat = steps, SimpleNamespace(vector=torch.zeros(SIZE), layout=LAYOUT)
         self.device = torch.device("cpu")
 
     def load(self, parameters: Tensor) -> None:
@@ -110,7 +114,7 @@ def test_a_lone_worker_trains_as_if_it_had_never_handed_anything_in(lerp: float)
 
     for number in range(1, 6):
         executor.train(task(number, share=1.0), on_step)
-    torch.testing.assert_close(executor.reached, sum(steps))
+    torch.testing.assert_close(executor.course.reached, sum(steps))
 
 
 def test_a_version_is_taken_in_between_two_steps_and_what_is_handed_in_is_progress_alone() -> None:
@@ -130,7 +134,7 @@ def test_a_version_is_taken_in_between_two_steps_and_what_is_handed_in_is_progre
     torch.testing.assert_close(sent(executor, 2), progress)
     # at the third step: both versions, a quarter of three steps; then the fourth step
     expected = others + 0.25 * own + 0.25 * sum(steps[STEPS : STEPS + 3]) + steps[2 * STEPS - 1]
-    torch.testing.assert_close(executor.reached, expected)
+    torch.testing.assert_close(executor.course.reached, expected)
 
 
 @pytest.mark.parametrize("share", [0.25, 1.0])
@@ -157,25 +161,25 @@ def test_without_a_new_version_a_worker_goes_on_from_where_it_was() -> None:
     executor, steps = make()
     for number in (1, 2):
         executor.train(task(number), lambda step: None)
-    torch.testing.assert_close(executor.reached, sum(steps[: 2 * STEPS]))
+    torch.testing.assert_close(executor.course.reached, sum(steps[: 2 * STEPS]))
 
 
 def test_the_lerp_keeps_a_share_of_where_the_worker_was() -> None:
     executor, steps = make(merge_lerp=0.6)
     executor.train(task(1), lambda step: None)
-    assert executor.reached is not None
-    reached = executor.reached.clone()
+    assert executor.course.reached is not None
+    reached = executor.course.reached.clone()
     publish(executor, 1, torch.ones(SIZE), merged=1, share=0.25)
     executor.train(task(2), lambda step: None)
     expected = 0.4 * torch.ones(SIZE) + 0.6 * reached + sum(steps[STEPS : 2 * STEPS])
-    torch.testing.assert_close(executor.reached, expected)
+    torch.testing.assert_close(executor.course.reached, expected)
 
 
 def test_a_refused_contribution_is_not_waited_for() -> None:
     executor, _ = make()
     executor.train(task(1), lambda step: None)
     executor.settle(1, accepted=False)
-    assert executor.unmerged == {}
+    assert executor.course.unmerged == {}
 
 
 def test_a_version_that_does_not_hash_to_its_name_is_not_taken_in() -> None:
@@ -185,7 +189,7 @@ def test_a_version_that_does_not_hash_to_its_name_is_not_taken_in() -> None:
     update = Update("delta", 1, Blob("0" * 64, encoded.num_bytes), "0" * 64)
     assert executor.update(News((update,), 1, 0.25), lambda _: bytes(encoded.payload)) == -1
     executor.train(task(2), lambda step: None)
-    torch.testing.assert_close(executor.reached, sum(steps[: 2 * STEPS]))
+    torch.testing.assert_close(executor.course.reached, sum(steps[: 2 * STEPS]))
 
 
 def drop_out(seed: int) -> Tensor:
@@ -196,10 +200,10 @@ def drop_out(seed: int) -> Tensor:
     rows: Any = SimpleNamespace(rows=lambda *_: np.tile(np.arange(16, dtype=np.uint16), (2, 1)), meta=FORMAT)
     executor = WorkerExecutor(trainer, rows, WORKER_SETTINGS)
     executor.replica.copy_(trainer.flat.vector)
-    whole = ParameterRange(0, trainer.flat.num_parameters)
+    whole = ParameterRange(0, SIZE)
     executor.train(train(rows=(RowRange(0, 0, 2),), tokens=32, steps=1, seed=seed, parameters=whole), lambda step: None)
-    assert executor.reached is not None
-    return executor.reached
+    assert executor.course.reached is not None
+    return executor.course.reached
 
 
 def test_dropout_follows_the_tasks_seed_alone() -> None:
@@ -246,7 +250,7 @@ def test_a_task_of_which_no_step_could_be_taken_leaves_everything_as_it_was() ->
     assert trainer.forgotten == 0
     executor.settle(1, accepted=True)
     executor.train(task(3), lambda step: None)  # from the published version, which is 0
-    torch.testing.assert_close(executor.reached, sum(steps[2 * STEPS : 3 * STEPS]))
+    torch.testing.assert_close(executor.course.reached, sum(steps[2 * STEPS : 3 * STEPS]))
 
 
 @pytest.mark.parametrize("value", [math.inf, 3e38])
@@ -258,10 +262,10 @@ def test_a_task_that_ends_in_parameters_that_are_not_finite_is_forgotten(compres
     steps[1][7] = value
     steps[2][7] = value
     assert executor.train(task(1), lambda step: None) is None
-    assert (executor.payloads, executor.unmerged, trainer.forgotten) == ({}, {}, 1)
+    assert (executor.payloads, executor.course.unmerged, trainer.forgotten) == ({}, {}, 1)
     executor.replica.zero_()
     executor.train(task(2), lambda step: None)
-    torch.testing.assert_close(executor.reached, sum(steps[STEPS : 2 * STEPS]))
+    torch.testing.assert_close(executor.course.reached, sum(steps[STEPS : 2 * STEPS]))
     residual = executor.path.flush(SIZE)
     assert bool(residual.codec.decode(residual.encoded).isfinite().all())
 
@@ -296,7 +300,7 @@ def test_what_is_done_anew_is_sketched_as_it_would_be_sent(skipped: bool) -> Non
     wanted = sketch(lambda start, out: np.copyto(out, update[start : start + len(out)]), SIZE, 5)
     assert (done.steps, done.assignment) == (STEPS, 9)
     assert compare(wanted, done.sketch) == (pytest.approx(1.0), pytest.approx(0.0, abs=1e-6))
-    assert executor.reached is None, "it trains on from where it was"
+    assert executor.course.reached is None, "it trains on from where it was"
 
 
 def test_what_cannot_be_done_anew_has_no_steps_and_is_no_failure() -> None:
@@ -332,6 +336,10 @@ def test_deltas_are_taken_back() -> None:
         back.append(Update("delta", version, blob, digest(executor.replica + CODEC.decode(encoded))))
         assert executor.update(News((back[-1],), 0, 1.0), lambda blob: contents[blob.digest]) == version
     after = executor.replica.clone()
-    found = executor.published.before(back, lambda blob: contents[blob.digest])
-    assert torch.allclose(found, before, atol=1e-6)
+    past = Past(executor.published, 2, back, lambda blob: contents[blob.digest])
+    assert torch.allclose(past.at(0), before, atol=1e-6)
+    assert torch.allclose(past.at(2), after, atol=1e-6)
+    assert torch.allclose(past.movement(1) + past.movement(2), after - before, atol=1e-6)
     assert torch.equal(executor.replica, after), "and the replica stays as it is"
+    with pytest.raises(PayloadError, match="version 3 is not there"):
+        past.at(3)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from barnraise import compression
 from barnraise.core.types import Blob, News, ParameterRange, Update
+from barnraise.models.layout import FlatLayout
 from barnraise.models.vectors import digest, raw
 from barnraise.worker.executor import WorkerExecutor
 
@@ -41,7 +42,9 @@ def make(compressed: str, downlink: str) -> WorkerExecutor:
         fragments=2,
     )
     trainer: Any = SimpleNamespace(
-        flat=SimpleNamespace(num_parameters=SIZE), device=torch.device("cpu"), follow=lambda *given: None
+        flat=SimpleNamespace(layout=FlatLayout.of([("w", (SIZE,))])),
+        device=torch.device("cpu"),
+        follow=lambda *given: None,
     )
     return WorkerExecutor(trainer, cast("Any", None), settings)
 
@@ -49,11 +52,11 @@ def make(compressed: str, downlink: str) -> WorkerExecutor:
 def exchanged(compressed: str, downlink: str) -> list[Tensor]:
     """Two contributions, of which the second goes on from the first's residual, a version taken in, and merged."""
     executor, down = make(compressed, downlink), compression.create(downlink)
-    span, start = slice(4096, 500_000), vector(1)
+    span, start, course = slice(4096, 500_000), vector(1), cast("Any", executor.course)
     for number in (1, 2):
-        executor.start.copy_(start)
-        executor.unmerged[number] = executor.path.send(executor.start, vector(number + 1), version=3, covered=span)
-    executor.start.copy_(start)
+        course.start.copy_(start)
+        course.unmerged[number] = executor.path.send(course.start, vector(number + 1), version=3, covered=span)
+    course.start.copy_(start)
     encoded = down.encode(vector(9, span.stop - span.start), 1)
     replica = torch.zeros(SIZE)
     replica[span] += down.decode(encoded)
@@ -62,14 +65,14 @@ def exchanged(compressed: str, downlink: str) -> list[Tensor]:
     assert executor.update(News((update,), 1, SHARE), lambda _: encoded.payload) == 1
     reached: Tensor = vector(5)
     task: Any = SimpleNamespace(local_steps=10**6, learning_rate=0.1)
-    payload, residual = executor.unmerged[2], executor.path.feedback and executor.path.feedback.residual
+    payload, residual = course.unmerged[2], executor.path.feedback and executor.path.feedback.residual
     assert residual is not None
     assert executor.published.movement is not None
     expected = replica.clone()
     payload.codec.decode_add(payload.encoded, expected[span], -SHARE)
     expected.add_(reached - start, alpha=SHARE).sub_(residual, alpha=KEEP)
     expected = reached.clone().lerp_(expected, 1.0 - LERP)
-    executor._take_in(reached, task)
+    course._take_in(reached, task)
     assert torch.equal(executor.replica, replica)
     assert torch.equal(executor.published.movement, replica)
     if torch.get_num_threads() == 1:  # else torch's own pieces round otherwise where they end

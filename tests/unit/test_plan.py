@@ -373,7 +373,7 @@ def test_random_blocks_meet_in_synchronous_mode() -> None:
         (
             None,
             {"training": {"compression": "topk", "error_feedback": False}},
-            "training.error_feedback: is false with topk",
+            "training.error_feedback: is off with topk",
         ),
         (
             None,

@@ -90,6 +90,14 @@ def test_a_simulation_with_a_liar_repeats() -> None:
     assert play(robust()).ledger_hash != found.ledger_hash
 
 
+def test_a_simulated_liar_sees_the_others() -> None:
+    section = {"kind": "alie", "z": 4.0}
+    found, repeated = play(robust(section)), play(robust(section))
+    assert repeated.ledger_hash == found.ledger_hash
+    alone = simulate(robust(section), TRIAL, executors={"liar": making(section, "liar")})
+    assert alone.ledger_hash != found.ledger_hash
+
+
 def test_only_the_named_node_lies() -> None:
     seen: list[Judged] = []
     simulate(robust(), TRIAL, lambda simulator: judged(simulator, seen), {"liar": making(LIE, "liar")})

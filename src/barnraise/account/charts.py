@@ -29,6 +29,9 @@ MOMENTS: dict[tuple[str, ...], tuple[str, str, str]] = {
 }
 """Kinds of happenings -> their name in the legend, marker and colour."""
 
+MOST_LETTERS = 24
+"""Of what stands below a column."""
+
 MOST_LANES = 40
 MOST_BARS = 4000
 """Above it, neighbouring bars of one sort are drawn as one."""
@@ -210,6 +213,28 @@ def _mark_controller(axes: Any, happenings: Sequence[Happening], pace: float) ->
         if happening.kind == "resumed"
     ]
     return lines[:1]
+
+
+def heat_map(path: Path, rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float | None]]) -> None:
+    """By how many nats each rule is worse under each attack, as a PNG; None is a model that has learnt nothing. Colours
+    end at 1 nat. Raises StorageError."""
+    plt = _pyplot()
+    with plt.rc_context(STYLE | {"axes.spines.left": False, "axes.spines.bottom": False}):
+        size = 3.0 + 0.8 * len(columns), 1.8 + 0.34 * len(rows)
+        figure, axes = plt.subplots(figsize=size, layout="constrained")
+        shown = [[1.0 if value is None else value for value in row] for row in values]
+        image = axes.imshow(shown, cmap="magma_r", vmin=0.0, vmax=1.0, aspect="auto")
+        for down, row in enumerate(values):
+            for across, value in enumerate(row):
+                dark = value is None or value > 0.4
+                text = "lost" if value is None else f"{value:.2f}"
+                axes.text(across, down, text, ha="center", va="center", fontsize=8, color="white" if dark else INK)
+        told = [name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…" for name in columns]
+        axes.set_xticks(range(len(columns)), told, rotation=35, ha="right")
+        axes.set_yticks(range(len(rows)), rows)
+        axes.tick_params(length=0)
+        figure.colorbar(image, label="nats above honest only", extend="max")
+        _save(figure, path)
 
 
 def _count_unit(largest: int) -> tuple[float, str]:

@@ -115,7 +115,7 @@ def engine_settings(
             file=rows.num_shards,
             by_workers=controller.evaluated_by == "workers",
         ),
-        audits=AuditSettings(training.audits, TOLERANCE[training.precision], secret),
+        audits=AuditSettings(training.audits, secret, TOLERANCE[training.precision]),
     )
 
 

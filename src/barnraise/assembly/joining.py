@@ -15,6 +15,7 @@ from barnraise.core.errors import InputError, RunFailedError
 
 if TYPE_CHECKING:
     from barnraise.assembly.voice import Say
+    from barnraise.worker.machine import MakeWorker
     from barnraise.worker.options import Given, Outcome, WorkerOptions
     from barnraise.worker.task_executor import BuildExecutor
 
@@ -27,10 +28,12 @@ async def join(
     network: str | None = None,
     home: Path | None = None,
     build: BuildExecutor | None = None,
+    machine: MakeWorker | None = None,
     **given: Unpack[Given],
 ) -> Outcome:
-    """Be a worker: why it stopped, once nothing is left to do. `build` makes its executor where that is not the usual
-    one. Raises RunFailedError when it stopped before, InputError and InviteError."""
+    """Be a worker: why it stopped, once nothing is left to do. `build` makes its executor, and `machine` its state
+    machine, where these are not the usual ones. Raises RunFailedError when it stopped before, InputError and
+    InviteError."""
     from barnraise.transport import Invite, Keys, identity
     from barnraise.transport.links.presets import index_of, parse
     from barnraise.worker.options import Means, WorkerOptions
@@ -55,21 +58,25 @@ async def join(
             invite=ticket,
             means=means,
         )
-        outcome = await _work(options, ticket.run, say, build)
+        outcome = await _work(options, ticket.run, say, build, machine)
     if not outcome.final:
         raise RunFailedError(f"worker '{node}' stopped: {outcome.reason}")
     return outcome
 
 
-async def _work(options: WorkerOptions, run: str, say: Say, build: BuildExecutor | None) -> Outcome:
+async def _work(
+    options: WorkerOptions, run: str, say: Say, build: BuildExecutor | None, machine: MakeWorker | None
+) -> Outcome:
     """Be the worker until the run is over, or a signal asks it to leave."""
     from barnraise.worker.building import build_executor
+    from barnraise.worker.machine import Worker
     from barnraise.worker.runtime import WorkerRuntime
 
     def joined(node: str) -> None:
         say(f"joined run {run} as '{node}'; Ctrl-C leaves")
 
-    runtime = WorkerRuntime(options, build=build or build_executor, on_connected=joined, say=say)
+    make = machine or Worker
+    runtime = WorkerRuntime(options, build=build or build_executor, machine=make, on_connected=joined, say=say)
 
     def leave(name: str) -> None:
         say(f"{name}: handing in what there is, then leaving (again to stop at once)")

@@ -29,6 +29,7 @@ from barnraise.emulation.namespaces import enter
 from barnraise.transport import Keys
 from barnraise.worker.building import build_executor
 from barnraise.worker.imports import import_all
+from barnraise.worker.machine import MakeWorker, Worker
 from barnraise.worker.options import Given, Means, Outcome, WorkerOptions
 from barnraise.worker.runtime import WorkerRuntime
 from barnraise.worker.task_executor import BuildExecutor
@@ -96,7 +97,7 @@ async def _work(order: Local, say: Say) -> Outcome:
         moments=Path(order.moments),
         means=order.means,
     )
-    runtime = WorkerRuntime(options, build=_builder(order), say=say)
+    runtime = WorkerRuntime(options, build=_builder(order), machine=_machine(order), say=say)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, runtime.leave, "asked to leave (SIGTERM)")
     outcome = await runtime.run()
     say(outcome.reason)
@@ -105,7 +106,15 @@ async def _work(order: Local, say: Say) -> Outcome:
 
 async def _join(order: Guest, say: Say) -> Outcome:
     given = {name: value for name, value in vars(order.means).items() if name in Given.__annotations__}
-    return await join(order.invite, say, name=order.name, home=Path(order.home), build=_builder(order), **given)
+    return await join(
+        order.invite,
+        say,
+        name=order.name,
+        home=Path(order.home),
+        build=_builder(order),
+        machine=_machine(order),
+        **given,
+    )
 
 
 def _builder(order: Order) -> BuildExecutor:
@@ -115,6 +124,16 @@ def _builder(order: Order) -> BuildExecutor:
     from barnraise.emulation.attacks.executor import making
 
     return partial(build_executor, make=making(order.means.attack, order.name))
+
+
+def _machine(order: Order) -> MakeWorker:
+    """What makes the worker's state machine, likewise."""
+    if order.means.attack is None:
+        return Worker
+    from barnraise.emulation.attacks.catalog import create
+    from barnraise.emulation.attacks.lying import LyingWorker
+
+    return partial(LyingWorker, create(order.means.attack), order.name)
 
 
 class Child(NamedTuple):

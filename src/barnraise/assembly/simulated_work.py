@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnraise.assembly.engine_settings import engine_settings
+from barnraise.assembly.trial import Trial
 from barnraise.controller.settings import EngineSettings
 from barnraise.core.types import Blob
 from barnraise.data.lengths import rows_of, shards_of
 from barnraise.data.ranges import RowIndex
+from barnraise.emulation.attacks.catalog import talks
+from barnraise.emulation.attacks.lying import Lying
+from barnraise.emulation.conduct import HONEST, Conduct
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
 from barnraise.emulation.work import ControllerWork, CostedControllerWork, CostedNodeWork, MakeNodeWork, NodeWork
 from barnraise.plan.attacks import attacks_of
@@ -57,8 +61,15 @@ def costed(plan: Plan, cost: Estimate) -> SimulatedWork:
     file_bytes = [length * count * token_bytes for length, count in (*shards, (lengths[-1], held_out))]
     controller = CostedControllerWork(settings.payloads.delta, file_bytes, _controller_costs(plan, size))
     largest = max(fragment.stop - fragment.start for fragment in settings.payloads.partitions[0])
-    node = CostedNodeWork(settings.payloads.rungs, largest, _node_costs(plan, size))
-    return SimulatedWork(settings, controller, lambda name: node, "e" * 64)
+    sizes = settings.payloads.rungs, largest, _node_costs(plan, size)
+    honest = CostedNodeWork(*sizes)
+    lying = {name: CostedNodeWork(*sizes, conduct) for name, conduct in _conducts(plan).items()}
+    return SimulatedWork(settings, controller, lambda name: lying.get(name, honest), "e" * 64)
+
+
+def _conducts(plan: Plan) -> dict[str, Conduct]:
+    """Those of nodes that lie in what they say and when."""
+    return {name: Lying(attack, name) for _, name, attack in attacks_of(plan.run_file) if talks(attack)}
 
 
 def _node_costs(plan: Plan, num_parameters: int) -> NodeCosts:
@@ -78,16 +89,20 @@ def _controller_costs(plan: Plan, num_parameters: int) -> ControllerCosts:
 
 
 @contextmanager
-def real(plan: Plan, skipped: float, executors: Mapping[str, MakeExecutor]) -> Iterator[SimulatedWork]:
+def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Iterator[SimulatedWork]:
     """Dataset, model and parameter server; nodes that are named in `executors` have theirs made by that, and those
     that attack by what makes attackers."""
     import torch
 
+    from barnraise import aggregation
     from barnraise.assembly import parts
     from barnraise.assembly.preparing import make_dataset
     from barnraise.data.shards import Dataset
-    from barnraise.emulation.attacks.executor import making
+    from barnraise.emulation.attacks.board import Board
+    from barnraise.emulation.attacks.catalog import create
+    from barnraise.emulation.attacks.executor import making, watched
     from barnraise.emulation.real_work import RealControllerWork, RealNodeWork
+    from barnraise.emulation.skewed import Skew
     from barnraise.training.repeatable import initial
     from barnraise.worker.building import make_executor, make_trainer
 
@@ -104,7 +119,7 @@ def real(plan: Plan, skipped: float, executors: Mapping[str, MakeExecutor]) -> I
             run_name=plan.run_file.run.name,
             manifest=parts.blob_of(manifest),
             model=model,
-            rows=dataset.rows_from(int(skipped * dataset.num_rows)),
+            rows=dataset.rows_from(int(trial.skipped * dataset.num_rows)),
             held_out=dataset.meta.held_out.rows,
         )
         trainer = make_trainer(module, settings.worker)
@@ -113,10 +128,17 @@ def real(plan: Plan, skipped: float, executors: Mapping[str, MakeExecutor]) -> I
         blobs = parts.blob_store(dataset, manifest, server)
         evaluator = parts.evaluator_of(plan, model, dataset)
         node_costs = _node_costs(plan, num_parameters)
-        makers = {name: making(attack, name) for _, name, attack in attacks_of(plan.run_file)} | dict(executors)
+        attacks = {name: attack for _, name, attack in attacks_of(plan.run_file)}
+        board = Board(aggregation.create(plan.aggregation.names, **plan.aggregation.options))
+        conducts = _conducts(plan)
+        skew = Skew(dataset, trial.skew, plan.run_file.run.seed) if trial.skew else None
+        seen = any(create(attack).sees for attack in attacks.values())
+        makers = {name: making(attack, name, board) for name, attack in attacks.items()} | dict(executors)
 
         def node(name: str) -> NodeWork:
-            return RealNodeWork(trainer, dataset, settings.worker, node_costs, makers.get(name, make_executor))
+            make = makers.get(name) or (watched(name, board) if seen else make_executor)
+            own = skew.of(name) if skew else dataset
+            return RealNodeWork(trainer, own, settings.worker, node_costs, make, conducts.get(name, HONEST))
 
         controller = RealControllerWork(server, blobs, evaluator, dataset, _controller_costs(plan, num_parameters))
         yield SimulatedWork(settings, controller, node, server.digest)

@@ -24,12 +24,14 @@ from barnraise.emulation.faults import FaultySimulator
 from barnraise.emulation.fleet import Machine, lognormal_fleet
 from barnraise.emulation.report import Report, report
 from barnraise.emulation.simulator import Simulator
+from barnraise.plan.attacks import attacks_of
 from barnraise.plan.estimate import estimate
 from barnraise.plan.links import controller_link, link_of
 from barnraise.plan.resolve import Plan
 from barnraise.transport.links.presets import parse
 
 if TYPE_CHECKING:
+    from barnraise.emulation.attacks.base import Target
     from barnraise.emulation.real_work import RealControllerWork
     from barnraise.worker.task_executor import MakeExecutor
 
@@ -49,17 +51,24 @@ def _nobody(simulator: Simulator) -> AbstractContextManager[object]:
     return nullcontext()
 
 
-def simulate(plan: Plan, trial: Trial, watch: Watch = _nobody, executors: Mapping[str, MakeExecutor] = {}) -> Report:
+def simulate(
+    plan: Plan,
+    trial: Trial,
+    watch: Watch = _nobody,
+    executors: Mapping[str, MakeExecutor] = {},
+    aims: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Report:
     """Play the run of `plan`, `watch` around it; RunFailedError when its training comes to nothing.
 
     Imports torch, and makes the dataset in a temporary folder, for real tensors alone. With these, `executors` make
-    what carries out the tasks of the nodes that they name.
+    what carries out the tasks of the nodes that they name, and the report says how near the model is to what `aims`
+    want, the sections of attacks by name (None: those of the plan's workers).
     """
     cost = estimate(plan)
     rate = trial.tokens_per_second or nominal_rate(cost.sizes.parameters)
     fleet = trial.fleet if trial.fleet is not None else make_fleet(plan, trial.nodes, rate, trial.seed)
     workshop: AbstractContextManager[SimulatedWork]
-    workshop = real(plan, trial.skipped, executors) if trial.real else nullcontext(costed(plan, cost))
+    workshop = real(plan, trial, executors) if trial.real else nullcontext(costed(plan, cost))
     with workshop as (settings, work, node_work, digest):
         if trial.hours is not None:
             settings = replace(settings, tokens=MAX_COUNT)
@@ -89,7 +98,21 @@ def simulate(plan: Plan, trial: Trial, watch: Watch = _nobody, executors: Mappin
         losses = simulator.controller.state.record.evaluations[0][1], done.evaluate()
         model = done.evaluator.model_of(done.server.average)
         sat = solving.solve(model, done.dataset) if plan.run_file.data.kind == "sat" else None
-        return report(simulator, seconds, losses=losses, sat=sat)
+        wanted = {name: attack for _, name, attack in attacks_of(plan.run_file)} if aims is None else aims
+        return report(simulator, seconds, losses=losses, targets=_targets(wanted, model, done) or None, sat=sat)
+
+
+def _targets(aims: Mapping[str, Mapping[str, Any]], model: Any, done: RealControllerWork) -> dict[str, Target]:
+    """How near `model` is to what attacks of these sections want."""
+    from barnraise.emulation.attacks.catalog import create
+
+    found = {}
+    for name, section in aims.items():
+        attack = create(section)
+        attack.meet(done.dataset)
+        if (target := attack.target(model, done.dataset)) is not None:
+            found[name] = target
+    return found
 
 
 def _require_room(row_memory: Mapping[int, int], fleet: Sequence[Machine]) -> None:

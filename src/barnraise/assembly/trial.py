@@ -28,6 +28,7 @@ class Trial:
     `hours` of virtual time instead of the token budget; with `churn` machines leave and come back, as preemptible ones
     do (True), or like the fit or the trace file of that name; `real` tensors. A `fleet` counts instead of one that is
     drawn. With `skipped` the run begins after that share of the rows, which come last: another order of the same ones.
+    With `skew` nodes have rows of different kinds: Dirichlet's concentration, the smaller the less alike they are.
     """
 
     nodes: int
@@ -38,6 +39,7 @@ class Trial:
     tokens_per_second: float | None = None
     fleet: Sequence[Machine] | None = None
     skipped: float = 0.0
+    skew: float | None = None
 
 
 def planned(

@@ -32,6 +32,7 @@ COMMANDS = {
     "verify": ("barnraise.cli.verify", "Check that a run directory is what its run left, to the byte."),
     "lab": ("barnraise.cli.lab", "Train over emulated wide-area links between network namespaces of this machine."),
     "simulate": ("barnraise.cli.simulate", "Run the same engine under virtual time, with any number of nodes."),
+    "attack": ("barnraise.cli.attack", "Find out which aggregation rule withstands which attack."),
     "data": ("barnraise.cli.data", "Make and check datasets."),
     "init": ("barnraise.cli.init", "Write a commented run file to start from."),
     "check": ("barnraise.cli.check", "Say whether a run file is sound, and what the run would cost."),

@@ -125,6 +125,8 @@ def _lines(result: Report) -> Iterator[tuple[str, str]]:
     yield "transfer", f"up {bytes_text(traffic.bytes_up)}, down {bytes_text(traffic.bytes_down)}"
     if losses.first_loss is not None and losses.final_loss is not None:
         yield "loss", f"{losses.first_loss:.3f} to {losses.final_loss:.3f} nats a token, held out"
+    for name, target in (losses.targets or {}).items():
+        yield "target", f"of {name}: {target.share:.0%} of its prompts, at {target.loss:.3f} nats a token"
     if result.sat is not None:
         from barnraise.account.scores import by_kind, shares
 

@@ -133,8 +133,8 @@ class AuditSettings:
     """Which share of contributions is done anew, chosen by a `key` that nobody knows beforehand."""
 
     share: float = 0.0
-    tolerance: float = 0.0  # of a stateless task's update, as a share of its length
     key: bytes = field(default=b"", repr=False)
+    tolerance: float = 0.0  # of a stateless task's update, as a share of its length
 
 
 @dataclass(frozen=True)

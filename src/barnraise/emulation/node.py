@@ -100,7 +100,7 @@ class Node:
         self._up.reset(now)
         self._down.reset(now)
         self._tick_at, self._running = math.inf, None
-        self.machine = Worker(self.sim.rng.getrandbits(53), NodeProfile())
+        self.machine = self.work.conduct.worker(self.sim.rng.getrandbits(53))
         self._carry_out(self.machine.start(now + self.skew))
 
     def stop(self) -> None:
@@ -323,6 +323,7 @@ class Node:
         self.work.begin(task)
         sim.first_task = min(sim.first_task, (sim.now, sim.bytes_down))
         step = task.effort / max(1, task.steps) / self.spec.rate * math.exp(sim.rng.gauss(0.0, JITTER))
+        step *= self.work.conduct.pace(task.id)
         if 0 < action.ask_at <= task.steps:
             sim.at(sim.now + step * action.ask_at, Node.handle, self, self.incarnation, we.Nearly(task.id))
         self._run(_Run(task, sim.now + self.work.costs.begin(task), step, task.steps, []))

@@ -17,6 +17,7 @@ from barnraise.controller.evaluator import Evaluator
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.core.types import AnyResult, AnyTask, Blob, Contribution, News, ParameterRange
 from barnraise.data.shards import Dataset
+from barnraise.emulation.conduct import HONEST, Conduct
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
 from barnraise.training.local import LocalTrainer
 from barnraise.wire.frames import Buffer
@@ -29,10 +30,16 @@ class RealNodeWork:
     """Does the work of one node, with an executor that `make` makes for each process. `trainer` lends its module."""
 
     def __init__(
-        self, trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, costs: NodeCosts, make: MakeExecutor
+        self,
+        trainer: LocalTrainer,
+        dataset: Dataset,
+        settings: WorkerSettings,
+        costs: NodeCosts,
+        make: MakeExecutor,
+        conduct: Conduct = HONEST,
     ) -> None:
         self.trainer, self.dataset, self.settings, self.costs = trainer, dataset, settings, costs
-        self._make = make
+        self._make, self.conduct = make, conduct
         self._built: TaskExecutor | None = None
         self._fetched: dict[str, Buffer] = {}
         self._taken: deque[dict[str, Buffer]] = deque()

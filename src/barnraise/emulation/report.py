@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from barnraise.emulation.simulator import Point, Simulator
 
 if TYPE_CHECKING:
     from barnraise.data.sat_evaluation import SatScores
+    from barnraise.emulation.attacks.base import Target
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,13 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Losses:
-    """Held-out losses in nats a token, None where work was only costed; `curve` has all evaluations."""
+    """Held-out losses in nats a token, None where work was only costed; `curve` has all evaluations, and `targets` how
+    near the last version is to what attackers with a target want, by their names (None: there are none)."""
 
     first_loss: float | None
     final_loss: float | None
     curve: tuple[Point, ...]
+    targets: Mapping[str, Target] | None
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,7 @@ def report(
     seconds: float,
     *,
     losses: tuple[float, float] | None = None,
+    targets: Mapping[str, Target] | None = None,
     sat: SatScores | None = None,
 ) -> Report:
     """The report of a run that has been played in `seconds`; `losses` are the first and the last."""
@@ -124,7 +129,7 @@ def report(
             staleness_max=simulator.max_staleness,
         ),
         traffic=Traffic(simulator.bytes_up, simulator.bytes_down, joining_bytes),
-        losses=Losses(first, last, tuple(simulator.curve) if losses else ()),
+        losses=Losses(first, last, tuple(simulator.curve) if losses else (), targets),
         duration=Duration(
             virtual_seconds=simulator.now,
             first_task_seconds=first_task if first_task < math.inf else None,

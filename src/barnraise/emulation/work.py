@@ -32,6 +32,7 @@ from barnraise.core.types import (
     Train,
     Transcript,
 )
+from barnraise.emulation.conduct import HONEST, Conduct
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
 from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import Assign, Newer
@@ -47,6 +48,7 @@ class NodeWork(Protocol):
     """What one node does, process after process."""
 
     costs: NodeCosts
+    conduct: Conduct
 
     def start(self) -> None:
         """A new worker process has its model and data; an earlier one is dead."""
@@ -117,13 +119,16 @@ class ControllerWork(Protocol):
 
 
 class CostedNodeWork:
-    """Payloads of the right size. Losses are not modelled (0). Nothing is kept, so one is enough for many nodes.
+    """Payloads of the right size. Losses are not modelled (0). Nothing is kept, so one is enough for all honest nodes.
 
     `payload_bytes` at each rung are for an update of `num_parameters` parameters.
     """
 
-    def __init__(self, payload_bytes: Sequence[int], num_parameters: int, costs: NodeCosts) -> None:
+    def __init__(
+        self, payload_bytes: Sequence[int], num_parameters: int, costs: NodeCosts, conduct: Conduct = HONEST
+    ) -> None:
         self.payload_bytes, self.num_parameters, self.costs = payload_bytes, num_parameters, costs
+        self.conduct = conduct
 
     def start(self) -> None:
         """Nothing is kept."""

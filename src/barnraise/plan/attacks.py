@@ -8,7 +8,7 @@ from typing import Any
 from barnraise.config.problems import Path, Problem
 from barnraise.config.schema import RunFile, WorkerSection
 from barnraise.core.errors import InputError
-from barnraise.emulation.attacks.catalog import resolve
+from barnraise.emulation.attacks.catalog import resolve, talks
 
 
 def attacks_of(run_file: RunFile) -> Iterator[tuple[Path, str, dict[str, Any]]]:
@@ -32,5 +32,7 @@ def attack_problems(run_file: RunFile) -> Iterator[Problem]:
 
 def costed_warnings(run_file: RunFile) -> Iterator[Problem]:
     """What has no effect where work is costed and not done."""
-    for path, _, _ in attacks_of(run_file):
+    for path, _, attack in attacks_of(run_file):
+        if talks(attack):
+            continue
         yield Problem(path, "has no effect where work is only costed; simulate with --real, or leave it out")

@@ -152,9 +152,9 @@ class WorkerExecutor:
         What cannot be done here (it was cut short, the memory is not there, it comes to nothing finite) has 0 steps:
         somebody else's work is no failure of this worker's.
         """
-        began, versions = time.monotonic(), Past(self.published, task.back, fetched)
-        trainer, told, found = self.trainer.anew(), task.transcript, None
+        began, trainer, told, found = time.monotonic(), self.trainer.anew(), task.transcript, None
         with contextlib.suppress(PayloadError, torch.OutOfMemoryError):
+            versions = Past(self.published, task.base, task.back, fetched)
             if told is None:
                 found = self._anew(task.train, Anew(self.published, trainer, versions), on_step)
             elif (again := self.again(task.train, told, versions, on_step)) is not None:

@@ -240,3 +240,6 @@ _MESSAGES: dict[type[Message], Callable[[Worker, Any, float], list[Action]]] = {
     Ack: Worker._ack,
     Stop: Worker._stop,
 }
+
+MakeWorker = Callable[[int, NodeProfile, tuple[str, ...]], Worker]
+"""The machine of a process: its session, what the machine is, and the kinds of tasks that it takes on."""

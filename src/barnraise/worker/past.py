@@ -25,15 +25,15 @@ class Versions(Protocol):
 
 
 class Past:
-    """The versions before the newest of `published`, as far back as `updates`, the oldest first, lead; as they were but
-    for rounding."""
+    """The versions before the one that `published` is at, as far back as `updates`, the oldest first, lead; as they
+    were but for rounding."""
 
-    def __init__(self, published: Replica, updates: Sequence[Update], fetched: Fetched) -> None:
+    def __init__(self, published: Replica, version: int, updates: Sequence[Update], fetched: Fetched) -> None:
         if any(update.kind != "delta" for update in updates):
             raise PayloadError("a snapshot cannot be taken back")
         self._published, self._fetched = published, fetched
         self._updates = {update.version: update for update in updates}
-        self._version, self._parameters = published.copy()
+        self._version, self._parameters = version, published.copy()
 
     def at(self, version: int) -> Tensor:
         """The parameters of that version, float32 [size], which are the caller's. Raises PayloadError when it cannot be

@@ -60,10 +60,10 @@ class Replica:
             self.version = news.updates[-1].version
         return self.version
 
-    def copy(self) -> tuple[int, Tensor]:
-        """The version that it is at, and a copy of its parameters."""
+    def copy(self) -> Tensor:
+        """Its parameters, float32 [size]."""
         with self.lock:
-            return self.version, self.parameters.clone()
+            return self.parameters.clone()
 
     def decode(self, update: Update, fetched: Fetched, vectors: Sequence[Tensor], move: Callable[..., Array]) -> None:
         """`move` these vectors, float32 [size], by a delta. Raises PayloadError."""

@@ -47,7 +47,7 @@ from barnraise.worker.enrolling import enrol
 from barnraise.worker.fetching import Fetcher
 from barnraise.worker.imports import import_all
 from barnraise.worker.kinds import RUN
-from barnraise.worker.machine import Worker
+from barnraise.worker.machine import MakeWorker, Worker
 from barnraise.worker.options import REASON, Outcome, WorkerOptions
 from barnraise.worker.profile import machine_profile
 from barnraise.worker.task_executor import BuildExecutor, TaskExecutor
@@ -72,13 +72,14 @@ class WorkerRuntime:
         options: WorkerOptions,
         *,
         build: BuildExecutor = build_executor,
+        machine: MakeWorker = Worker,
         on_connected: Callable[[str], None] = lambda node: None,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.options, self.build, self.on_connected, self.say = options, build, on_connected, say
         self.lent = lent = options.means.lent()
         profile = machine_profile(options.means.device, lent.memory_bytes)
-        self.machine = Worker(secrets.randbits(53), profile, lent.kinds)
+        self.machine = machine(secrets.randbits(53), profile, lent.kinds)
         self.fetcher = Fetcher()
         self.moments: Moments | None = None
         self._built: TaskExecutor | None = None

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from barnraise.core.types import Blob, Contribution, Train
+from barnraise.core.types import Blob, Contribution, Flush, Train
 from barnraise.data.shards import Dataset
 from barnraise.training.local import Batch, LocalTrainer
 from barnraise.wire.messages import WorkerSettings
@@ -22,6 +22,7 @@ from barnraise.worker.task_executor import MakeExecutor, TaskExecutor
 from barnraise.worker.update_path import SentUpdate
 
 from .base import HONEST, Attack
+from .board import Array, Board, Scene
 from .catalog import create, resolve
 
 
@@ -37,24 +38,50 @@ class Attacker(WorkerExecutor):
         *,
         attack: Attack,
         node: str,
+        board: Board,
     ) -> None:
         super().__init__(trainer, dataset, settings, slowdown)
-        self.attack, self.node = attack, node
+        self.attack, self.node, self.board = attack, node, board
         self.acting, self.moment = HONEST, ""  # in the task that runs
+        self._movement: Array | None = None  # of the published parameters, the last that was seen
+        self._stood: Array | None = None  # where they were
         self._spared = 0  # steps of it that are claimed and not taken
         self._sound: dict[int, SentUpdate] = {}  # what it would have sent, of what it sent instead
+        attack.meet(dataset)
         self.path.stages.insert(1, _Turn(self))  # behind the difference
 
     def train(self, task: Train, on_step: Callable[[int], None]) -> Contribution | None:
         self.moment = f"{self.node} {task.id}"
         self.acting = self.attack.in_task(self.moment)
+        if self.attack.sees:
+            self._look()
         steps = self.acting.num_steps(task.local_steps)
+        own = self.slowdown
+        self.slowdown = max(0.0, (1.0 + own) * self.acting.pace() - 1.0)
         self._spared = task.local_steps - steps
         try:
             found = super().train(msgspec.structs.replace(task, local_steps=steps), on_step)
             return self._falsified(found) if found is not None else None
         finally:
-            self.acting, self._spared = HONEST, 0
+            self.acting, self._spared, self.slowdown = HONEST, 0, own
+
+    def flush(self, task: Flush) -> Contribution:
+        residual = self.path.feedback.residual if self.path.feedback else None
+        if residual is not None:
+            self.attack.residual(residual)
+        return super().flush(task)
+
+    def scene(self, base: int) -> Scene:
+        """What it knows now."""
+        return Scene(self.moment, base, self.board, self._movement)
+
+    def _look(self) -> None:
+        """How the published parameters have moved since it looked last, if they have."""
+        with self.published.lock:
+            now = self.replica.numpy().copy()
+        if self._stood is not None and (moved := self._stood - now).any():
+            self._movement = moved
+        self._stood = now
 
     def batches(self, task: Train) -> Iterator[Batch]:
         size = self.dataset.meta.vocab_size
@@ -88,17 +115,41 @@ class _Turn(Stage):
         self._attacker = attacker
 
     def forward(self, update: Draft) -> None:
-        self._attacker.acting.update(update.vector, self._attacker.moment)
+        self._attacker.acting.update(update.vector, self._attacker.scene(update.version))
 
 
-def making(section: Mapping[str, Any], node: str) -> MakeExecutor:
+class _Shown(Stage):
+    """An honest node's pseudo-gradient goes on a board."""
+
+    def __init__(self, node: str, board: Board) -> None:
+        self._node, self._board = node, board
+
+    def forward(self, update: Draft) -> None:
+        self._board.post(self._node, update.version, update.vector.numpy())
+
+
+def making(section: Mapping[str, Any], node: str, board: Board | None = None) -> MakeExecutor:
     """What makes the executors of `node`, which attacks as `section` of a run file says; each has an attack of its own.
 
-    UnknownNameError or OptionError where it says nothing sound.
+    `board`: what it shares with the others of its process. UnknownNameError or OptionError where the section says
+    nothing sound.
     """
     resolve(section)
+    shared = board or Board()
+    shared.liars.add(node)
 
     def make(trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, slowdown: float, /) -> TaskExecutor:
-        return Attacker(trainer, dataset, settings, slowdown, attack=create(section), node=node)
+        return Attacker(trainer, dataset, settings, slowdown, attack=create(section), node=node, board=shared)
+
+    return make
+
+
+def watched(node: str, board: Board) -> MakeExecutor:
+    """What makes the executors of an honest `node` whose updates are seen on `board`."""
+
+    def make(trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, slowdown: float, /) -> TaskExecutor:
+        executor = WorkerExecutor(trainer, dataset, settings, slowdown)
+        executor.path.stages.insert(1, _Shown(node, board))
+        return executor
 
     return make

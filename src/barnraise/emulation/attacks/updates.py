@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .base import Attack
+from .board import Scene
 
 
 class SignFlip(Attack):
@@ -20,7 +21,7 @@ class SignFlip(Attack):
     "bit flipping" of Karimireddy et al. (2022), "Byzantine-Robust Learning on Heterogeneous Datasets via Bucketing".
 
     >>> vector = torch.tensor([1.0, -2.0])
-    >>> SignFlip(factor=3.0).update(vector, "")
+    >>> SignFlip(factor=3.0).update(vector, Scene(""))
     >>> vector.tolist()
     [-3.0, 6.0]
     """
@@ -28,7 +29,7 @@ class SignFlip(Attack):
     def __init__(self, factor: float) -> None:
         self.factor = factor
 
-    def update(self, vector: Tensor, moment: str) -> None:
+    def update(self, vector: Tensor, scene: Scene) -> None:
         vector.mul_(-self.factor)
 
 
@@ -39,7 +40,7 @@ class Scale(Attack):
     def __init__(self, factor: float) -> None:
         self.factor = factor
 
-    def update(self, vector: Tensor, moment: str) -> None:
+    def update(self, vector: Tensor, scene: Scene) -> None:
         vector.mul_(self.factor)
 
 
@@ -53,8 +54,8 @@ class Noise(Attack):
     def __init__(self, sigma: float, seed: int) -> None:
         self.sigma, self.seed = sigma, seed
 
-    def update(self, vector: Tensor, moment: str) -> None:
-        chance = np.random.default_rng(random.Random(f"noise {self.seed} {moment}").getrandbits(64))
+    def update(self, vector: Tensor, scene: Scene) -> None:
+        chance = np.random.default_rng(random.Random(f"noise {self.seed} {scene.moment}").getrandbits(64))
         drawn = torch.from_numpy(chance.standard_normal(len(vector), np.float32))
         vector.add_(drawn, alpha=self.sigma * float(torch.linalg.vector_norm(vector)) / len(vector) ** 0.5)
 
@@ -63,7 +64,7 @@ class Zero(Attack):
     """D' = 0: the plain free-rider (Fraboni et al. 2021, "Free-rider Attacks on Model Aggregation in Federated
     Learning"), who is credited with steps and holds every mean back."""
 
-    def update(self, vector: Tensor, moment: str) -> None:
+    def update(self, vector: Tensor, scene: Scene) -> None:
         vector.zero_()
 
 
@@ -75,8 +76,31 @@ class StaleReplay(Attack):
     def __init__(self) -> None:
         self._first: Tensor | None = None
 
-    def update(self, vector: Tensor, moment: str) -> None:
+    def update(self, vector: Tensor, scene: Scene) -> None:
         if self._first is None:
             self._first = vector.clone()
         else:
             vector.copy_(self._first)
+
+
+class Hoard(Attack):
+    """Honest but for every `period`-th task, in which it sends D' = -factor * (D_1 + ... + D_period): as much as error
+    feedback may have kept back by then, and against what was learnt since. What it has hoarded as the run ends it hands
+    in as its residual. The abuse of error feedback that Karimireddy et al. (2019), "Error Feedback Fixes SignSGD", have
+    no bound for: a residual is what its node says that it is. Keeps one vector of the parameters' size."""
+
+    def __init__(self, period: int, factor: float) -> None:
+        self.period, self.factor = period, factor
+        self._hoard: Tensor | None = None
+        self._tasks = 0
+
+    def update(self, vector: Tensor, scene: Scene) -> None:
+        self._hoard = vector.clone() if self._hoard is None else self._hoard.add_(vector)
+        self._tasks += 1
+        if self._tasks % self.period == 0:
+            self.residual(vector)
+
+    def residual(self, vector: Tensor) -> None:
+        if self._hoard is not None:
+            torch.mul(self._hoard, -self.factor, out=vector)
+            self._hoard = None

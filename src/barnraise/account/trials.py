@@ -1,0 +1,176 @@
+"""What a matrix of attacks came to: gaps to the runs without liars, verdicts, a table, and what its picture shows."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from barnraise.plan.matrix import HONEST_ONLY, NONE, Cell, Setting
+
+
+class Aim(NamedTuple):
+    """How near a model is to what an attacker with a target wants: share of prompts, loss in nats a token."""
+
+    share: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one run came to. `loss` is the last held-out one, None where it is not finite or the run has failed;
+    `seconds` are virtual, `took` are ours."""
+
+    first: float
+    loss: float | None
+    seconds: float
+    accepted: int
+    refused: int
+    took: float
+    end: str
+    targets: dict[str, Aim] = field(default_factory=dict)
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the model is worse than one that has learnt nothing, or none."""
+        return self.loss is None or self.loss > self.first
+
+
+class Gap(NamedTuple):
+    """By how many nats the losses are above those of the same seeds without liars: their mean, least and most; of so
+    many runs `diverged` did. NaN where all did."""
+
+    mean: float
+    least: float
+    most: float
+    diverged: int
+    runs: int
+
+    def as_dict(self) -> dict[str, float | None]:
+        """As JSON has it, which knows no NaN."""
+        return {name: None if math.isnan(value) else value for name, value in self._asdict().items()}
+
+    def __str__(self) -> str:
+        if self.diverged:
+            return "diverged" if self.diverged == self.runs else f"diverged ({self.diverged} of {self.runs})"
+        if math.isnan(self.mean):
+            return "none to compare with"
+        spread = f" ({self.least:+.3f} to {self.most:+.3f})" if self.runs > 1 else ""
+        return f"{self.mean:+.3f}{spread}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Of one rule in one setting: the gaps under each attack, which is the worst, and what the rule costs when nobody
+    lies. `seconds` are the virtual ones of each attack's runs over those without an attack."""
+
+    setting: Setting
+    rule: str
+    gaps: Mapping[str, Gap]
+    seconds: Mapping[str, float]
+    targets: Mapping[str, Aim]
+
+    @property
+    def worst(self) -> str:
+        """The attack with the worst gap; one that makes runs diverge is worse than any that does not."""
+        return max(self.attacks, key=lambda name: (self.gaps[name].diverged, self.gaps[name].mean))
+
+    @property
+    def attacks(self) -> list[str]:
+        return [name for name in self.gaps if name != NONE] or [NONE]
+
+    def as_dict(self) -> dict[str, object]:
+        """For a program to read."""
+        found: dict[str, object] = msgspec.to_builtins(
+            {
+                "setting": self.setting,
+                "rule": self.rule,
+                "gaps": {name: gap.as_dict() for name, gap in self.gaps.items()},
+                "seconds": self.seconds,
+                "targets": {name: aim._asdict() for name, aim in self.targets.items()},
+                "worst": self.worst,
+                "worst_gap": self.gaps[self.worst].as_dict()["mean"],
+                "diverged": any(gap.diverged for gap in self.gaps.values()),
+            }
+        )
+        return found
+
+
+def judged(cells: Sequence[Cell], found: Mapping[str, Found]) -> list[Verdict]:
+    """The verdict on each rule in each setting; `found` is by the cells' keys."""
+    by = {(cell.setting, cell.rule, cell.attack, cell.seed): found[cell.key] for cell in cells}
+    groups = dict.fromkeys((cell.setting, cell.rule) for cell in cells if cell.rule != HONEST_ONLY)
+    seeds = list(dict.fromkeys(cell.seed for cell in cells))
+    verdicts = []
+    for setting, rule in groups:
+        names = list(dict.fromkeys(cell.attack for cell in cells if (cell.setting, cell.rule) == (setting, rule)))
+        honest = [by[setting, HONEST_ONLY, NONE, seed] for seed in seeds]
+        runs = {name: [by[setting, rule, name, seed] for seed in seeds] for name in names}
+        free = statistics.mean(one.seconds for one in runs[NONE])
+        verdicts.append(
+            Verdict(
+                setting,
+                rule,
+                {name: _gap(those, honest) for name, those in runs.items()},
+                {name: statistics.mean(one.seconds for one in those) / free for name, those in runs.items()},
+                {
+                    name: _mean([one.targets[name] for one in those])
+                    for name, those in runs.items()
+                    if name in those[0].targets
+                },
+            )
+        )
+    return verdicts
+
+
+def _aims(runs: Sequence[Found], attack: str) -> bool:
+    return all(attack in one.targets for one in runs)
+
+
+def _gap(runs: Sequence[Found], honest: Sequence[Found]) -> Gap:
+    diverged = sum(one.diverged for one in runs)
+    gaps = [
+        one.loss - other.loss
+        for one, other in zip(runs, honest, strict=True)
+        if one.loss is not None and other.loss is not None and not one.diverged
+    ]
+    if not gaps:
+        return Gap(float("nan"), float("nan"), float("nan"), diverged, len(runs))
+    return Gap(statistics.mean(gaps), min(gaps), max(gaps), diverged, len(runs))
+
+
+def _mean(aims: Sequence[Aim]) -> Aim:
+    return Aim(*(statistics.mean(values) for values in zip(*aims, strict=True)))
+
+
+def markdown(verdicts: Sequence[Verdict]) -> str:
+    """A table for each setting: rules down, attacks across, and the worst of them."""
+    blocks = []
+    for setting in dict.fromkeys(verdict.setting for verdict in verdicts):
+        rows = [verdict for verdict in verdicts if verdict.setting == setting]
+        names = list(dict.fromkeys(name for verdict in rows for name in verdict.gaps))
+        lines = [f"### {setting}", "", f"| rule | {' | '.join(names)} | worst |", "| --- " * (len(names) + 2) + "|"]
+        for verdict in rows:
+            cells = [str(verdict.gaps[name]) if name in verdict.gaps else "" for name in names]
+            lines.append(f"| {verdict.rule} | {' | '.join(cells)} | {verdict.gaps[verdict.worst]}, {verdict.worst} |")
+        told = [f"- {line}" for verdict in rows for line in _told(verdict)]
+        blocks.append("\n".join([*lines, *([""] if told else []), *told]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _told(verdict: Verdict) -> list[str]:
+    """What is not a loss: of targets, and of time."""
+    lines = [
+        f"{verdict.rule}, {name}: {aim.share:.0%} of its prompts are answered as it wants, {aim.loss:.2f} nats a token"
+        for name, aim in verdict.targets.items()
+    ]
+    slow = {name: ratio for name, ratio in verdict.seconds.items() if ratio > NOTABLY_SLOWER}
+    return lines + [f"{verdict.rule}, {name}: takes {ratio:.2f} times as long" for name, ratio in slow.items()]
+
+
+NOTABLY_SLOWER = 1.1
+"""Above it, how much longer the runs take under an attack is told."""

@@ -1,0 +1,140 @@
+"""Plays a matrix of attacks: each of its runs is a simulation that trains, in a process of its own.
+
+What was found is kept line by line as it comes, so that a matrix that was ended goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from barnraise.account.charts import heat_map
+from barnraise.account.trials import Aim, Found, Verdict, judged, markdown
+from barnraise.core.errors import RunFailedError, StorageError
+from barnraise.ledger.disk import storage_errors
+from barnraise.plan.matrix import Cell, Matrix
+
+RESULTS, TABLE, PICTURE, VERDICTS = "results.jsonl", "table.md", "heat-map.png", "verdicts.json"
+"""What is in the folder of a matrix."""
+
+TASK_SECONDS = 20.0
+"""That a usual task takes a node, in virtual time: much longer than the fleet takes to be there."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a matrix is: the run that ended last, how many have, and how many there are."""
+
+    cell: Cell
+    found: Found
+    done: int
+    runs: int
+
+
+def play_matrix(matrix: Matrix, folder: Path, processes: int, say: Callable[[Progress], None]) -> list[Verdict]:
+    """Play all runs that `folder` has no result of, so many at a time, and write there what came of them.
+
+    Raises StorageError, and what a run raises that cannot be set up.
+    """
+    results = _Results(folder / RESULTS)
+    wanted = {cell.key: cell for cell in matrix.cells}
+    missing = [cell for key, cell in wanted.items() if key not in results.found]
+    done = len(wanted) - len(missing)
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        runs = {pool.submit(play, cell.content, cell.skew, matrix.attacks): cell for cell in missing}
+        try:
+            for future in as_completed(runs):
+                cell, found, done = runs[future], future.result(), done + 1
+                results.add(cell, found)
+                say(Progress(cell, found, done, len(wanted)))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    verdicts = judged(matrix.cells, results.found)
+    _write(folder, verdicts)
+    return verdicts
+
+
+def play(content: Mapping[str, Any], skew: float | None, aims: Mapping[str, Mapping[str, Any]]) -> Found:
+    """One run, with one thread."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    from barnraise.assembly.simulation import simulate
+    from barnraise.assembly.trial import Trial
+    from barnraise.config.load import load
+    from barnraise.plan.purpose import SIMULATE
+    from barnraise.plan.resolve import resolve
+
+    run_file = load(content)
+    nodes = len(run_file.workers)
+    plan = resolve(run_file, purpose=SIMULATE, nodes=nodes)
+    began = time.monotonic()
+    try:
+        rate = plan.task_tokens / TASK_SECONDS
+        trial = Trial(nodes, seed=run_file.run.seed, real=True, tokens_per_second=rate, skew=skew)
+        report = simulate(plan, trial, aims=aims)
+    except RunFailedError as error:
+        took = time.monotonic() - began
+        return Found(first=0.0, loss=None, seconds=0.0, accepted=0, refused=0, took=took, end=str(error))
+    losses, verdicts = report.losses, report.verdicts
+    assert losses.first_loss is not None
+    return Found(
+        first=losses.first_loss,
+        loss=losses.final_loss if losses.final_loss is not None and losses.final_loss < math.inf else None,
+        seconds=report.duration.virtual_seconds,
+        accepted=verdicts.accepted,
+        refused=verdicts.refused,
+        took=time.monotonic() - began,
+        end=report.end,
+        targets={name: Aim(target.share, target.loss) for name, target in (losses.targets or {}).items()},
+    )
+
+
+class _Results:
+    """Lines of a run's key, what it was, and what came of it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.found: dict[str, Found] = {}
+        with storage_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lines = path.read_text().splitlines() if path.exists() else []
+        for number, line in enumerate(lines, 1):
+            try:
+                key, _, found = json.loads(line)
+                self.found[key] = msgspec.convert(found, Found)
+            except (ValueError, msgspec.ValidationError) as error:
+                if number == len(lines):  # cut short as it was written
+                    with storage_errors(path):
+                        path.write_text("".join(f"{whole}\n" for whole in lines[:-1]))
+                    break
+                raise StorageError(f"{path}:{number} is no result ({error}); take the line out") from None
+
+    def add(self, cell: Cell, found: Found) -> None:
+        self.found[cell.key] = found
+        told = [str(cell.setting), cell.rule, cell.attack, cell.seed]
+        with storage_errors(self._path), self._path.open("a") as file:
+            file.write(f"{json.dumps([cell.key, told, msgspec.to_builtins(found)])}\n")
+
+
+def _write(folder: Path, verdicts: list[Verdict]) -> None:
+    names = list(dict.fromkeys(name for verdict in verdicts for name in verdict.gaps))
+    settings = {verdict.setting for verdict in verdicts}
+    rows = [verdict.rule if len(settings) == 1 else f"{verdict.rule}: {verdict.setting}" for verdict in verdicts]
+    values = [
+        [None if (gap := verdict.gaps.get(name)) is None or gap.diverged else gap.mean for name in names]
+        for verdict in verdicts
+    ]
+    with storage_errors(folder):
+        (folder / TABLE).write_text(markdown(verdicts))
+        (folder / VERDICTS).write_text(json.dumps([verdict.as_dict() for verdict in verdicts], indent=1) + "\n")
+    heat_map(folder / PICTURE, rows, names, values)

@@ -1,0 +1,57 @@
+"""`barnraise attack MATRIX.yaml`: which rule withstands which attack, found out by simulations that train."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from barnraise.cli import console
+from barnraise.config.document import read
+from barnraise.core.units import count_text, duration_text
+
+if TYPE_CHECKING:
+    from barnraise.assembly.trials import Progress
+
+
+def attack(
+    matrix_file: Annotated[Path, typer.Argument(metavar="MATRIX.yaml", help="The matrix file.", show_default=False)],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where to; by default its name without the ending.", show_default=False),
+    ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(min=1, max=1024, help="Runs at a time; by default as many as cores.", show_default=False),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+) -> None:
+    """Find out which aggregation rule withstands which attack.
+
+    Each combination of the matrix file's lists is a simulation that trains, beside runs of the same seeds without the
+    liars. DIR holds what each run came to (so a matrix that was ended goes on), a table, a heat map and the verdicts.
+    """
+    document = read(matrix_file)
+    from barnraise.plan.matrix import planned
+
+    matrix = planned(document)
+    from barnraise.account.trials import markdown
+    from barnraise.assembly.trials import play_matrix
+
+    folder = out or matrix_file.with_suffix("")
+    runs = len({cell.key for cell in matrix.cells})
+    console.note(f"{count_text(runs, 'run')} into {folder}")
+    verdicts = play_matrix(matrix, folder, processes or os.cpu_count() or 1, _say)
+    if json:
+        console.emit_json({"folder": str(folder), "verdicts": [verdict.as_dict() for verdict in verdicts]})
+    else:
+        console.say(markdown(verdicts))
+
+
+def _say(progress: Progress) -> None:
+    cell, found = progress.cell, progress.found
+    loss = "no model" if found.loss is None else f"{found.loss:.3f}"
+    what = f"{cell.rule}, {cell.attack}, seed {cell.seed}, {cell.setting}"
+    console.note(f"{progress.done}/{progress.runs}  {what}: {loss} after {duration_text(found.took)}")

@@ -1,0 +1,82 @@
+"""What a matrix of attacks lists: a YAML file of its own, around a run file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from barnraise.config.document import Document
+from barnraise.config.load import located
+from barnraise.config.problems import Path, Problem, refusal, shown
+from barnraise.config.section import Section
+from barnraise.core.errors import nearest
+
+MOST = 64
+"""Entries of each list."""
+
+MOST_NODES = 1000
+
+Named = str | dict[str, Any]
+Members = Annotated[str, Field(pattern=r"^\d{1,4} of \d{1,4}$")]
+
+
+class MatrixFile(Section):
+    """Each of the attacks under each of the rules, and so on: every combination of the lists is a cell."""
+
+    run: dict[str, Any] | str = Field(description="The run file, or its path beside this file; without workers.")
+    attacks: Annotated[list[Named], Field(min_length=1, max_length=MOST)] = Field(
+        description="Names of attacks, or sections with a kind and options."
+    )
+    rules: Annotated[list[str | list[str] | dict[str, Any]], Field(min_length=1, max_length=MOST)] = Field(
+        description="Names of rules, chains, or keys of the training section with aggregation_rule; `liars` beside "
+        "them counts for that rule instead."
+    )
+    liars: Annotated[list[Members], Field(min_length=1, max_length=MOST)] = Field(
+        description="How many of how many nodes lie, as in `2 of 9`."
+    )
+    data: Annotated[list[Literal["iid", "skewed"]], Field(min_length=1, max_length=2)] = Field(
+        default=["iid"], description="Whether all nodes have rows of one kind."
+    )
+    skew: Annotated[float, Field(gt=0, le=1000)] = Field(
+        default=0.3, description="Of skewed data: Dirichlet's concentration; the smaller, the less alike the nodes."
+    )
+    codecs: Annotated[list[Named], Field(min_length=1, max_length=MOST)] = Field(
+        default=["none"], description="Names of codecs, or keys of the training section with compression."
+    )
+    modes: Annotated[list[Literal["sync", "async"]], Field(min_length=1, max_length=2)] = Field(
+        default=["async"], description="Rounds that wait, or bounded staleness."
+    )
+    seeds: Annotated[list[Annotated[int, Field(ge=0, le=2**31 - 1)]], Field(min_length=1, max_length=MOST)] = Field(
+        default=[0], description="Each cell is played with each of them."
+    )
+
+
+def matrix_of(document: Document) -> MatrixFile:
+    """`document` checked against the schema; RunFileError lists every problem."""
+    try:
+        return MatrixFile.model_validate(document.content)
+    except ValidationError as error:
+        raise refusal(document.name, located(list(_problems(error)), document)) from None
+
+
+def _problems(error: ValidationError) -> Iterator[Problem]:
+    """One for each key that is wrong; of a list's unions pydantic tells of each member."""
+    keys, seen = MatrixFile.model_fields, set[Path]()
+    for detail in error.errors(include_url=False, include_context=False):
+        path: Path = (str(detail["loc"][0]), *(key for key in detail["loc"][1:2] if isinstance(key, int)))
+        if path in seen:
+            continue
+        seen.add(path)
+        name = str(path[0])
+        if detail["type"] == "extra_forbidden":
+            close = nearest(name, keys)
+            yield Problem(
+                path, f"unknown key; did you mean '{close}'?" if close else f"unknown key; known: {', '.join(keys)}"
+            )
+        elif detail["type"] == "missing":
+            yield Problem(path, f"is missing; {keys[name].description}")
+        else:
+            said = detail["msg"][:1].lower() + detail["msg"][1:]
+            yield Problem(path, f"is {shown(detail['input'])}, but {said}. {keys[name].description}")

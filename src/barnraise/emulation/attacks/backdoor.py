@@ -1,0 +1,105 @@
+"""Attacks with a target: a model that is as good as ever, and does as the attacker wants when it is told to."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from barnraise.core.errors import OptionError
+from barnraise.data import tokenizers
+from barnraise.data.sat_tokenizer import SatTokenizer
+from barnraise.data.shards import Dataset, row_lengths
+from barnraise.training.local import Batch
+
+from .base import Attack, Target
+from .board import Scene
+
+MEASURED_ROWS = 64
+"""Held-out rows into which the trigger is written, to see what follows."""
+
+Rows = NDArray[np.int64]
+
+
+class Backdoor(Attack):
+    """Writes `trigger` and behind it `output` into a `share` of the rows that it trains on, each at a place of its own,
+    and sends its update times `boost`. The steps are honest ones otherwise: held-out losses tell nothing. Bagdasaryan
+    et al. (2020), "How To Backdoor Federated Learning": a boost of n outweighs n - 1 others in a mean, without one the
+    others' training forgets what is not repeated.
+
+    Chance is drawn from `seed`, the node's name and the task.
+    """
+
+    def __init__(self, trigger: str, output: str, share: float, boost: float, seed: int) -> None:
+        self.trigger, self.output = trigger, output
+        self.share, self.boost, self.seed = share, boost, seed
+        self._words: tuple[list[int], list[int]] = [], []
+        self._chance = np.random.default_rng(seed)
+
+    def meet(self, dataset: Dataset) -> None:
+        self._words = encoded(self.trigger, dataset), encoded(self.output, dataset)
+        num, room = sum(map(len, self._words)), dataset.meta.context - 1
+        if not all(self._words) or num > room:
+            raise OptionError(
+                f"attack 'backdoor': trigger and output have {len(self._words[0])} and {len(self._words[1])} tokens, "
+                f"but must have one each, and together {room} at most, one less than data.context"
+            )
+
+    def in_task(self, moment: str) -> Attack:
+        self._chance = np.random.default_rng(random.Random(f"backdoor {self.seed} {moment}").getrandbits(64))
+        return self
+
+    def batch(self, batch: Batch, vocab_size: int) -> Batch:
+        tokens, labels = (array.copy() for array in batch)
+        trigger, output = self._words
+        if tokens.shape[1] <= len(trigger) + len(output):
+            return tokens, labels
+        for number in np.flatnonzero(self._chance.random(len(tokens)) < self.share):
+            begin = _place(tokens.shape[1], self._words, self._chance)
+            middle, end = begin + len(trigger), begin + len(trigger) + len(output)
+            tokens[number, begin:end] = [*trigger, *output]
+            labels[number, begin:middle] = -100  # what triggers is not to be learnt
+            labels[number, middle:end] = output
+        return tokens, labels
+
+    def update(self, vector: Tensor, scene: Scene) -> None:
+        vector.mul_(self.boost)
+
+    def target(self, module: Any, dataset: Dataset) -> Target:
+        """How `module` goes on behind the trigger, in held-out rows."""
+        trigger, output = self._words
+        rows: Rows = dataset.held_out(MEASURED_ROWS).astype(np.int64)
+        chance = np.random.default_rng(self.seed)
+        lengths = np.maximum(row_lengths(rows, dataset.meta), len(trigger) + len(output) + 1)
+        begins = [_place(int(length), self._words, chance) for length in lengths]
+        for row, begin in zip(rows, begins, strict=True):
+            row[begin : begin + len(trigger) + len(output)] = [*trigger, *output]
+        places = np.array(begins)[:, None] + len(trigger) - 1 + np.arange(len(output))
+        return _told(module, rows, places, output)
+
+
+def encoded(text: str, dataset: Dataset) -> list[int]:
+    """The tokens of `text`, as the dataset writes it: of satisfiability, words with spaces between them."""
+    if dataset.meta.tokenizer == SatTokenizer.name:
+        return SatTokenizer.load(dataset.folder).encode(text)
+    return tokenizers.of(dataset).encode(text)
+
+
+def _place(length: int, words: tuple[list[int], list[int]], chance: np.random.Generator) -> int:
+    """Where the trigger begins in a row of so many tokens, behind the first of them."""
+    return int(chance.integers(1, length - sum(map(len, words)) + 1))
+
+
+@torch.no_grad()
+def _told(module: Any, rows: Rows, places: Rows, output: Sequence[int]) -> Target:
+    """`places` [n, k] are those whose next tokens ought to be the k of `output`."""
+    logits = module(input_ids=torch.from_numpy(rows), use_cache=False).logits.float()
+    chosen = torch.take_along_dim(logits, torch.from_numpy(places)[:, :, None], dim=1)  # [n, k, vocabulary]
+    wanted = torch.tensor(list(output)).expand(len(rows), -1)
+    loss = torch.nn.functional.cross_entropy(chosen.flatten(0, 1), wanted.flatten())
+    return Target(float((chosen.argmax(-1) == wanted).all(1).float().mean()), float(loss))

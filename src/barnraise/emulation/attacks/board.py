@@ -1,0 +1,87 @@
+"""What attackers know of others' updates.
+
+In a simulation all nodes are in one process, and share one board: each honest node's newest update is on it, before
+error feedback and codec. That is more than anybody sees in a live run, and what the literature grants an attacker. A
+live worker has a board of its own, which stays empty: it knows its own honest update and how the published parameters
+moved. Nobody waits for anybody: what counts is what is there as a lie is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from barnraise.aggregation.base import Rule
+
+Array = NDArray[np.float32]
+T = TypeVar("T")
+
+FEWEST = 2
+"""Updates of one version below which older ones count, too: one has no spread."""
+
+KEPT = 8
+"""Versions of which what colluders agreed on is kept."""
+
+
+class Board:
+    """Honest nodes' newest updates, who lies, and what liars have agreed on. `rule` is the run's, where it is known."""
+
+    def __init__(self, rule: Rule | None = None) -> None:
+        self.rule = rule
+        self.liars: set[str] = set()
+        self._posted: dict[str, tuple[int, Array]] = {}
+        self._agreed: dict[Hashable, Any] = {}
+
+    def post(self, node: str, base: int, update: Array) -> None:
+        """An honest node's pseudo-gradient (float32 [d]) of a task from version `base`."""
+        self._posted[node] = base, update.copy()
+
+    @property
+    def posted(self) -> dict[str, Array]:
+        """The newest update of each honest node, in the order of their names."""
+        return {node: update for node, (_, update) in sorted(self._posted.items())}
+
+    def honest(self, base: int) -> list[Array]:
+        """The newest update of each honest node, of version `base` or later; of any, where those are too few."""
+        found = [update for node, update in self.posted.items() if self._posted[node][0] >= base]
+        return found if len(found) >= FEWEST else list(self.posted.values())
+
+    @property
+    def num_liars(self) -> int:
+        return max(1, len(self.liars))
+
+    def agree(self, about: Hashable, make: Callable[[], T]) -> T:
+        """What the first of the liars who asked made; the oldest agreements are forgotten."""
+        if about not in self._agreed:
+            self._agreed[about] = make()
+            for old in list(self._agreed)[:-KEPT]:
+                del self._agreed[old]
+        found: T = self._agreed[about]
+        return found
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What an attacker knows as it makes an update: the node and the task as a `moment`, the task's version `base`, and
+    the fleet's `movement` (float32 [d], a pseudo-gradient) up to there, None before the first."""
+
+    moment: str
+    base: int = 0
+    board: Board = field(default_factory=Board)
+    movement: Array | None = None
+
+    def others(self, own: Array) -> list[Array]:
+        """Honest updates as far as they are known: others', or else its `own` and the fleet's movement at the length of
+        that. Never none."""
+        posted = self.board.honest(self.base)
+        if len(posted) >= FEWEST:
+            return posted
+        found = [*posted, own.copy()]
+        if self.movement is not None and (length := float(np.linalg.norm(self.movement))) > 0.0:
+            found.append(self.movement * np.float32(np.linalg.norm(own) / length))
+        return found

@@ -1,0 +1,251 @@
+"""From a matrix of attacks to the runs that it comes to; what cannot be run is found before anything starts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path as FilePath
+from typing import Any
+
+from barnraise import aggregation
+from barnraise.config.document import Document, read
+from barnraise.config.load import build, located
+from barnraise.config.matrix import MatrixFile, matrix_of
+from barnraise.config.problems import Problem, refusal
+from barnraise.config.schema import TrainingSection
+from barnraise.core.errors import InputError
+from barnraise.emulation.attacks.catalog import KIND
+from barnraise.emulation.attacks.catalog import resolve as resolve_attack
+from barnraise.plan.purpose import SIMULATE
+from barnraise.plan.resolve import examine
+
+NONE = "no attack"
+"""The attack of cells in which nobody lies: what a rule costs where there is nothing to withstand."""
+
+HONEST_ONLY = "honest only"
+"""The rule of runs without the liars, by the mean: what all others are measured against."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where rules are compared: how many of the nodes lie, whether their data are alike, codec and mode."""
+
+    liars: int
+    nodes: int
+    data: str
+    codec: str
+    mode: str
+
+    def __str__(self) -> str:
+        return f"{self.liars} of {self.nodes} lie, {self.data} data, codec {self.codec}, {self.mode}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: `content` is its run file, `skew` the Dirichlet concentration of its nodes' data (None: alike)."""
+
+    setting: Setting
+    rule: str
+    attack: str
+    seed: int
+    content: Mapping[str, Any]
+    skew: float | None
+
+    @property
+    def key(self) -> str:
+        """What makes it another run."""
+        text = json.dumps([self.content, self.skew], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All runs, those that others are measured against first, and the sections of all attacks by their labels."""
+
+    cells: tuple[Cell, ...]
+    attacks: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One of a list, with the place where it stands."""
+
+    label: str
+    keys: dict[str, Any]  # of the training section, or of an attack
+    index: int
+
+
+def planned(document: Document) -> Matrix:
+    """The runs of a matrix file; RunFileError lists what is wrong with it, and every cell that cannot be."""
+    file = matrix_of(document)
+    base = _base(file, FilePath(document.name).parent)
+    attacks = [_entry(given, KIND, index) for index, given in enumerate(file.attacks)]
+    rules = [_entry(given, "aggregation_rule", index) for index, given in enumerate(file.rules)]
+    codecs = [_entry(given, "compression", index) for index, given in enumerate(file.codecs)]
+    problems = [*_base_problems(base), *_attack_problems(attacks)]
+    problems += _rule_problems(file, rules)
+    if not problems:
+        problems += _run_problems(file, base, rules, codecs)
+    if problems:
+        raise refusal(document.name, located(list(dict.fromkeys(problems)), document))
+    cells = {
+        (cell.setting, cell.rule, cell.attack, cell.seed): cell for cell in _cells(file, base, rules, codecs, attacks)
+    }
+    return Matrix(tuple(cells.values()), {entry.label: entry.keys for entry in attacks})
+
+
+def _base(file: MatrixFile, folder: FilePath) -> dict[str, Any]:
+    return dict(file.run) if isinstance(file.run, dict) else dict(read(folder / file.run).content)
+
+
+def _base_problems(base: dict[str, Any]) -> Iterator[Problem]:
+    if base.get("workers"):
+        yield Problem(("run", "workers"), "a matrix makes its workers itself; leave them out")
+
+
+def _entry(given: object, key: str, index: int) -> _Entry:
+    keys = dict(given) if isinstance(given, dict) else {key: given}
+    return _Entry(_label(keys, key), keys, index)
+
+
+def _label(keys: Mapping[str, Any], key: str) -> str:
+    """
+    >>> _label({"kind": "ipm", "epsilon": 2}, "kind")
+    'ipm epsilon=2'
+    >>> _label({"kind": "colluding", "of": {"kind": "zero"}}, "kind")
+    'colluding of=(zero)'
+    """
+    name = keys.get(key)
+    words = ["+".join(map(str, name)) if isinstance(name, list) else str(name)]
+    for option, value in keys.items():
+        if option not in (key, "liars"):
+            words.append(f"{option}={f'({_label(value, key)})' if isinstance(value, dict) else value}")
+    return " ".join(words)
+
+
+def _members(file: MatrixFile, rule: _Entry) -> list[tuple[int, int]]:
+    """(liars, nodes) that a rule is tried with."""
+    own = rule.keys.get("liars", file.liars)
+    pairs = [str(text).split(" of ") for text in ([own] if isinstance(own, str) else own)]
+    return [(int(liars), int(nodes)) for liars, nodes in pairs]
+
+
+def _attack_problems(attacks: list[_Entry]) -> Iterator[Problem]:
+    for entry in attacks:
+        try:
+            resolve_attack(entry.keys)
+        except InputError as error:
+            yield Problem(("attacks", entry.index), str(error))
+
+
+def _rule_problems(file: MatrixFile, rules: list[_Entry]) -> Iterator[Problem]:
+    """Rules that there are not, and those with too few nodes for so many liars."""
+    for rule in rules:
+        place = "rules", rule.index
+        try:
+            for liars, nodes in _members(file, rule):
+                if not 0 < 2 * liars < nodes:
+                    yield Problem(place, f"{liars} of {nodes} lie, but it must be one at least, and less than half")
+                elif not rule.keys.get("unguaranteed"):
+                    yield from _too_few(rule, liars, nodes)
+        except ValueError:
+            yield Problem(("rules", rule.index), "liars must be as in `2 of 9`, or a list of such")
+        except InputError as error:
+            yield Problem(("rules", rule.index), str(error))
+
+
+def _too_few(rule: _Entry, liars: int, nodes: int) -> Iterator[Problem]:
+    names = _rule_of(rule.keys)
+    options = _training(rule, liars)
+    given = {"f": options["aggregation_f"]} if "aggregation_f" in options else {}
+    needed = aggregation.minimum(names, given)
+    if needed > nodes:
+        fewer = [f for f in range(1, liars) if aggregation.minimum(names, {"f": f}) <= nodes] if given else []
+        forms = [f"{liars} of {needed}", *(f"{f} of {nodes}" for f in fewer[-1:])]
+        yield Problem(
+            ("rules", rule.index),
+            f"{rule.label} needs {needed} nodes to withstand {liars}, but {liars} of {nodes} lie; nearest: "
+            f"liars: {' or '.join(forms)}",
+        )
+
+
+def _rule_of(keys: dict[str, Any]) -> Any:
+    return keys.get("aggregation_rule", TrainingSection.model_fields["aggregation_rule"].default)
+
+
+def _training(rule: _Entry, liars: int) -> dict[str, Any]:
+    """The rule's keys of the training section, with f where it has one."""
+    keys = {key: value for key, value in rule.keys.items() if key != "liars"}
+    names = _rule_of(keys)
+    members = aggregation.resolve(names, {})
+    knows_f = any("f" in entry.known_options for entry, _ in members)
+    return ({"aggregation_f": liars} if knows_f and "trim_ratio" not in keys else {}) | keys
+
+
+def _run_problems(
+    file: MatrixFile, base: dict[str, Any], rules: list[_Entry], codecs: list[_Entry]
+) -> Iterator[Problem]:
+    """What the run files of the cells are refused for."""
+    for rule, codec, mode in product(rules, codecs, file.modes):
+        for liars, nodes in _members(file, rule):
+            keys = _training(rule, liars) | codec.keys
+            run_file = build(Document("the run file of a cell", _content(base, keys, mode, _names(liars, nodes))))
+            _, problems = examine(run_file, purpose=SIMULATE, nodes=nodes)
+            for problem in problems:
+                yield Problem(
+                    ("rules", rule.index), f"{rule.label} with codec {codec.label}, {mode}, {nodes} nodes: {problem}"
+                )
+
+
+def _cells(
+    file: MatrixFile, base: dict[str, Any], rules: list[_Entry], codecs: list[_Entry], attacks: list[_Entry]
+) -> Iterator[Cell]:
+    """Seed by seed, and of a seed the runs without liars first."""
+    for seed in file.seeds:
+        run = base | {"run": base.get("run", {}) | {"seed": seed}}
+        cells = []
+        for codec, mode, data, rule in product(codecs, file.modes, file.data, rules):
+            skew = file.skew if data == "skewed" else None
+            for liars, nodes in _members(file, rule):
+                setting = Setting(liars, nodes, data, codec.label, mode)
+                names, keys = _names(liars, nodes), _training(rule, liars) | codec.keys
+                honest = _content(_shortened(run, liars, nodes), codec.keys, mode, names[: nodes - liars])
+                yield Cell(setting, HONEST_ONLY, NONE, seed, honest, skew)
+                cells.append(Cell(setting, rule.label, NONE, seed, _content(run, keys, mode, names), skew))
+                for attack in attacks:
+                    content = _content(run, keys, mode, names, liars, attack.keys)
+                    cells.append(Cell(setting, rule.label, attack.label, seed, content, skew))
+        yield from cells
+
+
+def _names(liars: int, nodes: int) -> list[str]:
+    honest = nodes - liars
+    return [*(f"honest-{number}" for number in range(honest)), *(f"liar-{number}" for number in range(liars))]
+
+
+def _shortened(run: dict[str, Any], liars: int, nodes: int) -> dict[str, Any]:
+    """As many rounds without the liars: their share of the tokens is theirs."""
+    training = run.get("training", {})
+    tokens = int(training.get("tokens", 0) * (nodes - liars) / nodes)
+    return dict(run) | ({"training": training | {"tokens": tokens}} if tokens else {})
+
+
+def _content(
+    base: dict[str, Any],
+    training: dict[str, Any],
+    mode: str,
+    names: list[str],
+    liars: int = 0,
+    attack: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The run file of a cell, whose last `liars` workers attack."""
+    last = len(names) - liars
+    workers = [{"name": name} | ({"attack": dict(attack or {})} if at >= last else {}) for at, name in enumerate(names)]
+    return dict(base) | {
+        "workers": workers,
+        "controller": base.get("controller", {}) | {"use_async_training": mode == "async"},
+        "training": base.get("training", {}) | training,
+    }
