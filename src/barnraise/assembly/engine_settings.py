@@ -101,6 +101,7 @@ def engine_settings(
             participation=training.outer_weighting == "share" and not OUTER.entry(plan.outer.name).declares.divides,
             buffer_size=plan.buffer_size,
             minimum_nodes=plan.aggregation.minimum_nodes,
+            wanted_nodes=plan.aggregation.wanted,
             flush=plan.last_compression is not None,
             sync_window=controller.sync_window,
             sync_longest_wait=controller.sync_longest_wait,

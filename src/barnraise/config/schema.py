@@ -299,6 +299,11 @@ class TrainingSection(Section):
         "made of, rounded down to what the rule withstands with these. With a share no version is made of fewer than "
         "withstand one.",
     )
+    unguaranteed: bool = Field(
+        default=False,
+        description="Make versions of as few nodes as the aggregation rule can be computed from, where its guarantee "
+        "against liars does not hold any more. `check`, `status` and the report say so.",
+    )
     trim_ratio: Annotated[float, Field(gt=0, lt=0.5)] | None = Field(
         default=None,
         description="Share of the contributions that a rule which trims drops a side; its own default when not given.",

@@ -37,8 +37,9 @@ class Aggregation:
     """The rule, or chain of rules, and what it asks of a buffer. `aggregation.create(names, **options)` builds it.
 
     `minimum_nodes`: distinct nodes below which a version must not be made; `limit`: that minimum as a formula.
+    `sound_nodes`: of so many its guarantee holds, so where they live a version is made of no fewer.
     `individual`: reads single contributions. `coordinatewise`: trims each coordinate by itself, with nothing in front
-    that mixes the contributions first.
+    that mixes the contributions first. `unguaranteed`: it needs no more than it can be computed from.
     """
 
     names: tuple[str, ...]
@@ -48,10 +49,24 @@ class Aggregation:
     limit: str
     individual: bool
     coordinatewise: bool
+    sound_nodes: int
+    unguaranteed: bool
+
+    def wanted(self, living: int) -> int:
+        """Of how many nodes a version is to be made at least, while so many live."""
+        return self.sound_nodes if living >= self.sound_nodes else 0
+
+    def least(self, living: int) -> int:
+        """The same, or what it needs in any case."""
+        return max(self.minimum_nodes, self.wanted(living))
 
     def withstood(self, num_updates: int) -> int | None:
-        """How many attackers among so many contributions of distinct nodes it withstands, if it has such a number."""
-        return aggregation.withstood(self.names, self.options, num_updates)
+        """How many attackers among so many contributions of distinct nodes it is for, if it has such a number."""
+        return aggregation.withstood(self.names, self.options, num_updates, unguaranteed=self.unguaranteed)
+
+    def guaranteed(self, num_updates: int) -> bool:
+        """Whether it withstands them for certain."""
+        return not self.unguaranteed or aggregation.guaranteed(self.names, self.options, num_updates)
 
 
 @dataclass(frozen=True)
@@ -129,7 +144,7 @@ def aggregation_of(training: TrainingSection) -> Aggregation:
     known = frozenset[str]().union(*(aggregation.CATALOG.entry(name).known_options for name in names))
     own = {"f": "aggregation_f", "trim_ratio": "trim_ratio"}
     options = _joined(training, own, known, training.aggregation_options)
-    members = aggregation.resolve(names, options)
+    members = aggregation.resolve(names, options, unguaranteed=training.unguaranteed)
     strictest = max(members, key=fewest)
     last = members[-1][0].declares
     return Aggregation(
@@ -140,6 +155,8 @@ def aggregation_of(training: TrainingSection) -> Aggregation:
         limit=limit(strictest),
         individual=any(entry.declares.individual for entry, _ in members),
         coordinatewise=last.coordinatewise and not any(entry.declares.mixes for entry, _ in members),
+        sound_nodes=aggregation.minimum(names, options),
+        unguaranteed=training.unguaranteed,
     )
 
 
