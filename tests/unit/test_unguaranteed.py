@@ -120,3 +120,22 @@ def test_a_buffer_waits_for_the_guarantee_while_enough_live() -> None:
         engine.answer(engine.jobs[0])
     assert engine.state.buffer.size == 2
     assert engine.state.newest.version == 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "f", "nodes", "said"),
+    [
+        ("krum", 3, 9, "the overview's f < n/3 does not allow f=3 of 9, n >= 2f+3 does"),
+        (["nnm", "krum"], 0.4, 9, "the overview's f < n/3 does not allow f=3 of 9, n >= 2f+3 does"),
+        ("krum", 2, 7, ""),
+        ("krum", 3, 10, ""),
+        ("multi_krum", 3, 9, ""),
+    ],
+)
+def test_where_the_overview_judges_krum_otherwise(rule: Any, f: float, nodes: int, said: str) -> None:
+    assert plan(nodes, aggregation_rule=rule, aggregation_f=f).aggregation.beside_overview(nodes) == said
+
+
+def test_a_refusal_says_what_the_overview_would_allow() -> None:
+    text = refusal(4, aggregation_rule="krum", krum_f=1)
+    assert "here 4; the overview's f < n/3 allows f=1 of 4, n >= 2f+3 does not)" in text

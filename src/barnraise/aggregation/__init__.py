@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .catalog import CATALOG, guaranteed, minimum, require, resolve, withstood
+from .catalog import CATALOG, beside_overview, guaranteed, minimum, require, resolve, withstood
 
 if TYPE_CHECKING:
     from .base import Rule
 
-__all__ = ["CATALOG", "create", "guaranteed", "minimum", "names", "require", "resolve", "withstood"]
+__all__ = ["CATALOG", "beside_overview", "create", "guaranteed", "minimum", "names", "require", "resolve", "withstood"]
 
 
 def create(name: str | Sequence[str], *, unguaranteed: bool = False, **options: Any) -> Rule:

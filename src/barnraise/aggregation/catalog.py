@@ -34,7 +34,8 @@ class Traits:
     `limit(options)`: that minimum as a formula in words.
     `withstands(options, n)`: how many attackers among n updates its guarantee holds with, if it has such a number.
     `computable`: what it can be computed from, without its guarantee, where that is less than `minimum`.
-    To these four an option that was given as a share (`Option.share`) is the whole number that it comes to.
+    `overview`: what the original overview of the system asked for, where that is something else.
+    To these five an option that was given as a share (`Option.share`) is the whole number that it comes to.
     `individual`: reads single updates, so it cannot run over masked sums.
     `linear`: the aggregate is a fixed weighted sum, whatever the updates.
     `weighted`: uses the weights it is given; other rules count each update alike.
@@ -57,6 +58,7 @@ class Traits:
     keeps: tuple[str, ...] = ()
     withstands: Callable[[Mapping[str, Any], int], int | None] = _given_f
     computable: Need | None = None
+    overview: Need | None = None
 
 
 def resolve(names: str | Sequence[str], options: Mapping[str, Any], *, unguaranteed: bool = False) -> list[Member]:
@@ -97,6 +99,37 @@ def _computed(entry: Entry) -> Entry:
     if need is None:
         return entry
     return replace(entry, declares=replace(entry.declares, minimum=need.fewest, limit=lambda _: need.formula))
+
+
+def beside_overview(
+    names: str | Sequence[str], options: Mapping[str, Any], num_updates: int, *, unguaranteed: bool = False
+) -> str:
+    """How the original overview judges so many updates where it judges otherwise than we do; else empty.
+
+    >>> beside_overview("krum", {"f": 3}, 9)
+    "the overview's f < n/3 does not allow f=3 of 9, n >= 2f+3 does"
+    >>> beside_overview("krum", {"f": 1}, 4)
+    "the overview's f < n/3 allows f=1 of 4, n >= 2f+3 does not"
+    >>> beside_overview("krum", {"f": 2}, 9)
+    ''
+    """
+    members = resolve(names, options, unguaranteed=unguaranteed)
+    if any(map(shares_of, members)):
+        if num_updates < max(map(fewest, members)):
+            return ""
+        members = counted(members, num_updates)
+    for entry, given in members:
+        traits = CATALOG.entry(entry.name).declares
+        if traits.overview is None:
+            continue
+        theirs, ours = (num_updates >= fewest_of(given) for fewest_of in (traits.overview.fewest, traits.minimum))
+        if theirs != ours:
+            words = ("allows", "does not") if theirs else ("does not allow", "does")
+            f, limit_text = given["f"], traits.limit(given)
+            return (
+                f"the overview's {traits.overview.formula} {words[0]} f={f} of {num_updates}, {limit_text} {words[1]}"
+            )
+    return ""
 
 
 def minimum(names: str | Sequence[str], options: Mapping[str, Any], *, unguaranteed: bool = False) -> int:
@@ -195,7 +228,7 @@ CATALOG = Catalog(
             "barnraise.aggregation.krum:Krum",
             "the update that is closest to its neighbours",
             options=(_F,),
-            declares=_KRUM,
+            declares=replace(_KRUM, overview=Need(lambda o: 3 * o["f"] + 1, "f < n/3")),
         ),
         Entry(
             "multi_krum",

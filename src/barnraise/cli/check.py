@@ -89,5 +89,7 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     yield "disk", f"{bytes_text(cost.disk_bytes)} for checkpoints and contributions at a time"
     if cost.seconds is not None:
         yield "time", f"about {duration_text(cost.seconds)} on this machine, right to a factor of 3"
+    if plan.run_file.workers and (said := plan.aggregation.beside_overview(len(plan.run_file.workers))):
+        yield "overview", said
     if plan.purpose.local:
         yield "workers", count_text(len(plan.run_file.workers), "local worker")

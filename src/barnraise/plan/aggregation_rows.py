@@ -40,7 +40,9 @@ def _instead(case: Case, nodes: int) -> str:
     bare = _would(case, {"unguaranteed": True})
     if bare.minimum_nodes <= nodes:
         found.append(f"unguaranteed: true, which takes {bare.limit}, here {bare.minimum_nodes}")
-    return f" (enough for {', or for '.join(found)})" if found else ""
+    enough = [f"enough for {', or for '.join(found)}"] if found else []
+    said = [case.rule.beside_overview(nodes)] if case.rule.beside_overview(nodes) else []
+    return f" ({'; '.join([*enough, *said])})" if enough or said else ""
 
 
 def _would(case: Case, changes: Mapping[str, object]) -> Aggregation:

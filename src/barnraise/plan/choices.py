@@ -52,6 +52,10 @@ class Aggregation:
     sound_nodes: int
     unguaranteed: bool
 
+    def beside_overview(self, num_updates: int) -> str:
+        """How the original overview judges so many, where it judges otherwise; else empty."""
+        return aggregation.beside_overview(self.names, self.options, num_updates, unguaranteed=self.unguaranteed)
+
     def wanted(self, living: int) -> int:
         """Of how many nodes a version is to be made at least, while so many live."""
         return self.sound_nodes if living >= self.sound_nodes else 0
