@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from itertools import combinations
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,8 @@ from scipy.stats import hypergeom
 
 from barnraise import aggregation
 from barnraise.aggregation import odds
+from barnraise.config.schema import TrainingSection
+from barnraise.plan.choices import Aggregation, aggregation_of
 
 
 def test_known_figures() -> None:
@@ -76,3 +79,33 @@ def test_believed_liars_are_never_fewer_than_the_share() -> None:
 def test_numbers_that_are_none() -> None:
     with pytest.raises(ValueError, match="3 liars and 1 nodes are not of 2"):
         odds.exceeding(2, 3, 1, 0)
+
+
+def rule(**training: Any) -> Aggregation:
+    given = {"aggregation_rule": ["nnm", "trimmed_mean"], "aggregation_f": "auto"}
+    return aggregation_of(TrainingSection(**(given | training)))
+
+
+def test_automatic_k_follows_the_living_and_f_its_nodes() -> None:
+    found = rule(believed_liars=0.2)
+    assert [(n, found.least(n), found.withstood(found.least(n))) for n in (9, 20, 100)] == [
+        (9, 7, 2),
+        (20, 14, 4),
+        (100, 67, 20),
+    ]
+    assert [found.odds(n, found.least(n)) for n in (9, 20, 100)] == [0.0, 0.0, 0.0]
+    assert found.odds(100, 32) == pytest.approx(float(hypergeom.sf(9, 100, 20, 32)))
+    assert rule(believed_liars=0.2, liar_odds=0.05).least(20) < 14
+
+
+def test_where_no_k_reaches_the_target_it_is_the_best() -> None:
+    safe = rule(believed_liars=0.4).safe(20)
+    assert safe is not None
+    assert safe.odds > 1e-6
+    assert rule(believed_liars=0.4).least(20) == safe.nodes
+
+
+def test_without_belief_automatic_f_is_a_share_alone() -> None:
+    assert [rule().least(n) for n in (9, 100)] == [4, 4]
+    assert [rule().withstood(n) for n in (3, 9, 20)] == [None, 2, 6]
+    assert rule(aggregation_f=0.2, believed_liars=0.2).least(100) == 5, "K is only chosen where f is"

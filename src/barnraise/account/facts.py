@@ -69,5 +69,7 @@ def withstood_text(f: int | None, guaranteed: bool) -> str:
 def _merged(merging: Merging) -> Iterator[str]:
     if merging.nodes:
         yield f"the newest of {count_text(merging.nodes, 'node')}{withstood_text(merging.f, merging.guaranteed)}"
+    if merging.odds is not None:
+        yield f"more liars than that with probability {merging.odds:.2g}"
     if merging.buffer_size:
         yield f"K {merging.buffer_size:,}"

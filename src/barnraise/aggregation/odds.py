@@ -32,9 +32,15 @@ def exceeding(living: int, liars: int, nodes: int, f: int) -> float:
     """
     if not 0 <= liars <= living or not 0 <= nodes <= living:
         raise ValueError(f"{liars} liars and {nodes} nodes are not of {living}")
-    most = min(liars, nodes)
-    ways = sum(math.comb(liars, x) * math.comb(living - liars, nodes - x) for x in range(max(f + 1, 0), most + 1))
-    return ways / math.comb(living, nodes)
+    honest = living - liars
+    first, most = max(f + 1, nodes - honest, 0), min(liars, nodes)
+    if first > most:
+        return 0.0
+    ways = total = math.comb(liars, first) * math.comb(honest, nodes - first)
+    for x in range(first, most):  # each from the one before, as binomials are costly
+        ways = ways * (liars - x) * (nodes - x) // ((x + 1) * (honest - nodes + x + 1))
+        total += ways
+    return total / math.comb(living, nodes)
 
 
 def least_f(living: int, liars: int, nodes: int, target: float) -> int:
