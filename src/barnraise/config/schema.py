@@ -295,9 +295,9 @@ class TrainingSection(Section):
     )
     aggregation_f: Attackers | Literal["auto"] | None = Field(
         default=None,
-        description="Byzantine nodes a robust rule must withstand: so many, or a share of the nodes of a version, rounded "
-        "down to what the rule withstands with these, of which no version has fewer than withstand one. `auto` is a "
-        "share of 0.3; with believed_liars K is then as large as liar_odds takes.",
+        description="Byzantine nodes a robust rule must withstand: so many, or a share of the nodes of a version, "
+        "rounded down to what the rule withstands with these, of which no version has fewer than withstand one. `auto` is "
+        "a share of 0.3; with believed_liars K is then as large as liar_odds takes.",
     )
     believed_liars: Annotated[float, Field(ge=0, lt=0.5)] | None = Field(
         default=None, description="Share of the nodes that may lie: `check`, `status` tell how likely f is exceeded."
