@@ -133,6 +133,26 @@ def test_a_share_of_attackers(folder: Path, capsys: pytest.CaptureFixture[str]) 
     assert expected in " ".join(capsys.readouterr().err.split())
 
 
+def test_where_the_overview_judges_krum_otherwise(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nine = RUN.replace("{name: b}", ", ".join(f"{{name: {node}}}" for node in "bcdefghi"))
+    for f, told in ((3, True), (2, False)):
+        (folder / "run.yaml").write_text(
+            nine.replace("batch_size: 4", f"batch_size: 4, aggregation_rule: krum, krum_f: {f}")
+        )
+        assert run("check", "run.yaml") == 0
+        line = "overview       the overview's f < n/3 does not allow f=3 of 9, n >= 2f+3 does"
+        assert (line in capsys.readouterr().out) == told
+
+
+def test_how_likely_a_buffer_holds_too_many_liars(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nine = RUN.replace("{name: b}", ", ".join(f"{{name: {node}}}" for node in "bcdefghi"))
+    rule = "batch_size: 4, aggregation_rule: [nnm, trimmed_mean], aggregation_f: auto, believed_liars: %s"
+    for share, line in ((0.2, "K 7, f 2: more lie with probability 0\n"), (0.4, "; no K reaches 1e-06\n")):
+        (folder / "run.yaml").write_text(nine.replace("batch_size: 4", rule % share))
+        assert run("check", "run.yaml") == 0
+        assert line in capsys.readouterr().out
+
+
 def test_a_bad_file_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "run.yaml").write_text(RUN.replace("story.txt", "gone.txt"))
     assert run("check", "run.yaml", "--json") == 2

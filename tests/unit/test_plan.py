@@ -137,7 +137,8 @@ def test_a_bad_policy_does_not_hide_other_problems() -> None:
         ),
         (
             {"training": {"aggregation_rule": "krum", "aggregation_f": 1}},
-            "krum with f=1 needs n >= 2f+3, here 5 nodes, but the run has 4 nodes; list more workers",
+            "krum with f=1 needs n >= 2f+3, here 5 nodes, but the run has 4 nodes (enough for unguaranteed: true, "
+            "which takes n >= 2f+2, here 4; the overview",
         ),
         (
             {"training": {"aggregation_rule": ["nnm", "trimmed_mean"], "trim_ratio": 0.1}},

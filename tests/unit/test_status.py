@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -134,6 +135,27 @@ def test_f_and_k_of_the_newest_version(
     line, told = figures(merged(rule), tmp_path, capsys)
     assert line == f"versions 1; the newest of 10 nodes, f {f}; K 9"
     assert told == [9, 10, f]
+
+
+@pytest.mark.parametrize(("f", "holds"), [(1, True), (2, False)])
+def test_a_version_past_the_guarantee_is_told_as_such(
+    f: int, holds: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ten nodes: Bulyan needs 4f+3."""
+    rule = {"aggregation_rule": "bulyan", "aggregation_f": f, "unguaranteed": True}
+    line, told = figures(merged(rule), tmp_path, capsys)
+    assert line == f"versions 1; the newest of 10 nodes, f {f}{'' if holds else ' UNGUARANTEED'}; K 9"
+    assert told == [9, 10, f]
+    (run,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    assert json.loads(status_of(RunDirectory.open(run), capsys, "--json"))["guaranteed"] is holds
+
+
+def test_how_likely_more_lie_than_the_rule_is_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of twelve that lived, three lie: all three are among the ten in C(9,7) of C(12,10) draws."""
+    rule = {"aggregation_rule": "krum", "aggregation_f": 2, "believed_liars": 0.25}
+    line, _ = figures(merged(rule), tmp_path, capsys)
+    chance = math.comb(9, 7) / math.comb(12, 10)
+    assert f"f 2; more liars than that with probability {chance:.2g}; K 9" in line
 
 
 def test_f_is_of_those_whose_contributions_were_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

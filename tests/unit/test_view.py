@@ -132,6 +132,10 @@ def test_picture_and_line_tell_f_where_the_rule_has_one() -> None:
     assert "2 of 3 live, f 3" in "\n".join(drawn(robust))
     assert "3 live, K 2, f 3 " in panel.line(robust)
     assert ", f " not in "\n".join([*drawn(usual), panel.line(usual)])
+    bare = moment(figures=dataclasses.replace(robust.figures, guaranteed=False))
+    assert "2 of 3 live, f 3 UNGUARANTEED" in "\n".join(drawn(bare))
+    assert "3 live, K 2, f 3 UNGUARANTEED " in panel.line(bare)
+    assert "UNGUARANTEED" not in "\n".join([*drawn(robust), panel.line(robust)])
 
 
 def test_picture_fits_the_terminal() -> None:

@@ -61,9 +61,15 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
         yield "resumed", f"{count_text(totals.epochs - 1, 'time')}; the time between does not count"
 
 
+def withstood_text(f: int | None, guaranteed: bool) -> str:
+    """What stands behind the number of nodes that a version is made of."""
+    return "" if f is None else f", f {f:,}{'' if guaranteed else ' UNGUARANTEED'}"
+
+
 def _merged(merging: Merging) -> Iterator[str]:
     if merging.nodes:
-        f = f", f {merging.f:,}" if merging.f is not None else ""
-        yield f"the newest of {count_text(merging.nodes, 'node')}{f}"
+        yield f"the newest of {count_text(merging.nodes, 'node')}{withstood_text(merging.f, merging.guaranteed)}"
+    if merging.odds is not None:
+        yield f"more liars than that with probability {merging.odds:.2g}"
     if merging.buffer_size:
         yield f"K {merging.buffer_size:,}"

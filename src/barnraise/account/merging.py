@@ -13,23 +13,38 @@ from barnraise.core.ranges import covers, disjoint
 from barnraise.ledger import Judged, LedgerView, Noted, VersionClosed, notes
 from barnraise.plan.choices import Aggregation, aggregation_of
 
-_KEYS = ("aggregation_rule", "aggregation_f", "trim_ratio", "aggregation_options")
+_KEYS = (
+    "aggregation_rule",
+    "aggregation_f",
+    "trim_ratio",
+    "aggregation_options",
+    "unguaranteed",
+    "believed_liars",
+    "liar_odds",
+)
 
 
 @dataclass(frozen=True)
 class Merging:
     """`buffer_size` is K, 0 before there is one. The newest version is made of `nodes` contributions of distinct nodes,
-    0 where there is none, and its rule withstood `f` attackers among them (None: the rule has no such number)."""
+    0 where there is none, and its rule was for `f` attackers among them (None: the rule has no such number), which it
+    withstood if that was `guaranteed`. `odds`: how likely more of them lied, by the share that is believed to."""
 
     buffer_size: int = 0
     nodes: int = 0
     f: int | None = None
+    guaranteed: bool = True
+    odds: float | None = None
 
 
 def merging(view: LedgerView) -> Merging:
     """How the run of a ledger merges; what an old one does not tell is left out."""
     size, nodes, rule = view.newest(notes.BufferSize), newest_nodes(view), _rule(view)
-    return Merging(size.nodes if size else 0, nodes, rule.withstood(nodes) if rule else None)
+    buffer_size = size.nodes if size else 0
+    if rule is None or not nodes:
+        return Merging(buffer_size, nodes)
+    odds = rule.odds(size.live, nodes) if size else None
+    return Merging(buffer_size, nodes, rule.withstood(nodes), rule.guaranteed(nodes), odds)
 
 
 def newest_nodes(view: LedgerView) -> int:

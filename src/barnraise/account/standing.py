@@ -50,6 +50,8 @@ def as_json(account: Account, budget: int, pid: int | None, marks: Marks) -> dic
         "buffer_size": account.merging.buffer_size or None,
         "version_nodes": account.merging.nodes or None,
         "f": account.merging.f,
+        "liar_odds": account.merging.odds,
+        "guaranteed": account.merging.guaranteed if account.merging.f is not None else None,
         "nodes": [
             {key: value for key, value in asdict(row).items() if key not in ("staleness", "seen")}
             | {"mean_staleness": node.mean_staleness, "max_staleness": node.max_staleness}

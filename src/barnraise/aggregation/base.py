@@ -42,17 +42,22 @@ class Rule:
 
     def __init__(self, **options: Any) -> None:
         self.options = options
-        self.minimum: int = CATALOG.entry(self.name).declares.minimum(options)
+        self.entry = CATALOG.entry(self.name)
+
+    @property
+    def minimum(self) -> int:
+        """The fewest updates that it takes."""
+        return int(self.entry.declares.minimum(self.options))
 
     @property
     def weighted(self) -> bool:
         """Whether the weights given to the rule matter."""
-        return bool(CATALOG.entry(self.name).declares.weighted)
+        return bool(self.entry.declares.weighted)
 
     @property
     def keeps(self) -> tuple[str, ...]:
         """The vectors that it keeps from version to version, as declared."""
-        return tuple(CATALOG.entry(self.name).declares.keeps)
+        return tuple(self.entry.declares.keeps)
 
     def __call__(
         self,
@@ -81,7 +86,7 @@ class Rule:
 
     def require(self, num_updates: int) -> None:
         """OptionError, with the limit and a remedy, when there are too few updates."""
-        require_member((CATALOG.entry(self.name), self.options), num_updates)
+        require_member((self.entry, self.options), num_updates)
 
     def among(self, num_updates: int) -> Rule:
         """The rule for so many updates, of which there are enough: what it was given as a share is counted out."""

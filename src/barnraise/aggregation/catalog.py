@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from barnraise.core.errors import OptionError, nearest
@@ -19,13 +19,23 @@ def _given_f(options: Mapping[str, Any], num_updates: int) -> int | None:
 
 
 @dataclass(frozen=True)
+class Need:
+    """How many updates something takes: `fewest(options)`, and that as a formula in words."""
+
+    fewest: Callable[[Mapping[str, Any]], int]
+    formula: str
+
+
+@dataclass(frozen=True)
 class Traits:
     """What a rule declares.
 
     `minimum(options)`: the fewest updates with which its guarantee holds; OptionError for options that never work.
     `limit(options)`: that minimum as a formula in words.
     `withstands(options, n)`: how many attackers among n updates its guarantee holds with, if it has such a number.
-    To these three an option that was given as a share (`Option.share`) is the whole number that it comes to.
+    `computable`: what it can be computed from, without its guarantee, where that is less than `minimum`.
+    `overview`: what the original overview of the system asked for, where that is something else.
+    To these five an option that was given as a share (`Option.share`) is the whole number that it comes to.
     `individual`: reads single updates, so it cannot run over masked sums.
     `linear`: the aggregate is a fixed weighted sum, whatever the updates.
     `weighted`: uses the weights it is given; other rules count each update alike.
@@ -47,12 +57,15 @@ class Traits:
     mixes: bool = False
     keeps: tuple[str, ...] = ()
     withstands: Callable[[Mapping[str, Any], int], int | None] = _given_f
+    computable: Need | None = None
+    overview: Need | None = None
 
 
-def resolve(names: str | Sequence[str], options: Mapping[str, Any]) -> list[Member]:
+def resolve(names: str | Sequence[str], options: Mapping[str, Any], *, unguaranteed: bool = False) -> list[Member]:
     """A rule, or a chain of pre-aggregations and the rule that ends it, each with its checked options.
 
-    An option goes to every member of the chain that knows it. UnknownNameError, OptionError.
+    An option goes to every member of the chain that knows it. `unguaranteed` members need no more than they can be
+    computed from. UnknownNameError, OptionError.
     """
     names = [names] if isinstance(names, str) else list(names)
     entries = [CATALOG.entry(name) for name in names]
@@ -76,24 +89,78 @@ def resolve(names: str | Sequence[str], options: Mapping[str, Any]) -> list[Memb
     for entry in entries:
         own = {option.name for option in entry.options}
         given = {key: value for key, value in options.items() if key in own}
-        resolved.append((entry, entry.resolve(CATALOG.family, given)))
+        resolved.append((_computed(entry) if unguaranteed else entry, entry.resolve(CATALOG.family, given)))
     return resolved
 
 
-def minimum(names: str | Sequence[str], options: Mapping[str, Any]) -> int:
+def _computed(entry: Entry) -> Entry:
+    """The same rule, which needs no more than it can be computed from."""
+    need = entry.declares.computable
+    if need is None:
+        return entry
+    return replace(entry, declares=replace(entry.declares, minimum=need.fewest, limit=lambda _: need.formula))
+
+
+def beside_overview(
+    names: str | Sequence[str], options: Mapping[str, Any], num_updates: int, *, unguaranteed: bool = False
+) -> str:
+    """How the original overview judges so many updates where it judges otherwise than we do; else empty.
+
+    >>> beside_overview("krum", {"f": 3}, 9)
+    "the overview's f < n/3 does not allow f=3 of 9, n >= 2f+3 does"
+    >>> beside_overview("krum", {"f": 1}, 4)
+    "the overview's f < n/3 allows f=1 of 4, n >= 2f+3 does not"
+    >>> beside_overview("krum", {"f": 2}, 9)
+    ''
+    """
+    members = resolve(names, options, unguaranteed=unguaranteed)
+    if any(map(shares_of, members)):
+        if num_updates < max(map(fewest, members)):
+            return ""
+        members = counted(members, num_updates)
+    for entry, given in members:
+        traits = CATALOG.entry(entry.name).declares
+        if traits.overview is None:
+            continue
+        theirs, ours = (num_updates >= fewest_of(given) for fewest_of in (traits.overview.fewest, traits.minimum))
+        if theirs != ours:
+            words = ("allows", "does not") if theirs else ("does not allow", "does")
+            f, limit_text = given["f"], traits.limit(given)
+            return (
+                f"the overview's {traits.overview.formula} {words[0]} f={f} of {num_updates}, {limit_text} {words[1]}"
+            )
+    return ""
+
+
+def minimum(names: str | Sequence[str], options: Mapping[str, Any], *, unguaranteed: bool = False) -> int:
     """The fewest updates that the rule or chain takes; UnknownNameError or OptionError when it can never work."""
-    return max(fewest(member) for member in resolve(names, options))
+    return max(fewest(member) for member in resolve(names, options, unguaranteed=unguaranteed))
 
 
-def withstood(names: str | Sequence[str], options: Mapping[str, Any], num_updates: int) -> int | None:
-    """How many attackers among so many updates the rule or chain withstands: f, counted out where it is a share.
+def guaranteed(names: str | Sequence[str], options: Mapping[str, Any], num_updates: int) -> bool:
+    """Whether the guarantee of the rule or chain holds with so many updates, for the f that they come to.
 
-    None where it has no such number, or there are too few updates.
+    >>> guaranteed("bulyan", {"f": 2}, 9), guaranteed("bulyan", {"f": 2}, 11)
+    (False, True)
+    """
+    members = resolve(names, options, unguaranteed=True)
+    if num_updates < max(map(fewest, members)):
+        return False
+    found = counted(members, num_updates)
+    return all(CATALOG.entry(entry.name).declares.minimum(given) <= num_updates for entry, given in found)
+
+
+def withstood(
+    names: str | Sequence[str], options: Mapping[str, Any], num_updates: int, *, unguaranteed: bool = False
+) -> int | None:
+    """How many attackers among so many updates the rule or chain is for: f, counted out where it is a share.
+
+    None where it has no such number, or there are too few updates. It withstands them where it is `guaranteed`.
 
     >>> withstood("krum", {"f": 0.2}, 19), withstood("krum", {"f": 2}, 19), withstood("median", {}, 19)
     (3, 2, None)
     """
-    members = resolve(names, options)
+    members = resolve(names, options, unguaranteed=unguaranteed)
     if num_updates < max(map(fewest, members)):
         return None
     found = [entry.declares.withstands(given, num_updates) for entry, given in counted(members, num_updates)]
@@ -119,6 +186,13 @@ def require_member(member: Member, num_updates: int) -> None:
             f"gather more updates, {instead}, or choose a rule that needs fewer"
         )
 
+
+_KRUM = Traits(
+    lambda o: 2 * o["f"] + 3,
+    lambda _: "n >= 2f+3",
+    computable=Need(lambda o: 2 * o["f"] + 2, "n >= 2f+2"),
+)
+"""With fewer attackers that send the same have a score among themselves alone: 0."""
 
 _F = Option("f", int, 1, "Byzantine updates that it must withstand.", minimum=0, maximum=1_000_000, share=True)
 
@@ -154,21 +228,26 @@ CATALOG = Catalog(
             "barnraise.aggregation.krum:Krum",
             "the update that is closest to its neighbours",
             options=(_F,),
-            declares=Traits(lambda o: 2 * o["f"] + 3, lambda _: "n >= 2f+3"),
+            declares=replace(_KRUM, overview=Need(lambda o: 3 * o["f"] + 1, "f < n/3")),
         ),
         Entry(
             "multi_krum",
             "barnraise.aggregation.krum:MultiKrum",
             "the mean of the n-f updates that are closest to their neighbours",
             options=(_F,),
-            declares=Traits(lambda o: 2 * o["f"] + 3, lambda _: "n >= 2f+3"),
+            declares=_KRUM,
         ),
         Entry(
             "bulyan",
             "barnraise.aggregation.bulyan:Bulyan",
             "Krum's choice of n-2f updates, then a mean around the median of each coordinate",
             options=(_F,),
-            declares=Traits(lambda o: 4 * o["f"] + 3, lambda _: "n >= 4f+3", coordinatewise=True),
+            declares=Traits(
+                lambda o: 4 * o["f"] + 3,
+                lambda _: "n >= 4f+3",
+                coordinatewise=True,
+                computable=Need(lambda o: 4 * o["f"] + 1, "n >= 4f+1"),
+            ),
         ),
         Entry(
             "centered_clipping",

@@ -17,7 +17,10 @@ def build(members: Sequence[Member]) -> Rule:
     """The rule, or chain, of these members, which have all their options."""
     if any(map(shares_of, members)):
         return ByShare(members)
-    rules: list[Rule] = [CATALOG.create(entry.name, **options) for entry, options in members]
+    rules: list[Rule] = []
+    for entry, options in members:
+        rules.append(CATALOG.create(entry.name, **options))
+        rules[-1].entry = entry  # which may need less than the catalog's
     return rules[0] if len(rules) == 1 else Chain(rules)
 
 
@@ -29,8 +32,11 @@ class ByShare(Rule):
     def __init__(self, members: Sequence[Member]) -> None:
         self.members = list(members)
         self.options = {}
-        self.minimum = max(map(fewest, members))
         self._alike = self.among(self.minimum)  # as all of them in what does not hang on f
+
+    @property
+    def minimum(self) -> int:
+        return max(map(fewest, self.members))
 
     @property
     def weighted(self) -> bool:
@@ -59,8 +65,11 @@ class Chain(Rule):
     def __init__(self, members: Sequence[Rule]) -> None:
         self.members = list(members)
         self.options = {}
-        self.minimum = max(member.minimum for member in members)
         self.uses_gram = any(member.uses_gram for member in members)
+
+    @property
+    def minimum(self) -> int:
+        return max(member.minimum for member in self.members)
 
     @property
     def weighted(self) -> bool:

@@ -103,6 +103,7 @@ def engine_settings(
             outer_rate=float(plan.outer.options["learning_rate"]),
             buffer_size=plan.buffer_size,
             minimum_nodes=plan.aggregation.minimum_nodes,
+            wanted_nodes=plan.aggregation.wanted,
             flush=plan.last_compression is not None,
             sync_window=controller.sync_window,
             sync_longest_wait=controller.sync_longest_wait,

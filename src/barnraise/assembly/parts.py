@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from barnraise import aggregation, compression, training
+from barnraise.aggregation.base import Rule
 from barnraise.controller.blobs import BlobStore
 from barnraise.controller.evaluator import Evaluator
 from barnraise.controller.executor import ControllerExecutor, Report
@@ -65,13 +66,18 @@ def outer_optimizer(plan: Plan) -> OuterOptimizer:
     return training.create(plan.outer.name, **plan.outer.options)
 
 
+def _rule(plan: Plan) -> Rule:
+    chosen = plan.aggregation
+    return aggregation.create(chosen.names, unguaranteed=chosen.unguaranteed, **chosen.options)
+
+
 def parameter_server(plan: Plan, parameters: Tensor, published: Published | None = None) -> ParameterServer:
     """The server of a run, with `parameters` (float32 [size]) as version 0, which are `published` so."""
     codecs = [*plan.contributions, *([plan.last_compression] if plan.last_compression else [])]
     return ParameterServer(
         parameters,
         0,
-        rule=aggregation.create(plan.aggregation.names, **plan.aggregation.options),
+        rule=_rule(plan),
         codecs=[compression.create(choice.name, **choice.options) for choice in codecs],
         downlink=compression.create(plan.downlink.name, **plan.downlink.options),
         outer=outer_optimizer(plan),

@@ -89,5 +89,14 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     yield "disk", f"{bytes_text(cost.disk_bytes)} for checkpoints and contributions at a time"
     if cost.seconds is not None:
         yield "time", f"about {duration_text(cost.seconds)} on this machine, right to a factor of 3"
+    for living in [len(plan.run_file.workers)] if plan.run_file.workers else [10, 20, 50, 100]:
+        nodes = cost.buffer_size or plan.aggregation.least(living)
+        odds = plan.aggregation.odds(living, nodes)
+        if odds is not None:
+            missed = f"; no K reaches {target:g}" if (target := plan.aggregation.target or 1.0) < odds else ""
+            f = plan.aggregation.withstood(nodes)
+            yield "liars", f"of {living} nodes K {nodes}, f {f}: more lie with probability {odds:.2g}{missed}"
+    if plan.run_file.workers and (said := plan.aggregation.beside_overview(len(plan.run_file.workers))):
+        yield "overview", said
     if plan.purpose.local:
         yield "workers", count_text(len(plan.run_file.workers), "local worker")

@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from barnraise.account.chronicle import Happening
+from barnraise.account.facts import withstood_text
 from barnraise.account.links import LinkUse
 from barnraise.account.nodes import NodeRow
 from barnraise.cli.columns import Cell, columns
@@ -60,7 +61,8 @@ class Figures:
     discarded: int
     bytes_up: int
     bytes_down: int
-    f: int | None = None  # attackers that the newest version withstood, where its rule has such a number
+    f: int | None = None  # attackers that the newest version's rule was for, where it has such a number
+    guaranteed: bool = True
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ def _figures(figures: Figures, losses: Sequence[float]) -> list[Text]:
 
 
 def _withstood(figures: Figures) -> str:
-    return "" if figures.f is None else f", f {figures.f}"
+    return withstood_text(figures.f, figures.guaranteed)
 
 
 def told(happenings: Sequence[Happening]) -> list[Text]:

@@ -46,7 +46,7 @@ class Observer:
         self._ledger: LedgerView | None = None
         self._chronicle: Chronicle | None = None
         self._recent: deque[Happening] = deque(maxlen=MOST_EVENTS)
-        self._withstood: tuple[int, int | None] = 0, None  # a version, and its f
+        self._withstood: tuple[int, int | None, bool] = 0, None, True  # a version, its f, and whether that holds
 
     def news(self, host: Host) -> list[Happening]:
         """What happened since the last call; of a resumed run, since this process started."""
@@ -62,6 +62,7 @@ class Observer:
         """What there is to see now."""
         state, settings, server = host.machine.state, host.machine.settings, host.server
         now = server.clock()
+        f, guaranteed = self._f(host)
         return Moment(
             heading=Heading(
                 run=settings.run,
@@ -80,7 +81,8 @@ class Observer:
                 discarded=state.totals.discarded,
                 bytes_up=server.bytes_up,
                 bytes_down=server.bytes_down,
-                f=self._f(host),
+                f=f,
+                guaranteed=guaranteed,
             ),
             losses=state.record.evaluations,
             rows=living(
@@ -98,12 +100,13 @@ class Observer:
         if self._ledger is not None:
             self._ledger.close()
 
-    def _f(self, host: Host) -> int | None:
+    def _f(self, host: Host) -> tuple[int | None, bool]:
         """The newest version's, looked up once: the state does not know any more of what it was made."""
         newest = host.machine.state.newest.version
         if self._ledger is not None and newest != self._withstood[0]:
-            self._withstood = newest, host.plan.aggregation.withstood(newest_nodes(self._ledger))
-        return self._withstood[1]
+            nodes, rule = newest_nodes(self._ledger), host.plan.aggregation
+            self._withstood = newest, rule.withstood(nodes), rule.guaranteed(nodes)
+        return self._withstood[1:]
 
     def _rate(self, now: float, tokens: int) -> float:
         samples = self._tokens

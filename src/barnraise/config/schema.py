@@ -306,11 +306,22 @@ class TrainingSection(Section):
         description="How the slots of a buffer become one update; a list is a chain of rules that prepare the slots "
         "and one that ends it.",
     )
-    aggregation_f: Attackers | None = Field(
+    aggregation_f: Attackers | Literal["auto"] | None = Field(
         default=None,
-        description="Byzantine nodes a robust rule must withstand: so many, or a share of the nodes that a version is "
-        "made of, rounded down to what the rule withstands with these. With a share no version is made of fewer than "
-        "withstand one.",
+        description="Byzantine nodes a robust rule must withstand: so many, or a share of the nodes of a version, "
+        "rounded down to what the rule withstands with these, of which no version has fewer than withstand one. `auto` is "
+        "a share of 0.3; with believed_liars K is then as large as liar_odds takes.",
+    )
+    believed_liars: Annotated[float, Field(ge=0, lt=0.5)] | None = Field(
+        default=None, description="Share of the nodes that may lie: `check`, `status` tell how likely f is exceeded."
+    )
+    liar_odds: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=1e-6, description="With aggregation_f `auto`: a version's probability of more liars than f, at most."
+    )
+    unguaranteed: bool = Field(
+        default=False,
+        description="Make versions of as few nodes as the rule can be computed from, where its guarantee against liars "
+        "does not hold any more. `check`, `status` and the report say so.",
     )
     trim_ratio: Annotated[float, Field(gt=0, lt=0.5)] | None = Field(
         default=None,

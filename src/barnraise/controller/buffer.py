@@ -52,7 +52,7 @@ class Buffer(Part):
 
     def _size(self) -> Steps:
         """Set K for the living, and pause or go on with the aggregation rule's minimum."""
-        state, settings, least = self.state, self.settings, self.versions.minimum_nodes
+        state, settings, least = self.state, self.settings, self._least
         if state.progress.final:
             return
         short = state.num_live < least
@@ -67,7 +67,7 @@ class Buffer(Part):
         there = self.speeds.num_working  # as they come and go; of those, who is overdue is found now and then
         if settings.asynchronous:
             there = min(there, len(self.speeds.counted))
-        nodes = max(least, min(wanted, there), 1)
+        nodes = max(least, min(wanted, there))
         if nodes != state.buffer.size:
             why = "automatic" if pinned is None else f"controller.buffer_size is {pinned}"
             yield Noted(self.now, notes.BufferSize(nodes, state.num_live, why))
@@ -129,7 +129,7 @@ class Buffer(Part):
         if not reason:
             return
         nodes = len(state.buffer.slots)
-        if nodes < self.versions.minimum_nodes or not nodes:
+        if nodes < self._least:
             if (
                 reason == "last"
                 and (state.progress.stopping or state.progress.flushing is not None)
@@ -172,10 +172,10 @@ class Buffer(Part):
         is then the one before, and its rows are done again. A node is judged by what it sent, not by what our disk
         lost.
         """
-        faults, least = event.void | event.lost, self.versions.minimum_nodes
+        faults, least = event.void | event.lost, self._least
         used = {slot.node for slot in slots if any(held.assignment not in faults for held in slot.contributions)}
         reason = event.reason
-        if not reason and len(used) < max(1, least):
+        if not reason and len(used) < least:
             reason = f"{len(used)} nodes' contributions can be used, but the aggregation rule needs {least}"
         if reason:
             numbers = tuple(held.assignment for slot in slots for held in slot.contributions)
@@ -240,9 +240,14 @@ class Buffer(Part):
         return LATE if self._enough and self.waiting.over else ""
 
     @property
+    def _least(self) -> int:
+        """Of how many nodes the aggregation rule makes a version now."""
+        return self.versions.least(self.state.num_live)
+
+    @property
     def _enough(self) -> bool:
         """Whether the aggregation rule can make a version of what is there."""
-        return len(self.state.buffer.slots) >= max(1, self.versions.minimum_nodes)
+        return len(self.state.buffer.slots) >= self._least
 
     def deadline(self) -> float:
         """When the wait for what lacks, or for residuals, ends at the latest."""

@@ -129,7 +129,7 @@ class Copies(Part):
         """Whether the node came second in the round that is open: a whole task more of it would hold that up, unless
         the aggregation rule needs it."""
         state = self.state
-        enough = len(state.buffer.slots) >= max(1, self.context.settings.versions.minimum_nodes)
+        enough = len(state.buffer.slots) >= self.context.settings.versions.least(state.num_live)
         return enough and self._beaten.get(node) == state.newest.version
 
     def forget(self, node: str) -> None:

@@ -33,7 +33,6 @@ class Flapping(Part):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.least = max(1, context.settings.versions.minimum_nodes)
         self.returns: dict[str, tuple[float, float]] = {}  # how many, the longer ago the less, and as of when
         self.resting: dict[str, float] = {}  # until when
         self._sessions: dict[str, int] = {}  # of those that are here
@@ -99,7 +98,8 @@ class Flapping(Part):
         what = self.now, num_live, len(self.resting)
         if what != self._counted[0]:
             count = sum(until > self.now and nodes[node].live for node, until in self.resting.items())
-            self._counted = what, count if num_live - count >= self.least else 0
+            least = self.context.settings.versions.least(num_live)
+            self._counted = what, count if num_live - count >= least else 0
         return self._counted[1]
 
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:

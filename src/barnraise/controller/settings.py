@@ -102,6 +102,10 @@ class TaskSettings:
         return self.local_steps * self.batch_size * self.context
 
 
+def _no_more(living: int) -> int:
+    return 0
+
+
 @dataclass(frozen=True)
 class VersionSettings:
     """What makes a version, and what is done with it."""
@@ -110,11 +114,16 @@ class VersionSettings:
     participation: bool  # a version moves by its nodes' share of all work, not by their whole mean
     outer_rate: float  # of the outer optimizer
     buffer_size: int | None  # None: automatic
-    minimum_nodes: int
+    minimum_nodes: int  # below which no version is made
     flush: bool  # workers hand in their residuals when the token budget is met
     sync_window: float
     sync_longest_wait: float
     checkpoint_seconds: float
+    wanted_nodes: Callable[[int], int] = _no_more  # while so many live, no version is made of fewer
+
+    def least(self, living: int) -> int:
+        """Of how many distinct nodes a version is made at least, while so many live."""
+        return max(1, self.minimum_nodes, self.wanted_nodes(living))
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from barnraise.aggregation import catalog as aggregation
+from barnraise.aggregation.odds import Buffer, believed, exceeding, least_buffer
 from barnraise.aggregation.shares import fewest, limit
 from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config.problems import Path, Problem
@@ -23,6 +25,9 @@ from barnraise.training.schedule import Schedule
 
 T = TypeVar("T")
 
+AUTOMATIC_F = 0.3
+"""As a share: two of nine, six of twenty. More honest nodes than liars are left behind it in any case."""
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -37,8 +42,11 @@ class Aggregation:
     """The rule, or chain of rules, and what it asks of a buffer. `aggregation.create(names, **options)` builds it.
 
     `minimum_nodes`: distinct nodes below which a version must not be made; `limit`: that minimum as a formula.
+    `sound_nodes`: of so many its guarantee holds, so where they live a version is made of no fewer.
     `individual`: reads single contributions. `coordinatewise`: trims each coordinate by itself, with nothing in front
-    that mixes the contributions first.
+    that mixes the contributions first. `unguaranteed`: it needs no more than it can be computed from.
+    `believed`: the share of the nodes that is thought to lie. With a `target` a version is made of so many nodes that
+    more of them than f lie with that probability at most.
     """
 
     names: tuple[str, ...]
@@ -48,10 +56,56 @@ class Aggregation:
     limit: str
     individual: bool
     coordinatewise: bool
+    sound_nodes: int
+    unguaranteed: bool
+    believed: float | None = None
+    target: float | None = None
+
+    def beside_overview(self, num_updates: int) -> str:
+        """How the original overview judges so many, where it judges otherwise; else empty."""
+        return aggregation.beside_overview(self.names, self.options, num_updates, unguaranteed=self.unguaranteed)
+
+    def wanted(self, living: int) -> int:
+        """Of how many nodes a version is to be made at least, while so many live."""
+        if self.target is not None and (found := self.safe(living)) is not None:
+            return found.nodes
+        return self.sound_nodes if living >= self.sound_nodes else 0
+
+    def odds(self, living: int, nodes: int) -> float | None:
+        """How likely more liars than it is for are among so many nodes of those that live; None where unknown."""
+        f = self.withstood(nodes)
+        if self.believed is None or f is None or nodes > living:
+            return None
+        return exceeding(living, believed(self.believed, living), nodes, f)
+
+    def safe(self, living: int) -> Buffer | None:
+        """The least buffer that reaches the target, or the best there is; None where it withstands nobody with any."""
+        names, share, target, bare = self.names, self.believed or 0.0, self.target or 0.0, self.unguaranteed
+        return _safe(names, tuple(sorted(self.options.items())), living, share, target, bare)
+
+    def least(self, living: int) -> int:
+        """The same, or what it needs in any case."""
+        return max(self.minimum_nodes, self.wanted(living))
 
     def withstood(self, num_updates: int) -> int | None:
-        """How many attackers among so many contributions of distinct nodes it withstands, if it has such a number."""
-        return aggregation.withstood(self.names, self.options, num_updates)
+        """How many attackers among so many contributions of distinct nodes it is for, if it has such a number."""
+        return aggregation.withstood(self.names, self.options, num_updates, unguaranteed=self.unguaranteed)
+
+    def guaranteed(self, num_updates: int) -> bool:
+        """Whether it withstands them for certain."""
+        return not self.unguaranteed or aggregation.guaranteed(self.names, self.options, num_updates)
+
+
+@lru_cache(maxsize=1024)
+def _safe(
+    names: tuple[str, ...], options: tuple[tuple[str, Any], ...], living: int, share: float, target: float, bare: bool
+) -> Buffer | None:
+    given = dict(options)
+
+    def withstood(nodes: int) -> int | None:
+        return aggregation.withstood(names, given, nodes, unguaranteed=bare)
+
+    return least_buffer(living, believed(share, living), withstood, target)
 
 
 @dataclass(frozen=True)
@@ -127,9 +181,12 @@ def aggregation_of(training: TrainingSection) -> Aggregation:
     given = training.aggregation_rule
     names = (given,) if isinstance(given, str) else tuple(given)
     known = frozenset[str]().union(*(aggregation.CATALOG.entry(name).known_options for name in names))
+    automatic = training.aggregation_f == "auto"
+    if automatic:
+        training = training.model_copy(update={"aggregation_f": AUTOMATIC_F})
     own = {"f": "aggregation_f", "trim_ratio": "trim_ratio"}
     options = _joined(training, own, known, training.aggregation_options)
-    members = aggregation.resolve(names, options)
+    members = aggregation.resolve(names, options, unguaranteed=training.unguaranteed)
     strictest = max(members, key=fewest)
     last = members[-1][0].declares
     return Aggregation(
@@ -140,6 +197,10 @@ def aggregation_of(training: TrainingSection) -> Aggregation:
         limit=limit(strictest),
         individual=any(entry.declares.individual for entry, _ in members),
         coordinatewise=last.coordinatewise and not any(entry.declares.mixes for entry, _ in members),
+        sound_nodes=aggregation.minimum(names, options),
+        unguaranteed=training.unguaranteed,
+        believed=training.believed_liars,
+        target=training.liar_odds if automatic and training.believed_liars is not None else None,
     )
 
 

@@ -10,16 +10,13 @@ from collections.abc import Set as AbstractSet
 
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
-from barnraise.plan import compression_rows, fault_rows, stateless_rows, suggest
+from barnraise.plan import aggregation_rows, compression_rows, fault_rows, stateless_rows, suggest
 from barnraise.plan.choices import mode
 from barnraise.plan.dataset import mean_row
 from barnraise.plan.purpose import SERVE
-from barnraise.plan.table import Case, Found, Row, Unresolved, adding_to, either, rule_name, rule_text
+from barnraise.plan.table import Case, Found, Row, Unresolved, adding_to, either, rule_name
 from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.training.catalog import INNER
-
-ROUNDING = 1e-5
-"""Of a share of many."""
 
 ROWS: list[Row] = []
 _row = adding_to(ROWS)
@@ -52,19 +49,6 @@ def _outer_mode(case: Case) -> Found:
 
 
 @_row(
-    "fewer local workers than the aggregation rule needs",
-    "with fewer contributions the rule's guarantee against liars is void",
-    "list more workers, give aggregation_f as a lower whole number, or choose a rule that needs fewer",
-)
-def _too_few_workers(case: Case) -> Found:
-    rule = case.rule
-    if case.num_nodes is not None and case.num_nodes < rule.minimum_nodes:
-        has = f"{case.num_nodes} node{'s' if case.num_nodes != 1 else ''}"
-        path = ("training", "aggregation_rule")
-        yield path, f"{rule_text(case)} needs {rule.limit}, here {rule.minimum_nodes} nodes, but the run has {has}"
-
-
-@_row(
     "evaluation by workers of an average of versions",
     "a worker has the newest version, and no average of those before",
     "leave controller.evaluated_by `controller`, or training.average 0",
@@ -85,43 +69,6 @@ def _audits_in_rounds(case: Case) -> Found:
     audits = case.training.audits
     if audits and not case.controller.use_async_training:
         yield ("training", "audits"), f"is {audits:g}: in the mean a round lacks so many of its nodes"
-
-
-@_row(
-    "a buffer_size below what the aggregation rule needs",
-    "a version would be made of too few contributions to tell a liar",
-    "raise buffer_size, or leave it `auto`",
-)
-def _small_buffer(case: Case) -> Found:
-    size, rule = case.controller.buffer_size, case.rule
-    if size != "auto" and size < rule.minimum_nodes:
-        text = f"is {size}, but {rule_text(case)} needs {rule.limit}, here {rule.minimum_nodes} contributions"
-        yield ("controller", "buffer_size"), text
-
-
-@_row(
-    "aggregation_f with a rule that withstands no liars",
-    "the run would look defended and not be",
-    f"choose {either(suggest.rules_with('f'))}, or leave aggregation_f out",
-)
-def _undefended(case: Case) -> Found:
-    if case.training.aggregation_f and "f" not in _rule_options(case):
-        yield (
-            ("training", "aggregation_f"),
-            f"is {case.training.aggregation_f}, but {rule_text(case)} has no such bound",
-        )
-
-
-@_row(
-    "aggregation_f as a share that the rule cannot withstand, however many contribute",
-    "f is then as many as it can, which is less than was asked for",
-    "lower aggregation_f, or choose a rule that withstands more",
-    warning=True,
-)
-def _too_large_a_share(case: Case) -> Found:
-    f, of = case.rule.options.get("f"), 1_000_000
-    if isinstance(f, float) and (most := (case.rule.withstood(of) or 0) / of) < f - ROUNDING:
-        yield ("training", "aggregation_f"), f"is {f:g}, but {rule_name(case)} withstands less than {most:.3g}"
 
 
 @_row(
@@ -232,18 +179,6 @@ def _same_names(case: Case) -> Found:
 
 
 @_row(
-    "a robust rule where nobody knows how many nodes will come",
-    "versions are made only while enough nodes live",
-    "invite at least as many, or choose a rule that needs fewer",
-    warning=True,
-)
-def _unknown_nodes(case: Case) -> Found:
-    rule = case.rule
-    if case.purpose is SERVE and rule.minimum_nodes > 1:
-        yield ("training", "aggregation_rule"), f"{rule_text(case)} pauses below {rule.minimum_nodes} live nodes"
-
-
-@_row(
     "an option of an algorithm that is not chosen",
     "it has no effect",
     "leave it out, or choose the algorithm it belongs to",
@@ -314,4 +249,4 @@ def _rule_options(case: Case) -> AbstractSet[str]:
     return case.rule.known_options
 
 
-ROWS += [*fault_rows.ROWS, *compression_rows.ROWS, *stateless_rows.ROWS]
+ROWS += [*aggregation_rows.ROWS, *fault_rows.ROWS, *compression_rows.ROWS, *stateless_rows.ROWS]

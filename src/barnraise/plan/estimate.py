@@ -76,7 +76,7 @@ def estimate(plan: Plan) -> Estimate:
     versions = math.ceil(contributions / nodes) if nodes else None
     snapshot = 4 * size
     states = OUTER.entry(plan.outer.name).declares.moments + bool(training.average)
-    slots = nodes or plan.buffer_size or plan.aggregation.minimum_nodes
+    slots = nodes or plan.buffer_size or plan.aggregation.sound_nodes
     inner_states = INNER.entry(plan.inner.name).declares.moments
     batch = {"batch_size": training.batch_size, "context": longest_row(run_file)}
     return Estimate(
@@ -120,7 +120,7 @@ def expected_buffer(plan: Plan, workers: list[WorkerSection]) -> int | None:
     policy = staleness.create(plan.staleness.name, **plan.staleness.options)
     delays = [OVERLAPPING if plan.overlap else 1.0] * len(workers)
     wanted = plan.buffer_size or least_buffer([worker.speed for worker in workers], policy.bound, delays)
-    return max(plan.aggregation.minimum_nodes, min(wanted, len(workers)), 1)
+    return max(plan.aggregation.least(len(workers)), min(wanted, len(workers)), 1)
 
 
 def _seconds(operations: float, workers: list[WorkerSection]) -> float | None:

@@ -122,7 +122,9 @@ def _codec(entry: Entry) -> str:
 def _rule(entry: Entry) -> str:
     limit = entry.declares.limit(entry.resolve(RULES.family, {}))
     kept = [f"keeps a vector ({name})" for name in entry.declares.keeps]
-    return ", ".join([f"{limit} nodes", *_declared(entry), *kept])
+    fewer = entry.declares.computable
+    bare = [f"{fewer.formula} without its guarantee"] if fewer else []
+    return ", ".join([f"{limit} nodes", *bare, *_declared(entry), *kept])
 
 
 def _outer(entry: Entry) -> str:

@@ -103,7 +103,7 @@ class Plan:
         """
         training = self.run_file.training
         kept = self.error_feedback and training.error_feedback_keep == 1.0
-        simple = self.aggregation.minimum_nodes <= 1 and not OUTER.entry(self.outer.name).declares.moments
+        simple = self.aggregation.sound_nodes <= 1 and not OUTER.entry(self.outer.name).declares.moments
         finer = RUNGS if training.auto_tune and kept and simple and not training.version_momentum else 1
         return tuple(training.fragments * 2**step for step in range(finer))
 

@@ -1,0 +1,131 @@
+"""What cannot go together around the aggregation rule: how many nodes it needs, and how many liars it is for."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+
+from barnraise.plan import suggest
+from barnraise.plan.choices import Aggregation, aggregation_of
+from barnraise.plan.purpose import SERVE
+from barnraise.plan.table import Case, Found, Row, adding_to, either, rule_name, rule_text
+
+ROUNDING = 1e-5
+"""Of a share of many."""
+
+ROWS: list[Row] = []
+_row = adding_to(ROWS)
+
+
+@_row(
+    "fewer local workers than the aggregation rule needs",
+    "with fewer contributions the rule's guarantee against liars is void",
+    "list more workers, give aggregation_f as a lower whole number, or choose a rule that needs fewer",
+)
+def _too_few_workers(case: Case) -> Found:
+    rule = case.rule
+    if case.num_nodes is not None and case.num_nodes < rule.minimum_nodes:
+        has = f"{case.num_nodes} node{'s' if case.num_nodes != 1 else ''}"
+        path = ("training", "aggregation_rule")
+        needs = f"needs {rule.limit}, here {rule.minimum_nodes} nodes, but the run has {has}"
+        yield path, f"{rule_text(case)} {needs}{_instead(case, case.num_nodes)}"
+
+
+def _instead(case: Case, nodes: int) -> str:
+    """What so many nodes would do for, in brackets."""
+    f, found = case.rule.options.get("f"), []
+    if isinstance(f, int):
+        fewer = bisect_right(range(1, f), nodes, key=lambda less: _would(case, {"aggregation_f": less}).minimum_nodes)
+        found += [f"aggregation_f: {fewer}"] if fewer else []
+    bare = _would(case, {"unguaranteed": True})
+    if bare.minimum_nodes <= nodes:
+        found.append(f"unguaranteed: true, which takes {bare.limit}, here {bare.minimum_nodes}")
+    enough = [f"enough for {', or for '.join(found)}"] if found else []
+    said = [case.rule.beside_overview(nodes)] if case.rule.beside_overview(nodes) else []
+    return f" ({'; '.join([*enough, *said])})" if enough or said else ""
+
+
+def _would(case: Case, changes: Mapping[str, object]) -> Aggregation:
+    """The rule, if the run file said so."""
+    training = case.training
+    if "aggregation_f" in changes and training.aggregation_f is None:
+        changes = {"aggregation_options": training.aggregation_options | {"f": changes["aggregation_f"]}}
+    return aggregation_of(training.model_copy(update=dict(changes)))
+
+
+@_row(
+    "a rule past its guarantee, by `unguaranteed: true`",
+    "what liars can do then nobody has proved anything about",
+    "gather so many, or lower aggregation_f",
+    warning=True,
+)
+def _past_guarantee(case: Case) -> Found:
+    rule, sound = case.rule, _would(case, {"unguaranteed": False})
+    if rule.minimum_nodes == sound.minimum_nodes or (case.num_nodes or 0) >= sound.minimum_nodes:
+        return
+    there = f"with {case.num_nodes} nodes" if case.num_nodes is not None else f"below {sound.minimum_nodes} nodes"
+    yield (
+        ("training", "unguaranteed"),
+        f"{rule_text(case)} is UNGUARANTEED {there}: it needs {sound.limit}, here {sound.minimum_nodes}, and is "
+        f"computed from {rule.limit}, here {rule.minimum_nodes}",
+    )
+
+
+@_row(
+    "`unguaranteed: true` with a rule that cannot be computed from fewer nodes than it needs",
+    "it has no effect",
+    "leave it out",
+    warning=True,
+)
+def _nothing_past(case: Case) -> Found:
+    if case.training.unguaranteed and case.rule.minimum_nodes == _would(case, {"unguaranteed": False}).minimum_nodes:
+        yield ("training", "unguaranteed"), f"is true, but {rule_text(case)} needs {case.rule.limit} in any case"
+
+
+@_row(
+    "a robust rule where nobody knows how many nodes will come",
+    "versions are made only while enough nodes live",
+    "invite at least as many, or choose a rule that needs fewer",
+    warning=True,
+)
+def _unknown_nodes(case: Case) -> Found:
+    rule = case.rule
+    if case.purpose is SERVE and rule.minimum_nodes > 1:
+        yield ("training", "aggregation_rule"), f"{rule_text(case)} pauses below {rule.minimum_nodes} live nodes"
+
+
+@_row(
+    "a buffer_size below what the aggregation rule needs",
+    "a version would be made of too few contributions to tell a liar",
+    "raise buffer_size, or leave it `auto`",
+)
+def _small_buffer(case: Case) -> Found:
+    size, rule = case.controller.buffer_size, case.rule
+    if size != "auto" and size < rule.minimum_nodes:
+        text = f"is {size}, but {rule_text(case)} needs {rule.limit}, here {rule.minimum_nodes} contributions"
+        yield ("controller", "buffer_size"), text
+
+
+@_row(
+    "aggregation_f with a rule that withstands no liars",
+    "the run would look defended and not be",
+    f"choose {either(suggest.rules_with('f'))}, or leave aggregation_f out",
+)
+def _undefended(case: Case) -> Found:
+    if case.training.aggregation_f and "f" not in case.rule.known_options:
+        yield (
+            ("training", "aggregation_f"),
+            f"is {case.training.aggregation_f}, but {rule_text(case)} has no such bound",
+        )
+
+
+@_row(
+    "aggregation_f as a share that the rule cannot withstand, however many contribute",
+    "f is then as many as it can, which is less than was asked for",
+    "lower aggregation_f, or choose a rule that withstands more",
+    warning=True,
+)
+def _too_large_a_share(case: Case) -> Found:
+    f, of = case.rule.options.get("f"), 1_000_000
+    if isinstance(f, float) and (most := (case.rule.withstood(of) or 0) / of) < f - ROUNDING:
+        yield ("training", "aggregation_f"), f"is {f:g}, but {rule_name(case)} withstands less than {most:.3g}"
