@@ -25,9 +25,10 @@ from torch import Tensor
 from barnraise.core.errors import InputError
 from barnraise.core.threads import Crew
 
-from .catalog import CATALOG, require_member
+from .catalog import CATALOG, require_members
 from .context import Context
 from .gram import Read, columns, gram_matrix
+from .shares import Member, fewest
 
 Array: TypeAlias = NDArray[Any]
 BLOCK = 1 << 15  # columns
@@ -42,7 +43,12 @@ class Rule:
 
     def __init__(self, **options: Any) -> None:
         self.options = options
-        self.minimum: int = CATALOG.entry(self.name).declares.minimum(options)
+        self.minimum = fewest(self.parts)
+
+    @property
+    def parts(self) -> Sequence[Member]:
+        """What it is made of: itself, or the members of a chain."""
+        return [(CATALOG.entry(self.name), self.options)]
 
     @property
     def weighted(self) -> bool:
@@ -81,7 +87,7 @@ class Rule:
 
     def require(self, num_updates: int) -> None:
         """OptionError, with the limit and a remedy, when there are too few updates."""
-        require_member((CATALOG.entry(self.name), self.options), num_updates)
+        require_members(self.parts, num_updates)
 
     def among(self, num_updates: int) -> Rule:
         """The rule for so many updates, of which there are enough: what it was given as a share is counted out."""
@@ -263,6 +269,17 @@ def _scaled(block: Array, taken: tuple[Any, Array | None]) -> Array:
 
 
 def _product(weights: Array, block: Array) -> Array:
-    """The mixed rows [m, c]: einsum sums in one order, where a matrix product's hangs on the number of threads."""
-    product: Array = np.einsum("ij,jk->ik", weights, block)
+    """The mixed rows [m, c]: einsum sums in one order, where a matrix product's hangs on the number of threads.
+
+    Where most weights are 0 they are left out, which is quicker, and nothing that is not finite spreads by them.
+    """
+    product: Array
+    if 2 * np.count_nonzero(weights) > weights.size:
+        product = np.einsum("ij,jk->ik", weights, block)
+        return product
+    product, term = np.zeros((len(weights), block.shape[1]), block.dtype), np.empty_like(block[0])
+    for row, total in zip(weights, product, strict=True):
+        for place in np.flatnonzero(row):
+            np.multiply(block[place], row[place], out=term)
+            total += term
     return product

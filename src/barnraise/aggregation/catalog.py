@@ -10,7 +10,7 @@ from barnraise.core.errors import OptionError, nearest
 from barnraise.core.registry import Catalog, Entry, Option
 
 from .limits import trim_limit, trim_minimum, trimmed_per_side
-from .shares import Member, counted, fewest, limit, shares_of
+from .shares import Member, counted, fewest, given, needs, shares_of
 
 
 def _given_f(options: Mapping[str, Any], num_updates: int) -> int | None:
@@ -31,8 +31,9 @@ class Traits:
     `weighted`: uses the weights it is given; other rules count each update alike.
     `coordinatewise`: trims or selects each coordinate by itself; on top-k updates, whose supports are disjoint, that
     trims to zero unless a pre-aggregation `mixes` them first.
-    `prepares`: gives n updates for n updates, so it only goes in front of a rule.
-    `mixes`: each of those is made of several, so that even sparse updates become dense.
+    `prepares`: gives updates for updates, so it only goes in front of a rule: n for n, or as many as
+    `merges(options, n)` says, where it has that. Merged ones are no single node's.
+    `mixes`: each of those is made of most others, so that even sparse updates become dense.
     `keeps`: the vectors that it keeps from version to version, by name, each as large as the parameters; one with
     `{node}` in its name for each node.
     """
@@ -46,6 +47,7 @@ class Traits:
     prepares: bool = False
     mixes: bool = False
     keeps: tuple[str, ...] = ()
+    merges: Callable[[Mapping[str, Any], int], int] | None = None
     withstands: Callable[[Mapping[str, Any], int], int | None] = _given_f
 
 
@@ -66,6 +68,12 @@ def resolve(names: str | Sequence[str], options: Mapping[str, Any]) -> list[Memb
             f"aggregation rule '{names[-1]}' only prepares updates; put a rule behind it, for example "
             f"[{names[-1]}, trimmed_mean]"
         )
+    merging = [entry.name for entry in entries if entry.declares.merges]
+    if len(merging) > 1:
+        raise OptionError(
+            f"aggregation rule '{merging[1]}' stands behind '{merging[0]}', but what that merged belongs to no node; "
+            "merge once, with a larger s"
+        )
     known = {option.name for entry in entries for option in entry.options}
     for key in options:
         if key not in known:
@@ -82,7 +90,7 @@ def resolve(names: str | Sequence[str], options: Mapping[str, Any]) -> list[Memb
 
 def minimum(names: str | Sequence[str], options: Mapping[str, Any]) -> int:
     """The fewest updates that the rule or chain takes; UnknownNameError or OptionError when it can never work."""
-    return max(fewest(member) for member in resolve(names, options))
+    return fewest(resolve(names, options))
 
 
 def withstood(names: str | Sequence[str], options: Mapping[str, Any], num_updates: int) -> int | None:
@@ -94,30 +102,31 @@ def withstood(names: str | Sequence[str], options: Mapping[str, Any], num_update
     (3, 2, None)
     """
     members = resolve(names, options)
-    if num_updates < max(map(fewest, members)):
+    if num_updates < fewest(members):
         return None
-    found = [entry.declares.withstands(given, num_updates) for entry, given in counted(members, num_updates)]
+    seen = zip(counted(members, num_updates), given(members, num_updates), strict=True)
+    found = [entry.declares.withstands(own, num_rows) for (entry, own), num_rows in seen]
     return min((f for f in found if f is not None), default=None)
 
 
 def require(names: str | Sequence[str], options: Mapping[str, Any], num_updates: int) -> None:
     """OptionError, with the limit and a remedy, when `num_updates` are too few for the rule or chain."""
-    for member in resolve(names, options):
-        require_member(member, num_updates)
+    require_members(resolve(names, options), num_updates)
 
 
-def require_member(member: Member, num_updates: int) -> None:
-    """`require` for one member of a chain, with its resolved options."""
-    needed, (entry, options) = fewest(member), member
-    if num_updates < needed:
-        shares = " and ".join(shares_of(member))
-        instead = f"give {shares} as a whole number" if shares else "defend against fewer attackers"
-        values = ", ".join(f"{key}={value}" for key, value in options.items() if value is not None)
-        raise OptionError(
-            f"aggregation rule '{entry.name}'{f' with {values}' if values else ''} needs "
-            f"{limit(member)} = {needed} updates, got {num_updates}; "
-            f"gather more updates, {instead}, or choose a rule that needs fewer"
-        )
+def require_members(members: Sequence[Member], num_updates: int) -> None:
+    """`require` for a rule or chain with its resolved options."""
+    for member, (needed, limit) in zip(members, needs(members), strict=True):
+        if num_updates < needed:
+            entry, options = member
+            shares = " and ".join(shares_of(member))
+            instead = f"give {shares} as a whole number" if shares else "defend against fewer attackers"
+            values = ", ".join(f"{key}={value}" for key, value in options.items() if value is not None)
+            raise OptionError(
+                f"aggregation rule '{entry.name}'{f' with {values}' if values else ''} needs "
+                f"{limit} = {needed} updates, got {num_updates}; "
+                f"gather more updates, {instead}, or choose a rule that needs fewer"
+            )
 
 
 _F = Option("f", int, 1, "Byzantine updates that it must withstand.", minimum=0, maximum=1_000_000, share=True)
@@ -208,6 +217,13 @@ CATALOG = Catalog(
             "barnraise.aggregation.clip_median:ClipMedian",
             "shortens each update to the median of their norms; goes in front of a rule",
             declares=Traits(lambda _: 1, lambda _: "n >= 1", prepares=True),
+        ),
+        Entry(
+            "bucketing",
+            "barnraise.aggregation.bucketing:Bucketing",
+            "merges so many updates, drawn by lot, into their mean; goes in front of a rule",
+            options=(Option("s", int, 2, "Updates that become one.", minimum=1, maximum=1_000_000),),
+            declares=Traits(lambda _: 1, lambda _: "n >= 1", prepares=True, merges=lambda o, n: -(-n // o["s"])),
         ),
         Entry(
             "nnm",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from .base import Array, Rule
-from .catalog import CATALOG, require_member
+from .catalog import CATALOG
 from .context import Context
 from .gram import mixed_gram
 from .shares import Member, counted, fewest, shares_of
@@ -29,7 +29,7 @@ class ByShare(Rule):
     def __init__(self, members: Sequence[Member]) -> None:
         self.members = list(members)
         self.options = {}
-        self.minimum = max(map(fewest, members))
+        self.minimum = fewest(members)
         self._alike = self.among(self.minimum)  # as all of them in what does not hang on f
 
     @property
@@ -40,16 +40,16 @@ class ByShare(Rule):
     def keeps(self) -> tuple[str, ...]:
         return self._alike.keeps
 
-    def require(self, num_updates: int) -> None:
-        for member in self.members:
-            require_member(member, num_updates)
+    @property
+    def parts(self) -> Sequence[Member]:
+        return self.members
 
     def among(self, num_updates: int) -> Rule:
         return build(counted(self.members, num_updates))
 
 
 class Chain(Rule):
-    """Applies `members` in order; all but the last prepare (n updates for n).
+    """Applies `members` in order; all but the last prepare.
 
     The members' weights are multiplied in Gram space, so the mixed updates are never all in memory at once.
     """
@@ -59,7 +59,7 @@ class Chain(Rule):
     def __init__(self, members: Sequence[Rule]) -> None:
         self.members = list(members)
         self.options = {}
-        self.minimum = max(member.minimum for member in members)
+        self.minimum = fewest(self.parts)
         self.uses_gram = any(member.uses_gram for member in members)
 
     @property
@@ -70,9 +70,9 @@ class Chain(Rule):
     def keeps(self) -> tuple[str, ...]:
         return self.members[-1].keeps
 
-    def require(self, num_updates: int) -> None:
-        for member in self.members:
-            member.require(num_updates)
+    @property
+    def parts(self) -> Sequence[Member]:
+        return [part for member in self.members for part in member.parts]
 
     def mix_knowing(self, gram: Array | None, shares: Array | None, context: Context) -> Array | None:
         """Those that prepare see the updates alone; what the last one keeps goes past them."""

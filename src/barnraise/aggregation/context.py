@@ -14,7 +14,7 @@ Array: TypeAlias = NDArray[Any]
 
 @dataclass(frozen=True)
 class Context:
-    """One version's, for n updates [size].
+    """One `version`'s, for n updates [size].
 
     `nodes` [n] says whose they are, `ages` [n] how many versions behind each was as it came. `values` is the rule's
     own, by the node's name: small, of what MessagePack knows, changed in place by `mix_knowing`. `kept` are the vectors
@@ -26,6 +26,7 @@ class Context:
     ages: Sequence[int]
     values: dict[str, Any] = field(default_factory=dict)
     kept: Mapping[str, Array] = field(default_factory=dict)
+    version: int = 1
 
     @classmethod
     def first(cls, keeps: Sequence[str], num_updates: int, size: int, dtype: np.dtype[Any]) -> Context:

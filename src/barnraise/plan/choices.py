@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from barnraise.aggregation import catalog as aggregation
-from barnraise.aggregation.shares import fewest, limit
+from barnraise.aggregation.shares import needs
 from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config.problems import Path, Problem
 from barnraise.config.schema import ControllerSection, RunFile, TrainingSection
@@ -130,14 +130,14 @@ def aggregation_of(training: TrainingSection) -> Aggregation:
     own = {"f": "aggregation_f", "trim_ratio": "trim_ratio"}
     options = _joined(training, own, known, training.aggregation_options)
     members = aggregation.resolve(names, options)
-    strictest = max(members, key=fewest)
+    strictest, limit = max(needs(members), key=lambda need: need[0])
     last = members[-1][0].declares
     return Aggregation(
         names=names,
         options=options,
         known_options=known,
-        minimum_nodes=fewest(strictest),
-        limit=limit(strictest),
+        minimum_nodes=strictest,
+        limit=limit,
         individual=any(entry.declares.individual for entry, _ in members),
         coordinatewise=last.coordinatewise and not any(entry.declares.mixes for entry, _ in members),
     )

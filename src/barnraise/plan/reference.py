@@ -122,7 +122,8 @@ def _codec(entry: Entry) -> str:
 def _rule(entry: Entry) -> str:
     limit = entry.declares.limit(entry.resolve(RULES.family, {}))
     kept = [f"keeps a vector ({name})" for name in entry.declares.keeps]
-    return ", ".join([f"{limit} nodes", *_declared(entry), *kept])
+    merged = ["merges"] if entry.declares.merges else []
+    return ", ".join([f"{limit} nodes", *_declared(entry), *merged, *kept])
 
 
 def _outer(entry: Entry) -> str:

@@ -105,7 +105,7 @@ class PseudoGradient:
         for index, parameters in enumerate(cut):
             there = [row for row in making.rows if covers(row.parameters, parameters)]
             if there:
-                context = _context(rule, parameters, there, kept, values)
+                context = _context(rule, parameters, there, kept, values, making.version)
                 combination = _combined(rule, parameters, there, context, crew)
                 scale = float(scales[index]) if scales and len(cut) > 1 else None
                 self._reduced.append(_Reduced(parameters, there, combination, scale))
@@ -137,12 +137,17 @@ class PseudoGradient:
 
 
 def _context(
-    rule: Rule, parameters: ParameterRange, rows: Sequence[Row], kept: Mapping[str, Tensor], values: dict[str, Any]
+    rule: Rule,
+    parameters: ParameterRange,
+    rows: Sequence[Row],
+    kept: Mapping[str, Tensor],
+    values: dict[str, Any],
+    version: int,
 ) -> Context:
     nodes = [row.slot.node for row in rows]
     names = names_of(rule.keeps, nodes)
     there = {name: kept[name].numpy()[parameters.start : parameters.stop] for name in names}
-    return Context(nodes, [row.age for row in rows], values, there)
+    return Context(nodes, [row.age for row in rows], values, there, version)
 
 
 def _combined(rule: Rule, parameters: ParameterRange, rows: Sequence[Row], context: Context, crew: Crew) -> Combination:
