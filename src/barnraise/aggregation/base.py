@@ -14,7 +14,8 @@ nor on the number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -105,10 +106,10 @@ class Rule:
         (`gram` [n+k, n+k], weights [m, n+k])."""
         return self.mix(gram, shares)
 
-    def keep(self, kept: Mapping[str, Array], read: Callable[[int, Array], None], out: Array) -> None:
-        """Write to `kept`, spans [c] of the vectors that it keeps, what is to be remembered there.
+    def keep(self, context: Context, read: Callable[[int, Array], None], out: Array) -> None:
+        """Write to the context's `kept`, here spans [c] of the vectors that it keeps, what is to be remembered there.
 
-        `out` [c] is what the version's aggregate is there, `read` reads a row there into an array [c].
+        `out` [c] is what the version's aggregate is there, `read` reads an update there, as it came, into an array [c].
         """
 
     def bound_kept(self, largest: Array, out: float) -> float:
@@ -149,7 +150,8 @@ class Combination:
         rule.require(num_updates)
         rule = rule.among(num_updates)
         context = context or Context.first(rule.keeps, num_updates, size, dtype)
-        self._rule, self._dtype, self.kept = rule, dtype, context.kept
+        context = replace(context, fresh=frozenset(name for name, kept in context.kept.items() if not kept.any()))
+        self._rule, self._dtype, self._context, self.kept = rule, dtype, context, context.kept
         self._read = _with(read, num_updates, list(context.kept.values())) if context.kept else read
         num_rows = num_updates + len(context.kept)
         shares = _shares(weights, num_updates) if rule.weighted else None
@@ -180,7 +182,7 @@ class Combination:
         self._combine(start, out)
         if self.kept:
             kept = {name: vector[start : start + out.size] for name, vector in self.kept.items()}
-            self._rule.keep(kept, lambda row, values: self._read(row, start, values), out)
+            self._rule.keep(replace(self._context, kept=kept), lambda row, values: self._read(row, start, values), out)
 
     def _combine(self, start: int, out: Array) -> None:
         if len(self._weights) == 1:

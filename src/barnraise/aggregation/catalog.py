@@ -10,7 +10,7 @@ from barnraise.core.errors import OptionError, nearest
 from barnraise.core.registry import Catalog, Entry, Option
 
 from .limits import trim_limit, trim_minimum, trimmed_per_side
-from .shares import Member, counted, fewest, given, needs, shares_of
+from .shares import NODE, Member, counted, fewest, given, needs, shares_of
 
 
 def _given_f(options: Mapping[str, Any], num_updates: int) -> int | None:
@@ -35,7 +35,7 @@ class Traits:
     `merges(options, n)` says, where it has that. Merged ones are no single node's.
     `mixes`: each of those is made of most others, so that even sparse updates become dense.
     `keeps`: the vectors that it keeps from version to version, by name, each as large as the parameters; one with
-    `{node}` in its name for each node.
+    `{node}` in its name for each node, of what this sent, so that such a rule goes first.
     """
 
     minimum: Callable[[Mapping[str, Any]], int]
@@ -68,6 +68,13 @@ def resolve(names: str | Sequence[str], options: Mapping[str, Any]) -> list[Memb
             f"aggregation rule '{names[-1]}' only prepares updates; put a rule behind it, for example "
             f"[{names[-1]}, trimmed_mean]"
         )
+    for entry in entries[1:]:
+        if any(NODE in kept for kept in entry.declares.keeps):
+            others = [name for name in names if name != entry.name]
+            raise OptionError(
+                f"aggregation rule '{entry.name}' keeps something of what each node sends, so it goes in front: "
+                f"[{', '.join([entry.name, *others])}]"
+            )
     merging = [entry.name for entry in entries if entry.declares.merges]
     if len(merging) > 1:
         raise OptionError(
@@ -224,6 +231,20 @@ CATALOG = Catalog(
             "merges so many updates, drawn by lot, into their mean; goes in front of a rule",
             options=(Option("s", int, 2, "Updates that become one.", minimum=1, maximum=1_000_000),),
             declares=Traits(lambda _: 1, lambda _: "n >= 1", prepares=True, merges=lambda o, n: -(-n // o["s"])),
+        ),
+        Entry(
+            "worker_momentum",
+            "barnraise.aggregation.worker_momentum:WorkerMomentum",
+            "each node's momentum in place of its update; goes in front of a rule",
+            options=(Option("beta", float, 0.9, "How much of what was there stays.", minimum=0, maximum=0.999),),
+            declares=Traits(lambda _: 1, lambda _: "n >= 1", prepares=True, keeps=("momentum of {node}",)),
+        ),
+        Entry(
+            "monna",
+            "barnraise.aggregation.monna:NearestNeighbourAveraging",
+            "the mean of the n-f updates that are nearest to the previous aggregate",
+            options=(_F,),
+            declares=Traits(lambda o: 2 * o["f"] + 1, lambda _: "n >= 2f+1", keeps=("previous",)),
         ),
         Entry(
             "nnm",

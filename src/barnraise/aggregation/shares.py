@@ -19,6 +19,9 @@ from .limits import fewest_for_one, share_of
 Member: TypeAlias = tuple[Entry, Mapping[str, Any]]
 """A rule with its checked options, alone or in a chain."""
 
+NODE = "{node}"
+"""In the name of a vector that a rule keeps for each node."""
+
 _LEAST = 3
 """Updates of which a share below a half is one."""
 

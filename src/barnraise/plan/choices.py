@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from barnraise.aggregation import catalog as aggregation
-from barnraise.aggregation.shares import needs
+from barnraise.aggregation.shares import NODE, needs
 from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config.problems import Path, Problem
 from barnraise.config.schema import ControllerSection, RunFile, TrainingSection
@@ -38,7 +38,7 @@ class Aggregation:
 
     `minimum_nodes`: distinct nodes below which a version must not be made; `limit`: that minimum as a formula.
     `individual`: reads single contributions. `coordinatewise`: trims each coordinate by itself, with nothing in front
-    that mixes the contributions first.
+    that mixes the contributions first. `keeps`: the vectors that it keeps, as the catalog declares them.
     """
 
     names: tuple[str, ...]
@@ -48,6 +48,11 @@ class Aggregation:
     limit: str
     individual: bool
     coordinatewise: bool
+    keeps: tuple[str, ...]
+
+    def num_kept(self, num_nodes: int) -> int:
+        """How many vectors as large as the parameters it keeps of so many nodes."""
+        return sum(num_nodes if NODE in name else 1 for name in self.keeps)
 
     def withstood(self, num_updates: int) -> int | None:
         """How many attackers among so many contributions of distinct nodes it withstands, if it has such a number."""
@@ -140,6 +145,7 @@ def aggregation_of(training: TrainingSection) -> Aggregation:
         limit=limit,
         individual=any(entry.declares.individual for entry, _ in members),
         coordinatewise=last.coordinatewise and not any(entry.declares.mixes for entry, _ in members),
+        keeps=tuple(name for entry, _ in members for name in entry.declares.keeps),
     )
 
 

@@ -77,6 +77,7 @@ def estimate(plan: Plan) -> Estimate:
     snapshot = 4 * size
     states = OUTER.entry(plan.outer.name).declares.moments + bool(training.average)
     slots = nodes or plan.buffer_size or plan.aggregation.minimum_nodes
+    states += plan.aggregation.num_kept(len(workers) or slots)
     inner_states = INNER.entry(plan.inner.name).declares.moments
     batch = {"batch_size": training.batch_size, "context": longest_row(run_file)}
     return Estimate(
