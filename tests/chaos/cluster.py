@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from barnraise.config.schema import WorkerSection
+from barnraise.config.trial_sections import WorkerSection
 from barnraise.controller import actions as ca
 from barnraise.controller.folding import apply
 from barnraise.controller.invariants import validate

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from barnraise.config.faults import KINDS, Planned, planned
-from barnraise.config.schema import FaultSection
+from barnraise.config.trial_sections import FaultSection
 
 Section = dict[str, Any]
 

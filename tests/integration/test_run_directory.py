@@ -17,7 +17,8 @@ from barnraise.assembly.addresses import address, listen, recorded_mode, recorde
 from barnraise.assembly.hosting import Host, open_host
 from barnraise.assembly.local_workers import LocalWorkers
 from barnraise.config.load import load
-from barnraise.config.schema import ControllerSection, WorkerSection
+from barnraise.config.schema import ControllerSection
+from barnraise.config.trial_sections import WorkerSection
 from barnraise.controller.actions import Journal
 from barnraise.core.errors import BarnraiseError, DataError, RunDirectoryError, RunFileError
 from barnraise.ledger import NodeChanged, Noted, RunDirectory

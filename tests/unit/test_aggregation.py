@@ -317,16 +317,23 @@ def test_what_cannot_work_is_refused(name: Any, options: dict[str, Any], message
 
 
 def test_names_and_traits() -> None:
-    others = ["krum", "mean", "median", "multi_krum", "nnm", "trimmed_mean"]
-    first = ["arc", "bulyan", "centered_clipping", "clip_median", "dnc", "geometric_median"]
+    others = ["krum", "mean", "median", "monna", "multi_krum", "nnm", "trimmed_mean", "worker_momentum"]
+    first = ["arc", "bucketing", "bulyan", "centered_clipping", "clip_median", "dnc", "geometric_median"]
     assert aggregation.names() == [*first, *others]
     with pytest.raises(UnknownNameError, match="did you mean 'krum'"):
         aggregation.create("krun")
     traits = {name: aggregation.CATALOG.entry(name).declares for name in aggregation.names()}
     assert [name for name in traits if not traits[name].individual] == ["mean"]
     assert [name for name in traits if traits[name].linear and traits[name].weighted] == ["mean"]
-    assert [name for name in traits if traits[name].prepares] == ["arc", "clip_median", "nnm"]
+    assert [name for name in traits if traits[name].prepares] == [
+        "arc",
+        "bucketing",
+        "clip_median",
+        "nnm",
+        "worker_momentum",
+    ]
     assert [name for name in traits if traits[name].mixes] == ["nnm"]
+    assert [name for name in traits if traits[name].merges] == ["bucketing"]
 
 
 @pytest.mark.parametrize(

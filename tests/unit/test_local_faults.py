@@ -21,7 +21,7 @@ from barnraise.assembly.local_faults import LocalFaults
 from barnraise.assembly.local_workers import LocalWorkers
 from barnraise.assembly.nursery import End
 from barnraise.config.faults import Fault, Hang, Join, Kill, KillController, Planned, When
-from barnraise.config.schema import WorkerSection
+from barnraise.config.trial_sections import WorkerSection
 from barnraise.core.errors import RunDirectoryError
 from barnraise.ledger import RunDirectory
 from barnraise.transport.links.link import Link

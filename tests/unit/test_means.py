@@ -16,7 +16,7 @@ from barnraise.assembly.local_workers import LocalWorkers
 from barnraise.assembly.nursery import Guest, Local, Orders
 from barnraise.cli.join import join
 from barnraise.config import load
-from barnraise.config.schema import WorkerSection
+from barnraise.config.trial_sections import WorkerSection
 from barnraise.core.errors import RunFileError, UnknownNameError
 from barnraise.plan import resolve
 from barnraise.transport.links.presets import parse

@@ -149,6 +149,27 @@ def test_the_estimate() -> None:
 
 
 @pytest.mark.parametrize(
+    ("rule", "vectors"),
+    [
+        ("median", 0),
+        ("centered_clipping", 1),
+        (["worker_momentum", "median"], 3),
+        (["worker_momentum", "centered_clipping"], 4),
+    ],
+)
+def test_what_the_aggregation_rule_keeps_is_in_the_estimate(rule: Any, vectors: int) -> None:
+    workers = [{"name": name} for name in "abc"]
+    plain, cost = (
+        measure(resolve(load(content(workers=workers, training={"aggregation_rule": each}))))[0]
+        for each in ("mean", rule)
+    )
+    assert plain is not None
+    assert cost is not None
+    assert cost.controller_memory_bytes - plain.controller_memory_bytes == vectors * cost.sizes.snapshot_bytes
+    assert (cost.disk_bytes > plain.disk_bytes) == bool(vectors)
+
+
+@pytest.mark.parametrize(
     ("controller", "buffer_size"),
     [
         ({"use_async_training": False}, 3),

@@ -94,7 +94,7 @@ def test_a_new_policy_is_listed_and_suggested_without_another_file(monkeypatch: 
     krum = RULES.entry("krum")
     monkeypatch.setitem(RULES.entries, "brand_new", dataclasses.replace(krum, name="brand_new"))
     assert "| `brand_new` | " in configuration_page()
-    assert "brand_new, bulyan, centered_clipping" in configuration_page()
+    assert "brand_new, bucketing, bulyan, centered_clipping" in configuration_page()
     assert '"brand_new"' in schema_text()
     assert "brand_new" in template.render("text", names())
     assert "brand_new" in suggest.rules_with("f")

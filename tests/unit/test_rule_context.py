@@ -19,6 +19,7 @@ from barnraise.aggregation.context import Context
 from barnraise.aggregation.nnm import NearestNeighbourMixing
 from barnraise.controller.actions import Held, Slot
 from barnraise.controller.parameter_server import ParameterServer
+from barnraise.controller.version.reducing import FORGOTTEN
 from barnraise.core.errors import VersionRefusedError
 from barnraise.core.types import ParameterRange
 
@@ -40,8 +41,8 @@ class Momentum(Rule):
         n = len(context.nodes)
         return np.full((1, 2 * n), 0.5 / n)
 
-    def keep(self, kept: Mapping[str, Any], read: Callable[[int, Any], None], out: Any) -> None:
-        for row, momentum in enumerate(kept.values()):
+    def keep(self, context: Context, read: Callable[[int, Any], None], out: Any) -> None:
+        for row, momentum in enumerate(context.kept.values()):
             piece = np.empty_like(momentum)
             read(row, piece)
             momentum += piece
@@ -164,6 +165,34 @@ def test_what_goes_in_front_of_such_a_rule_sees_the_updates_alone() -> None:
     torch.testing.assert_close(first, mixed / 2)
     kept = np.mean(list(context.kept.values()), axis=0)
     torch.testing.assert_close(chain(x, context=context), mixed / 2 + torch.from_numpy(kept) / 2)
+
+
+def test_what_was_kept_of_nodes_that_are_gone_is_dropped() -> None:
+    """Neither a node that is in a version now and then nor one that came last is forgotten, after a load as well."""
+    server, codec = make_server(), compression.create("none")
+    payload = codec.encode(update(1)).to_bytes()
+
+    def take(server: ParameterServer, names: str) -> str:
+        slots = [Slot(name, ParameterRange(0, SIZE), (Held(1, 1.0, 0),)) for name in names]
+        return server.aggregate(server.version + 1, slots, lambda number: payload).digest
+
+    def kept(server: ParameterServer) -> tuple[set[str], set[str]]:
+        state = server.state()
+        vectors = {name[-1] for name in state if name.startswith("rule.vector.")}
+        return vectors, set(msgspec.msgpack.decode(state["rule.values"].numpy().tobytes()))
+
+    take(server, "abc")
+    for _ in range(FORGOTTEN - 1):
+        take(server, "a")
+    again = make_server()
+    again.load(snapshot(server), server.version)
+    for each in (server, again):
+        take(each, "ab")
+        assert kept(each) == (set("abc"), set("abc"))
+        take(each, "a")
+        assert kept(each) == (set("ab"), set("ab"))
+    assert take(server, "c") == take(again, "c")
+    assert same(server.state(), again.state())
 
 
 def test_other_rules_keep_nothing() -> None:

@@ -14,7 +14,8 @@ nor on the number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -25,9 +26,10 @@ from torch import Tensor
 from barnraise.core.errors import InputError
 from barnraise.core.threads import Crew
 
-from .catalog import CATALOG, require_member
+from .catalog import CATALOG, require_members
 from .context import Context
 from .gram import Read, columns, gram_matrix
+from .shares import Member, fewest
 
 Array: TypeAlias = NDArray[Any]
 BLOCK = 1 << 15  # columns
@@ -45,9 +47,14 @@ class Rule:
         self.entry = CATALOG.entry(self.name)
 
     @property
+    def parts(self) -> Sequence[Member]:
+        """What it is made of: itself, or the members of a chain."""
+        return [(self.entry, self.options)]
+
+    @property
     def minimum(self) -> int:
         """The fewest updates that it takes."""
-        return int(self.entry.declares.minimum(self.options))
+        return fewest(self.parts)
 
     @property
     def weighted(self) -> bool:
@@ -86,7 +93,7 @@ class Rule:
 
     def require(self, num_updates: int) -> None:
         """OptionError, with the limit and a remedy, when there are too few updates."""
-        require_member((self.entry, self.options), num_updates)
+        require_members(self.parts, num_updates)
 
     def among(self, num_updates: int) -> Rule:
         """The rule for so many updates, of which there are enough: what it was given as a share is counted out."""
@@ -104,10 +111,10 @@ class Rule:
         (`gram` [n+k, n+k], weights [m, n+k])."""
         return self.mix(gram, shares)
 
-    def keep(self, kept: Mapping[str, Array], read: Callable[[int, Array], None], out: Array) -> None:
-        """Write to `kept`, spans [c] of the vectors that it keeps, what is to be remembered there.
+    def keep(self, context: Context, read: Callable[[int, Array], None], out: Array) -> None:
+        """Write to the context's `kept`, here spans [c] of the vectors that it keeps, what is to be remembered there.
 
-        `out` [c] is what the version's aggregate is there, `read` reads a row there into an array [c].
+        `out` [c] is what the version's aggregate is there, `read` reads an update there, as it came, into an array [c].
         """
 
     def bound_kept(self, largest: Array, out: float) -> float:
@@ -148,7 +155,8 @@ class Combination:
         rule.require(num_updates)
         rule = rule.among(num_updates)
         context = context or Context.first(rule.keeps, num_updates, size, dtype)
-        self._rule, self._dtype, self.kept = rule, dtype, context.kept
+        context = replace(context, fresh=frozenset(name for name, kept in context.kept.items() if not kept.any()))
+        self._rule, self._dtype, self._context, self.kept = rule, dtype, context, context.kept
         self._read = _with(read, num_updates, list(context.kept.values())) if context.kept else read
         num_rows = num_updates + len(context.kept)
         shares = _shares(weights, num_updates) if rule.weighted else None
@@ -179,7 +187,7 @@ class Combination:
         self._combine(start, out)
         if self.kept:
             kept = {name: vector[start : start + out.size] for name, vector in self.kept.items()}
-            self._rule.keep(kept, lambda row, values: self._read(row, start, values), out)
+            self._rule.keep(replace(self._context, kept=kept), lambda row, values: self._read(row, start, values), out)
 
     def _combine(self, start: int, out: Array) -> None:
         if len(self._weights) == 1:
@@ -268,6 +276,17 @@ def _scaled(block: Array, taken: tuple[Any, Array | None]) -> Array:
 
 
 def _product(weights: Array, block: Array) -> Array:
-    """The mixed rows [m, c]: einsum sums in one order, where a matrix product's hangs on the number of threads."""
-    product: Array = np.einsum("ij,jk->ik", weights, block)
+    """The mixed rows [m, c]: einsum sums in one order, where a matrix product's hangs on the number of threads.
+
+    Where most weights are 0 they are left out, which is quicker, and nothing that is not finite spreads by them.
+    """
+    product: Array
+    if 2 * np.count_nonzero(weights) > weights.size:
+        product = np.einsum("ij,jk->ik", weights, block)
+        return product
+    product, term = np.zeros((len(weights), block.shape[1]), block.dtype), np.empty_like(block[0])
+    for row, total in zip(weights, product, strict=True):
+        for place in np.flatnonzero(row):
+            np.multiply(block[place], row[place], out=term)
+            total += term
     return product

@@ -10,7 +10,7 @@ from barnraise.core.errors import OptionError, nearest
 from barnraise.core.registry import Catalog, Entry, Option
 
 from .limits import trim_limit, trim_minimum, trimmed_per_side
-from .shares import Member, counted, fewest, limit, shares_of
+from .shares import NODE, Member, counted, fewest, given, needs, shares_of
 
 
 def _given_f(options: Mapping[str, Any], num_updates: int) -> int | None:
@@ -41,10 +41,11 @@ class Traits:
     `weighted`: uses the weights it is given; other rules count each update alike.
     `coordinatewise`: trims or selects each coordinate by itself; on top-k updates, whose supports are disjoint, that
     trims to zero unless a pre-aggregation `mixes` them first.
-    `prepares`: gives n updates for n updates, so it only goes in front of a rule.
-    `mixes`: each of those is made of several, so that even sparse updates become dense.
+    `prepares`: gives updates for updates, so it only goes in front of a rule: n for n, or as many as
+    `merges(options, n)` says, where it has that. Merged ones are no single node's.
+    `mixes`: each of those is made of most others, so that even sparse updates become dense.
     `keeps`: the vectors that it keeps from version to version, by name, each as large as the parameters; one with
-    `{node}` in its name for each node.
+    `{node}` in its name for each node, of what this sent, so that such a rule goes first.
     """
 
     minimum: Callable[[Mapping[str, Any]], int]
@@ -56,6 +57,7 @@ class Traits:
     prepares: bool = False
     mixes: bool = False
     keeps: tuple[str, ...] = ()
+    merges: Callable[[Mapping[str, Any], int], int] | None = None
     withstands: Callable[[Mapping[str, Any], int], int | None] = _given_f
     computable: Need | None = None
     overview: Need | None = None
@@ -78,6 +80,19 @@ def resolve(names: str | Sequence[str], options: Mapping[str, Any], *, unguarant
         raise OptionError(
             f"aggregation rule '{names[-1]}' only prepares updates; put a rule behind it, for example "
             f"[{names[-1]}, trimmed_mean]"
+        )
+    for entry in entries[1:]:
+        if any(NODE in kept for kept in entry.declares.keeps):
+            others = [name for name in names if name != entry.name]
+            raise OptionError(
+                f"aggregation rule '{entry.name}' keeps something of what each node sends, so it goes in front: "
+                f"[{', '.join([entry.name, *others])}]"
+            )
+    merging = [entry.name for entry in entries if entry.declares.merges]
+    if len(merging) > 1:
+        raise OptionError(
+            f"aggregation rule '{merging[1]}' stands behind '{merging[0]}', but what that merged belongs to no node; "
+            "merge once, with a larger s"
         )
     known = {option.name for entry in entries for option in entry.options}
     for key in options:
@@ -115,26 +130,24 @@ def beside_overview(
     """
     members = resolve(names, options, unguaranteed=unguaranteed)
     if any(map(shares_of, members)):
-        if num_updates < max(map(fewest, members)):
+        if num_updates < fewest(members):
             return ""
         members = counted(members, num_updates)
-    for entry, given in members:
+    for (entry, own), num_rows in zip(members, given(members, num_updates), strict=True):
         traits = CATALOG.entry(entry.name).declares
         if traits.overview is None:
             continue
-        theirs, ours = (num_updates >= fewest_of(given) for fewest_of in (traits.overview.fewest, traits.minimum))
+        theirs, ours = (num_rows >= fewest_of(own) for fewest_of in (traits.overview.fewest, traits.minimum))
         if theirs != ours:
             words = ("allows", "does not") if theirs else ("does not allow", "does")
-            f, limit_text = given["f"], traits.limit(given)
-            return (
-                f"the overview's {traits.overview.formula} {words[0]} f={f} of {num_updates}, {limit_text} {words[1]}"
-            )
+            formula, limit = traits.overview.formula, traits.limit(own)
+            return f"the overview's {formula} {words[0]} f={own['f']} of {num_rows}, {limit} {words[1]}"
     return ""
 
 
 def minimum(names: str | Sequence[str], options: Mapping[str, Any], *, unguaranteed: bool = False) -> int:
     """The fewest updates that the rule or chain takes; UnknownNameError or OptionError when it can never work."""
-    return max(fewest(member) for member in resolve(names, options, unguaranteed=unguaranteed))
+    return fewest(resolve(names, options, unguaranteed=unguaranteed))
 
 
 def guaranteed(names: str | Sequence[str], options: Mapping[str, Any], num_updates: int) -> bool:
@@ -144,10 +157,10 @@ def guaranteed(names: str | Sequence[str], options: Mapping[str, Any], num_updat
     (False, True)
     """
     members = resolve(names, options, unguaranteed=True)
-    if num_updates < max(map(fewest, members)):
+    if num_updates < fewest(members):
         return False
-    found = counted(members, num_updates)
-    return all(CATALOG.entry(entry.name).declares.minimum(given) <= num_updates for entry, given in found)
+    seen = zip(counted(members, num_updates), given(members, num_updates), strict=True)
+    return all(CATALOG.entry(entry.name).declares.minimum(own) <= num_rows for (entry, own), num_rows in seen)
 
 
 def withstood(
@@ -161,30 +174,31 @@ def withstood(
     (3, 2, None)
     """
     members = resolve(names, options, unguaranteed=unguaranteed)
-    if num_updates < max(map(fewest, members)):
+    if num_updates < fewest(members):
         return None
-    found = [entry.declares.withstands(given, num_updates) for entry, given in counted(members, num_updates)]
+    seen = zip(counted(members, num_updates), given(members, num_updates), strict=True)
+    found = [entry.declares.withstands(own, num_rows) for (entry, own), num_rows in seen]
     return min((f for f in found if f is not None), default=None)
 
 
 def require(names: str | Sequence[str], options: Mapping[str, Any], num_updates: int) -> None:
     """OptionError, with the limit and a remedy, when `num_updates` are too few for the rule or chain."""
-    for member in resolve(names, options):
-        require_member(member, num_updates)
+    require_members(resolve(names, options), num_updates)
 
 
-def require_member(member: Member, num_updates: int) -> None:
-    """`require` for one member of a chain, with its resolved options."""
-    needed, (entry, options) = fewest(member), member
-    if num_updates < needed:
-        shares = " and ".join(shares_of(member))
-        instead = f"give {shares} as a whole number" if shares else "defend against fewer attackers"
-        values = ", ".join(f"{key}={value}" for key, value in options.items() if value is not None)
-        raise OptionError(
-            f"aggregation rule '{entry.name}'{f' with {values}' if values else ''} needs "
-            f"{limit(member)} = {needed} updates, got {num_updates}; "
-            f"gather more updates, {instead}, or choose a rule that needs fewer"
-        )
+def require_members(members: Sequence[Member], num_updates: int) -> None:
+    """`require` for a rule or chain with its resolved options."""
+    for member, (needed, limit) in zip(members, needs(members), strict=True):
+        if num_updates < needed:
+            entry, options = member
+            shares = " and ".join(shares_of(member))
+            instead = f"give {shares} as a whole number" if shares else "defend against fewer attackers"
+            values = ", ".join(f"{key}={value}" for key, value in options.items() if value is not None)
+            raise OptionError(
+                f"aggregation rule '{entry.name}'{f' with {values}' if values else ''} needs "
+                f"{limit} = {needed} updates, got {num_updates}; "
+                f"gather more updates, {instead}, or choose a rule that needs fewer"
+            )
 
 
 _KRUM = Traits(
@@ -287,6 +301,27 @@ CATALOG = Catalog(
             "barnraise.aggregation.clip_median:ClipMedian",
             "shortens each update to the median of their norms; goes in front of a rule",
             declares=Traits(lambda _: 1, lambda _: "n >= 1", prepares=True),
+        ),
+        Entry(
+            "bucketing",
+            "barnraise.aggregation.bucketing:Bucketing",
+            "merges so many updates, drawn by lot, into their mean; goes in front of a rule",
+            options=(Option("s", int, 2, "Updates that become one.", minimum=1, maximum=1_000_000),),
+            declares=Traits(lambda _: 1, lambda _: "n >= 1", prepares=True, merges=lambda o, n: -(-n // o["s"])),
+        ),
+        Entry(
+            "worker_momentum",
+            "barnraise.aggregation.worker_momentum:WorkerMomentum",
+            "each node's momentum in place of its update; goes in front of a rule",
+            options=(Option("beta", float, 0.9, "How much of what was there stays.", minimum=0, maximum=0.999),),
+            declares=Traits(lambda _: 1, lambda _: "n >= 1", prepares=True, keeps=("momentum of {node}",)),
+        ),
+        Entry(
+            "monna",
+            "barnraise.aggregation.monna:NearestNeighbourAveraging",
+            "the mean of the n-f updates that are nearest to the previous aggregate",
+            options=(_F,),
+            declares=Traits(lambda o: 2 * o["f"] + 1, lambda _: "n >= 2f+1", keeps=("previous",)),
         ),
         Entry(
             "nnm",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
@@ -50,5 +50,5 @@ class CenteredClipping(Rule):
             weights[:n] += clipped
         return weights[None]
 
-    def keep(self, kept: Mapping[str, Array], read: Callable[[int, Array], None], out: Array) -> None:
-        kept["previous"][:] = out
+    def keep(self, context: Context, read: Callable[[int, Array], None], out: Array) -> None:
+        context.kept["previous"][:] = out

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from .base import Array, Rule
-from .catalog import CATALOG, require_member
-from .context import Context
+from .catalog import CATALOG
+from .context import Context, names_of
 from .gram import mixed_gram
-from .shares import Member, counted, fewest, shares_of
+from .shares import Member, counted, shares_of
 
 
 def build(members: Sequence[Member]) -> Rule:
@@ -35,10 +36,6 @@ class ByShare(Rule):
         self._alike = self.among(self.minimum)  # as all of them in what does not hang on f
 
     @property
-    def minimum(self) -> int:
-        return max(map(fewest, self.members))
-
-    @property
     def weighted(self) -> bool:
         return self._alike.weighted
 
@@ -46,16 +43,16 @@ class ByShare(Rule):
     def keeps(self) -> tuple[str, ...]:
         return self._alike.keeps
 
-    def require(self, num_updates: int) -> None:
-        for member in self.members:
-            require_member(member, num_updates)
+    @property
+    def parts(self) -> Sequence[Member]:
+        return self.members
 
     def among(self, num_updates: int) -> Rule:
         return build(counted(self.members, num_updates))
 
 
 class Chain(Rule):
-    """Applies `members` in order; all but the last prepare (n updates for n).
+    """Applies `members` in order; all but the last prepare.
 
     The members' weights are multiplied in Gram space, so the mixed updates are never all in memory at once.
     """
@@ -68,45 +65,50 @@ class Chain(Rule):
         self.uses_gram = any(member.uses_gram for member in members)
 
     @property
-    def minimum(self) -> int:
-        return max(member.minimum for member in self.members)
-
-    @property
     def weighted(self) -> bool:
         return False  # a mixed row belongs to no one
 
     @property
     def keeps(self) -> tuple[str, ...]:
-        return self.members[-1].keeps
+        return tuple(name for member in self.members for name in member.keeps)
 
-    def require(self, num_updates: int) -> None:
-        for member in self.members:
-            member.require(num_updates)
+    @property
+    def parts(self) -> Sequence[Member]:
+        return [part for member in self.members for part in member.parts]
 
     def mix_knowing(self, gram: Array | None, shares: Array | None, context: Context) -> Array | None:
-        """Those that prepare see the updates alone; what the last one keeps goes past them."""
-        total: Array | None = None
+        """Each member sees what the ones before it made of the updates, and the vectors that it keeps itself."""
+        num_rows, num_kept = len(context.nodes), len(context.kept)
+        every = np.eye(num_rows + num_kept)  # the rows as they are by now, and what is kept, in the rows given
         for member in self.members:
-            past = 0 if member.keeps else len(context.kept)
-            seen = gram if gram is None or not past else gram[:-past, :-past]
-            mixing = member.mix_knowing(seen, None, context)
+            own = _own(member, context)
+            places = [num_rows + place for place, name in enumerate(context.kept) if name in own.kept]
+            seen = [*range(num_rows), *places]
+            mixing = member.mix_knowing(None if gram is None else gram[np.ix_(seen, seen)], None, own)
             if mixing is None:
                 continue
-            if past:
-                beside, below = np.zeros((len(mixing), past)), np.zeros((past, mixing.shape[1]))
-                mixing = np.block([[mixing, beside], [below, np.eye(past)]])
-            gram = None if gram is None else mixed_gram(mixing, gram)
-            total = mixing if total is None else np.einsum("ij,jk->ik", mixing, total)
-        return total
+            whole = np.zeros((len(mixing) + num_kept, num_rows + num_kept))
+            whole[: len(mixing), seen] = mixing
+            whole[len(mixing) :, num_rows:] = np.eye(num_kept)
+            gram = None if gram is None else mixed_gram(whole, gram)
+            every, num_rows = np.einsum("ij,jk->ik", whole, every), len(mixing)
+        return every[:num_rows]
 
     def reduce(self, block: Array, out: Array) -> None:
         self.members[-1].reduce(block, out)
 
-    def keep(self, kept: Mapping[str, Array], read: Callable[[int, Array], None], out: Array) -> None:
-        self.members[-1].keep(kept, read, out)
+    def keep(self, context: Context, read: Callable[[int, Array], None], out: Array) -> None:
+        for member in self.members:
+            if member.keeps:
+                member.keep(_own(member, context), read, out)
 
     def bound_kept(self, largest: Array, out: float) -> float:
-        return self.members[-1].bound_kept(largest, out)
+        return max(member.bound_kept(largest, out) for member in self.members if member.keeps)
 
     def bound(self, largest: Array) -> float:
         return self.members[-1].bound(largest)
+
+
+def _own(member: Rule, context: Context) -> Context:
+    """With the vectors alone that the member keeps."""
+    return replace(context, kept={name: context.kept[name] for name in names_of(member.keeps, context.nodes)})

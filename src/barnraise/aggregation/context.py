@@ -9,23 +9,29 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from .shares import NODE
+
 Array: TypeAlias = NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Context:
-    """One version's, for n updates [size].
+    """One `version`'s, for n updates [size].
 
     `nodes` [n] says whose they are, `ages` [n] how many versions behind each was as it came. `values` is the rule's
     own, by the node's name: small, of what MessagePack knows, changed in place by `mix_knowing`. `kept` are the vectors
     [size] that the rule declares to keep: they are rows behind the updates, and it writes them span by span in
-    `keep`. Both are in checkpoints. What a rule makes of all this must follow from it alone: a replay makes it again.
+    `keep`; those `fresh` hold nothing yet. Values and vectors are in checkpoints, and what is a node's is forgotten
+    when it has been in no version for long. What a rule makes of all this must follow from it alone: a replay makes it
+    again.
     """
 
     nodes: Sequence[str]
     ages: Sequence[int]
     values: dict[str, Any] = field(default_factory=dict)
     kept: Mapping[str, Array] = field(default_factory=dict)
+    version: int = 1
+    fresh: frozenset[str] = frozenset()
 
     @classmethod
     def first(cls, keeps: Sequence[str], num_updates: int, size: int, dtype: np.dtype[Any]) -> Context:
@@ -43,5 +49,10 @@ def names_of(keeps: Sequence[str], nodes: Sequence[str]) -> list[str]:
     """
     found = []
     for name in keeps:
-        found += [name.replace("{node}", node) for node in dict.fromkeys(nodes)] if "{node}" in name else [name]
+        found += [name.replace(NODE, node) for node in dict.fromkeys(nodes)] if NODE in name else [name]
     return found
+
+
+def of_nodes(keeps: Sequence[str]) -> list[str]:
+    """Those of the vectors of which there is one for each node."""
+    return [name for name in keeps if NODE in name]

@@ -1,13 +1,15 @@
-"""Attackers as a share of the updates: the whole number that it comes to, and how many updates that needs.
+"""How many updates a rule or chain needs, and attackers as a share of them: the whole number that this comes to.
 
 A share s of n updates is the largest whole number that is at most s n and that the rule withstands with n. It counts
-only where it is one at least: below that a single attacker would be more than was asked for. Imports no torch.
+only where it is one at least: below that a single attacker would be more than was asked for. Behind a rule that merges
+updates fewer rows are left, of which no more are an attacker's than there are attackers. Imports no torch.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 from barnraise.core.registry import Entry
@@ -16,6 +18,9 @@ from .limits import fewest_for_one, share_of
 
 Member: TypeAlias = tuple[Entry, Mapping[str, Any]]
 """A rule with its checked options, alone or in a chain."""
+
+NODE = "{node}"
+"""In the name of a vector that a rule keeps for each node."""
 
 _LEAST = 3
 """Updates of which a share below a half is one."""
@@ -28,19 +33,29 @@ def shares_of(member: Member) -> dict[str, float]:
     return {name: options[name] for name in names if type(options.get(name)) is float}
 
 
-def fewest(member: Member) -> int:
-    """The fewest updates with which the guarantee of a rule holds: with a share, against one attacker at least."""
-    shares = shares_of(member)
-    return max([_for_one(member), *map(fewest_for_one, shares.values())])
+def given(members: Sequence[Member], num_updates: int) -> list[int]:
+    """How many rows each member of a chain is given, of so many updates."""
+    found = []
+    for entry, options in members:
+        found.append(num_updates)
+        num_updates = entry.declares.merges(options, num_updates) if entry.declares.merges else num_updates
+    return found
 
 
-def limit(member: Member) -> str:
-    """`fewest` as a formula."""
-    entry, options = member
-    one, found = _for_one(member), [f"n >= 1/{name}" for name in shares_of(member)]
-    if not found:
-        return str(entry.declares.limit(options))
-    return " and ".join([*found, f"n >= {one}"] if one > _LEAST else found)
+def needs(members: Sequence[Member]) -> list[tuple[int, str]]:
+    """For each member of a chain the fewest updates with which its guarantee holds, and that as a formula: with a
+    share, against one attacker at least."""
+    found = []
+    for place, member in enumerate(members):
+        front = [each for each in members[:place] if each[0].declares.merges]
+        one, shares = _unmerged(front, _for_one(member)), shares_of(member)
+        found.append((max([one, *map(fewest_for_one, shares.values())]), _limit(member, one, front)))
+    return found
+
+
+def fewest(members: Sequence[Member]) -> int:
+    """The fewest updates that a rule or chain takes."""
+    return max(needed for needed, _ in needs(members))
 
 
 def counted(members: Sequence[Member], num_updates: int) -> list[Member]:
@@ -49,9 +64,9 @@ def counted(members: Sequence[Member], num_updates: int) -> list[Member]:
     The same number for all: a chain withstands no more than any of its members.
     """
     counts: dict[str, int] = {}
-    for member in members:
+    for member, num_rows in zip(members, given(members, num_updates), strict=True):
         for name in shares_of(member):
-            counts[name] = min(counts.get(name, num_updates), _most(member, name, num_updates))
+            counts[name] = min(counts.get(name, num_updates), _most(member, name, num_updates, num_rows))
     return [
         (entry, {**options, **{name: counts[name] for name in shares_of((entry, options))}})
         for entry, options in members
@@ -65,7 +80,25 @@ def _for_one(member: Member) -> int:
     return found
 
 
-def _most(member: Member, name: str, num_updates: int) -> int:
+def _limit(member: Member, one: int, front: Sequence[Member]) -> str:
+    entry, options = member
+    found = [f"n >= 1/{name}" for name in shares_of(member)]
+    if found:
+        return " and ".join([*found, f"n >= {one}"] if one > _LEAST else found)
+    return " behind ".join([str(entry.declares.limit(options)), *(merging.name for merging, _ in front)])
+
+
+def _unmerged(front: Sequence[Member], num_rows: int) -> int:
+    """The fewest updates of which the members in front leave so many."""
+    for entry, options in reversed(front):
+        merges, enough = partial(entry.declares.merges, options), num_rows
+        while merges(enough) < num_rows:
+            enough *= 2
+        num_rows = bisect_left(range(enough), num_rows, key=merges)
+    return num_rows
+
+
+def _most(member: Member, name: str, num_updates: int, num_rows: int) -> int:
     entry, options = member
     counts = range(share_of(options[name], num_updates) + 1)
-    return bisect_right(counts, num_updates, key=lambda count: entry.declares.minimum({**options, name: count})) - 1
+    return bisect_right(counts, num_rows, key=lambda count: entry.declares.minimum({**options, name: count})) - 1

@@ -19,7 +19,7 @@ from barnraise.assembly.keeper import kept
 from barnraise.assembly.lab_faults import LabFaults, effect_of
 from barnraise.assembly.local_workers import LocalWorkers, log_tail
 from barnraise.assembly.nursery import Guest
-from barnraise.config.schema import WorkerSection
+from barnraise.config.trial_sections import WorkerSection
 from barnraise.controller.events import InterruptRequested
 from barnraise.controller.server import Server
 from barnraise.core.errors import InputError, RunFailedError

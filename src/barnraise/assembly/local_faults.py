@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from barnraise.assembly.host_faults import HostFaults
 from barnraise.config.faults import Fault, Hang, Join, Kill, KillController, Planned, Preempt
-from barnraise.config.schema import WorkerSection
+from barnraise.config.trial_sections import WorkerSection
 
 
 class Workers(Protocol):

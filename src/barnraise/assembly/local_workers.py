@@ -21,7 +21,7 @@ from barnraise.assembly.helper import Helper
 from barnraise.assembly.local_faults import LocalFaults
 from barnraise.assembly.nursery import End, Local, Order
 from barnraise.config.faults import Join, Planned
-from barnraise.config.schema import WorkerSection
+from barnraise.config.trial_sections import WorkerSection
 from barnraise.controller.events import Admitted, Lost
 from barnraise.controller.server import Server
 from barnraise.core.errors import DIVERGED, BarnraiseError, RunDirectoryError

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from barnraise.assembly import solving
 from barnraise.assembly.simulated_work import SimulatedWork, costed, real
 from barnraise.assembly.trial import Trial
-from barnraise.config.schema import WorkerSection
+from barnraise.config.trial_sections import WorkerSection
 from barnraise.config.values import MAX_COUNT
 from barnraise.controller.machine import Controller
 from barnraise.core.errors import ModelError, RunFailedError

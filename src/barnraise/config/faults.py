@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
-from barnraise.config.schema import FaultSection, WorkerSection
+from barnraise.config.trial_sections import FaultSection, WorkerSection
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from barnraise.config import faults as kinds
-from barnraise.config.schema import WorkerSection
+from barnraise.config.trial_sections import WorkerSection
 from barnraise.controller import actions as ca
 from barnraise.emulation.conditions import Effect, Fate
 from barnraise.emulation.fleet import Machine

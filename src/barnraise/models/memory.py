@@ -62,8 +62,9 @@ def worker(resolved: Mapping[str, Any], *, batch_size: int, context: int, inner_
 def controller(
     resolved: Mapping[str, Any], *, payload_bytes: int, batch_size: int, context: int, outer_states: int = 1
 ) -> Memory:
-    """The controller: published parameters, the downlink's residual, the outer optimizer's states, the model that is
-    evaluated, and `payload_bytes` of payloads. Checkpoints, and snapshots that somebody fetches, take none.
+    """The controller: published parameters, the downlink's residual, `outer_states` that the outer optimizer and the
+    aggregation rule keep, the model that is evaluated, and `payload_bytes` of payloads. Checkpoints, and snapshots that
+    somebody fetches, take none.
 
     `batch_size` rows are evaluated at once; no gradients are kept, so one layer's activations count.
     """

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from barnraise.config.problems import Path, Problem
-from barnraise.config.schema import RunFile, WorkerSection
+from barnraise.config.schema import RunFile
+from barnraise.config.trial_sections import WorkerSection
 from barnraise.core.errors import InputError
 from barnraise.emulation.attacks.catalog import resolve, talks
 

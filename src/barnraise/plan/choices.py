@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from barnraise.aggregation import catalog as aggregation
 from barnraise.aggregation.odds import Buffer, believed, exceeding, least_buffer
-from barnraise.aggregation.shares import fewest, limit
+from barnraise.aggregation.shares import NODE, needs
 from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config.problems import Path, Problem
 from barnraise.config.schema import ControllerSection, RunFile, TrainingSection
@@ -44,9 +44,9 @@ class Aggregation:
     `minimum_nodes`: distinct nodes below which a version must not be made; `limit`: that minimum as a formula.
     `sound_nodes`: of so many its guarantee holds, so where they live a version is made of no fewer.
     `individual`: reads single contributions. `coordinatewise`: trims each coordinate by itself, with nothing in front
-    that mixes the contributions first. `unguaranteed`: it needs no more than it can be computed from.
-    `believed`: the share of the nodes that is thought to lie. With a `target` a version is made of so many nodes that
-    more of them than f lie with that probability at most.
+    that mixes the contributions first. `keeps`: the vectors that it keeps, as the catalog declares them.
+    `unguaranteed`: it needs no more than it can be computed from. `believed`: the share of the nodes that is thought to
+    lie. With a `target` a version is made of so many nodes that more of them than f lie with that probability at most.
     """
 
     names: tuple[str, ...]
@@ -56,10 +56,15 @@ class Aggregation:
     limit: str
     individual: bool
     coordinatewise: bool
+    keeps: tuple[str, ...]
     sound_nodes: int
     unguaranteed: bool
     believed: float | None = None
     target: float | None = None
+
+    def num_kept(self, num_nodes: int) -> int:
+        """How many vectors as large as the parameters it keeps of so many nodes."""
+        return sum(num_nodes if NODE in name else 1 for name in self.keeps)
 
     def beside_overview(self, num_updates: int) -> str:
         """How the original overview judges so many, where it judges otherwise; else empty."""
@@ -187,16 +192,17 @@ def aggregation_of(training: TrainingSection) -> Aggregation:
     own = {"f": "aggregation_f", "trim_ratio": "trim_ratio"}
     options = _joined(training, own, known, training.aggregation_options)
     members = aggregation.resolve(names, options, unguaranteed=training.unguaranteed)
-    strictest = max(members, key=fewest)
+    strictest, limit = max(needs(members), key=lambda need: need[0])
     last = members[-1][0].declares
     return Aggregation(
         names=names,
         options=options,
         known_options=known,
-        minimum_nodes=fewest(strictest),
-        limit=limit(strictest),
+        minimum_nodes=strictest,
+        limit=limit,
         individual=any(entry.declares.individual for entry, _ in members),
         coordinatewise=last.coordinatewise and not any(entry.declares.mixes for entry, _ in members),
+        keeps=tuple(name for entry, _ in members for name in entry.declares.keeps),
         sound_nodes=aggregation.minimum(names, options),
         unguaranteed=training.unguaranteed,
         believed=training.believed_liars,

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from barnraise import staleness
-from barnraise.config.schema import WorkerSection
+from barnraise.config.trial_sections import WorkerSection
 from barnraise.models import config, memory
 from barnraise.plan.dataset import longest_row, vocabulary
 from barnraise.plan.resolve import Plan, payload_bytes
@@ -77,6 +77,7 @@ def estimate(plan: Plan) -> Estimate:
     snapshot = 4 * size
     states = OUTER.entry(plan.outer.name).declares.moments + bool(training.average)
     slots = nodes or plan.buffer_size or plan.aggregation.sound_nodes
+    states += plan.aggregation.num_kept(len(workers) or slots)
     inner_states = INNER.entry(plan.inner.name).declares.moments
     batch = {"batch_size": training.batch_size, "context": longest_row(run_file)}
     return Estimate(

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from barnraise.config.faults import KINDS, OPERANDS, SHORT, WHEN, KillController, Kind, given, kinds_of
-from barnraise.config.schema import FaultSection
+from barnraise.config.trial_sections import FaultSection
 from barnraise.plan.purpose import SERVE, SIMULATE
 from barnraise.plan.table import Case, Found, Row, adding_to, either, rule_text
 

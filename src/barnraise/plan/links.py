@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from barnraise.config.document import Document
 from barnraise.config.problems import Problem
-from barnraise.config.schema import NetworkSection, RunFile, WorkerSection
+from barnraise.config.schema import RunFile
+from barnraise.config.trial_sections import NetworkSection, WorkerSection
 from barnraise.core.errors import InputError
 from barnraise.transport.links.link import BrownOuts, Link
 from barnraise.transport.links.presets import LINKS, MBIT, NO_LINK, parse

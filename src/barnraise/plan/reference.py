@@ -122,9 +122,9 @@ def _codec(entry: Entry) -> str:
 def _rule(entry: Entry) -> str:
     limit = entry.declares.limit(entry.resolve(RULES.family, {}))
     kept = [f"keeps a vector ({name})" for name in entry.declares.keeps]
-    fewer = entry.declares.computable
+    fewer, merged = entry.declares.computable, ["merges"] if entry.declares.merges else []
     bare = [f"{fewer.formula} without its guarantee"] if fewer else []
-    return ", ".join([f"{limit} nodes", *bare, *_declared(entry), *kept])
+    return ", ".join([f"{limit} nodes", *bare, *_declared(entry), *merged, *kept])
 
 
 def _outer(entry: Entry) -> str:

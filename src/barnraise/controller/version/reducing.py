@@ -15,13 +15,17 @@ import torch
 from torch import Tensor
 
 from barnraise.aggregation.base import Array, Combination, Rule
-from barnraise.aggregation.context import Context, names_of
+from barnraise.aggregation.context import Context, names_of, of_nodes
 from barnraise.controller.version.base import Making, Row, Stage
 from barnraise.core.ranges import covers, disjoint
 from barnraise.core.threads import Crew
 from barnraise.core.types import ParameterRange
 
-_VECTOR, _VALUES = "rule.vector.", "rule.values"  # in checkpoints
+FORGOTTEN = 100
+"""Versions after which what was kept of a node that is in none of them is dropped: it is gone, or what is kept is of
+parameters long past."""
+
+_VECTOR, _VALUES, _SEEN = "rule.vector.", "rule.values", "rule.seen"  # in checkpoints
 _NONE = msgspec.msgpack.encode({})
 
 
@@ -32,13 +36,20 @@ class Reduce(Stage):
         self._rule, self._crew = rule, crew
         self._kept: dict[str, Tensor] = {}
         self._values = self._next_values = _NONE
+        self._seen: dict[str, int] = {}  # the newest version that each node is in, where something is kept by the node
+        self._next_seen: dict[str, int] = {}
         self._gradient: PseudoGradient | None = None
 
     def prepare(self, making: Making) -> None:
-        names = names_of(self._rule.keeps, [row.slot.node for row in making.rows])
+        nodes = [row.slot.node for row in making.rows]
+        names = names_of(self._rule.keeps, nodes)
         kept = {name: self._kept[name] if name in self._kept else torch.zeros(making.size) for name in names}
         values = msgspec.msgpack.decode(self._values)
         gradient = self._gradient = PseudoGradient(self._rule, making, kept, values, self._crew)
+        by_node = values or of_nodes(self._rule.keeps)
+        self._next_seen = self._seen | (dict.fromkeys(nodes, making.version) if by_node else {})
+        for node in self._gone(making.version):
+            values.pop(node, None)
         self._next_values = msgspec.msgpack.encode(values)
         making.moving = slice(gradient.start, gradient.stop)
 
@@ -55,6 +66,14 @@ class Reduce(Stage):
         assert self._gradient is not None
         self._kept |= self._gradient.kept
         self._values = self._next_values
+        for node in self._gone(making.version):
+            del self._next_seen[node]
+            for name in names_of(of_nodes(self._rule.keeps), [node]):
+                self._kept.pop(name, None)
+        self._seen = self._next_seen
+
+    def _gone(self, version: int) -> list[str]:
+        return [node for node, newest in self._next_seen.items() if version - newest > FORGOTTEN]
 
     def step(self, making: Making, span: slice, values: Array) -> Array:
         assert self._gradient is not None
@@ -71,12 +90,16 @@ class Reduce(Stage):
     def state(self) -> dict[str, Tensor]:
         state = {f"{_VECTOR}{name}": vector for name, vector in self._kept.items()}
         if self._values != _NONE:
-            state[_VALUES] = torch.frombuffer(bytearray(self._values), dtype=torch.uint8)
+            state[_VALUES] = _packed(self._values)
+        if self._seen:
+            state[_SEEN] = _packed(msgspec.msgpack.encode(self._seen))
         return state
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         self._kept = {name.removeprefix(_VECTOR): t for name, t in tensors.items() if name.startswith(_VECTOR)}
         self._values = tensors[_VALUES].numpy().tobytes() if _VALUES in tensors else _NONE
+        self._seen = msgspec.msgpack.decode(tensors[_SEEN].numpy().tobytes()) if _SEEN in tensors else {}
+        self._next_seen = self._seen
 
 
 @dataclass(frozen=True)
@@ -105,7 +128,7 @@ class PseudoGradient:
         for index, parameters in enumerate(cut):
             there = [row for row in making.rows if covers(row.parameters, parameters)]
             if there:
-                context = _context(rule, parameters, there, kept, values)
+                context = _context(rule, parameters, there, kept, values, making.version)
                 combination = _combined(rule, parameters, there, context, crew)
                 scale = float(scales[index]) if scales and len(cut) > 1 else None
                 self._reduced.append(_Reduced(parameters, there, combination, scale))
@@ -137,12 +160,17 @@ class PseudoGradient:
 
 
 def _context(
-    rule: Rule, parameters: ParameterRange, rows: Sequence[Row], kept: Mapping[str, Tensor], values: dict[str, Any]
+    rule: Rule,
+    parameters: ParameterRange,
+    rows: Sequence[Row],
+    kept: Mapping[str, Tensor],
+    values: dict[str, Any],
+    version: int,
 ) -> Context:
     nodes = [row.slot.node for row in rows]
     names = names_of(rule.keeps, nodes)
     there = {name: kept[name].numpy()[parameters.start : parameters.stop] for name in names}
-    return Context(nodes, [row.age for row in rows], values, there)
+    return Context(nodes, [row.age for row in rows], values, there, version)
 
 
 def _combined(rule: Rule, parameters: ParameterRange, rows: Sequence[Row], context: Context, crew: Crew) -> Combination:
@@ -151,6 +179,10 @@ def _combined(rule: Rule, parameters: ParameterRange, rows: Sequence[Row], conte
 
     weights = [row.weight for row in rows]
     return Combination(rule, read, len(rows), parameters.stop - parameters.start, weights, crew=crew, context=context)
+
+
+def _packed(content: bytes) -> Tensor:
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8)
 
 
 def _told(name: str) -> str:

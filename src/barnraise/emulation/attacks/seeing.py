@@ -11,7 +11,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -151,8 +151,9 @@ class Searching(Seeing):
     def _against(self, board: Board) -> Rule:
         if self.rule is None:
             return board.rule or aggregation.create("mean")
-        knows_f = "f" in aggregation.CATALOG.entry(self.rule).known_options
-        return aggregation.create(self.rule, **({"f": board.num_liars} if knows_f else {}))
+        options: dict[str, Any] = {"f": board.num_liars}
+        known = aggregation.CATALOG.entry(self.rule).known_options
+        return aggregation.create(self.rule, **{name: value for name, value in options.items() if name in known})
 
 
 class OptimisedInnerProduct(Searching):

@@ -1,0 +1,96 @@
+"""Every rule against its published definition, on random, tied and degenerate updates; the distances behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from barnraise import aggregation
+from barnraise.aggregation.gram import gram_matrix, squared_distances
+
+from .test_aggregation import Array, bulyan, krum, multi_krum, nnm, trimmed_mean
+from .test_centered_clipping import reference as centered_clipping
+
+CASES = 250
+
+
+def norms(x: Array) -> Array:
+    return np.asarray(np.linalg.norm(x, axis=1))
+
+
+def shortened(x: Array, most: float) -> Array:
+    return np.asarray(x * np.minimum(1.0, most / np.maximum(norms(x), 1e-300))[:, None])
+
+
+def clip_median(x: Array) -> Array:
+    return shortened(x, float(np.median(norms(x))))
+
+
+def arc(x: Array, f: int) -> Array:
+    return shortened(x, float(np.sort(norms(x))[-1 - 2 * f * (len(x) - f) // len(x)]))
+
+
+def monna(x: Array, f: int) -> Array:
+    return np.asarray(x[np.argsort((x * x).sum(axis=1), kind="stable")[: len(x) - f]].mean(axis=0))
+
+
+DEFINITIONS: list[tuple[Any, dict[str, Any], Callable[[Array], Array]]] = [
+    ("mean", {}, lambda x: np.asarray(x.mean(axis=0))),
+    ("median", {}, lambda x: np.asarray(np.median(x, axis=0))),
+    ("trimmed_mean", {"f": 2}, lambda x: trimmed_mean(x, 2)),
+    ("krum", {"f": 2}, lambda x: krum(x, 2)),
+    ("multi_krum", {"f": 2}, lambda x: multi_krum(x, 2)),
+    ("bulyan", {"f": 2}, lambda x: bulyan(x, 2)),
+    ("centered_clipping", {"tau": 1.5, "iterations": 2}, lambda x: centered_clipping(x, 0 * x[0], 1.5, 2)),
+    ("monna", {"f": 2}, lambda x: monna(x, 2)),
+    (["nnm", "trimmed_mean"], {"f": 2}, lambda x: trimmed_mean(nnm(x, 2), 2)),
+    (["clip_median", "mean"], {}, lambda x: np.asarray(clip_median(x).mean(axis=0))),
+    (["clip_median", "trimmed_mean"], {"f": 2}, lambda x: trimmed_mean(clip_median(x), 2)),
+    (["arc", "median"], {"f": 2}, lambda x: np.asarray(np.median(arc(x, 2), axis=0))),
+]
+
+
+def cases() -> Iterator[Array]:
+    """Small whole numbers where there are ties, so that sums are exact and equal scores are equal to both."""
+    for seed in range(CASES):
+        random = np.random.default_rng(seed)
+        n, size = int(random.integers(11, 17)), int(random.integers(1, 30))
+        x = random.normal(size=(n, size))
+        kind = seed % 5
+        if kind == 1:
+            x = random.integers(-2, 3, size=(n, size)).astype(float)
+        elif kind == 2:
+            x = random.integers(-9, 10, size=(3, size)).astype(float)[random.integers(0, 3, size=n)]
+        elif kind == 3:
+            x[:2] *= 10.0 ** float(random.integers(-6, 7))
+        elif kind == 4:
+            x = np.zeros((n, size)) if seed % 2 else np.repeat(x[:1].round(), n, axis=0)
+        yield x
+
+
+@pytest.mark.parametrize(("name", "options", "definition"), DEFINITIONS, ids=[str(name) for name, *_ in DEFINITIONS])
+def test_is_its_published_definition(name: Any, options: dict[str, Any], definition: Callable[[Array], Array]) -> None:
+    rule = aggregation.create(name, **options)
+    for x in cases():
+        given = torch.from_numpy(x.copy())
+        found = rule(given)
+        np.testing.assert_allclose(found.numpy(), definition(x), rtol=1e-4, atol=1e-9 * (1 + float(np.abs(x).max())))
+        assert np.array_equal(given.numpy(), x)
+        assert torch.equal(rule(given), found)
+
+
+def test_distances_are_right_beside_a_large_common_part_and_a_far_row() -> None:
+    random = np.random.default_rng(0)
+    x = (1000 * random.normal(size=50_000) + random.normal(size=(8, 50_000))).astype(np.float32)
+    x[3] = 1e8
+
+    def read(row: int, start: int, out: Any) -> None:
+        out[:] = x[row, start : start + out.size]
+
+    found = squared_distances(gram_matrix(read, *x.shape, x.dtype))
+    exact = ((x[:, None].astype(np.float64) - x[None]) ** 2).sum(axis=-1)
+    np.testing.assert_allclose(found, exact, rtol=1e-5)
