@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import secrets
 
 import zmq
 
@@ -61,7 +63,12 @@ async def terminate(context: Context) -> None:
 
 
 def new_router(context: Context, keys: Keys, domain: bytes, *, ipv6: bool) -> zmq.Socket[bytes]:
-    """The controller's socket, all limits set, not bound yet; `domain` is what the ZAP handler answers for."""
+    """The controller's socket, all limits set, not bound yet; `domain` is what the ZAP handler answers for.
+
+    libzmq counts routing ids up from what C's rand() says, which nobody has seeded: they are the same in each process.
+    It aborts where a client has chosen the id whose turn it is, so nobody may know the count.
+    """
+    ctypes.CDLL(None).srand(secrets.randbits(32))
     socket = _new_socket(context, zmq.ROUTER, _BOTH | _LISTENER | {zmq.IPV6: int(ipv6)})
     socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret.encode())
     socket.setsockopt(zmq.ZAP_DOMAIN, domain)
