@@ -22,10 +22,12 @@ PEER_QUEUE = 32
 RECEIVE_QUEUE = 8
 """Messages that libzmq reads ahead from one connection."""
 
+HANDSHAKE_SECONDS = 30.0
+
 _BOTH = {
     zmq.MAXMSGSIZE: max(FRAME_LIMIT, HEADER_LIMIT) + 1024,  # of a frame as it is on the wire: CURVE adds a little
     zmq.RCVHWM: RECEIVE_QUEUE,
-    zmq.HANDSHAKE_IVL: 30_000,
+    zmq.HANDSHAKE_IVL: round(1000 * HANDSHAKE_SECONDS),
     zmq.TCP_KEEPALIVE: 1,
     zmq.TCP_KEEPALIVE_IDLE: 30,
     zmq.TCP_KEEPALIVE_INTVL: 10,
