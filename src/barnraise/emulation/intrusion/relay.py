@@ -17,7 +17,8 @@ GREETING_BYTES = 64
 LARGEST = 1 << 22
 
 Change = Callable[[int, bytes], list[bytes]]
-"""What goes on instead of a unit, given how many came before it on its connection."""
+"""What goes on instead of a unit, given how many came before it on its connection. A greeting of ZMTP is one, too, that
+goes on as it is."""
 
 
 class Relay:
@@ -50,6 +51,12 @@ class Relay:
             answers, far = await asyncio.open_connection(self.target.host, self.target.port)
             back = asyncio.ensure_future(_pass_on(answers, writer))
             number = 0
+            if self.way != HTTP:
+                number, left = 1, GREETING_BYTES
+                while left:  # both ends wait for a part of the other's before they go on
+                    self.said.append(piece := await reader.read(left))
+                    far.write(piece)
+                    left = left - len(piece) if piece else 0
             async for unit in units(reader, self.way):
                 self.said.append(unit)
                 instead = self.change(number, unit)
@@ -75,9 +82,7 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 async def units(reader: asyncio.StreamReader, way: str) -> AsyncIterator[bytes]:
-    """What a client says, in pieces that mean something. EOFError at its end."""
-    if way != HTTP:
-        yield await reader.readexactly(GREETING_BYTES)
+    """What a client says (over ZMQ after its greeting), in pieces that mean something. EOFError at its end."""
     while True:
         yield await (_request(reader) if way == HTTP else _frame(reader))
 
