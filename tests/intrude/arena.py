@@ -21,10 +21,10 @@ from barnraise.assembly.invites import another_invite, open_book
 from barnraise.assembly.revoking import revoke_node
 from barnraise.assembly.signals import INTERRUPTED
 from barnraise.core.errors import AddressError
-from barnraise.emulation.intrusion.base import WAYS
 from barnraise.emulation.intrusion.evidence import Seen
 from barnraise.emulation.intrusion.member import Member
 from barnraise.emulation.intrusion.scene import Invites, by_door
+from barnraise.emulation.intrusion.ways import WAYS
 from barnraise.ledger import RunDirectory, notes
 from barnraise.ledger.decisions import NodeChanged
 from barnraise.ledger.view import LedgerView

@@ -12,13 +12,14 @@ from random import Random
 
 import pytest
 
-from barnraise.emulation.intrusion.base import WAYS, Trace
+from barnraise.emulation.intrusion.base import Trace
 from barnraise.emulation.intrusion.campaign import Campaign, Place
 from barnraise.emulation.intrusion.catalog import CATALOG, kind_of
 from barnraise.emulation.intrusion.evidence import Seen, Witness, no_message, no_node, no_session
 from barnraise.emulation.intrusion.replays import ReplayedMessage, TamperedFrame
 from barnraise.emulation.intrusion.scene import Invites, Scene
 from barnraise.emulation.intrusion.sizes import UnfinishedMessage
+from barnraise.emulation.intrusion.ways import WAYS
 from barnraise.ledger import Change, Ledger, NodeChanged, RunDirectory
 from barnraise.transport import Invite, Keys
 from barnraise.transport.several import listener_for

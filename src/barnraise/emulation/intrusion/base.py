@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from random import Random
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from .evidence import Mark
-
-if TYPE_CHECKING:
-    from .scene import Scene
-
-ZMQ, HTTP = "zmq", "http"
-WAYS = (ZMQ, HTTP)
-"""The doors of a controller."""
+from .scene import Scene
+from .ways import WAYS
 
 
 class Trace(NamedTuple):
@@ -24,13 +19,9 @@ class Trace(NamedTuple):
     marks: tuple[Mark, ...] = ()
 
 
-class Unmade(Exception):
-    """The attempt came to nothing before it began: it proves nothing."""
-
-
 class Attempt(ABC):
-    """One kind of attempt. `ways` are the doors it is made at. Each try has an instance, with
-    chance of its own; its keys are fresh."""
+    """One kind of attempt. `ways` are the doors it is made at. Each try has an instance, with chance
+    of its own; its keys are fresh."""
 
     ways: ClassVar[tuple[str, ...]] = WAYS
     lasting: ClassVar[bool] = False

@@ -14,10 +14,11 @@ from barnraise.transport.http import marshalling
 from barnraise.wire.messages import ENROL_LIMIT, WORKER_HEADER_LIMIT, Ack, Offer, Who
 
 from . import raw
-from .base import HTTP, Attempt, Trace, Unmade
+from .base import Attempt, Trace
 from .evidence import no_credit, no_node
 from .member import offer_of
 from .scene import HEARING, Scene, say, told
+from .ways import HTTP, Unmade
 
 ZEROS = 8 << 20
 LENGTHS_THAT_LIE = (b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff")

@@ -18,10 +18,11 @@ from typing import NamedTuple
 
 from barnraise.core.errors import AddressError, WireError
 
-from .base import Trace, Unmade
+from .base import Trace
 from .catalog import CATALOG, kind_of
 from .evidence import Seen
 from .scene import Scene
+from .ways import Unmade
 
 AT_ONCE = 32
 """Attempts under way, but for those that take long and do little."""

@@ -12,10 +12,11 @@ from barnraise.transport import Keys
 from barnraise.transport.http.noise import Initiator, _public
 from barnraise.wire.messages import PROTOCOL_VERSION, Fetch, Heartbeat, Hello, Leave, Message, Next, Watch
 
-from .base import HTTP, Attempt, Trace
+from .base import Attempt, Trace
 from .evidence import no_message, no_node, no_session, stays_out
 from .raw import Hand
 from .scene import HEARING, Cast, Scene, say, told
+from .ways import HTTP
 
 
 class UnknownKey(Attempt):

@@ -14,12 +14,13 @@ from barnraise.wire.frames import Buffer, encode
 from barnraise.wire.messages import PROTOCOL_VERSION
 
 from . import raw
-from .base import HTTP, Attempt, Trace
+from .base import Attempt, Trace
 from .evidence import no_node, no_session
 from .keys import hello
 from .member import enrolment
 from .raw import Hand
 from .scene import Scene, a_name, say, told
+from .ways import HTTP
 
 GREETING_BYTES = 64
 

@@ -10,8 +10,8 @@ from typing import Self
 
 from barnraise.transport.base import Address
 
-from .base import HTTP
 from .raw import LONG
+from .ways import HTTP
 
 GREETING_BYTES = 64
 LARGEST = 1 << 22

@@ -13,10 +13,11 @@ from barnraise.wire.frames import Buffer, encode
 from barnraise.wire.messages import Ack, Heartbeat, Message
 
 from . import raw
-from .base import HTTP, Attempt, Trace, Unmade
+from .base import Attempt, Trace
 from .evidence import no_credit, no_message, one_verdict
 from .relay import Relay
 from .scene import HEARING, READY, Scene, dialled, say, told
+from .ways import HTTP, Unmade
 
 ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 SEALED_END = 100

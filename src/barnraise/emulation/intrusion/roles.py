@@ -31,12 +31,13 @@ from barnraise.wire.messages import (
     Who,
 )
 
-from .base import HTTP, Attempt, Trace, Unmade
+from .base import Attempt, Trace
 from .evidence import no_credit, no_follower, no_message, no_node, no_session
 from .keys import hello
 from .member import enrolment
 from .raw import Hand
 from .scene import HEARING, Scene, a_name, say, told
+from .ways import HTTP, Unmade
 
 
 class ForgedRoute(Attempt):

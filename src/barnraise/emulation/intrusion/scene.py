@@ -17,8 +17,8 @@ from barnraise.transport.fallback import connection_for
 from barnraise.wire.frames import Buffer, decode_from_controller, encode
 from barnraise.wire.messages import Ack, Leave, Message, Offer, Stop
 
-from .base import HTTP, WAYS, Unmade
 from .member import Member
+from .ways import HTTP, WAYS, Unmade
 
 HEARING = 0.4
 """Seconds in which an answer would come."""
@@ -105,7 +105,7 @@ class Scene:
         await insider.send(Offer(done), payload)
         await insider.expect(Ack)
         await asyncio.to_thread(self.revoke, outcast.name)
-        return Cast(insider, accomplice, absent, outcast, Offer(done), payload, others.id)
+        return Cast(insider, accomplice, absent, outcast, done=Offer(done), payload=payload, others=others.id)
 
 
 @contextlib.asynccontextmanager

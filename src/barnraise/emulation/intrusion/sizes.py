@@ -17,11 +17,12 @@ from barnraise.wire.frames import encode
 from barnraise.wire.messages import FRAME_LIMIT, Heartbeat
 
 from . import raw
-from .base import HTTP, Attempt, Trace
+from .base import Attempt, Trace
 from .evidence import no_message
 from .raw import Hand
 from .relay import Relay
 from .scene import READY, Scene
+from .ways import HTTP
 
 ENDLESS_BYTES = 4 << 20
 """Of a message that does not end: several times what the controller takes of one."""

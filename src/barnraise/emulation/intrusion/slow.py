@@ -10,8 +10,9 @@ from barnraise.transport.http.server import HEAD_SECONDS
 from barnraise.transport.zmq.options import HANDSHAKE_SECONDS
 
 from . import raw
-from .base import HTTP, Attempt, Trace
+from .base import Attempt, Trace
 from .scene import READY, Scene, dialled
+from .ways import HTTP
 
 SLACK = 15.0
 """Seconds beyond a limit within which it is kept to."""
