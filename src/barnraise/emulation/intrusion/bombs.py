@@ -21,7 +21,11 @@ from .scene import HEARING, Scene, say, told
 from .ways import HTTP, Unmade
 
 ZEROS = 8 << 20
-LENGTHS_THAT_LIE = (b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff")
+LENGTHS_THAT_LIE = (
+    b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff",
+    b"\xc9\xff\xff\xff\xff\x01", b"\xdc\xff\xff", b"\xde\xff\xff",
+)  # fmt: skip
+"""Beginnings of MessagePack that promise more than comes."""
 
 
 def deep(levels: int, *, lists: bool) -> bytes:
