@@ -39,6 +39,7 @@ class Seen:
             judged = [row for _, row in view.find(Judged, "1")]
             self.followers = {note.name for _, note in view.events(notes.StandbyFollows)}
         self.keys = {change.key: change.node for change in changes if change.key}
+        self.given = {row.assignment: row.node for row in assigned}
         self.names = {change.node for change in changes}
         self.sessions = {change.session for change in changes}
         self.verdicts = Counter(one.assignment for one in judged)
@@ -79,6 +80,15 @@ def no_message(key: str, sent: Callable[[], int] = lambda: 0) -> Mark:
 def no_credit(assignment: int, node: str) -> Mark:
     """The node was not credited with this assignment."""
     return lambda seen: "work of another is its own" if (assignment, node) in seen.credited else ""
+
+
+def no_foreign_credit(assignment: int, node: str) -> Mark:
+    """The same, unless the assignment was given to it."""
+
+    def mark(seen: Seen) -> str:
+        return "" if seen.given.get(assignment) == node else no_credit(assignment, node)(seen)
+
+    return mark
 
 
 def one_verdict(assignment: int) -> Mark:

@@ -32,7 +32,7 @@ from barnraise.wire.messages import (
 )
 
 from .base import Attempt, Trace
-from .evidence import no_credit, no_follower, no_message, no_node, no_session
+from .evidence import no_follower, no_foreign_credit, no_message, no_node, no_session
 from .keys import hello
 from .member import enrolment
 from .raw import Hand
@@ -96,7 +96,9 @@ class ForeignAssignment(Attempt):
             await cast.insider.send(PayloadChunk(number, 0), cast.payload[:100])
             answer = await cast.insider.expect(Ack, seconds=HEARING)
             credited = answer is not None and answer.accepted
-            return Trace("credit for another's task" if credited else "", (no_credit(number, cast.insider.name),))
+            return Trace(
+                "credit for another's task" if credited else "", (no_foreign_credit(number, cast.insider.name),)
+            )
 
 
 class ForeignRole(Attempt):

@@ -22,7 +22,7 @@ from .evidence import no_message
 from .raw import Hand
 from .relay import Relay
 from .scene import READY, Scene
-from .ways import HTTP
+from .ways import HTTP, Unmade
 
 ENDLESS_BYTES = 4 << 20
 """Of a message that does not end: several times what the controller takes of one."""
@@ -68,7 +68,9 @@ class UnfinishedMessage(Attempt):
             parts = [bytes(1 << 16)] * (ENDLESS_BYTES >> 16)
             async with Relay(scene.address(way), way, Withholding(len(parts) - 1)) as relay:
                 invite = replace(scene.invite(way), host="127.0.0.1", port=relay.port)
-                hung_up = await _send_parts(invite, keys, parts)
+                hung_up = await _send_parts(invite, keys, parts, until=relay.changed)
+            if not hung_up and not relay.changed.is_set():
+                raise Unmade("its parts did not come so far")
             return Trace("" if hung_up else f"{ENDLESS_BYTES} bytes of it were kept", marks)
         if self.rng.random() < 0.5:
             request = raw.post(marshalling.write_call(marshalling.OPEN, bytes(96)))[: -self.rng.randrange(1, 90)]
@@ -81,8 +83,8 @@ class UnfinishedMessage(Attempt):
         return Trace("", marks)
 
 
-async def _send_parts(invite: Invite, keys: Keys, parts: list[bytes]) -> bool:
-    """Send a message, and wait for a while: whether it was hung up on."""
+async def _send_parts(invite: Invite, keys: Keys, parts: list[bytes], until: asyncio.Event | None = None) -> bool:
+    """Send a message, and wait for a while (from `until` on): whether it was hung up on."""
     context = new_context(1)
     socket = new_dealer(context, keys, invite.server_key, ipv6=False)
     socket.setsockopt(zmq.RECONNECT_IVL, -1)
@@ -90,6 +92,9 @@ async def _send_parts(invite: Invite, keys: Keys, parts: list[bytes]) -> bool:
     try:
         socket.connect(endpoint(invite.host, invite.port))
         socket.send_multipart(parts)
+        if until is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(until.wait(), READY)
         return bool(await asyncio.to_thread(ended.poll, round(1000 * READY)))
     finally:
         socket.disable_monitor()
