@@ -1,5 +1,6 @@
-"""`make intrude`: 360,000 hostile frames at a live controller, over both transports, and 5 million hostile events for
-the state machines. Prints what was measured beside what it may be; exit status 1 when something is not as it has to be.
+"""`make intrude`: 360,000 hostile frames at a live controller, over both transports, 10,000 attempts of the intrusion
+kit, and 5 million hostile events for the state machines. Prints what was measured beside what it may be; exit status 1
+when something is not as it has to be.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from pathlib import Path
 
 from . import live, machines
 from .arena import SLOWDOWN, WAYS
+from .intruders import intrude
 
 PIECE = 100_000
 """Events that one process drives at a time."""
 PROCESSES = 2
+PATIENCE = 60.0
+"""Seconds that those who drip hold on: longer than anybody may."""
 
 
 def say(text: str) -> None:
@@ -45,6 +49,19 @@ def attack(arguments: argparse.Namespace) -> list[str]:
         print("\n".join(verdict.lines()), flush=True)
         missed += verdict.misses()
     return missed
+
+
+def intruded(arguments: argparse.Namespace) -> list[str]:
+    """The intrusion kit, in one arena whose honest worker is behind ZMQ."""
+    with tempfile.TemporaryDirectory(prefix="intrude-") as folder:
+        found = asyncio.run(
+            intrude(
+                Path(folder), WAYS[0], attempts=arguments.attempts, pace=arguments.attempts_pace,
+                seconds=arguments.seconds, seed=arguments.seed, patience=PATIENCE, say=say,
+            )
+        )  # fmt: skip
+    print("\n".join(found.lines()), flush=True)
+    return found.misses()
 
 
 def drive(arguments: argparse.Namespace) -> list[str]:
@@ -80,6 +97,8 @@ def main() -> int:
     parser.add_argument(
         "--lying-turns", type=int, default=4, help="turns under a member that lies, over each transport"
     )
+    parser.add_argument("--attempts", type=int, default=10_000, help="attempts of the intrusion kit (0: none)")
+    parser.add_argument("--attempts-pace", type=float, default=60.0, help="attempts a second")
     parser.add_argument("--events", type=int, default=5_000_000, help="events for both state machines (0: none)")
     parser.add_argument("--seed", default="1")
     parser.add_argument("--replay", nargs=2, metavar=("MACHINE", "SEED"), help="one history, as a failure names it")
@@ -88,6 +107,7 @@ def main() -> int:
         machines.history(*arguments.replay)
         return 0
     missed = attack(arguments) if arguments.frames or arguments.lying_turns else []
+    missed += intruded(arguments) if arguments.attempts else []
     missed += drive(arguments) if arguments.events else []
     print("\n".join([f"MISSED: {one}" for one in missed] or ["all as it has to be"]))
     return bool(missed)

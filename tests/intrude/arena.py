@@ -8,6 +8,7 @@ import json
 import random
 import re
 import signal
+import sys
 import time
 from collections.abc import Awaitable, Iterator
 from dataclasses import replace
@@ -16,18 +17,23 @@ from typing import Any
 
 import psutil
 
+from barnraise.assembly.invites import another_invite, open_book
+from barnraise.assembly.revoking import revoke_node
 from barnraise.assembly.signals import INTERRUPTED
 from barnraise.core.errors import AddressError
-from barnraise.ledger import notes
+from barnraise.emulation.intrusion.evidence import Seen
+from barnraise.emulation.intrusion.member import Member
+from barnraise.emulation.intrusion.scene import Invites, by_door
+from barnraise.emulation.intrusion.ways import WAYS
+from barnraise.ledger import RunDirectory, notes
 from barnraise.ledger.decisions import NodeChanged
 from barnraise.ledger.view import LedgerView
 from barnraise.transport import Invite
 
 from ..e2e.conftest import Process
-from .member import Member
 
-WAYS = ("zmq", "http")
 HONEST = "honest"
+HOSTED = str(Path(__file__).with_name("hosted.py"))
 SLOWDOWN = 19.0
 """The honest worker idles for so many seconds after each second of processor time: it leaves the machine to others, so
 that what it loses is what the controller makes it wait, and not what the attacker's own work takes from it."""
@@ -62,7 +68,9 @@ class Arena:
         data = {"kind": "text", "files": [str(text)], "tokenizer": "bytes", "context": 64}
         run = {"name": "intrude", "dir": str(self.folder / "runs")}
         run_file.write_text(json.dumps({**RUN, "run": run, "data": data}))
-        self.serve = self._process("serve", str(run_file), "--uses", "100")
+        self.serve = self._process(
+            "serve", str(run_file), "--uses", "100", prefix=[sys.executable, HOSTED, str(self.folder)]
+        )
         file = self.serve.wait_for(lambda text: (m := re.search(r"barnraise join '@(.+)'", text)) and m[1])
         self.run = Path(self.serve.wait_for(lambda text: (m := re.search(r"run directory (\S+)", text)) and m[1]))
         self.whole = Invite.parse(Path(file).read_text(), time.time())
@@ -72,16 +80,14 @@ class Arena:
 
     def invite(self, way: str) -> Invite:
         """The way in through one door alone."""
-        if way == "http":
-            return replace(self.whole, scheme="xmlrpc", port=self.whole.http_port, http_port=0)
-        return replace(self.whole, http_port=0)
+        return by_door(self.whole, way)
 
     @property
     def ports(self) -> list[int]:
         return [self.whole.port, self.whole.http_port]
 
-    def _process(self, *arguments: str) -> Process:
-        self.processes.append(Process(list(arguments), self.folder))
+    def _process(self, *arguments: str, prefix: list[str] | None = None) -> Process:
+        self.processes.append(Process(list(arguments), self.folder, prefix))
         return self.processes[-1]
 
     # What is seen
@@ -139,6 +145,40 @@ class Arena:
         kinds = ("assigned", "accepted", "refused", "lost")
         return {"malformed": dropped} | {kind: sum(getattr(node.outcomes, kind) for node in others) for kind in kinds}
 
+    # What its host does
+
+    def invites(self) -> Invites:
+        """One that is good, and one of each that is not: expired, used up, taken back."""
+        run = RunDirectory(self.run)
+        dead = [another_invite(run, uses=1, hours=1.0) for _ in range(3)]
+        with open_book(run) as book:
+            expired, used_up, taken_back = (invite.token for invite in dead)
+            book.tokens[expired] = replace(book.tokens[expired], expires=1)
+            book.spend(used_up)
+            book.revoke(taken_back)
+        return Invites(self.whole, dead)
+
+    def revoke(self, node: str) -> None:
+        revoke_node(RunDirectory(self.run), node, "a trial")
+
+    async def seen(self) -> Seen:
+        """The controller's side, once nobody but the honest worker is let in any more."""
+        with LedgerView(self.run / "ledger.sqlite") as view:
+            honest = {row.key for _, row in view.find(NodeChanged, "node = ?", HONEST)}
+        before, counts = None, None
+        while counts is None or counts != before:
+            await asyncio.sleep(1.0)
+            before, counts = counts, {k: n for k, n in (await self._let_in_by_key()).items() if k not in honest}
+        return Seen(self.run / "ledger.sqlite", counts)
+
+    async def _let_in_by_key(self) -> dict[str, int]:
+        (self.folder / "ask").touch()
+        async with asyncio.timeout(30.0):
+            while (self.folder / "ask").exists():
+                await asyncio.sleep(0.05)
+        counts: dict[str, int] = json.loads((self.folder / "let-in.json").read_text())
+        return counts
+
     # How it ends
 
     async def conclude(self) -> None:
@@ -161,7 +201,7 @@ class Arena:
         """A newcomer gets in by this door and is given work: everything behind it still runs."""
         try:
             async with Member(f"newcomer-{way}", self.invite(way), self.rng) as newcomer:
-                joined = await newcomer.join()
+                joined = await newcomer.join() and await newcomer.task() is not None
         except AddressError:
             joined = False
         if not joined:

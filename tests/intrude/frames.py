@@ -6,14 +6,11 @@ import random
 
 import msgspec
 
+from barnraise.emulation.intrusion.bombs import LENGTHS_THAT_LIE, deep
 from barnraise.wire.messages import FRAME_LIMIT, Offer, PayloadChunk
 
-from .values import FROM_WORKER, Hostile, deep, kinds_in_turn
+from .values import FROM_WORKER, Hostile, kinds_in_turn
 
-LENGTHS_THAT_LIE = (
-    b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff",
-    b"\xc9\xff\xff\xff\xff\x01", b"\xdc\xff\xff", b"\xde\xff\xff",
-)  # fmt: skip
 HUGE = (1 << 14, 1 << 18, FRAME_LIMIT - 1, FRAME_LIMIT, FRAME_LIMIT + 1)
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from barnraise.core.errors import AddressError
 
 from .arena import WAYS, arena
-from .member import Member
+from .member import Villain
 from .strangers import Strangers
 
 LARGEST_LOSS = 0.05
@@ -65,17 +65,21 @@ class Verdict(NamedTuple):
         """What is not as it has to be."""
         found = list(self.problems)
         for name, turns in self.turns.items():
-            if (loss := median(turn.loss for turn in turns)) > LARGEST_LOSS:
+            if (loss := median_loss(turns)) > LARGEST_LOSS:
                 found.append(f"{self.way}: {loss:.1%} of the honest tokens/s are lost under {name}")
         if self.growth > LARGEST_GROWTH:
             found.append(f"{self.way}: the controller's memory has grown by {self.growth / 2**20:.0f} MB")
         return found
 
 
+def median_loss(turns: list[Turn]) -> float:
+    return median(turn.loss for turn in turns)
+
+
 def speed(turns: list[Turn]) -> str:
     """What these turns say of the honest worker's speed."""
     before, after = (median(values) for values in zip(*turns, strict=True))
-    loss = median(turn.loss for turn in turns)
+    loss = median_loss(turns)
     each = " ".join(f"{turn.loss:.0%}" for turn in turns)
     return (
         f"honest tokens/s {before:.0f} in peace, {after:.0f} under attack; "
@@ -99,8 +103,8 @@ async def measure(
     with arena(folder, rng, way) as there:
         strangers = Strangers(there.ports, rng)
         async with (
-            Member("villain", there.invite(way), rng) as villain,
-            Member("liar", there.invite(way), rng) as liar,  # whom nobody mistrusts yet
+            Villain("villain", there.invite(way), rng) as villain,
+            Villain("liar", there.invite(way), rng) as liar,  # whom nobody mistrusts yet
         ):
             await there.attack(villain.join())
             await there.attack(villain.fuzz(WARM_UP_SECONDS, pace, strangers.knock, dry=True))
@@ -109,12 +113,12 @@ async def measure(
 
             async def turn(attack: Callable[[bool], Awaitable[int]]) -> Turn:
                 taken = Turn(await there.rate(attack(True)), await there.rate(attack(False)))
-                done = f"{villain.num_sent} frames, {liar.num_lies} lies"
+                done = f"{villain.num_fuzzed} frames, {liar.num_lies} lies"
                 say(f"{way}: {done}, {taken.peace:.0f} -> {taken.attack:.0f} tokens/s")
                 return taken
 
             turns: dict[str, list[Turn]] = {}
-            while villain.num_sent < frames and there.alive:
+            while villain.num_fuzzed < frames and there.alive:
                 fuzzed = await turn(lambda dry: villain.fuzz(seconds, pace, strangers.knock, dry=dry))
                 turns.setdefault("fuzzed frames", []).append(fuzzed)
             await there.attack(liar.takes_over(villain))
@@ -125,7 +129,7 @@ async def measure(
         strangers.go()
         await there.conclude()
         return Verdict(
-            way, villain.num_sent, strangers.num_knocks, liar.num_lies, turns, growth,
+            way, villain.num_fuzzed, strangers.num_knocks, liar.num_lies, turns, growth,
             (descriptors, there.descriptors_after), there.account(), there.problems,
         )  # fmt: skip
 
@@ -148,12 +152,12 @@ async def strike(folder: Path, *, frames: int, lies: int, seed: str) -> Struck:
         there.mark_memory()
         with contextlib.suppress(AddressError):  # nobody answers any more: that is found in the end
             for way in WAYS:
-                async with Member(f"villain-{way}", there.invite(way), rng) as villain:
+                async with Villain(f"villain-{way}", there.invite(way), rng) as villain:
                     await there.attack(villain.join())
-                    while villain.num_sent < frames and there.alive:
+                    while villain.num_fuzzed < frames and there.alive:
                         await there.attack(villain.fuzz(0.2, 1e9, strangers.knock, dry=False))
-                    sent += villain.num_sent
-                async with Member(f"liar-{way}", there.invite(way), rng) as liar:  # whom nobody mistrusts yet
+                    sent += villain.num_fuzzed
+                async with Villain(f"liar-{way}", there.invite(way), rng) as liar:  # whom nobody mistrusts yet
                     await there.attack(liar.join())
                     while liar.num_lies < lies and there.alive:
                         await there.attack(liar.lie(0.2, dry=False))

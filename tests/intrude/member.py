@@ -7,26 +7,20 @@ import contextlib
 import hashlib
 import math
 import random
-import secrets
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import numpy as np
 import torch
 
 from barnraise import compression
-from barnraise.core.errors import AddressError, WireError
+from barnraise.core.errors import WireError
 from barnraise.core.types import KINDS, Blob, Contribution, LinkReport, NodeProfile, Task
-from barnraise.transport import Invite, Keys, proof
-from barnraise.transport.fallback import connection_for
-from barnraise.wire.frames import Buffer, decode_from_controller, encode
+from barnraise.emulation.intrusion.member import Identity, Member
+from barnraise.transport import Invite
 from barnraise.wire.messages import (
     PROTOCOL_VERSION,
     Ack,
     Assign,
-    Chunk,
-    Enrol,
-    Enrolled,
     Fetch,
     Go,
     Hello,
@@ -35,8 +29,6 @@ from barnraise.wire.messages import (
     Next,
     Offer,
     PayloadChunk,
-    Pulse,
-    Stop,
     Watch,
     Welcome,
 )
@@ -44,7 +36,6 @@ from barnraise.wire.messages import (
 from .frames import Fuzzer
 from .values import Hostile, plain
 
-ANSWER_SECONDS = 5.0
 TURN = 0.01
 """Seconds between two handfuls of frames."""
 GREET_EVERY = 250
@@ -55,50 +46,17 @@ LIAR_SECONDS = 0.2
 """How long a liar waits for an answer before it goes on to its next lie."""
 
 
-Identity = tuple[int, NodeProfile]
-"""The session and the profile that a node greets with; who changes them often is not let in."""
-
-
-class Member:
-    """One node. `heard` are the answers that wait to be looked at."""
+class Villain(Member):
+    """A member with the fuzzer's frames, and lies."""
 
     def __init__(self, name: str, invite: Invite, rng: random.Random) -> None:
-        self.name, self.invite, self.rng = name, invite, rng
-        self.keys = Keys.generate()
+        super().__init__(name, invite, rng)
         self.hostile = Hostile(rng)
         self.fuzzer = Fuzzer(self.hostile)
-        self.heard: asyncio.Queue[Message] = asyncio.Queue(64)
-        self.identity: Identity = (rng.randrange(2**53), NodeProfile(1000.0))  # which it was let in with
-        self.greeting = 0
-        self.num_sent = self.num_lies = 0
+        self.num_fuzzed = self.num_lies = 0
         self.old: list[Contribution] = []  # what it has offered before
 
-    async def __aenter__(self) -> Member:
-        self.connection = connection_for(self.invite.uri)
-        await self.connection.open(self.invite.uri, self.invite.server_key, self.keys)
-        try:
-            await self.connection.ready(10.0)
-        except AddressError:
-            await self.connection.close()
-            raise
-        self._reading = asyncio.ensure_future(self._read())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._reading.cancel()
-        await self.connection.close()
-
-    async def _read(self) -> None:
-        while batch := await self.connection.receive_many():
-            for frames in batch:
-                message, _ = decode_from_controller(frames)
-                if not isinstance(message, Chunk | Pulse):
-                    self._learn(message)
-                    if self.heard.full():
-                        self.heard.get_nowait()
-                    self.heard.put_nowait(message)
-
-    def _learn(self, message: Message) -> None:
+    def learn(self, message: Message) -> None:
         """Values that look right in what it will say."""
         self.hostile.learn(plain(message))
         if isinstance(message, Assign):
@@ -110,57 +68,11 @@ class Member:
         elif isinstance(message, Welcome):
             self.hostile.remember("greeting", message.greeting + 1)
 
-    async def send(self, message: Message, raw: Buffer | None = None) -> None:
-        await self.connection.send(encode(message, raw))
-
-    async def expect(self, *kinds: type[Message], seconds: float = ANSWER_SECONDS) -> Any:
-        """The next answer of these kinds; None when none comes."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while True:
-                    if isinstance(message := await self.heard.get(), kinds):
-                        return message
-        return None
-
-    async def enrol(self) -> Message | None:
-        """Become a node; the answer."""
-        nonce, invite = secrets.token_hex(32), self.invite
-        mark = proof(invite.secret, invite.server_key, self.keys.public, self.name, nonce)
-        message = Enrol(PROTOCOL_VERSION, invite.token, self.name, nonce, mark)
-        self.hostile.learn(plain(message))
-        await self.send(message)
-        answer: Message | None = await self.expect(Enrolled, Stop)
-        return answer
-
-    async def greet(self, identity: Identity | None = None, seconds: float = ANSWER_SECONDS) -> Welcome | None:
-        """Say hello, holding nothing, as before or as another; the answer, None when it is not wanted."""
-        self.greeting += 1
-        session, profile = identity or self.identity
-        message = Hello(PROTOCOL_VERSION, session, self.greeting, profile, -1, kinds=tuple(KINDS))
-        self.hostile.learn(plain(message))
-        await self.send(message)
-        answer = await self.expect(Welcome, Stop, seconds=seconds)
-        if not isinstance(answer, Welcome):
-            return None
-        self.identity = session, profile
-        return answer
-
-    async def task(self, link: LinkReport = LinkReport(), seconds: float = ANSWER_SECONDS) -> Task | None:  # noqa: B008
-        """Ask for a task."""
-        await self.send(Next(-1, link))
-        answer = await self.expect(Assign, seconds=seconds)
-        return answer.task if answer is not None else None
-
     async def join(self) -> bool:
         """Enrol, greet and be given a task: whether all of it worked."""
-        return (
-            isinstance(await self.enrol(), Enrolled)
-            and await self.greet() is not None
-            and (task := await self.task()) is not None
-            and self._prepared(task)
-        )
+        return await super().join() and (task := await self.task()) is not None and self._prepared(task)
 
-    async def takes_over(self, other: Member) -> None:
+    async def takes_over(self, other: Villain) -> None:
         """Come in, as the other goes: one hostile member at a time."""
         await other.send(Leave())
         await self.join()
@@ -201,7 +113,7 @@ class Member:
                 )
                 await self.send(Next(-1))
             await asyncio.sleep(0)
-        self.num_sent += 0 if dry else count
+        self.num_fuzzed += 0 if dry else count
         return count
 
     # Lies
@@ -280,6 +192,6 @@ def update(size: int, value: float) -> bytes:
     return nothing[: -4 * size] + np.full(size, value, np.float32).tobytes()
 
 
-_LIES: tuple[Callable[[Member], Awaitable[None]], ...] = (
-    Member._claim, *[Member._return] * 24, *[Member._repeat] * 4, *[Member._take] * 4, Member._leave,
+_LIES: tuple[Callable[[Villain], Awaitable[None]], ...] = (
+    Villain._claim, *[Villain._return] * 24, *[Villain._repeat] * 4, *[Villain._take] * 4, Villain._leave,
 )  # fmt: skip

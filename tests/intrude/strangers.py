@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import random
 
+from barnraise.emulation.intrusion.raw import greeting
 from barnraise.transport.http import marshalling
 
-GREETING = b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x00CURVE" + bytes(15) + b"\x00" + bytes(31)
-"""What ZMTP 3.0 begins with."""
+GREETING = greeting(b"CURVE")
 
 _POST = b"POST /RPC2 HTTP/1.1\r\nHost: x\r\n"
 _ENTITIES = b"<!DOCTYPE l [<!ENTITY a 'lol'><!ENTITY b '&a;&a;&a;&a;&a;&a;&a;&a;'>]>"

@@ -189,11 +189,6 @@ class Hostile:
         return inner if pick == 7 else {rng.choice(TEXTS): value for value in inner}
 
 
-def deep(levels: int, *, lists: bool) -> bytes:
-    """MessagePack of so many lists or maps, one in the other."""
-    return (b"\x91" if lists else b"\x81\xa1a") * levels + b"\xc0"
-
-
 def plain(message: Message) -> Any:
     """The fields of a message, down to plain values."""
     return msgspec.to_builtins(message)

@@ -137,7 +137,10 @@ class Catalog:
 
     def create(self, name: str, **options: Any) -> Any:
         """Import and build the algorithm `name` with checked options."""
-        entry = self.entry(name)
-        resolved = entry.resolve(self.family, options)
-        module, _, attribute = entry.target.partition(":")
-        return getattr(importlib.import_module(module), attribute)(**resolved)
+        resolved = self.entry(name).resolve(self.family, options)
+        return self.load(name)(**resolved)
+
+    def load(self, name: str) -> Any:
+        """Import the class of `name`."""
+        module, _, attribute = self.entry(name).target.partition(":")
+        return getattr(importlib.import_module(module), attribute)

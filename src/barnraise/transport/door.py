@@ -59,6 +59,11 @@ class Door:
         guest = self._guests.get(who)
         return guest is None or not guest.key or not self._is_member(guest.key)
 
+    def key_of(self, who: Hashable) -> str:
+        """The key that this guest proved; "" when none."""
+        guest = self._guests.get(who)
+        return guest.key if guest is not None else ""
+
     def enter(self, who: Hashable, address: str) -> None:
         """A connection was accepted."""
         self.leave(who)

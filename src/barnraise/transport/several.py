@@ -43,6 +43,17 @@ class Several(Listener):
 
     async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[Delivery]:
         """What the first of them has; the others are read ahead by one batch at the most."""
+        batch: list[Delivery] = []
+        while not batch and not self._closed:
+            await self._read_some(limit)
+            while self._read and len(batch) < limit:
+                received = self._read.popleft()
+                if received.peer.key not in self.revoked:
+                    batch.append(received)
+        return [] if self._closed else batch
+
+    async def _read_some(self, limit: int) -> None:
+        """Wait until something is read."""
         while not self._read and not self._closed:
             for index in set(range(len(self._listeners))) - set(self._reading.values()):
                 task = asyncio.ensure_future(self._listeners[index].receive_many(limit))
@@ -53,14 +64,6 @@ class Several(Listener):
                 self._read += [
                     Delivery(Peer(bytes([index]) + peer.route, peer.key), frames) for peer, frames in task.result()
                 ]
-        if self._closed:
-            return []
-        batch: list[Delivery] = []
-        while self._read and len(batch) < limit:
-            received = self._read.popleft()
-            if received.peer.key not in self.revoked:
-                batch.append(received)
-        return batch or await self.receive_many(limit)
 
     def send(self, peer: Peer, frames: Sequence[Buffer]) -> bool:
         return self._listeners[peer.route[0]].send(Peer(peer.route[1:], peer.key), frames)

@@ -101,6 +101,13 @@ class ZmqDoor:
         self.door.prove(connection.descriptor, key)
         return True
 
+    def is_of(self, route: bytes, key: str) -> bool:
+        """Whether `key` was proven by the connection that `route` leads to now. A client can choose the id that another
+        had, so whoever is gone has to be known to be gone."""
+        self._take_events()
+        connection = self._routes.get(route)
+        return connection is not None and self.door.key_of(connection.descriptor) == key
+
     def send_away(self, route: bytes) -> None:
         """End the connection behind `route`."""
         if route in self._routes:

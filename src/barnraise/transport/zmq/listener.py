@@ -40,7 +40,7 @@ class ZmqListener(Listener):
         router = new_router(self._context, keys, DOMAIN, ipv6=":" in host)
         self._socket = LoopSocket(router)
         self._answers = Answers(self._reply, self.budget)
-        self._outgoing = Outgoing(self._socket, self.budget, self.revoked, self._hang_up)
+        self._outgoing = Outgoing(self._socket, self.budget, self._may_hear, self._hang_up)
         self._door = ZmqDoor(self._context, router, self.is_member, self._gone, self._outgoing.sweep)
         try:
             self._socket.socket.bind(endpoint(host, address.port))
@@ -83,6 +83,8 @@ class ZmqListener(Listener):
         peer = Peer(route.bytes, _proven_key(body[0]) if body else "")
         if not peer.key or not _is_given(peer.route):
             self._drop("no proven key, or a routing id of the client's choice")
+            if self._door is not None and self._door.message(peer.route, peer.key, route):
+                self._hang_up(peer.route)
         elif peer.key in self.revoked:
             self._drop("revoked key")
             self._hang_up(peer.route)
@@ -98,7 +100,7 @@ class ZmqListener(Listener):
         return None
 
     def send(self, peer: Peer, frames: Sequence[Buffer]) -> bool:
-        if self._socket is None or self._socket.closed or peer.key in self.revoked:
+        if self._socket is None or self._socket.closed or not self._may_hear(peer):
             return False
         if peer in self._answers:
             sent = self._answers.put(peer, frames)
@@ -113,9 +115,12 @@ class ZmqListener(Listener):
 
     def _reply(self, peer: Peer, frames: Sequence[Buffer]) -> None:
         """Answer a REQ; what cannot be delivered at once is lost, as with any connection that breaks."""
-        if self._socket is not None and not self._socket.closed and peer.key not in self.revoked:
+        if self._socket is not None and not self._socket.closed and self._may_hear(peer):
             with contextlib.suppress(zmq.ZMQError):
                 self._socket.try_send([peer.route, b"", *frames])
+
+    def _may_hear(self, peer: Peer) -> bool:
+        return peer.key not in self.revoked and self._door is not None and self._door.is_of(peer.route, peer.key)
 
     def _hang_up(self, route: bytes) -> None:
         if self._door is not None:
@@ -154,5 +159,5 @@ def _property(frame: zmq.Frame, name: str) -> str:
 
 
 def _is_given(route: bytes) -> bool:
-    """Whether libzmq made this routing id up: 5 bytes, the first 0, which no client of libzmq can choose."""
+    """Whether libzmq may have made this routing id up: 5 bytes, the first 0. A client can choose such a one, too."""
     return len(route) == 5 and route[0] == 0

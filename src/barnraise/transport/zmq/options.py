@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import secrets
 
 import zmq
 
@@ -20,10 +22,12 @@ PEER_QUEUE = 32
 RECEIVE_QUEUE = 8
 """Messages that libzmq reads ahead from one connection."""
 
+HANDSHAKE_SECONDS = 30.0
+
 _BOTH = {
     zmq.MAXMSGSIZE: max(FRAME_LIMIT, HEADER_LIMIT) + 1024,  # of a frame as it is on the wire: CURVE adds a little
     zmq.RCVHWM: RECEIVE_QUEUE,
-    zmq.HANDSHAKE_IVL: 30_000,
+    zmq.HANDSHAKE_IVL: round(1000 * HANDSHAKE_SECONDS),
     zmq.TCP_KEEPALIVE: 1,
     zmq.TCP_KEEPALIVE_IDLE: 30,
     zmq.TCP_KEEPALIVE_INTVL: 10,
@@ -61,7 +65,12 @@ async def terminate(context: Context) -> None:
 
 
 def new_router(context: Context, keys: Keys, domain: bytes, *, ipv6: bool) -> zmq.Socket[bytes]:
-    """The controller's socket, all limits set, not bound yet; `domain` is what the ZAP handler answers for."""
+    """The controller's socket, all limits set, not bound yet; `domain` is what the ZAP handler answers for.
+
+    libzmq counts routing ids up from what C's rand() says, which nobody has seeded: they are the same in each process.
+    It aborts where a client has chosen the id whose turn it is, so nobody may know the count.
+    """
+    ctypes.CDLL(None).srand(secrets.randbits(32))
     socket = _new_socket(context, zmq.ROUTER, _BOTH | _LISTENER | {zmq.IPV6: int(ipv6)})
     socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret.encode())
     socket.setsockopt(zmq.ZAP_DOMAIN, domain)

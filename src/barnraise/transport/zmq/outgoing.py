@@ -46,10 +46,12 @@ class _Line:
 
 
 class Outgoing:
-    """All lines of a listener. `hang_up` ends the connection behind a route."""
+    """All lines of a listener. `may_hear` says whether a peer is still at its route, `hang_up` ends what is there."""
 
-    def __init__(self, socket: LoopSocket, budget: Budget, revoked: set[str], hang_up: Callable[[bytes], None]) -> None:
-        self._socket, self._budget, self._revoked, self._hang_up = socket, budget, revoked, hang_up
+    def __init__(
+        self, socket: LoopSocket, budget: Budget, may_hear: Callable[[Peer], bool], hang_up: Callable[[bytes], None]
+    ) -> None:
+        self._socket, self._budget, self._may_hear, self._hang_up = socket, budget, may_hear, hang_up
         self._lines: dict[bytes, _Line] = {}
         self._late: dict[bytes, _Line] = {}  # those of the above that have something late
         self._retry: asyncio.TimerHandle | None = None
@@ -112,8 +114,11 @@ class Outgoing:
     def _send_late_of(self, line: _Line) -> None:
         while line.late:
             frame = line.late[0]
+            if not self._may_hear(line.peer):
+                self.forget(line.peer.route)
+                return
             try:
-                if line.peer.key not in self._revoked and not self._socket.try_send([line.peer.route, frame]):
+                if not self._socket.try_send([line.peer.route, frame]):
                     return
             except zmq.ZMQError as error:
                 self.forget(line.peer.route)
