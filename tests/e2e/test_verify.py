@@ -162,3 +162,25 @@ def a_forged_history(run_dir: Path) -> None:
     assert len(places["ledger"]) == 2, "each checkpoint noted the head before"
     unchecked = [left.what for left in certificate.parts[4].unchecked]
     assert any(what.startswith("versions 6 to") for what in unchecked)
+
+
+@pytest.mark.slow
+def test_who_did_not_do_its_tasks_is_found_afterwards(
+    barnraise: Callable[..., Process], run_file: Callable[..., Path]
+) -> None:
+    """Honest work is the same to the bit, whatever versions were taken in on the way; the liar's is not."""
+    section = {"evaluations": 2, "evaluation_rows": 16, "keep_payloads": True}
+    training = {
+        "tokens": 40_000, "batch_size": 4, "local_steps": 5, "learning_rate": 0.003,
+        "tasks": "stateless", "compression": "int4", "downlink_compression": "int8",
+    }  # fmt: skip
+    workers = [{"name": "ann"}, {"name": "bob"}, {"name": "eve", "attack": {"kind": "lazy"}}]
+    process = barnraise("train", str(run_file(controller=section, training=training, workers=workers)), "--json")
+    assert process.wait() == 0, process.text()
+    (found,) = re.findall(r"run directory (\S+)", process.text())
+    certificate = verify(RunDirectory.open(Path(found)), standard(most_work=10_000))
+    work = next(part for part in certificate.parts if part.name == "work")
+    assert work.unchecked == []
+    assert {finding.place.split(" of ")[1] for finding in work.findings} == {"eve"}
+    assert work.figures["done again"] == work.figures["to the bit"] + len(work.findings)
+    assert named(certificate) == {finding.file for finding in work.findings}
