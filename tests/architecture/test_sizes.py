@@ -18,7 +18,7 @@ ALLOWED = {
     ("config/schema.py", "TrainingSection"): KEYS,
     ("config/schema.py", "ControllerSection"): KEYS,
     ("config/data_sections.py", "SatData"): KEYS,
-    ("config/schema.py", "FaultSection"): KEYS,
+    ("config/trial_sections.py", "FaultSection"): KEYS,
 }
 """(file, class or what is called): why it may be larger."""
 

@@ -27,14 +27,22 @@ class Need:
 
 
 @dataclass(frozen=True)
+class Minima:
+    """What an update rule can be `computable` from, without its guarantee, where that is less than its minimum; and
+    what the original `overview` of the system asked for, where that is something else."""
+
+    computable: Need | None = None
+    overview: Need | None = None
+
+
+@dataclass(frozen=True)
 class Traits:
     """What a rule declares.
 
     `minimum(options)`: the fewest updates with which its guarantee holds; OptionError for options that never work.
     `limit(options)`: that minimum as a formula in words.
     `withstands(options, n)`: how many attackers among n updates its guarantee holds with, if it has such a number.
-    `computable`: what it can be computed from, without its guarantee, where that is less than `minimum`.
-    `overview`: what the original overview of the system asked for, where that is something else.
+    `others`: other minima, the one that it can be computed from and the original overview's.
     To these five an option that was given as a share (`Option.share`) is the whole number that it comes to.
     `individual`: reads single updates, so it cannot run over masked sums.
     `linear`: the aggregate is a fixed weighted sum, whatever the updates.
@@ -59,8 +67,7 @@ class Traits:
     keeps: tuple[str, ...] = ()
     merges: Callable[[Mapping[str, Any], int], int] | None = None
     withstands: Callable[[Mapping[str, Any], int], int | None] = _given_f
-    computable: Need | None = None
-    overview: Need | None = None
+    others: Minima = Minima()
 
 
 def resolve(names: str | Sequence[str], options: Mapping[str, Any], *, unguaranteed: bool = False) -> list[Member]:
@@ -110,7 +117,7 @@ def resolve(names: str | Sequence[str], options: Mapping[str, Any], *, unguarant
 
 def _computed(entry: Entry) -> Entry:
     """The same rule, which needs no more than it can be computed from."""
-    need = entry.declares.computable
+    need = entry.declares.others.computable
     if need is None:
         return entry
     return replace(entry, declares=replace(entry.declares, minimum=need.fewest, limit=lambda _: need.formula))
@@ -135,12 +142,13 @@ def beside_overview(
         members = counted(members, num_updates)
     for (entry, own), num_rows in zip(members, given(members, num_updates), strict=True):
         traits = CATALOG.entry(entry.name).declares
-        if traits.overview is None:
+        theirs = traits.others.overview
+        if theirs is None:
             continue
-        theirs, ours = (num_rows >= fewest_of(own) for fewest_of in (traits.overview.fewest, traits.minimum))
-        if theirs != ours:
-            words = ("allows", "does not") if theirs else ("does not allow", "does")
-            formula, limit = traits.overview.formula, traits.limit(own)
+        allowed, enough = num_rows >= theirs.fewest(own), num_rows >= traits.minimum(own)
+        if allowed != enough:
+            words = ("allows", "does not") if allowed else ("does not allow", "does")
+            formula, limit = theirs.formula, traits.limit(own)
             return f"the overview's {formula} {words[0]} f={own['f']} of {num_rows}, {limit} {words[1]}"
     return ""
 
@@ -201,13 +209,14 @@ def require_members(members: Sequence[Member], num_updates: int) -> None:
             )
 
 
+_KRUM_COMPUTABLE = Need(lambda o: 2 * o["f"] + 2, "n >= 2f+2")
+"""With fewer attackers that send the same have a score among themselves alone: 0."""
+
 _KRUM = Traits(
     lambda o: 2 * o["f"] + 3,
     lambda _: "n >= 2f+3",
-    computable=Need(lambda o: 2 * o["f"] + 2, "n >= 2f+2"),
+    others=Minima(computable=_KRUM_COMPUTABLE),
 )
-"""With fewer attackers that send the same have a score among themselves alone: 0."""
-
 _F = Option("f", int, 1, "Byzantine updates that it must withstand.", minimum=0, maximum=1_000_000, share=True)
 
 
@@ -242,7 +251,9 @@ CATALOG = Catalog(
             "barnraise.aggregation.krum:Krum",
             "the update that is closest to its neighbours",
             options=(_F,),
-            declares=replace(_KRUM, overview=Need(lambda o: 3 * o["f"] + 1, "f < n/3")),
+            declares=replace(
+                _KRUM, others=Minima(_KRUM_COMPUTABLE, overview=Need(lambda o: 3 * o["f"] + 1, "f < n/3"))
+            ),
         ),
         Entry(
             "multi_krum",
@@ -260,7 +271,7 @@ CATALOG = Catalog(
                 lambda o: 4 * o["f"] + 3,
                 lambda _: "n >= 4f+3",
                 coordinatewise=True,
-                computable=Need(lambda o: 4 * o["f"] + 1, "n >= 4f+1"),
+                others=Minima(computable=Need(lambda o: 4 * o["f"] + 1, "n >= 4f+1")),
             ),
         ),
         Entry(

@@ -11,11 +11,12 @@ from .base import Array, Rule
 from .catalog import CATALOG
 from .context import Context, names_of
 from .gram import mixed_gram
-from .shares import Member, counted, shares_of
+from .shares import Member, counted, fewest, shares_of
 
 
 def build(members: Sequence[Member]) -> Rule:
-    """The rule, or chain, of these members, which have all their options."""
+    """The rule, or chain, of these members, which have all their options. OptionError for some that never work."""
+    fewest(members)
     if any(map(shares_of, members)):
         return ByShare(members)
     rules: list[Rule] = []

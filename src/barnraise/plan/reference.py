@@ -122,7 +122,7 @@ def _codec(entry: Entry) -> str:
 def _rule(entry: Entry) -> str:
     limit = entry.declares.limit(entry.resolve(RULES.family, {}))
     kept = [f"keeps a vector ({name})" for name in entry.declares.keeps]
-    fewer, merged = entry.declares.computable, ["merges"] if entry.declares.merges else []
+    fewer, merged = entry.declares.others.computable, ["merges"] if entry.declares.merges else []
     bare = [f"{fewer.formula} without its guarantee"] if fewer else []
     return ", ".join([f"{limit} nodes", *bare, *_declared(entry), *merged, *kept])
 
