@@ -19,6 +19,7 @@ from barnraise.core.errors import AddressError, WireError
 from barnraise.core.types import KINDS, Blob, Contribution, LinkReport, NodeProfile, Task
 from barnraise.transport import Invite, Keys, proof
 from barnraise.transport.fallback import connection_for
+from barnraise.trust.signatures import RunId, signed
 from barnraise.wire.frames import Buffer, decode_from_controller, encode
 from barnraise.wire.messages import (
     PROTOCOL_VERSION,
@@ -124,9 +125,9 @@ class Member:
 
     async def enrol(self) -> Message | None:
         """Become a node; the answer."""
-        nonce, invite = secrets.token_hex(32), self.invite
-        mark = proof(invite.secret, invite.server_key, self.keys.public, self.name, nonce)
-        message = Enrol(PROTOCOL_VERSION, invite.token, self.name, nonce, mark)
+        nonce, invite, signer = secrets.token_hex(32), self.invite, self.keys.signer.public
+        mark = proof(invite.secret, invite.server_key, self.keys.public, self.name, nonce, signer)
+        message = Enrol(PROTOCOL_VERSION, invite.token, self.name, nonce, mark, signer)
         self.hostile.learn(plain(message))
         await self.send(message)
         answer: Message | None = await self.expect(Enrolled, Stop)
@@ -240,7 +241,9 @@ class Member:
         blob = Blob(hashlib.sha256(data).hexdigest(), len(data))
         steps = self.rng.choice((*[task.local_steps] * 6, 1, 1, 0, 2**53))
         loss, took = self.rng.choice((*[1.0] * 6, 0.0, 1e308, math.nan)), self.rng.choice((0.0, 5e-324, 1.0, 1e12))
-        offer = Contribution.of(task, blob, codec=task.rung, steps=steps, loss=loss, seconds=took)
+        made = Contribution.of(task, blob, codec=task.rung, steps=steps, loss=loss, seconds=took)
+        run = RunId(self.invite.run, self.invite.server_key)
+        offer = signed(run, self.name, made, self.keys.signer) if self.rng.random() < 0.9 else made
         self.old = [*self.old, offer][-20:]
         match self.rng.randrange(20):
             case 0:  # in pieces, of which the last never comes

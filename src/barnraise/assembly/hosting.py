@@ -35,6 +35,7 @@ from barnraise.ledger import Ledger, Noted, RunDirectory, notes
 from barnraise.plan.purpose import Purpose
 from barnraise.plan.resolve import Plan, resolve
 from barnraise.transport import Keys
+from barnraise.trust.signatures import RunId
 from barnraise.wire.manifest import Manifest
 
 
@@ -93,9 +94,10 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     contributions = ledger.merged(oldest)
     needed = [i for ids in contributions.values() for i in ids]
     ledger.segments.retain([*needed, *found.open_contributions()])
+    enrolment = _enrolment(run)
     settings = engine_settings(
         plan,
-        run_name=run.path.name,
+        run=RunId(run.path.name, enrolment.keys.public),
         manifest=blob,
         model=manifest.model,
         num_parameters=manifest.num_parameters,
@@ -110,7 +112,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     shell = Server(
         machine,
         ledger,
-        _enrolment(run),
+        enrolment,
         make_executor=parts.executor_maker(server, blobs, evaluator, ledger, checkpoints),
         keep_checkpoints=keep,
         clock=clock,

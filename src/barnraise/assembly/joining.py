@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -26,11 +27,13 @@ async def join(
     name: str = "",
     network: str | None = None,
     home: Path | None = None,
+    new_keys: bool = False,
     build: BuildExecutor | None = None,
     **given: Unpack[Given],
 ) -> Outcome:
     """Be a worker: why it stopped, once nothing is left to do. `build` makes its executor where that is not the usual
-    one. Raises RunFailedError when it stopped before, InputError and InviteError."""
+    one. With `new_keys` it takes new keys, for which those that it is known by vouch. Raises RunFailedError when it
+    stopped before, InputError and InviteError."""
     from barnraise.transport import Invite, Keys, identity
     from barnraise.transport.links.presets import index_of, parse
     from barnraise.worker.options import Means, WorkerOptions
@@ -45,29 +48,38 @@ async def join(
     with identity.claimed((home or _default_home()) / ticket.run, wanted) as (node, folder):
         if node != wanted:
             say(f"'{wanted}' works on this machine already: joining as '{node}'")
+        path, following = folder / "keys.json", folder / "keys-next.json"
+        changing = new_keys or following.exists()  # an earlier process may have begun to
+        former = Keys.load_or_create(path) if changing else None
+
+        def joined(node: str) -> None:
+            if changing:
+                following.replace(path)
+            say(f"joined run {ticket.run} as '{node}'; Ctrl-C leaves")
+
         options = WorkerOptions(
             uri=ticket.uri,
             server_key=ticket.server_key,
             name=node,
-            keys=Keys.load_or_create(folder / "keys.json"),
+            keys=Keys.load_or_create(following if changing else path),
             cache=folder / "data",
             moments=folder / "moments.safetensors",
             invite=ticket,
             means=means,
+            former=former,
         )
-        outcome = await _work(options, ticket.run, say, build)
+        outcome = await _work(options, joined, say, build)
     if not outcome.final:
         raise RunFailedError(f"worker '{node}' stopped: {outcome.reason}")
     return outcome
 
 
-async def _work(options: WorkerOptions, run: str, say: Say, build: BuildExecutor | None) -> Outcome:
+async def _work(
+    options: WorkerOptions, joined: Callable[[str], None], say: Say, build: BuildExecutor | None
+) -> Outcome:
     """Be the worker until the run is over, or a signal asks it to leave."""
     from barnraise.worker.building import build_executor
     from barnraise.worker.runtime import WorkerRuntime
-
-    def joined(node: str) -> None:
-        say(f"joined run {run} as '{node}'; Ctrl-C leaves")
 
     runtime = WorkerRuntime(options, build=build or build_executor, on_connected=joined, say=say)
 

@@ -64,7 +64,7 @@ class Observer:
         now = server.clock()
         return Moment(
             heading=Heading(
-                run=settings.run,
+                run=settings.run.name,
                 mode="asynchronous" if settings.asynchronous else "synchronous",
                 seconds=now,
                 standing=_standing(host),

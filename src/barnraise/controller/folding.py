@@ -54,10 +54,15 @@ def apply(state: State, decision: Decision) -> None:
 
 def _node_changed(state: State, d: NodeChanged) -> None:
     if d.change == Change.ENROLLED:
-        state.nodes[d.node] = NodeState(d.node, key=d.key)
+        state.nodes[d.node] = NodeState(d.node, key=d.key, signer=d.signer)
         state.keys[d.key] = d.node
         return
     node = state.nodes[d.node]
+    if d.change == Change.REKEYED:
+        del state.keys[node.key]
+        node.key, node.signer = d.key, d.signer
+        state.keys[d.key] = d.node
+        return
     if d.change == Change.JOINED:
         state.num_live += not node.live
         presence = node.session.presence

@@ -163,6 +163,7 @@ class NodeState(msgspec.Struct):
 
     id: str
     key: str = ""
+    signer: str = ""  # the key of its signatures; "": it signs nothing
     live: bool = False
     revoked: str = ""  # why the host wants it in the run no more
     session: Session = msgspec.field(default_factory=Session)

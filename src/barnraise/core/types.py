@@ -20,6 +20,7 @@ Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e12)]
 Rate = Annotated[float, msgspec.Meta(ge=0.0, le=1e15)]
 Finite = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]  # refuses NaN too
 Text = Annotated[str, msgspec.Meta(max_length=2000)]
+Signature = Annotated[str, msgspec.Meta(max_length=128, pattern=r"^([0-9a-f]{128})?\Z")]  # "": there is none
 
 SLOWEST, FASTEST, LONGEST = 1e-3, 1e12, 3600.0
 """Claimed rates are at least and at most so much, claimed delays at most so many seconds: arithmetic on them stays
@@ -316,6 +317,7 @@ class Contribution(Result, frozen=True, gc=False, tag="update", kw_only=True):
     parameters: ParameterRange
     payload: Blob
     codec: Count  # that of the payload: the task's rung, or as many as there are rungs for that of residuals
+    signature: Signature = ""  # its node's: `trust.signatures` says of what
 
     @classmethod
     def of(

@@ -1,0 +1,1 @@
+"""What proves to somebody who was not there what happened: signatures of contributions."""
