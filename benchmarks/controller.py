@@ -49,6 +49,7 @@ from barnraise.data.meta import Format
 from barnraise.ledger import Checkpoints, Ledger
 from barnraise.models.vectors import digest
 from barnraise.transport import Connection, Keys
+from barnraise.trust.signatures import RunId
 from barnraise.wire.blobs import chunks
 from barnraise.wire.frames import decode_from_controller, encode
 from barnraise.wire.messages import (
@@ -97,7 +98,7 @@ def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_b
         fragments=1, overlap=True,
     )  # fmt: skip
     return EngineSettings(
-        run="bench", tokens=2**52, asynchronous=True, worker=told, manifest=Blob("0" * 64, 1),
+        run=RunId("bench"), tokens=2**52, asynchronous=True, worker=told, manifest=Blob("0" * 64, 1),
         leases=LeaseSettings(heartbeat=0.25, lease=60.0, longest=60.0),
         payloads=PayloadSettings(
             num_parameters=num_parameters, partitions=((ParameterRange(0, num_parameters),),), rungs=(payload_bytes,),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from barnraise.core.errors import RunDirectoryError
+from barnraise.ledger.evidence import Signatures
 from barnraise.ledger.view import LedgerView
 
 KEYS = {
@@ -45,11 +46,16 @@ def test_train_learns_and_reports(barnraise, run_file) -> None:
     assert result["tokens"] >= 120_000
     assert result["workers"] >= 2
     once_in_versions(Path(result["run_dir"]))
+    assert result["signed"] == result["accepted"]
     from transformers import AutoModelForCausalLM
 
     AutoModelForCausalLM.from_pretrained(result["model_dir"])
     with LedgerView(Path(result["run_dir"]) / "ledger.sqlite") as view:
-        changes = [(d.node, d.change, d.reason) for _, d in view.replay() if type(d).__name__ == "NodeChanged"]
+        rows, proof = [row for _, row in view.replay()], Signatures()
+    assert [reason for row in rows if (reason := proof.wrong(row))] == []
+    assert proof.signed >= result["accepted"]
+    assert not proof.unsigned
+    changes = [(d.node, d.change, d.reason) for d in rows if type(d).__name__ == "NodeChanged"]
     assert any(node == "two" and change == "killed" and "signal 9" in reason for node, change, reason in changes)
     assert any(node == "three" and change == "joined" for node, change, _ in changes)
 

@@ -118,12 +118,13 @@ def test_who_comes_while_the_disk_is_full_is_told_so_and_gets_in_later(tmp_path:
         invite = Invite.create("h", 1, "test", cluster.keys.public, now=time.time(), lifetime=100.0, uses=1)
         cluster.book.add(invite)
         client, nonce = await cluster.client(enrolled=False), "0" * 64
-        mark = proof(invite.secret, invite.server_key, client.keys.public, "ann", nonce)
-        with_room, cluster.server.enrolment = cluster.server.enrolment, Enrolment(cluster.keys, full)
-        await client.send(Enrol(PROTOCOL_VERSION, invite.token, "ann", nonce, mark))
+        signer = client.keys.signer.public
+        mark = proof(invite.secret, invite.server_key, client.keys.public, "ann", nonce, signer)
+        with_room, cluster.server.reception.enrolment = cluster.server.enrolment, Enrolment(cluster.keys, full)
+        await client.send(Enrol(PROTOCOL_VERSION, invite.token, "ann", nonce, mark, signer))
         assert "no space left" in (await client.expect(Stop)).reason
-        cluster.server.enrolment = with_room
-        await client.send(Enrol(PROTOCOL_VERSION, invite.token, "ann", nonce, mark))
+        cluster.server.reception.enrolment = with_room
+        await client.send(Enrol(PROTOCOL_VERSION, invite.token, "ann", nonce, mark, signer))
         assert (await client.expect(Enrolled)).node == "ann"
 
     run(tmp_path, scenario)

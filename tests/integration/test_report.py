@@ -42,7 +42,7 @@ from ..decisions import assigned, judged
 JSON_KEYS = {
     "run_dir", "model_dir", "versions", "tokens", "seconds", "tokens_per_second", "first_loss", "final_loss",
     "bytes_up", "bytes_down", "snapshot_bytes", "accepted", "refused", "discarded", "workers",
-    "idle", "conflicts", "prediction_error", "seal",
+    "idle", "conflicts", "prediction_error", "seal", "signed",
 }  # fmt: skip
 MODEL = {"architecture": "gpt_neo", "config": {"hidden_size": 16, "num_layers": 2, "num_heads": 2}}
 SAT = {

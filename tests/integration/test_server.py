@@ -33,6 +33,7 @@ from barnraise.ledger.decisions import Judged, NodeChanged, Noted
 from barnraise.models.vectors import digest
 from barnraise.transport import Invite, Keys, TokenBook, proof
 from barnraise.transport.zmq.simple import SimpleClient
+from barnraise.trust.signatures import RunId
 from barnraise.wire.frames import decode_from_controller, encode
 from barnraise.wire.messages import (
     PROTOCOL_VERSION,
@@ -73,10 +74,10 @@ class Evaluator:
         return float((module - 1).square().mean())
 
 
-def settings() -> EngineSettings:
+def settings(key: str = "") -> EngineSettings:
     num_bytes = CODEC.max_bytes(SIZE)
     return engine_settings(
-        run="test", worker=told(inner={"batch_size": 1}, uplink={"error_feedback": False}),
+        run=RunId("test", key), worker=told(inner={"batch_size": 1}, uplink={"error_feedback": False}),
         manifest=Blob(hashlib.sha256(b"manifest").hexdigest(), 8), num_parameters=SIZE,
         rows=shards.RowIndex([64], lengths=[16]), context=16, needs=RowNeeds(2, {}), tokens=10**9, batch_size=1,
         staleness=staleness.create("adaptive"),
@@ -101,7 +102,8 @@ class Cluster:
         blobs = BlobStore(shards.Dataset.open(folder / "data"), hashlib.sha256(b"manifest").hexdigest(), b"manifest")
         blobs.publish(parameters.parameters, parameters.digest, parameters.leaves)
         self.clients: list[Client] = []
-        self.book, self.keys, self.machine = TokenBook(), Keys.generate(), Controller(settings())
+        self.book, self.keys = TokenBook(), Keys.generate()
+        self.machine = Controller(settings(self.keys.public))
         self.parameters = parameters
 
         @contextmanager
@@ -125,10 +127,11 @@ class Cluster:
         while self.machine.state.newest.version < version:
             await asyncio.sleep(0.01)
 
-    async def client(self, *, enrolled: bool = True) -> Client:
+    async def client(self, *, enrolled: bool = True, signs: bool = False) -> Client:
         keys = Keys.generate()
         if enrolled:
-            self.server.post(Admitted(f"n{len(self.machine.state.nodes)}", keys.public))
+            signer = keys.signer.public if signs else ""
+            self.server.post(Admitted(f"n{len(self.machine.state.nodes)}", keys.public, signer=signer))
             while keys.public not in self.machine.state.keys:
                 await asyncio.sleep(0.01)
         client = Client(keys, self.keys.public)
@@ -168,11 +171,14 @@ class Client:
         message, self.inlined = answer if isinstance(answer, tuple) else (answer, b"")
         return message.task
 
-    async def offer(self, task: Any, content: bytes, *, inline: bool = True, **changes: Any) -> None:
+    def made(self, task: Any, content: bytes, **changes: Any) -> Contribution:
         blob = Blob(hashlib.sha256(content).hexdigest(), len(content))
         fields = {"assignment": task.id, "base": task.base, "parameters": task.parameters, "payload": blob,
                   "steps": task.local_steps, "loss": 1.0, "seconds": 0.1, "codec": 0} | changes  # fmt: skip
-        await self.send(Offer(Contribution(**fields)), content if inline else None)
+        return Contribution(**fields)
+
+    async def offer(self, task: Any, content: bytes, *, inline: bool = True, **changes: Any) -> None:
+        await self.send(Offer(self.made(task, content, **changes)), content if inline else None)
 
 
 @asynccontextmanager
@@ -382,8 +388,9 @@ def test_a_revoked_member_is_told_so_and_gets_in_under_no_name(tmp_path: Path) -
         await client.offer(task, update(-0.25))
         await client.send(Hello(PROTOCOL_VERSION, 1, 2, NodeProfile(100.0), have=-1, kinds=tuple(KINDS)))
         assert "it lies" in (await client.expect(Stop)).reason
-        mark = proof(invite.secret, invite.server_key, client.keys.public, "other", "0" * 64)
-        await client.send(Enrol(PROTOCOL_VERSION, invite.token, "other", "0" * 64, mark))
+        signer = client.keys.signer.public
+        mark = proof(invite.secret, invite.server_key, client.keys.public, "other", "0" * 64, signer)
+        await client.send(Enrol(PROTOCOL_VERSION, invite.token, "other", "0" * 64, mark, signer))
         assert "it lies" in (await client.expect(Stop)).reason
         assert cluster.decisions(Judged) == []
         assert cluster.book.tokens[invite.token].uses == 5
@@ -400,8 +407,9 @@ def test_an_invite_that_was_taken_back_lets_nobody_in(tmp_path: Path) -> None:
         ann, bob = await cluster.client(enrolled=False), await cluster.client(enrolled=False)
 
         async def enrol(client: Client, name: str, kind: type) -> Any:
-            mark = proof(invite.secret, invite.server_key, client.keys.public, name, "0" * 64)
-            await client.send(Enrol(PROTOCOL_VERSION, invite.token, name, "0" * 64, mark))
+            signer = client.keys.signer.public
+            mark = proof(invite.secret, invite.server_key, client.keys.public, name, "0" * 64, signer)
+            await client.send(Enrol(PROTOCOL_VERSION, invite.token, name, "0" * 64, mark, signer))
             return await client.expect(kind)
 
         await enrol(ann, "ann", Enrolled)
@@ -424,8 +432,9 @@ def test_invites_let_in_once_and_only_with_the_right_proof(tmp_path: Path) -> No
 
         async def enrol(client: Client, ticket: Invite, name: str, secret: bytes | None = None) -> Any:
             nonce = "a" * 64
-            mark = proof(secret or ticket.secret, cluster.keys.public, client.keys.public, name, nonce)
-            await client.send(Enrol(PROTOCOL_VERSION, ticket.token, name, nonce, mark))
+            signer = client.keys.signer.public
+            mark = proof(secret or ticket.secret, cluster.keys.public, client.keys.public, name, nonce, signer)
+            await client.send(Enrol(PROTOCOL_VERSION, ticket.token, name, nonce, mark, signer))
             return await client.expect(Enrolled | Stop)
 
         ann, bob = await cluster.client(enrolled=False), await cluster.client(enrolled=False)

@@ -298,7 +298,7 @@ class TestComingBack:
             async with leading(run, tmp_path) as (led, _):
                 invite, stranger = led.invite(), Peer(b"stranger", "s" * 40)
                 await self.follow(led, keys, invite)
-                junk = Enrol(PROTOCOL_VERSION, "0" * 16, "x", "0" * 64, "0" * 64)
+                junk = Enrol(PROTOCOL_VERSION, "0" * 16, "x", "0" * 64, "0" * 64, "0" * 64)
                 for _ in range(100):
                     led.host.server._receive(stranger, None, junk, None)
                     led.host.server._receive(stranger, None, TestStrangers.JUNK, None)

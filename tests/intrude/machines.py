@@ -14,6 +14,7 @@ from barnraise.controller import actions as act
 from barnraise.controller import events as ev
 from barnraise.core.errors import RunFailedError, WireError
 from barnraise.core.types import Blob, Flush, Train
+from barnraise.ledger.decisions import Change
 from barnraise.wire.frames import decode_from_controller, encode
 from barnraise.wire.messages import (
     PROTOCOL_VERSION,
@@ -107,7 +108,12 @@ class HostileRun(RunChance):
         event = rng.choice(
             [
                 ev.Admitted(rng.choice([node, "e"]), rng.choice([f"key of {rng.choice(NODES)}", "another"]), "invite"),
-                ev.Lost(rng.choice([node, "nobody"]), rng.choice(TEXTS), rng.choice(["left", "ended", "killed"])),
+                ev.Lost(
+                    rng.choice([node, "nobody"]),
+                    rng.choice(TEXTS),
+                    rng.choice([Change.LEFT, Change.ENDED, Change.KILLED]),
+                ),
+                ev.Rekeyed(rng.choice([node, "nobody"]), rng.choice([f"key of {node}", f"new key {number}"]), ""),
                 ev.Heard(rng.choice([node, "nobody"])),
                 ev.Stalled(rng.choice(SECONDS[:-1])),
                 ev.Dropped(rng.choice([node, ""]), rng.choice(TEXTS), number),

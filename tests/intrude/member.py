@@ -152,7 +152,8 @@ class Villain(Member):
         blob = Blob(hashlib.sha256(data).hexdigest(), len(data))
         steps = self.rng.choice((*[task.local_steps] * 6, 1, 1, 0, 2**53))
         loss, took = self.rng.choice((*[1.0] * 6, 0.0, 1e308, math.nan)), self.rng.choice((0.0, 5e-324, 1.0, 1e12))
-        offer = Contribution.of(task, blob, codec=task.rung, steps=steps, loss=loss, seconds=took)
+        made = Contribution.of(task, blob, codec=task.rung, steps=steps, loss=loss, seconds=took)
+        offer = self.signed(made) if self.rng.random() < 0.9 else made
         self.old = [*self.old, offer][-20:]
         match self.rng.randrange(20):
             case 0:  # in pieces, of which the last never comes

@@ -34,7 +34,7 @@ GOLDEN = Path(__file__).with_name("golden.json")
 A, B = "ab" * 32, "0123456789abcdef" * 4
 
 MESSAGES: list[tuple[m.Message, bytes | None]] = [
-    (m.Enrol(m.PROTOCOL_VERSION, "00ff", "node-1.lab_2", A, B), None),
+    (m.Enrol(m.PROTOCOL_VERSION, "00ff", "node-1.lab_2", A, B, signer=A, endorsement=""), None),
     (
         m.Hello(
             m.PROTOCOL_VERSION,

@@ -64,6 +64,7 @@ from barnraise.ledger.notes import COPY_CAME_FIRST
 from barnraise.ledger.rows import FORMATS
 from barnraise.matching import create as scheduler
 from barnraise.staleness import create as staleness
+from barnraise.trust.signatures import RunId
 from barnraise.wire.messages import (
     PROTOCOL_VERSION,
     Ack,
@@ -107,7 +108,7 @@ WORKER_SETTINGS = WorkerSettings(
 MANIFEST = Blob("f" * 64, 100)
 
 _SETTINGS = EngineSettings(
-    run="trial",
+    run=RunId("trial"),
     tokens=240,
     asynchronous=True,
     worker=WORKER_SETTINGS,

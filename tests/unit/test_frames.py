@@ -15,7 +15,7 @@ from barnraise.wire import messages as m
 from ..tasks import train
 
 DIGEST = "ab" * 32
-ENROL = m.Enrol(m.PROTOCOL_VERSION, "00ff", "node", DIGEST, DIGEST)
+ENROL = m.Enrol(m.PROTOCOL_VERSION, "00ff", "node", DIGEST, DIGEST, DIGEST)
 
 
 def header(**fields: Any) -> bytes:

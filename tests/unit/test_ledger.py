@@ -235,6 +235,7 @@ def test_a_view_counts_what_happened(path: Path) -> None:
             "accepted": 2,
             "refused": 1,
             "discarded": 1,
+            "signed": 0,
             "tokens": 2000,
             "num_bytes": 40,
             "contributors": 1,

@@ -81,6 +81,7 @@ class Account:
             "accepted": totals.accepted,
             "refused": totals.refused,
             "discarded": totals.discarded,
+            "signed": totals.signed,
             "workers": totals.contributors,
             "idle": employed.idle if employed else None,
             "conflicts": employed.conflicts if employed else None,

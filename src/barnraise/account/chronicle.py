@@ -57,8 +57,8 @@ class Chronicle:
             if before != changed.session:
                 return "restarted", f"{node} was started again"
             return None if present else ("back", f"{node} is back")
-        if changed.change == Change.ENROLLED:
-            return None
+        if not changed.change.gone:
+            return ("rekeyed", f"{node} took new keys") if changed.change == Change.REKEYED else None
         self._live.discard(node)
         if changed.change == Change.ENDED:
             self.dismissed.add(node)

@@ -33,6 +33,7 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
         + (f"; {count_text(measured, 'measurement')} of the loss by workers" if measured else "")
         + (f"; {count_text(totals.anew, 'contribution')} done anew by others" if totals.anew else ""),
     )
+    yield "signed", signed(totals.signed, totals.accepted)
     yield "workers", f"{totals.contributors:,} of {len(account.nodes):,} contributed"
     dispatch = account.dispatch
     if (matched := dispatch.matched) is not None:
@@ -64,6 +65,13 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
 def withstood_text(f: int | None, guaranteed: bool) -> str:
     """What stands behind the number of nodes that a version is made of."""
     return "" if f is None else f", f {f:,}{'' if guaranteed else ' UNGUARANTEED'}"
+
+
+def signed(count: int, accepted: int) -> str:
+    """How many contributions their nodes cannot deny, of so many that were accepted."""
+    if count < accepted:
+        return f"{count:,} of {count_text(accepted, 'contribution')}: nodes without a key sign nothing"
+    return f"{count_text(count, 'contribution')}, each with its node's key"
 
 
 def _merged(merging: Merging) -> Iterator[str]:

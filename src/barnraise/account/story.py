@@ -114,6 +114,8 @@ def _judged(d: Judged, number: int) -> str:
 def _changed(d: NodeChanged, number: int) -> str:
     if d.change == Change.ENROLLED:
         return f"{d.node} proved its key" + (f" by {printable(d.reason)}" if d.reason else "")
+    if d.change == Change.REKEYED:
+        return f"{d.node} took new keys, for which its old one vouched"
     if d.change == Change.JOINED:
         came = f"{d.node} came back" if d.reason else f"{d.node} joined"
         rate = d.profile.tokens_per_second if d.profile else 0.0

@@ -26,6 +26,7 @@ from barnraise.plan.dataset import longest_row, mean_row, vocabulary
 from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.training.catalog import INNER
 from barnraise.trust.repeats import TOLERANCE
+from barnraise.trust.signatures import RunId
 from barnraise.wire.messages import Downlink, Inner, Uplink, WorkerSettings
 
 UPLOAD_MEMORY = 1 << 29
@@ -35,7 +36,7 @@ UPLOAD_MEMORY = 1 << 29
 def engine_settings(
     plan: Plan,
     *,
-    run_name: str,
+    run: RunId,
     manifest: Blob,
     model: Mapping[str, Any],
     rows: RowIndex,
@@ -67,7 +68,7 @@ def engine_settings(
         return plan.schedule.rate(done + plan.task_tokens, total)
 
     return EngineSettings(
-        run=run_name,
+        run=run,
         tokens=training.tokens,
         asynchronous=plan.asynchronous,
         worker=worker_settings(plan),

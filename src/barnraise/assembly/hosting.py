@@ -37,6 +37,7 @@ from barnraise.models import memory
 from barnraise.plan.purpose import Purpose
 from barnraise.plan.resolve import Plan, resolve
 from barnraise.transport import Keys
+from barnraise.trust.signatures import RunId
 from barnraise.wire.manifest import Manifest
 
 
@@ -96,9 +97,10 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     needed = [i for ids in contributions.values() for i in ids]
     ledger.segments.keep_all = plan.run_file.controller.keep_payloads
     ledger.segments.retain([*needed, *found.open_contributions()])
+    enrolment = _enrolment(run)
     settings = engine_settings(
         plan,
-        run_name=run.path.name,
+        run=RunId(run.path.name, enrolment.keys.public),
         manifest=blob,
         model=manifest.model,
         rows=dataset.index,
@@ -112,7 +114,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     shell = Server(
         machine,
         ledger,
-        _enrolment(run),
+        enrolment,
         make_executor=parts.executor_maker(server, blobs, evaluator, ledger, checkpoints),
         keep_checkpoints=keep,
         clock=clock,

@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -27,13 +28,14 @@ async def join(
     name: str = "",
     network: str | None = None,
     home: Path | None = None,
+    new_keys: bool = False,
     build: BuildExecutor | None = None,
     machine: MakeWorker | None = None,
     **given: Unpack[Given],
 ) -> Outcome:
     """Be a worker: why it stopped, once nothing is left to do. `build` makes its executor, and `machine` its state
-    machine, where these are not the usual ones. Raises RunFailedError when it stopped before, InputError and
-    InviteError."""
+    machine, where these are not the usual ones. With `new_keys` it takes new keys, for which those that it is known by
+    vouch. Raises RunFailedError when it stopped before, InputError and InviteError."""
     from barnraise.transport import Invite, Keys, identity
     from barnraise.transport.links.presets import index_of, parse
     from barnraise.worker.options import Means, WorkerOptions
@@ -48,32 +50,43 @@ async def join(
     with identity.claimed((home or _default_home()) / ticket.run, wanted) as (node, folder):
         if node != wanted:
             say(f"'{wanted}' works on this machine already: joining as '{node}'")
+        path, following = folder / "keys.json", folder / "keys-next.json"
+        changing = new_keys or following.exists()  # an earlier process may have begun to
+        former = Keys.load_or_create(path) if changing else None
+
+        def joined(node: str) -> None:
+            if changing:
+                following.replace(path)
+            say(f"joined run {ticket.run} as '{node}'; Ctrl-C leaves")
+
         options = WorkerOptions(
             uri=ticket.uri,
             server_key=ticket.server_key,
             name=node,
-            keys=Keys.load_or_create(folder / "keys.json"),
+            keys=Keys.load_or_create(following if changing else path),
             cache=folder / "data",
             moments=folder / "moments.safetensors",
             invite=ticket,
             means=means,
+            former=former,
         )
-        outcome = await _work(options, ticket.run, say, build, machine)
+        outcome = await _work(options, joined, say, build, machine)
     if not outcome.final:
         raise RunFailedError(f"worker '{node}' stopped: {outcome.reason}")
     return outcome
 
 
 async def _work(
-    options: WorkerOptions, run: str, say: Say, build: BuildExecutor | None, machine: MakeWorker | None
+    options: WorkerOptions,
+    joined: Callable[[str], None],
+    say: Say,
+    build: BuildExecutor | None,
+    machine: MakeWorker | None,
 ) -> Outcome:
     """Be the worker until the run is over, or a signal asks it to leave."""
     from barnraise.worker.building import build_executor
     from barnraise.worker.machine import Worker
     from barnraise.worker.runtime import WorkerRuntime
-
-    def joined(node: str) -> None:
-        say(f"joined run {run} as '{node}'; Ctrl-C leaves")
 
     make = machine or Worker
     runtime = WorkerRuntime(options, build=build or build_executor, machine=make, on_connected=joined, say=say)

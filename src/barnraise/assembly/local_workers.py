@@ -106,7 +106,7 @@ class LocalWorkers:
         """What the nursery is told; the controller learns the worker's key."""
         keys_path = self.run.keys / f"worker-{worker.name}.json"
         keys = self._keys(worker.name, keys_path)
-        self.server.post(Admitted(worker.name, keys.public))
+        self.server.post(Admitted(worker.name, keys.public, signer=keys.signer.public))
         return Local(
             name=worker.name,
             log=str(self.log(worker)),

@@ -24,6 +24,7 @@ from barnraise.plan.dataset import longest_row, mean_row, row_lengths, shard_byt
 from barnraise.plan.estimate import Estimate, described
 from barnraise.plan.resolve import Plan
 from barnraise.plan.surroundings import training_rows
+from barnraise.trust.signatures import RunId
 
 if TYPE_CHECKING:
     from barnraise.worker.task_executor import MakeExecutor
@@ -52,7 +53,7 @@ def costed(plan: Plan, cost: Estimate) -> SimulatedWork:
     shards = shards_of(rows_of(rows, lengths), shard_bytes(plan.run_file) // token_bytes)
     settings = engine_settings(
         plan,
-        run_name=plan.run_file.run.name,
+        run=RunId(plan.run_file.run.name),
         manifest=Blob("c" * 64, MANIFEST_BYTES),
         model=described(plan),
         rows=RowIndex([count for _, count in shards], lengths=[length for length, _ in shards]),
@@ -116,7 +117,7 @@ def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Ite
         manifest = parts.manifest_of(model, dataset, num_parameters)
         settings = engine_settings(
             plan,
-            run_name=plan.run_file.run.name,
+            run=RunId(plan.run_file.run.name),
             manifest=parts.blob_of(manifest),
             model=model,
             rows=dataset.rows_from(int(trial.skipped * dataset.num_rows)),

@@ -66,6 +66,9 @@ def join(
             show_default=False,
         ),
     ] = "",
+    new_keys: Annotated[
+        bool, typer.Option("--new-keys", help="Take new keys; those that this machine is known by vouch for them.")
+    ] = False,
     home: Annotated[Path | None, typer.Option(help="Where keys and fetched data are kept.", show_default=False)] = None,
 ) -> None:
     """Work for the run that an invite is for, until it is over or you press Ctrl-C.
@@ -79,7 +82,8 @@ def join(
     outcome = asyncio.run(
         work(
             given(invite), console.note, name=name, device=device, threads=threads, precision=precision,
-            network=network, slowdown=slowdown, home=home, max_memory=max_memory, hours=hours, until=until, only=only,
+            network=network, slowdown=slowdown, home=home, new_keys=new_keys,
+            max_memory=max_memory, hours=hours, until=until, only=only,
         )
     )  # fmt: skip
     console.note(outcome.reason)

@@ -105,6 +105,8 @@ def _print(result: Report) -> None:
 
 
 def _lines(result: Report) -> Iterator[tuple[str, str]]:
+    from barnraise.account.facts import signed
+
     verdicts, traffic, losses, took = result.verdicts, result.traffic, result.losses, result.duration
     speed = took.virtual_seconds / took.seconds if took.seconds > 0 else math.inf
     yield "end", f"{result.end}, after {duration_text(took.virtual_seconds)} of virtual time"
@@ -113,6 +115,7 @@ def _lines(result: Report) -> Iterator[tuple[str, str]]:
     rate = "-" if verdicts.acceptance_rate is None else f"{verdicts.acceptance_rate:.2%}"
     counts = f"{verdicts.accepted:,} accepted ({rate}), {verdicts.refused:,} refused, {verdicts.discarded:,} left over"
     yield "contributions", counts
+    yield "signed", signed(verdicts.signed, verdicts.accepted)
     yield "staleness", f"{verdicts.staleness_mean:.1f} versions on average, {verdicts.staleness_max:,} at most"
     dispatch = result.dispatch
     yield "idle", f"{dispatch.idle:.1%} of their time without a task, {dispatch.conflicts:.1%} of tasks in conflict"

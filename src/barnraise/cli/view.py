@@ -65,7 +65,7 @@ class Observer:
         f, guaranteed = self._f(host)
         return Moment(
             heading=Heading(
-                run=settings.run,
+                run=settings.run.name,
                 mode="asynchronous" if settings.asynchronous else "synchronous",
                 seconds=now,
                 standing=_standing(host),

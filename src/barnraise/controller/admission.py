@@ -1,7 +1,7 @@
 """Whether a contribution may enter the buffer: one check after another, the cheap ones first.
 
 Identity was settled by the transport (the CURVE key names the node) and the payload's digest by the shell. What is
-left: is it the answer to an open assignment, does it claim what was assigned, is it fresh, is it sane.
+left: is it the answer to an open assignment, does it claim what was assigned, is it signed, is it fresh, is it sane.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from barnraise.controller.settings import PayloadSettings
 from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import Work
 from barnraise.core.types import AnyResult, Contribution
+from barnraise.ledger.notes import NOT_SIGNED
+from barnraise.trust import signatures
+from barnraise.trust.signatures import RunId
 
 LARGEST_LOSS = 1e6
 """Nats a token that no training reaches."""
@@ -73,6 +76,16 @@ def refuse_transcript(offer: Contribution, work: Work, newest: int) -> str:
         steps = f"{offer.steps} steps from version {work.base}"
         return f"tells versions {places} by step, which no task of {steps} can have had by now"
     return ""
+
+
+def refuse_signature(run: RunId, node: str, offer: AnyResult, signer: str) -> str:
+    """Why `offer` is not what `node`, which signs with the key `signer`, has made of its task; empty when it is, or the
+    node signs nothing, or there is nothing to sign."""
+    if not signer or not isinstance(offer, Contribution):
+        return ""
+    if signatures.verified(signatures.contribution(run, node, offer), offer.signature, signer):
+        return ""
+    return f"{NOT_SIGNED} ({'wrong signature' if offer.signature else 'no signature'})"
 
 
 def most_norm(work: Work, dense: bool, speeds: Speeds, payloads: PayloadSettings) -> float:

@@ -110,7 +110,7 @@ class Auditing(TaskKind):
             return 0
         share, drawn = self.settings.share, self._drawn(str(work.assignment))
         if work.terms.pace is not None:  # its verdicts are known
-            share = self.state.nodes[work.node].standing.chance(share)
+            share = self.state.nodes[work.node].tally.standing.chance(share)
         return 1 + int.from_bytes(drawn[8:14]) if int.from_bytes(drawn[:8]) < share * 2**64 else 0
 
     def _drawn(self, of: str) -> bytes:
@@ -255,7 +255,7 @@ class Auditing(TaskKind):
 
     def _convict(self, node: str, assignment: int, against: tuple[int, ...]) -> Steps:
         """What it has in hand is for others, and what of it is in no version yet is taken back."""
-        standing = self.state.nodes[node].standing.after_conviction(self.now)
+        standing = self.state.nodes[node].tally.standing.after_conviction(self.now)
         until = None if standing.banned else standing.until
         yield Noted(self.now, notes.Convicted(assignment, against, until), node)
         held = [held for slot in self.state.buffer.slots.get(node, {}).values() for held in slot.contributions]

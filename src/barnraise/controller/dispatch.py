@@ -110,8 +110,8 @@ class Dispatch(Part):
         if not self.wasted.has(node.id, self.now):
             self.ask_again = min(self.ask_again, self.wasted.when(node.id))
             return False
-        if node.standing.until > self.now:
-            self.ask_again = min(self.ask_again, node.standing.until)
+        if node.tally.standing.until > self.now:
+            self.ask_again = min(self.ask_again, node.tally.standing.until)
             return False
         if self.flapping.held(node.id):
             self.ask_again = min(self.ask_again, self.flapping.resting[node.id])

@@ -39,7 +39,7 @@ class Employment(Part):
         self.until(d.time)
         if d.change == Change.JOINED and d.profile is not None and d.profile.tokens_per_second > 0.0:
             self._there.add(d.node)
-        elif d.change not in (Change.ENROLLED, Change.JOINED):
+        elif d.change.gone:
             self._there.discard(d.node)
         self._look_at(d.node)
 

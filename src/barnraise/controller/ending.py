@@ -33,7 +33,7 @@ class Ending(Part):
 
     def start(self, digest: str) -> Steps:
         """A new run begins."""
-        yield Noted(self.now, notes.Started(digest, self.settings.run))
+        yield Noted(self.now, notes.Started(digest, *self.settings.run))
         yield from self.measuring.measure()
 
     def _made(self, event: Aggregated) -> Steps:

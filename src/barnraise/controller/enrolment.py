@@ -55,6 +55,17 @@ class Enrolment:
             return Stop(str(error))
         return None
 
+    def refuse_new_keys(self, message: Enrol, *, vouched: bool) -> Stop | None:
+        """Why a node may not take the keys that it comes with; None when it may. It needs no invite, but its old key
+        has to have `vouched` for them."""
+        if (refusal := _other_protocol(message)) is not None:
+            return refusal
+        if self._attempts.too_many():
+            return Stop("too many attempts to join at once: try again in a minute")
+        if not vouched:
+            return Stop(f"the key that '{message.name}' is known by in this run has not vouched for the new ones")
+        return None
+
     def refuse_standby(self, message: Follow, key: str, *, known: bool) -> Stop | None:
         """Why a machine with `key` may not follow; None when it may. Its invite is asked for each time, and no use of
         it is spent: it follows whenever it comes back. One that is `known` to have followed may be late, too."""
@@ -77,6 +88,7 @@ class Enrolment:
             name=message.name,
             nonce=message.nonce,
             now=now,
+            signer=message.signer if isinstance(message, Enrol) else "",
         )
 
 

@@ -18,11 +18,21 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class Admitted(Event, frozen=True, gc=False):
-    """A key proved an invite's secret and becomes node `node`; a local worker needs no `invite`."""
+    """A key proved an invite's secret and becomes node `node`, which signs with `signer`; a local worker needs no
+    `invite`, and what is simulated signs nothing."""
 
     node: str
     key: str
     invite: str = ""  # the token's name
+    signer: str = ""
+
+
+class Rekeyed(Event, frozen=True, gc=False):
+    """The node takes these keys; its old one vouched for them."""
+
+    node: str
+    key: str
+    signer: str
 
 
 class Received(Event, frozen=True, gc=False):

@@ -46,7 +46,7 @@ class Flapping(Part):
                 self._came_back(d.node)
             self._lost.discard(d.node)
             self._sessions[d.node] = d.session
-        elif d.change != Change.ENROLLED:
+        elif d.change.gone:
             self._sessions.pop(d.node, None)
             useless = d.node not in self._useful and self.state.nodes[d.node].open
             if d.change in LOSSES or (d.change == Change.LEFT and useless):

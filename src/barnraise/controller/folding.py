@@ -50,10 +50,15 @@ def apply(state: State, decision: Decision) -> None:
 
 def _node_changed(state: State, d: NodeChanged) -> None:
     if d.change == Change.ENROLLED:
-        state.nodes[d.node] = NodeState(d.node, key=d.key)
+        state.nodes[d.node] = NodeState(d.node, key=d.key, signer=d.signer)
         state.keys[d.key] = d.node
         return
     node = state.nodes[d.node]
+    if d.change == Change.REKEYED:
+        del state.keys[node.key]
+        node.key, node.signer = d.key, d.signer
+        state.keys[d.key] = d.node
+        return
     if d.change == Change.JOINED:
         state.num_live += not node.live
         presence = node.session.presence
@@ -258,12 +263,12 @@ def _voided(state: State, d: Noted, note: notes.Voided) -> None:
 def _audited(state: State, d: Noted, note: notes.Audited) -> None:
     if note.sound:
         node = state.nodes[d.node]
-        node.standing = node.standing.after_audit()
+        node.tally.standing = node.tally.standing.after_audit()
 
 
 def _convicted(state: State, d: Noted, note: notes.Convicted) -> None:
     node = state.nodes[d.node]
-    node.standing = Standing(node.standing.convicted + 1, math.inf if note.until is None else note.until)
+    node.tally.standing = Standing(node.tally.standing.convicted + 1, math.inf if note.until is None else note.until)
 
 
 def _left_over(state: State, d: Noted, note: notes.LeftOver) -> None:

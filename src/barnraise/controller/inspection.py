@@ -59,7 +59,10 @@ class Inspection(Part):
             yield Send(node, Ack(number, *self.state.nodes[node].verdicts.get(number, unknown)))
         elif number in self.custody.inspecting:
             return  # its payload is here: the answer follows
-        elif reason := self._refuse(work, offer):
+        elif reason := (
+            self._refuse(work, offer)
+            or admission.refuse_signature(self.settings.run, node, offer, self.state.nodes[node].signer)
+        ):
             yield from self.custody.drop(node, number)
             yield from self._judge(work, offer, self.context.arrival_version, 0.0, reason)
             yield from self.context.follow()

@@ -17,7 +17,7 @@ from barnraise.controller.actions import Send
 from barnraise.controller.allowance import Allowance
 from barnraise.controller.custody import Custody
 from barnraise.controller.detector import UNKNOWN_ROUND_TRIP, Detector
-from barnraise.controller.events import Admitted, Arrived, Event, Heard, Lost, RevokeRequested
+from barnraise.controller.events import Admitted, Arrived, Event, Heard, Lost, Rekeyed, RevokeRequested
 from barnraise.controller.flapping import Flapping
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.speeds import Speeds
@@ -75,7 +75,14 @@ class Membership(Part):
         """Put a proven key on the ledger. A name stays with the first key that proved itself for it."""
         if event.key not in self.state.keys and event.node not in self.state.nodes:
             reason = f"invite {event.invite}" if event.invite else ""
-            yield NodeChanged(self.now, event.node, Change.ENROLLED, reason, key=event.key)
+            yield NodeChanged(self.now, event.node, Change.ENROLLED, reason, key=event.key, signer=event.signer)
+            yield Send(event.node, Enrolled(event.node))
+
+    def rekey(self, event: Rekeyed) -> Steps:
+        """The node goes on under new keys; the old ones are nobody's any more."""
+        known = self.state.nodes.get(event.node)
+        if known is not None and not known.revoked and event.key not in self.state.keys:
+            yield NodeChanged(self.now, event.node, Change.REKEYED, key=event.key, signer=event.signer)
             yield Send(event.node, Enrolled(event.node))
 
     def hello(self, node: str, message: Hello) -> Steps:
@@ -132,7 +139,7 @@ class Membership(Part):
         yield Send(
             node,
             Welcome(
-                settings.run,
+                settings.run.name,
                 node,
                 message.greeting,
                 settings.worker,
@@ -324,6 +331,7 @@ class Membership(Part):
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {
             Admitted: self.admit,
+            Rekeyed: self.rekey,
             Lost: self.lost,
             RevokeRequested: self.revoke,
             Heard: self._heard,

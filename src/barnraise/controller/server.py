@@ -23,10 +23,10 @@ from barnraise.controller.enrolment import Enrolment
 from barnraise.controller.executor import ControllerExecutor, Report
 from barnraise.controller.inbox import MOST_AT_ONCE, MOST_WAITING, TURNS_BEHIND, Awaited, Brought, Waiting
 from barnraise.controller.machine import Controller
-from barnraise.controller.membership import turned_away
+from barnraise.controller.reception import Reception
 from barnraise.controller.standbys import Replication, Standbys
 from barnraise.controller.warnings import warning_of
-from barnraise.core.errors import StorageError, SupersededError, WireError
+from barnraise.core.errors import SupersededError, WireError
 from barnraise.ledger import Ledger, notes
 from barnraise.ledger.decisions import Judged, NodeChanged, Noted, VersionClosed
 from barnraise.transport.base import Peer
@@ -39,7 +39,6 @@ from barnraise.wire.messages import (
     Assign,
     Chunk,
     Enrol,
-    Enrolled,
     Fetch,
     Go,
     Gone,
@@ -79,9 +78,9 @@ class Server:
         self.peers: dict[str, Peer] = {}
         self.standbys = Standbys(ledger, enrolment, machine, replication or Replication(), warn)
         self.standbys.connect(self._transmit, self._tell, self.peers, lambda note: self.post(ev.Told(note)))
+        self.reception = Reception(enrolment, machine, self.peers, self._transmit, self.post)
         self.drops = Drops()
         self.uploads = Uploads()  # of which the machine knows: what it does not want is not kept
-        self.enrolling: set[str] = set()  # keys let in by this process
         self.contributions = contributions or {}
         self.bytes_up, self.bytes_down = machine.state.totals.bytes_up, machine.state.totals.bytes_down
         self.finished: act.Finish | None = None
@@ -239,9 +238,9 @@ class Server:
 
     def _receive(self, peer: Peer, node: str | None, message: Message, raw: memoryview | None) -> None:
         if node is not None and self.machine.state.nodes[node].revoked:
-            self._turn_away(peer, node, message)
+            self.reception.turn_away(peer, node, message)
         elif isinstance(message, Enrol):
-            self._enrol(peer, message)
+            self.reception.enrol(peer, message)
         elif isinstance(message, Follow):
             self.standbys.greeted(peer, message)
         elif node is None:
@@ -264,11 +263,6 @@ class Server:
             self.post(Brought(node, message, raw))
         else:
             self.post(ev.Received(node, message))
-
-    def _turn_away(self, peer: Peer, node: str, message: Message) -> None:
-        """A revoked node is answered when it asks to be let in; whatever else it says is not read."""
-        if isinstance(message, Enrol | Hello):
-            self._transmit(peer, turned_away(self.machine.state.nodes[node]).message)
 
     def _take_chunk(self, peer: Peer, node: str, message: PayloadChunk, raw: memoryview) -> None:
         """Bytes of a payload; those that do not follow on what is here are asked for once, others overtook them."""
@@ -306,22 +300,6 @@ class Server:
             self._transmit(peer, Gone(message.digest))
         else:
             self._transmit(peer, Chunk(message.digest, message.offset), chunk)
-
-    def _enrol(self, peer: Peer, message: Enrol) -> None:
-        if peer.key in self.machine.state.keys:
-            self._transmit(peer, Enrolled(self.machine.state.keys[peer.key]))
-        elif peer.key not in self.enrolling:
-            taken = message.name in self.machine.state.nodes or message.name in self.peers
-            try:
-                refusal = self.enrolment.refuse(message, peer.key, taken=taken)
-            except StorageError as error:  # nobody is let in whose invite cannot be spent
-                refusal = Stop(f"nobody can join now, try again later: {error}")
-            if refusal is not None:
-                self._transmit(peer, refusal)
-                return
-            self.enrolling.add(peer.key)
-            self.peers[message.name] = peer
-            self.post(ev.Admitted(message.name, peer.key, message.token))
 
     def _drop(self, node: str | None, reason: str) -> None:
         """Journal what is malformed: at once, and then in summaries."""

@@ -10,6 +10,7 @@ from barnraise.core.types import Blob, ParameterRange, RowRange
 from barnraise.data.ranges import RowIndex
 from barnraise.matching.base import Scheduler
 from barnraise.staleness.base import StalenessPolicy
+from barnraise.trust.signatures import RunId
 from barnraise.wire.messages import WorkerSettings
 
 FLUSH_SECONDS = 30.0
@@ -150,7 +151,7 @@ class AuditSettings:
 class EngineSettings:
     """Everything the machine needs to know of the run file, the dataset and the model."""
 
-    run: str
+    run: RunId
     tokens: int  # the budget
     asynchronous: bool
     worker: WorkerSettings

@@ -101,7 +101,7 @@ class Standbys:
         warn: Callable[[str], None],
     ) -> None:
         self._warn = warn
-        self._ledger, self._enrolment, self._run, self._how = ledger, enrolment, machine.settings.run, replication
+        self._ledger, self._enrolment, self._run, self._how = ledger, enrolment, machine.settings.run.name, replication
         self.term: Term = sealed(enrolment.keys, self._run, machine.epoch, replication.by)
         last = ledger.newest(notes.StandbyFollows)
         self.keys = {last.key: last.name} if last is not None and last.key else {}  # who follows, or did last -> name

@@ -136,6 +136,7 @@ class Tally(msgspec.Struct):
     accepted: int = 0
     refused: int = 0
     tokens: int = 0  # in accepted contributions
+    standing: Standing = Standing()  # what others found of it
 
 
 class Presence(msgspec.Struct):
@@ -164,6 +165,7 @@ class NodeState(msgspec.Struct):
 
     id: str
     key: str = ""
+    signer: str = ""  # the key of its signatures; "": it signs nothing
     live: bool = False
     revoked: str = ""  # why the host wants it in the run no more
     session: Session = msgspec.field(default_factory=Session)
@@ -171,7 +173,6 @@ class NodeState(msgspec.Struct):
     updates: Updates = msgspec.field(default_factory=Updates)
     tuning: Tuning = msgspec.field(default_factory=Tuning)
     tally: Tally = msgspec.field(default_factory=Tally)
-    standing: Standing = Standing()
     open: list[int] = []
     verdicts: dict[int, tuple[bool, str]] = {}
 

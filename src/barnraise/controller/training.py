@@ -195,7 +195,7 @@ class Training(TaskKind):
         return reason or refuse_update(result, work, work.terms.rung, self.payloads)
 
     def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
-        standing = self.state.nodes[work.node].standing.weight()
+        standing = self.state.nodes[work.node].tally.standing.weight()
         return tokens * standing * self.settings.versions.staleness.weight(staleness)
 
 

@@ -20,10 +20,10 @@ Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e12)]
 Rate = Annotated[float, msgspec.Meta(ge=0.0, le=1e15)]
 Finite = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]  # refuses NaN too
 Text = Annotated[str, msgspec.Meta(max_length=2000)]
+Signature = Annotated[str, msgspec.Meta(max_length=128, pattern=r"^([0-9a-f]{128})?\Z")]  # "": there is none
 
 SLOWEST, FASTEST, LONGEST = 1e-3, 1e12, 3600.0
-"""Claimed rates are at least and at most so much, claimed delays at most so many seconds: arithmetic on them stays
-finite."""
+"""Bounds of claimed rates, and of claimed delays in seconds: arithmetic on them stays finite."""
 
 
 class NodeProfile(msgspec.Struct, frozen=True, gc=False):
@@ -312,8 +312,7 @@ class Result(msgspec.Struct, frozen=True, gc=False, tag_field="kind", kw_only=Tr
     seconds: Seconds
 
 
-MOST_TAKEN = 64
-"""Versions that a stateless task takes in between its steps, at most."""
+MOST_TAKEN = 64  # versions, by a stateless task between its steps
 
 
 class Taken(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -344,6 +343,7 @@ class Contribution(Result, frozen=True, gc=False, tag="update", kw_only=True):
     payload: Blob
     codec: Count  # that of the payload: the task's rung, or as many as there are rungs for that of residuals
     transcript: Transcript | None = None  # of a stateless task
+    signature: Signature = ""  # its node's: `trust.signatures` says of what
 
     @classmethod
     def of(

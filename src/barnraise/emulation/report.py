@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Verdicts:
     """What became of contributions. `acceptance_rate` is accepted over accepted and refused, None before the first;
-    staleness is that of the accepted."""
+    staleness is that of the accepted, of which so many are `signed`."""
 
     accepted: int
     refused: int
@@ -25,6 +25,7 @@ class Verdicts:
     acceptance_rate: float | None
     staleness_mean: float
     staleness_max: int
+    signed: int
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,7 @@ def report(
             acceptance_rate=state.totals.accepted / judged if judged else None,
             staleness_mean=state.totals.staleness / state.totals.accepted if state.totals.accepted else 0.0,
             staleness_max=simulator.max_staleness,
+            signed=sum(node.tally.accepted for node in state.nodes.values() if node.signer),
         ),
         traffic=Traffic(simulator.bytes_up, simulator.bytes_down, joining_bytes),
         losses=Losses(first, last, tuple(simulator.curve) if losses else (), targets),

@@ -19,9 +19,10 @@ UNKNOWN_CODEC = -1
 
 
 class Change(StrEnum):
-    """What can happen to a node's membership; all but the first two mean that it is gone, and how."""
+    """What can happen to a node's membership; all but the first three mean that it is gone, and how."""
 
     ENROLLED = "enrolled"  # it proved a key
+    REKEYED = "rekeyed"  # it took new keys, for which its old one vouched
     JOINED = "joined"  # with a new session, or with another profile
     LEFT = "left"  # it said so
     SILENT = "silent"  # its lease ended
@@ -34,7 +35,7 @@ class Change(StrEnum):
 
     @property
     def gone(self) -> bool:
-        return self not in (Change.ENROLLED, Change.JOINED)
+        return self not in (Change.ENROLLED, Change.REKEYED, Change.JOINED)
 
     @classmethod
     def _missing_(cls, value: object) -> Change:
@@ -54,7 +55,8 @@ class Columns(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeChanged(Decision, frozen=True, gc=False):
-    """A node was enrolled with a key, joined with a new session, or is gone."""
+    """A node was enrolled with its keys (the transport's, and `signer`, that of its signatures; "": it signs nothing),
+    took new ones, joined with a new session, or is gone."""
 
     table: ClassVar[str] = "nodes"
     node: str
@@ -63,6 +65,7 @@ class NodeChanged(Decision, frozen=True, gc=False):
     key: str = ""
     session: int = 0
     profile: NodeProfile | None = None
+    signer: str = ""
 
 
 class Terms(Columns, frozen=True, gc=False):
@@ -105,6 +108,7 @@ class Claim(Columns, frozen=True, gc=False):
     digest: str = ""
     codec: int = UNKNOWN_CODEC  # that the payload is written in
     transcript: Transcript | None = None  # of a stateless task
+    signature: str = ""  # the node's, of what it says
 
     @classmethod
     def of(cls, result: AnyResult) -> Claim:
@@ -112,7 +116,8 @@ class Claim(Columns, frozen=True, gc=False):
         made = result.base, result.steps, result.loss, result.seconds
         if not isinstance(result, Contribution):
             return cls(*made)
-        return cls(*made, result.payload.num_bytes, result.payload.digest, result.codec, result.transcript)
+        payload, told = result.payload, result.transcript
+        return cls(*made, payload.num_bytes, payload.digest, result.codec, told, result.signature)
 
 
 class Judged(Decision, frozen=True, gc=False):

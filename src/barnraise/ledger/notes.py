@@ -32,10 +32,12 @@ SomeNote = TypeVar("SomeNote", bound=Note)
 
 
 class Started(Note, frozen=True, gc=False):
-    """A new run begins, with a version 0 of this digest."""
+    """A new run begins, with a version 0 of this digest, under the controller's public `key`; "" in older ledgers, and
+    in a simulation."""
 
     digest: str
     run: str
+    key: str = ""
 
 
 class Resumed(Note, frozen=True, gc=False):
@@ -125,6 +127,9 @@ class Released(Note, frozen=True, gc=False):
     assignment: int
     reason: str
 
+
+NOT_SIGNED = "is not signed by the key that its node enrolled with"
+"""Why a contribution is refused that its node can deny, and nobody who keeps to the protocol sends."""
 
 COPY_CAME_FIRST = "a copy of it came first"
 """Why an assignment is released, or its result discarded, that was done twice. Nobody is judged by it."""

@@ -11,16 +11,17 @@ CREATE TABLE meta (                  -- schema, run, epoch, segment_number, segm
     value ANY
 ) STRICT;
 
-CREATE TABLE nodes (                 -- a node was enrolled, joined or is gone
+CREATE TABLE nodes (                 -- a node was enrolled, took new keys, joined or is gone
     id      INTEGER PRIMARY KEY,
     epoch   INTEGER NOT NULL,
     time    REAL,
     node    TEXT NOT NULL,
-    change  TEXT NOT NULL,           -- enrolled, joined, left, ended, killed, revoked
+    change  TEXT NOT NULL,           -- enrolled, rekeyed, joined, left, ended, killed, revoked
     reason  TEXT NOT NULL,
     key     TEXT NOT NULL,           -- CURVE public key
     session INTEGER NOT NULL,        -- drawn by each worker process: tells a restart from a reconnection
-    profile TEXT                     -- JSON: what the worker measured of its machine
+    profile TEXT,                    -- JSON: what the worker measured of its machine
+    signer  TEXT NOT NULL DEFAULT '' -- Ed25519 public key, in hexadecimal digits; '': it signs nothing
 ) STRICT;
 
 CREATE TABLE assignments (           -- a piece of work went to a node
@@ -67,7 +68,8 @@ CREATE TABLE contributions (         -- a contribution was accepted, refused or 
     parameters TEXT NOT NULL,
     weight     REAL,
     codec      INTEGER NOT NULL DEFAULT -1, -- that of the payload: a rung, or one more than all; -1: not known
-    transcript TEXT DEFAULT NULL     -- JSON, of a stateless task: the versions that it began with and took in
+    transcript TEXT DEFAULT NULL,    -- JSON, of a stateless task: the versions that it began with and took in
+    signature  TEXT NOT NULL DEFAULT '' -- the node's (Ed25519), of what barnraise/trust/signatures.py says
 ) STRICT;
 
 -- A contribution counts once, whatever happens to connections and processes.

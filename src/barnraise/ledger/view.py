@@ -64,6 +64,7 @@ class Totals(msgspec.Struct, frozen=True):
     seconds: float
     found: int = 0  # accepted results that are no contributions: measurements, and work that was done anew
     anew: int = 0  # of these the latter
+    signed: int = 0  # accepted contributions that their nodes signed
 
 
 class Outcomes(msgspec.Struct, frozen=True):
@@ -201,6 +202,7 @@ class LedgerView:
             "count(*) FILTER (WHERE outcome = 'discarded') AS discarded, "
             "count(*) FILTER (WHERE outcome = 'found') AS found, "
             "(SELECT count(*) FROM events WHERE kind = 'audited') AS anew, "
+            "count(*) FILTER (WHERE outcome = 'accepted' AND signature != '') AS signed, "
             "coalesce(sum(tokens) FILTER (WHERE outcome = 'accepted'), 0) AS tokens, "
             "coalesce(sum(num_bytes), 0) AS num_bytes, "
             "count(DISTINCT node) FILTER (WHERE outcome = 'accepted') AS contributors, "

@@ -1,21 +1,27 @@
-"""Who a machine is on the wire: a CURVE key pair, made locally, whose secret half never leaves the machine."""
+"""Who a machine is on the wire: a CURVE key pair, made locally, whose secret half never leaves the machine; and the
+Ed25519 key beside it, which signs what the machine hands in."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
+import hmac
 import json
 import os
 import secrets
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 
 import zmq
+from zmq.utils import z85
 
 from barnraise.core.errors import InputError
+from barnraise.trust.signatures import Signer
 
 MAX_FILE_BYTES = 4096
 
@@ -29,6 +35,12 @@ class Keys:
 
     public: str
     secret: str = field(repr=False)
+
+    @cached_property
+    def signer(self) -> Signer:
+        """The key that this machine signs with. It follows from the secret half, so that one file holds both; which of
+        the two somebody has seen says nothing of the other."""
+        return Signer(hmac.digest(z85.decode(self.secret), b"barnraise signing 1", hashlib.sha256))
 
     @classmethod
     def generate(cls) -> Keys:

@@ -2,10 +2,11 @@
 
 An invite names the controller (address and public key) and carries a secret. A worker proves that it holds one with
 
-    proof = HMAC-SHA256(verifier, "barnraise enrol 1" | server key | worker key | name | nonce),
+    proof = HMAC-SHA256(verifier, "barnraise enrol 2" | server key | worker key | name | nonce | signer),
     verifier = SHA256("barnraise" | secret),
 
-each field behind its length, so that the proof is good for this key, this name and this controller only. The book
+each field behind its length, so that the proof is good for these keys (the transport's, and `signer`, which signs what
+the worker hands in; "" for who hands in nothing), this name and this controller only. The book
 keeps the verifier and never the secret: who reads the book cannot write an invite again, but could make a proof,
 so the book belongs in a file of mode 0600, beside the controller's secret key that is worth more.
 """
@@ -152,9 +153,9 @@ class Invite:
         return invite
 
 
-def proof(secret: bytes, server_key: str, worker_key: str, name: str, nonce: str) -> str:
+def proof(secret: bytes, server_key: str, worker_key: str, name: str, nonce: str, signer: str = "") -> str:
     """The worker's side of an `Enrol`: 64 hexadecimal digits that only a holder of `secret` can compute."""
-    return _mac(verifier(secret), server_key, worker_key, name, nonce)
+    return _mac(verifier(secret), server_key, worker_key, name, nonce, signer)
 
 
 def verifier(secret: bytes) -> bytes:
@@ -186,7 +187,16 @@ class TokenBook:
         self.tokens[invite.token] = Token(invite.token, mark, invite.expires, invite.uses, invite.role)
 
     def verify(
-        self, token: str, proof: str, *, server_key: str, worker_key: str, name: str, nonce: str, now: float
+        self,
+        token: str,
+        proof: str,
+        *,
+        server_key: str,
+        worker_key: str,
+        name: str,
+        nonce: str,
+        now: float,
+        signer: str = "",
     ) -> Token:
         """The token that `proof` shows the worker to hold. InviteError when it lets nobody in (any more).
 
@@ -194,7 +204,7 @@ class TokenBook:
         """
         known = self.tokens.get(token)
         key = bytes.fromhex(known.verifier) if known else bytes(SECRET_BYTES)
-        right = hmac.compare_digest(_mac(key, server_key, worker_key, name, nonce).encode(), proof.encode())
+        right = hmac.compare_digest(_mac(key, server_key, worker_key, name, nonce, signer).encode(), proof.encode())
         if known is None or not right:
             raise InviteError(f"the invite was not issued by this run, or was altered: {_COPY}")
         if known.revoked:
@@ -236,7 +246,7 @@ class TokenBook:
 
 
 def _mac(key: bytes, *fields: str) -> str:
-    message = b"barnraise enrol 1"
+    message = b"barnraise enrol 2"
     for text in fields:
         content = text.encode()
         message += len(content).to_bytes(4, "big") + content

@@ -1,1 +1,1 @@
-"""Whom to believe, and how much: pure policies over plain values."""
+"""Whom to believe, how much, and what proves to somebody who was not there what happened: pure policies."""

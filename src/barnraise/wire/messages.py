@@ -40,11 +40,12 @@ from barnraise.core.types import (
     NodeId,
     NodeProfile,
     Seconds,
+    Signature,
     Telemetry,
     Text,
 )
 
-PROTOCOL_VERSION = 6
+PROTOCOL_VERSION = 7
 
 HEADER_LIMIT = 1 << 20
 """Largest header in bytes (an Assign with a long chain of deltas is the largest there is)."""
@@ -92,13 +93,17 @@ class Term(msgspec.Struct, frozen=True):
 
 
 class Enrol(Message, frozen=True, tag=True):
-    """Asks for membership: the token's id, and an HMAC with its secret over server key, own key, name and nonce."""
+    """Asks for membership: the token's id, and an HMAC with its secret over server key, own keys, name and nonce.
+    `signer` is the key that contributions will be signed with. A node that takes new keys needs no invite but its old
+    key's word for them, the `endorsement`."""
 
     protocol: Count
     token: Name
     name: NodeId
     nonce: Hex32
     proof: Hex32
+    signer: Hex32
+    endorsement: Signature = ""
 
 
 class Enrolled(Message, frozen=True, tag=True):

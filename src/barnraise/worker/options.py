@@ -68,7 +68,8 @@ class WorkerOptions:
 
     `uri` is one address, or two with a space between, the second for a network that does not let the first through.
     With an `invite` the worker enrols first; without one its key is on the ledger already (a local worker).
-    `cache` holds token shards between runs, `moments` is the file of the optimizer's, None to keep none.
+    `former` are those that `keys` take the place of, if this worker is known by them. `cache` holds token shards
+    between runs, `moments` is the file of the optimizer's, None to keep none.
     """
 
     uri: str
@@ -79,6 +80,7 @@ class WorkerOptions:
     moments: Path | None = None
     invite: Invite | None = field(default=None, repr=False)
     means: Means = Means()
+    former: Keys | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ from barnraise.worker.kinds import RUN
 from barnraise.worker.machine import MakeWorker, Worker
 from barnraise.worker.options import REASON, Outcome, WorkerOptions
 from barnraise.worker.profile import machine_profile
+from barnraise.worker.signing import vouched
 from barnraise.worker.task_executor import BuildExecutor, TaskExecutor
 from barnraise.worker.telemetry import watch
 from barnraise.worker.terms import require_intervals
@@ -123,8 +124,7 @@ class WorkerRuntime:
         try:
             options = self.options
             if options.invite is not None and self.outcome is None:
-                enrolling = enrol(self.connection, options.keys, options.name, options.invite)
-                self._enrolling = asyncio.ensure_future(enrolling)
+                self._enrolling = asyncio.ensure_future(enrol(self.connection, options, options.invite))
                 await asyncio.wait([self._enrolling])
                 if not self._enrolling.cancelled():
                     self._enrolling.result()
@@ -346,7 +346,9 @@ class WorkerRuntime:
             if skipped := self.executor.trainer.skipped - before:
                 text = f"task {task.id}: {skipped} of {task.steps} steps skipped, their gradients are not finite"
                 self._loop.call_soon_threadsafe(self.say, text)
-            return ev.TaskFailed(task.id) if result is None else ev.TaskDone(result)
+            if result is None:
+                return ev.TaskFailed(task.id)
+            return ev.TaskDone(vouched(result, self.machine.contact.welcome, self.options))
 
         self._run(self._training, carry_out)
         if self.moments is not None:

@@ -16,7 +16,6 @@ from barnraise.wire.messages import ENROL_LIMIT, WORKER_HEADER_LIMIT, Ack, Offer
 from . import raw
 from .base import Attempt, Trace
 from .evidence import no_credit, no_node
-from .member import offer_of
 from .scene import HEARING, Scene, say, told
 from .ways import HTTP, Unmade
 
@@ -76,7 +75,7 @@ class DecompressionBomb(Attempt):
                 raise Unmade("there is no task to hand a bomb in for")
             honest, data = node.nothing(task)
             bomb = data[:24] + _compressed(zlib.compress)[: len(data) - 24]
-            await node.send(Offer(offer_of(task, bomb)), bomb)
+            await node.send(Offer(node.offer(task, bomb)), bomb)
             answer = await node.expect(Ack, seconds=HEARING)
             credited = answer is not None and answer.assignment == task.id and answer.accepted
             mark = no_credit(task.id, node.name)

@@ -29,9 +29,9 @@ class Weaker(Attempt):
     """Says a right enrolment, with an invite that is good, in a way that proves no key."""
 
     async def make(self, scene: Scene, way: str) -> Trace:
-        key, name = Keys.generate().public, a_name(self.rng)
-        word = encode(enrolment(scene.invite(way), key, name))
-        marks = (no_node(key, name),)
+        keys, name = Keys.generate(), a_name(self.rng)
+        word = encode(enrolment(scene.invite(way), keys, name))
+        marks = (no_node(keys.public, name),)
         if way == HTTP:
             return Trace(await self.posted(scene, word), marks)
         answer = await raw.exchange(scene.address(way), self.over_zmtp([bytes(frame) for frame in word]))
@@ -118,7 +118,7 @@ class ProtocolDowngrade(Attempt):
         version = self.rng.randrange(PROTOCOL_VERSION)
         if self.rng.random() < 0.5:
             keys, name = Keys.generate(), a_name(self.rng)
-            answers = await say(scene.invite(way), keys, [enrolment(scene.invite(way), keys.public, name, version)])
+            answers = await say(scene.invite(way), keys, [enrolment(scene.invite(way), keys, name, version)])
             return Trace(told(answers), (no_node(keys.public, name),))
         async with scene.cast(way) as cast:
             session = self.rng.randrange(1, 2**53)

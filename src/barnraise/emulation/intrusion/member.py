@@ -16,6 +16,7 @@ from barnraise.core.errors import AddressError
 from barnraise.core.types import KINDS, AnyTask, Blob, Contribution, LinkReport, NodeProfile, Train
 from barnraise.transport import Invite, Keys, proof
 from barnraise.transport.fallback import connection_for
+from barnraise.trust.signatures import RunId, signed
 from barnraise.wire.frames import Buffer, decode_from_controller, encode
 from barnraise.wire.messages import (
     PROTOCOL_VERSION,
@@ -91,7 +92,7 @@ class Member:
 
     async def enrol(self) -> Message | None:
         """Become a node; the answer."""
-        message = enrolment(self.invite, self.keys.public, self.name)
+        message = enrolment(self.invite, self.keys, self.name)
         self.learn(message)
         await self.send(message)
         answer: Message | None = await self.expect(Enrolled, Stop)
@@ -130,16 +131,21 @@ class Member:
         uplink = self.welcome.settings.uplink
         codec = compression.create(uplink.codec, **uplink.options)
         data = codec.encode(torch.zeros(task.parameters.stop - task.parameters.start)).to_bytes()
-        return offer_of(task, data), data
+        return self.offer(task, data), data
+
+    def offer(self, task: Train, data: bytes) -> Contribution:
+        """The header of a contribution with this payload."""
+        blob = Blob(hashlib.sha256(data).hexdigest(), len(data))
+        return self.signed(Contribution.of(task, blob, codec=task.rung, steps=task.local_steps, loss=1.0, seconds=1.0))
+
+    def signed(self, made: Contribution) -> Contribution:
+        """As this node's."""
+        run = RunId(self.invite.run, self.invite.server_key)
+        return signed(run, self.name, made, self.keys.signer)
 
 
-def offer_of(task: Train, data: bytes) -> Contribution:
-    """The header of a contribution with this payload."""
-    blob = Blob(hashlib.sha256(data).hexdigest(), len(data))
-    return Contribution.of(task, blob, codec=task.rung, steps=task.local_steps, loss=1.0, seconds=1.0)
-
-
-def enrolment(invite: Invite, key: str, name: str, protocol: int = PROTOCOL_VERSION) -> Enrol:
-    """What a machine with this key and an invite asks with."""
-    nonce = secrets.token_hex(32)
-    return Enrol(protocol, invite.token, name, nonce, proof(invite.secret, invite.server_key, key, name, nonce))
+def enrolment(invite: Invite, keys: Keys, name: str, protocol: int = PROTOCOL_VERSION) -> Enrol:
+    """What a machine with these keys and an invite asks with."""
+    nonce, signer = secrets.token_hex(32), keys.signer.public
+    mark = proof(invite.secret, invite.server_key, keys.public, name, nonce, signer)
+    return Enrol(protocol, invite.token, name, nonce, mark, signer)

@@ -9,7 +9,8 @@ import msgspec
 import zmq
 
 from barnraise.core.errors import AddressError, WireError
-from barnraise.transport import Keys
+from barnraise.core.types import Contribution
+from barnraise.transport import Keys, proof
 from barnraise.transport.http.envelope import PUSH, Asker, pack
 from barnraise.transport.zmq.options import endpoint, new_context, new_dealer, terminate
 from barnraise.wire.following import Copy, Follow, Survey
@@ -34,7 +35,6 @@ from barnraise.wire.messages import (
 from .base import Attempt, Trace
 from .evidence import no_follower, no_foreign_credit, no_message, no_node, no_session
 from .keys import hello
-from .member import enrolment
 from .raw import Hand
 from .scene import HEARING, Scene, a_name, say, told
 from .ways import HTTP, Unmade
@@ -87,12 +87,14 @@ class ForeignAssignment(Attempt):
     async def make(self, scene: Scene, way: str) -> Trace:
         async with scene.cast(way) as cast:
             own = cast.done.result
+            assert isinstance(own, Contribution)
             number = self.rng.choice((cast.others, max(1, own.assignment + self.rng.randrange(-8, 200))))
             if number == own.assignment:
                 number = cast.others
             if await cast.insider.greet() is None:
                 raise Unmade("the insider is not welcome")
-            await cast.insider.send(Offer(msgspec.structs.replace(own, assignment=number)), cast.payload)
+            lie = cast.insider.signed(msgspec.structs.replace(own, assignment=number))
+            await cast.insider.send(Offer(lie), cast.payload)
             await cast.insider.send(PayloadChunk(number, 0), cast.payload[:100])
             await cast.insider.expect(Ack, seconds=HEARING)
             return Trace("", (no_foreign_credit(number, cast.insider.name),))
@@ -104,8 +106,9 @@ class ForeignRole(Attempt):
     async def make(self, scene: Scene, way: str) -> Trace:
         invite, name, digest = scene.invite(way), a_name(self.rng), secrets.token_hex(32)
         keys = Keys.generate()
-        proof = enrolment(invite, keys.public, name)
-        follow = Follow(PROTOCOL_VERSION, proof.token, name, proof.nonce, proof.proof, "zmq://127.0.0.1:1")
+        nonce = secrets.token_hex(32)
+        mark = proof(invite.secret, invite.server_key, keys.public, name, nonce)
+        follow = Follow(PROTOCOL_VERSION, invite.token, name, nonce, mark, "zmq://127.0.0.1:1")
         words: list[Message] = [
             Enrolled(name), Ack(1, True), Stop("over"), Go(1, 0), Who(), Gone(digest), Pulse(0.0, 1.0, 1.0),
             Elsewhere(("zmq://127.0.0.1:1",)), Copy(0), Survey(), follow,

@@ -20,7 +20,7 @@ class ReplayedToken(Attempt):
 
     async def make(self, scene: Scene, way: str) -> Trace:
         keys, name, invite = Keys.generate(), a_name(self.rng), by_door(self.rng.choice(scene.invites.dead), way)
-        answers = await say(invite, keys, [enrolment(invite, keys.public, name)])
+        answers = await say(invite, keys, [enrolment(invite, keys, name)])
         return Trace(told(answers), (no_node(keys.public, name), no_follower(name)))
 
 
@@ -31,11 +31,11 @@ class ForgedProof(Attempt):
         keys, name, invite = Keys.generate(), a_name(self.rng), scene.invite(way)
         word = self.rng.choice(
             (
-                enrolment(replace(invite, secret=os.urandom(32)), keys.public, name),
-                enrolment(replace(invite, token=secrets.token_hex(8)), keys.public, name),
-                enrolment(replace(invite, server_key=Keys.generate().public), keys.public, name),
-                enrolment(invite, Keys.generate().public, name),
-                replaced(enrolment(invite, keys.public, f"{name}-b"), name),
+                enrolment(replace(invite, secret=os.urandom(32)), keys, name),
+                enrolment(replace(invite, token=secrets.token_hex(8)), keys, name),
+                enrolment(replace(invite, server_key=Keys.generate().public), keys, name),
+                enrolment(invite, Keys.generate(), name),
+                replaced(enrolment(invite, keys, f"{name}-b"), name),
             )
         )
         answers = await say(invite, keys, [word])
@@ -44,4 +44,4 @@ class ForgedProof(Attempt):
 
 def replaced(word: Enrol, name: str) -> Enrol:
     """The proof of another name."""
-    return Enrol(PROTOCOL_VERSION, word.token, name, word.nonce, word.proof)
+    return Enrol(PROTOCOL_VERSION, word.token, name, word.nonce, word.proof, word.signer)

@@ -27,6 +27,7 @@ from barnraise.transport.base import parse
 from barnraise.transport.identity import Keys
 from barnraise.transport.invite import Invite, proof
 from barnraise.transport.zmq.options import endpoint, new_context, new_dealer
+from barnraise.trust.signatures import RunId, signed
 from barnraise.wire.blobs import chunks
 from barnraise.wire.downloads import Download, SnapshotDownload
 from barnraise.wire.frames import Buffer, decode_from_controller, encode
@@ -140,8 +141,9 @@ class SimpleClient:
     def enrol(self, invite: Invite, name: str) -> str:
         """Become a node of the run, as which the key is known from now on. InviteError when that is refused."""
         nonce = secrets.token_hex(32)
-        mark = proof(invite.secret, self.server_key, self.keys.public, name, nonce)
-        self._tell(Enrol(PROTOCOL_VERSION, invite.token, name, nonce, mark))
+        signer = self.keys.signer.public
+        mark = proof(invite.secret, self.server_key, self.keys.public, name, nonce, signer)
+        self._tell(Enrol(PROTOCOL_VERSION, invite.token, name, nonce, mark, signer))
         answer, _ = self.expect(Enrolled, Stop)
         if isinstance(answer, Stop):
             raise InviteError(answer.reason)
@@ -186,7 +188,10 @@ class SimpleClient:
         Made again after a lost connection.
         """
         blob = Blob(hashlib.sha256(payload).hexdigest(), len(payload))
-        offered = Contribution.of(task, blob, codec=task.rung, steps=steps, loss=loss, seconds=seconds)
+        made = Contribution.of(task, blob, codec=task.rung, steps=steps, loss=loss, seconds=seconds)
+        assert self.welcome is not None, "hello comes first"
+        run = RunId(self.welcome.run, self.server_key)
+        offered = signed(run, self.welcome.node, made, self.keys.signer)
         for attempt in range(3):
             try:
                 if attempt:

@@ -1,0 +1,48 @@
+"""Whether the rows of a ledger are what the nodes signed: for somebody who has the ledger and nothing else.
+
+Each accepted contribution of a node that signs has to be signed by a key of the node's that is on the ledger before it:
+the one that it enrolled with, or one that it took since. What was refused proves nothing and is not looked at, and what
+is simulated, or comes from before nodes signed, has no signatures: it is counted apart.
+"""
+
+from __future__ import annotations
+
+from barnraise.ledger.decisions import Change, Decision, Judged, NodeChanged, Noted
+from barnraise.ledger.notes import NOT_SIGNED, Started
+from barnraise.trust.signatures import RunId, contributed, verified
+
+
+class Signatures:
+    """Is shown the rows of a ledger in their order, from the first on, and counts what is `signed` and what is not.
+
+    `run` is whose ledger it is meant to be; None: what its first row says.
+    """
+
+    def __init__(self, run: RunId | None = None) -> None:
+        self.run = run
+        self.signed = self.unsigned = 0
+        self._keys: dict[str, list[str]] = {}  # of a node, the newest first
+
+    def wrong(self, decision: Decision) -> str:
+        """What is wrong with the signature of this row; empty when it is right, or there is none to look at."""
+        if isinstance(decision, Noted) and isinstance(decision.note, Started) and self.run is None:
+            self.run = RunId(decision.note.run, decision.note.key)
+        elif isinstance(decision, NodeChanged) and decision.change in (Change.ENROLLED, Change.REKEYED):
+            if decision.signer:
+                self._keys.setdefault(decision.node, []).insert(0, decision.signer)
+        elif isinstance(decision, Judged) and decision.brings:
+            return self._wrong(decision)
+        return ""
+
+    def _wrong(self, judged: Judged) -> str:
+        keys, claim = self._keys.get(judged.node, ()), judged.claim
+        if not keys:
+            self.unsigned += 1
+            return ""
+        work = claim.base, claim.steps, claim.codec
+        run = self.run or RunId("")
+        told = contributed(run, judged.node, judged.assignment, work, claim.transcript, claim.digest)
+        if any(verified(told, claim.signature, key) for key in keys):
+            self.signed += 1
+            return ""
+        return f"contribution {judged.assignment} of '{judged.node}' {NOT_SIGNED}"

@@ -1,0 +1,15 @@
+"""A worker's word for what it hands in."""
+
+from __future__ import annotations
+
+from barnraise.core.types import AnyResult, Contribution
+from barnraise.trust.signatures import RunId, signed
+from barnraise.wire.messages import Welcome
+from barnraise.worker.options import WorkerOptions
+
+
+def vouched(result: AnyResult, welcome: Welcome | None, options: WorkerOptions) -> AnyResult:
+    """`result` with this worker's signature, if it is a contribution to the run that it was welcomed in."""
+    if welcome is None or not isinstance(result, Contribution):
+        return result
+    return signed(RunId(welcome.run, options.server_key), welcome.node, result, options.keys.signer)

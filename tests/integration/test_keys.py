@@ -1,0 +1,68 @@
+"""Keys over the wire: contributions are signed, and a node takes new keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from barnraise.ledger.decisions import NodeChanged
+from barnraise.ledger.evidence import Signatures
+from barnraise.transport import Keys
+from barnraise.trust.signatures import RunId, rotation, signed
+from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Enrol, Enrolled, Go, Offer, Stop
+
+from .test_server import Client, Cluster, run, update
+
+
+def test_what_a_node_has_not_signed_is_refused_before_its_payload_is_asked_for(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        client = await cluster.client(signs=True)
+        await client.hello()
+        for _ in range(2):
+            await client.offer(await client.task(), update(-0.25), inline=False)
+            answer = await client.expect(Ack | Go)
+            assert isinstance(answer, Ack)
+            assert "is not signed" in answer.reason
+        assert cluster.machine.state.nodes["n0"].tally.refused == 2
+        await accepted(client, await client.task())
+        proof, rows = Signatures(), [row for _, row in cluster.ledger.replay()]
+        assert [reason for row in rows if (reason := proof.wrong(row))] == []
+        assert proof.signed == 1
+
+    run(tmp_path, scenario)
+
+
+def test_a_node_takes_new_keys_by_the_word_of_its_old_one_alone(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        old = await cluster.client(signs=True)
+        await old.hello()
+        await accepted(old, await old.task())
+        new, thief = await cluster.client(enrolled=False), await cluster.client(enrolled=False)
+
+        async def rotate(client: Client, word: str) -> Any:
+            signer = client.keys.signer.public
+            await client.send(Enrol(PROTOCOL_VERSION, "", "n0", "0" * 64, "0" * 64, signer=signer, endorsement=word))
+            return await client.expect(Enrolled | Stop)
+
+        def word(by: Keys, key: Keys, node: str = "n0") -> str:
+            told = rotation(RunId("test", cluster.keys.public), node, key.public, key.signer.public)
+            return by.signer.sign(told)
+
+        for forged in (word(thief.keys, thief.keys), word(old.keys, new.keys), word(old.keys, thief.keys, "n1")):
+            assert "has not vouched" in (await rotate(thief, forged)).reason
+        assert (await rotate(new, word(old.keys, new.keys))).node == "n0"
+        changes = [d for d in cluster.decisions(NodeChanged) if d.change == "rekeyed"]
+        assert [(d.key, d.signer) for d in changes] == [(new.keys.public, new.keys.signer.public)]
+        await new.hello()
+        await accepted(new, await new.task())
+        assert old.keys.public not in cluster.machine.state.keys
+        assert "has not vouched" in (await rotate(thief, word(old.keys, thief.keys))).reason, "the old key's word"
+
+    run(tmp_path, scenario)
+
+
+async def accepted(client: Client, task: Any) -> None:
+    """The client's work on the task is signed, and taken."""
+    made = client.made(task, update(-0.25))
+    await client.send(Offer(signed(RunId("test", client.server_key), "n0", made, client.keys.signer)), update(-0.25))
+    assert (await client.expect(Ack)).accepted
