@@ -78,6 +78,8 @@ def test_a_run_is_verified_to_the_byte(barnraise: Callable[..., Process], finish
     assert parts["versions"]["figures"]["made again"] == parts["versions"]["figures"]["versions"] > 8
     assert parts["versions"]["figures"]["checkpoints compared"] == 2
     assert parts["versions"]["unchecked"] == []
+    signed = parts["payloads"]["figures"]["payloads"]
+    assert parts["signatures"]["figures"] == {"signed": signed, "of nodes that sign nothing": 0}
     assert parts["checkpoints"]["figures"]["states"] == 2
     assert parts["model"]["figures"]["version"] == parts["versions"]["figures"]["versions"]
     assert contents(finished) == before

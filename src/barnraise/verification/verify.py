@@ -14,6 +14,7 @@ from barnraise.verification.files import FilesCheck
 from barnraise.verification.model import ModelCheck
 from barnraise.verification.payloads import PayloadsCheck
 from barnraise.verification.rows import LedgerCheck
+from barnraise.verification.signed import SignedCheck
 from barnraise.verification.subject import Subject
 from barnraise.verification.versions import VersionsCheck
 from barnraise.verification.work import SAMPLE, WorkCheck
@@ -30,6 +31,7 @@ def standard(most_versions: int | None = None, most_work: int = SAMPLE) -> list[
         VersionsCheck(most_versions),
         WorkCheck(most_work),
         ModelCheck(),
+        SignedCheck(),
     ]
 
 

@@ -1,0 +1,29 @@
+"""Whether each contribution is signed by the node that it is said to be of."""
+
+from __future__ import annotations
+
+from barnraise.ledger.evidence import Signatures
+from barnraise.verification.check import Check
+from barnraise.verification.subject import LedgerRow
+
+
+class SignedCheck(Check):
+    name = "signatures"
+    says = "Each contribution of a node that signs bears a signature of one of the keys that the node had by then."
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._signatures = Signatures()
+
+    def row(self, row: LedgerRow) -> None:
+        if row.decision is not None and (wrong := self._signatures.wrong(row.decision)):
+            self.wrong(
+                "ledger.sqlite",
+                f"row {row.id} of table {row.form.table}",
+                expected="a signature of what the row says, by a key of its node",
+                found=wrong,
+                remedy="believe what the node itself has kept: nobody can make it say otherwise",
+            )
+
+    def end(self) -> None:
+        self.figures |= {"signed": self._signatures.signed, "of nodes that sign nothing": self._signatures.unsigned}
