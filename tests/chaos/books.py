@@ -12,6 +12,7 @@ from typing import Any
 from barnraise.controller.actions import Aggregate
 from barnraise.core.errors import VersionRefusedError
 from barnraise.core.types import AnyResult, AnyTask, Audit, Blob, Contribution, Flush, News, ParameterRange
+from barnraise.emulation.conduct import HONEST
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
 from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import Assign, Newer
@@ -44,7 +45,7 @@ class NodeBooks:
 
     def __init__(self, name: str, truth: Truth, size: int) -> None:
         self.name, self.truth, self.size = name, truth, size
-        self.costs = NodeCosts(100, "none", "none")
+        self.costs, self.conduct = NodeCosts(100, "none", "none"), HONEST
         self.lives = 0
         self.start()
 

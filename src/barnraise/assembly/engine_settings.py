@@ -39,22 +39,22 @@ def engine_settings(
     run: RunId,
     manifest: Blob,
     model: Mapping[str, Any],
+    num_parameters: int,
     rows: RowIndex,
     held_out: int,
     secret: bytes = b"",
 ) -> EngineSettings:
     """What a run of `plan` is told: `train`, `serve`, `resume` and `simulate` alike.
 
-    `manifest` is the blob that workers fetch first (`wire.manifest`), `model` its config, `rows` the training rows of
-    the dataset's shards, `held_out` how many are held out. `secret` is known to no worker, and chooses whose work is
-    done anew; a simulation needs none. Imports no torch.
+    `manifest` is the blob that workers fetch first (`wire.manifest`), `model` its config, `num_parameters` the size of
+    what is published, `rows` the training rows of the dataset's shards, `held_out` how many are held out. `secret` is
+    known to no worker, and chooses whose work is done anew; a simulation needs none. Imports no torch.
     """
     controller, training = plan.run_file.controller, plan.run_file.training
-    size = plan.published(model).size
-    partitions = tuple(split(size, count) for count in plan.fragments)
+    partitions = tuple(split(num_parameters, count) for count in plan.fragments)
     largest = max(fragment.stop - fragment.start for fragment in partitions[0])
     largest_payload = max(
-        payload_bytes(choice, size) for choice in (*plan.contributions, plan.last_compression) if choice
+        payload_bytes(choice, num_parameters) for choice in (*plan.contributions, plan.last_compression) if choice
     )
 
     moments = INNER.entry(plan.inner.name).declares.moments
@@ -75,10 +75,10 @@ def engine_settings(
         manifest=manifest,
         leases=LeaseSettings(controller.heartbeat, controller.lease, max(controller.lease, controller.longest_lease)),
         payloads=PayloadSettings(
-            num_parameters=size,
+            num_parameters=num_parameters,
             partitions=partitions,
             rungs=tuple(payload_bytes(choice, largest) for choice in plan.contributions),
-            last=payload_bytes(plan.last_compression, size) if plan.last_compression else 0,
+            last=payload_bytes(plan.last_compression, num_parameters) if plan.last_compression else 0,
             delta=payload_bytes(plan.downlink, largest),
             most=largest_payload,
             memory=max(UPLOAD_MEMORY, 2 * largest_payload),

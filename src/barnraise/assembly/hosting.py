@@ -87,7 +87,8 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     torch.set_num_threads(plan.run_file.controller.threads)
     content = _recorded_manifest(run, plan, dataset, warn)
     manifest, blob = Manifest.decode(content), parts.blob_of(content)
-    server = parts.parameter_server(plan, torch.zeros(1), plan.published(manifest.model))
+    published = plan.published(manifest.model)
+    server = parts.parameter_server(plan, torch.zeros(1), published)
     restore(server, found, checkpoints, ledger, warn)
     if dataset.files()[0].sha256 != manifest.dataset.digest:
         raise DataError(f"{run.data / 'meta.json'} is not that of this run; put it back from a copy")
@@ -103,6 +104,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
         run=RunId(run.path.name, enrolment.keys.public),
         manifest=blob,
         model=manifest.model,
+        num_parameters=published.size,
         rows=dataset.index,
         held_out=dataset.meta.held_out.rows,
         secret=secrets.token_bytes(32),

@@ -56,6 +56,7 @@ def costed(plan: Plan, cost: Estimate) -> SimulatedWork:
         run=RunId(plan.run_file.run.name),
         manifest=Blob("c" * 64, MANIFEST_BYTES),
         model=described(plan),
+        num_parameters=plan.published(described(plan)).size,
         rows=RowIndex([count for _, count in shards], lengths=[length for length, _ in shards]),
         held_out=held_out,
     )
@@ -115,16 +116,17 @@ def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Ite
         module = parts.initial_model(plan, model)
         num_parameters = sum(parameter.numel() for parameter in module.parameters())
         manifest = parts.manifest_of(model, dataset, num_parameters)
+        published = plan.published(model)
         settings = engine_settings(
             plan,
             run=RunId(plan.run_file.run.name),
             manifest=parts.blob_of(manifest),
             model=model,
+            num_parameters=published.size,
             rows=dataset.rows_from(int(trial.skipped * dataset.num_rows)),
             held_out=dataset.meta.held_out.rows,
         )
         trainer = make_trainer(module, settings.worker)
-        published = plan.published(model)
         server = parts.parameter_server(plan, initial(trainer.flat.vector, published), published)
         blobs = parts.blob_store(dataset, manifest, server)
         evaluator = parts.evaluator_of(plan, model, dataset)
