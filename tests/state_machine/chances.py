@@ -32,7 +32,7 @@ from barnraise.wire.messages import Decline, Offer, Who
 
 from ..tasks import train
 from .bench import Bench
-from .engine import Engine, answer_to, contribution, digest, finding, sketched, told
+from .engine import OTHER_SKETCH, Engine, answer_to, contribution, digest, finding, sketched, told
 
 NODES = ["a", "b", "c", "d"]
 
@@ -164,7 +164,9 @@ class RunChance:
         elif tasks and self.rng.random() < 0.7:
             task = self.rng.choice(list(tasks.values()))
             steps = self.rng.randrange(task.steps + 1) if self.rng.random() < 0.1 else task.steps
-            self.engine.offer(node, answer_to(task, steps=steps))  # one that was cut short has done less
+            another = isinstance(task, Audit) and self.rng.random() < 0.3  # than what was sent, whoever is right
+            changes: dict[str, Any] = {"sketch": OTHER_SKETCH} if another else {}
+            self.engine.offer(node, answer_to(task, steps=steps, **changes))  # one that was cut short has done less
         elif tasks and self.rng.random() < 0.5:
             self.engine.handle(ev.Received(node, Offer(answer_to(self.rng.choice(list(tasks.values()))))))
         else:

@@ -220,7 +220,7 @@ def finding(task: AnyTask, **changes: Any) -> Finding:
     return Finding(**(values | changes))
 
 
-SKETCH = array("f", [1.0] * SKETCH_SIZE).tobytes()
+SKETCH, OTHER_SKETCH = (array("f", [value] * SKETCH_SIZE).tobytes() for value in (1.0, -1.0))
 
 
 def sketched(task: AnyTask, **changes: Any) -> Sketched:
@@ -404,7 +404,9 @@ class Anew:
         self.tasks: dict[int, Assigned] = {}
         self.open: set[int] = set()
         self.verdicts: dict[int, Judged] = {}
-        self.compared: set[int] = set()
+        self.compared: dict[int, list[tuple[int, bool]]] = {}  # by whom, and whether it agrees with what was sent
+        self.over: set[int] = set()  # of these, that are settled
+        self.guilty: dict[int, tuple[int, ...]] = {}  # whose convictions are due, and what contradicts them
 
     def assigned(self, d: Assigned) -> None:
         account = self.account
@@ -440,13 +442,34 @@ class Anew:
         task, audited = self.tasks[note.assignment], self.account.tasks[note.audited]
         assert (task.node, audited.node) == (note.by, node)
         assert self._same(task, audited)
-        assert note.audited not in self.compared, "compared twice"
-        assert (note.cosine, note.distance) == (1.0, 0.0)
-        self.compared.add(note.audited)
+        assert note.audited not in self.over, "it is settled"
+        assert (note.cosine, note.distance) in ((1.0, 0.0), (-1.0, 2.0))
+        agrees, answers = note.cosine == 1.0, self.compared.setdefault(note.audited, [])
+        assert not answers or not answers[-1][1]
+        answers.append((note.assignment, agrees))
+        against = tuple(number for number, same in answers if same == agrees)
+        settled = agrees or len(against) > 1
+        if audited.terms.pace is None:
+            assert note.sound is None
+        else:
+            assert note.sound is (agrees if settled else None)
+        if note.sound is False:
+            self.guilty[note.audited] = against
+        elif note.sound:
+            self.guilty |= dict.fromkeys((number for number, same in answers if not same), against)
+        if settled or audited.terms.pace is None:
+            self.over.add(note.audited)
+
+    def convicted(self, node: str, note: notes.Convicted) -> None:
+        assert self.guilty.pop(note.assignment) == note.against
+        assert (self.tasks.get(note.assignment) or self.account.tasks[note.assignment]).node == node
+        assert note.until is None or note.until > 0.0
 
     def compare(self, state: State) -> None:
+        assert not self.guilty
         assert self.open == {i for i, work in state.works.items() if work.kind == "audit"}
-        assert len(self.compared) == sum(d.verdict == "accepted" for d in self.verdicts.values())
+        accepted = sum(d.verdict == "accepted" for d in self.verdicts.values())
+        assert sum(map(len, self.compared.values())) == accepted
 
 
 class Account:
@@ -469,6 +492,7 @@ class Account:
         self.made: list[VersionMade] = []
         self.gone: set[int] = set()  # pieces that were discarded at the end
         self.voided: set[int] = set()  # accepted, and of no use
+        self.convicted: set[str] = set()
         self.left_over: set[int] = set()  # accepted, and in no version as the run ended
         self.live: set[str] = set()
         self.closed = self.final = self.flushing = False
@@ -518,6 +542,9 @@ class Account:
             self.anew.open.remove(d.note.assignment)
         elif isinstance(d, Noted) and d.kind == "audited":
             self.anew.audited(d.node, d.note)
+        elif isinstance(d, Noted) and d.kind == "convicted":
+            self.anew.convicted(d.node, d.note)
+            self.convicted.add(d.node)
         elif isinstance(d, Noted) and d.kind == "reopened" and d.note.assignment in self.measured.tasks:
             self.measured.reopened(d.note.assignment)
         elif isinstance(d, Noted) and d.kind == "released":
@@ -527,12 +554,17 @@ class Account:
             assert self.left.pop(d.note.assignment) == self.span[d.note.assignment]
         elif isinstance(d, Noted) and d.kind == "voided":
             assignment, version = d.note.assignment, d.note.version
-            assert self.closed
-            assert version == len(self.made) + 1
             verdict = self.accepted.pop(assignment)
             assert verdict.node == d.node
             self._uncover(verdict)
-            self.versions[version] = tuple(i for i in self.versions[version] if i != assignment)
+            if assignment in self.buffer:
+                assert d.node in self.convicted
+                assert version == len(self.made) + 1 + self.closed
+                self.buffer.remove(assignment)
+            else:
+                assert self.closed
+                assert version == len(self.made) + 1
+                self.versions[version] = tuple(i for i in self.versions[version] if i != assignment)
             self.voided.add(assignment)
             self._lost(assignment, verdict.claim.steps)
         elif isinstance(d, Noted) and d.kind == "left_over":
