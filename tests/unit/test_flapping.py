@@ -12,6 +12,7 @@ from barnraise.controller.state import Status
 from barnraise.core.types import LinkReport
 from barnraise.ledger.decisions import Change, NodeChanged, Noted
 from barnraise.ledger.notes import HeldOff
+from barnraise.trust.standing import Standing
 from barnraise.wire.messages import Ack, Next, Offer
 
 from ..state_machine.engine import Engine, contribution, engine_settings
@@ -291,3 +292,23 @@ def test_a_restart_of_the_controller_forgets_who_rests() -> None:
         engine.hello(node)
     engine.next("a")
     assert engine.held["a"]
+
+
+def test_a_node_that_was_convicted_gets_no_tasks_and_nobody_counts_on_it() -> None:
+    """However few others there are; a controller that begins anew knows of it, too."""
+    engine = fleet("a", "b", "c", buffer_size=3)
+    engine.observed(a=100.0, b=100.0, c=100.0)
+    machine, until = engine.machine, engine.now + 600.0
+    for state in (engine.state, engine.shadow):
+        state.nodes["a"].tally.standing = Standing(1, until)
+    machine.flapping.away = flapping.Flapping(machine.context).away
+    assert machine.flapping.away == {"a": until}
+    machine.speeds.at = -1
+    engine.handle(ev.Tick())
+    assert machine.speeds.num_working == 2
+    assert machine.flapping.resting_at(engine.now) == ["a"]
+    assert engine.state.buffer.size == 2
+    engine.next("a")
+    assert not engine.held["a"]
+    engine.now += 600.0
+    assert not machine.flapping.held("a")

@@ -110,11 +110,8 @@ class Dispatch(Part):
         if not self.wasted.has(node.id, self.now):
             self.ask_again = min(self.ask_again, self.wasted.when(node.id))
             return False
-        if node.tally.standing.until > self.now:
-            self.ask_again = min(self.ask_again, node.tally.standing.until)
-            return False
         if self.flapping.held(node.id):
-            self.ask_again = min(self.ask_again, self.flapping.resting[node.id])
+            self.ask_again = min(self.ask_again, self.flapping.held_until(node.id))
             return False
         return not self.membership.passed_over(node.id)
 

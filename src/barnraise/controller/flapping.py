@@ -1,7 +1,9 @@
-"""Who is lost and comes back again and again: such a node rests for a while, longer each time, before it gets tasks.
+"""Who gets no tasks for a while, though it is there: a node that is lost and comes back again and again, and one that
+was convicted (`auditing`).
 
-Work that goes to it is done twice, and others wait for it meanwhile. It rests only where they can do without it, and is
-forgotten slowly: a machine that was started a few times in a row is as good as any other.
+Work that goes to the first is done twice, and others wait for it meanwhile. It rests, longer each time, where they can
+do without it, and is forgotten slowly: a machine that was started a few times in a row is as good as any other. The
+second stays away whoever else is there.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Any
 
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.ledger.decisions import Change, Decision, Judged, NodeChanged, Noted
-from barnraise.ledger.notes import HeldOff
+from barnraise.ledger.notes import Convicted, HeldOff
 
 FREE = 3.0
 """Returns that cost nothing."""
@@ -29,12 +31,15 @@ one that leaves work behind, and has handed in nothing since it came, is lost to
 
 
 class Flapping(Part):
-    """Keeps how often each node was lost and came back, and until when it rests."""
+    """Keeps how often each node was lost and came back, until when it rests, and until when it stays away."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.returns: dict[str, tuple[float, float]] = {}  # how many, the longer ago the less, and as of when
         self.resting: dict[str, float] = {}  # until when
+        self.away = {
+            node.id: node.tally.standing.until for node in self.state.nodes.values() if node.tally.standing.until
+        }
         self._sessions: dict[str, int] = {}  # of those that are here
         self._lost: set[str] = set()
         self._useful: set[str] = set()  # who has handed in something since it came
@@ -77,20 +82,34 @@ class Flapping(Part):
 
     def held(self, node: str) -> bool:
         """Whether the node gets no tasks now, and nobody is to count on it."""
+        if self.away.get(node, 0.0) > self.now:
+            return True
         until = self.resting.get(node)
         if until is None:
             return False
         if until <= self.now:
             del self.resting[node]
             return False
-        return self.num_held > 0
+        return self._num_resting > 0
+
+    def held_until(self, node: str) -> float:
+        """Until when, of one that is held."""
+        return max(self.away.get(node, 0.0), self.resting.get(node, 0.0))
 
     def resting_at(self, now: float) -> list[str]:
         """All such nodes, at a time that may be later than that of the event in hand."""
-        return [node for node, until in self.resting.items() if until > now] if self.num_held else []
+        resting = [node for node, until in self.resting.items() if until > now] if self._num_resting else []
+        return resting + [node for node, until in self.away.items() if until > now and node not in resting]
 
     @property
     def num_held(self) -> int:
+        """How many of the living get no tasks now."""
+        nodes, resting = self.state.nodes, self._num_resting
+        away = [node for node, until in self.away.items() if until > self.now and nodes[node].live]
+        return resting + sum(not resting or self.resting.get(node, 0.0) <= self.now for node in away)
+
+    @property
+    def _num_resting(self) -> int:
         """How many of the living rest now: none, where the others are too few to do without them."""
         if not self.resting:
             return 0
@@ -102,5 +121,9 @@ class Flapping(Part):
             self._counted = what, count if num_live - count >= least else 0
         return self._counted[1]
 
+    def _noted(self, d: Noted) -> None:
+        if isinstance(d.note, Convicted):
+            self.away[d.node] = math.inf if d.note.until is None else d.note.until
+
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
-        return {NodeChanged: self._changed, Judged: self._judged}
+        return {NodeChanged: self._changed, Judged: self._judged, Noted: self._noted}

@@ -137,7 +137,7 @@ class Speeds(Part):
         """Whether the others count on the node's next contribution: it is on its way, or not overdue yet."""
         if node.id in self.custody.sending or node.id in self.custody.offered:
             return True
-        if self.flapping.held(node.id) or node.tally.standing.until > self.now:
+        if self.flapping.held(node.id):
             return False
         works = self.state.works
         since = works[node.open[0]].time if node.open else max(node.session.joined, node.speed.verdict_time)
