@@ -70,7 +70,8 @@ def test_a_head_is_what_the_docs_say(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.row_factory = sqlite3.Row
         row = dict(connection.execute("SELECT * FROM contributions").fetchone())
-    assert row.pop("codec") == -1  # its default
+    defaults = {"codec": -1, "transcript": None, "signature": ""}
+    assert {name: row.pop(name) for name in defaults} == defaults
     digest = GENESIS
     for content in (event, ["contributions", dict(sorted(row.items()))]):
         digest = hashlib.sha256(digest + msgspec.msgpack.encode(content)).digest()

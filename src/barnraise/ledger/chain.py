@@ -30,6 +30,8 @@ GENESIS = bytes(32)
 
 _encode = msgspec.msgpack.Encoder().encode
 
+_NONE = object()
+
 
 class Head(NamedTuple):
     """The chain's head after so many rows, in hexadecimal."""
@@ -44,7 +46,7 @@ class _Place(NamedTuple):
     name: str
     position: int
     real: bool
-    default: Any  # None: it has none, for none is NULL
+    default: Any  # _NONE: it has none
 
 
 def link(head: bytes, form: RowFormat, columns: Sequence[Any]) -> bytes:
@@ -60,7 +62,7 @@ def link(head: bytes, form: RowFormat, columns: Sequence[Any]) -> bytes:
         value = columns[position]
         if real and value is not None:
             value = None if value != value else float(value) + 0.0  # SQLite keeps neither NaN nor the sign of zero
-        if default is None or value != default:
+        if default is _NONE or value != default:
             told[name] = value
     return hashlib.sha256(head + _encode([form.table, told])).digest()
 
@@ -71,7 +73,7 @@ def _places(form: RowFormat) -> tuple[_Place, ...]:
     defaults = schema.defaults_of(form.table)
     names = sorted(form.columns)
     return tuple(
-        _Place(name, form.columns.index(name), found[name].type == "REAL", defaults.get(name)) for name in names
+        _Place(name, form.columns.index(name), found[name].type == "REAL", defaults.get(name, _NONE)) for name in names
     )
 
 
