@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnraise.controller import admission
-from barnraise.core.types import Blob, Contribution, ParameterRange
+from barnraise.core.types import Blob, Contribution, ParameterRange, Transcript
 from barnraise.ledger.decisions import Change, Claim, Decision, Judged, NodeChanged, Noted
 from barnraise.ledger.evidence import Signatures
 from barnraise.ledger.notes import Started
@@ -62,8 +62,14 @@ def test_what_is_no_signature_or_no_key_verifies_nothing(statement: bytes, signa
 
 
 def test_statements_of_two_kinds_are_never_alike() -> None:
-    assert contribution(RUN, "ann", MADE).startswith(b"barnraise contribution 1")
+    assert contribution(RUN, "ann", MADE).startswith(b"barnraise contribution 2")
     assert rotation(RUN, "ann", "k", "s").startswith(b"barnraise rotation 1")
+
+
+def test_a_transcript_is_signed_too() -> None:
+    """Or a controller could pair what was sent with another one, which it does not follow from."""
+    told = [msgspec.structs.replace(MADE, transcript=given) for given in (None, Transcript(3), Transcript(4))]
+    assert len({contribution(RUN, "ann", made) for made in told}) == len(told)
 
 
 def test_the_key_of_signatures_follows_from_the_file_and_does_not_show_it() -> None:
