@@ -26,7 +26,7 @@ from torch import Tensor
 
 from barnraise import aggregation
 
-ROWS, SIZE, F, REPEATS = 32, 10_000_000, 6, 3
+ROWS, SIZE, F, REPEATS = 32, 10_000_000, 6, 2
 RULES: list[tuple[Any, dict[str, Any], Callable[[ModuleType], Any] | None]] = [
     ("krum", {"f": F}, lambda byzfl: byzfl.Krum(F)),
     ("multi_krum", {"f": F}, lambda byzfl: byzfl.MultiKrum(F)),
