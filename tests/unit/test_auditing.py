@@ -80,7 +80,6 @@ def test_another_sketch_is_told_of_as_such() -> None:
     asks(engine, "b")
     (task,) = audits(engine, "b")
     opposite = bytes(byte ^ 0x80 if place % 4 == 3 else byte for place, byte in enumerate(SKETCH))
-    engine.account.anew.audited = lambda node, note: engine.account.anew.compared.add(note.audited)  # type: ignore[method-assign]
     engine.offer("b", sketched(task, sketch=opposite))
     ((_, note),) = told(engine)
     assert (note.cosine, note.distance) == (-1.0, 2.0)
