@@ -72,6 +72,8 @@ def refuse_transcript(offer: Contribution, work: Work, newest: int) -> str:
         return "tells a transcript, but its task was stateful" if told is not None else missing
     places = [(0, told.start), *((taken.step, taken.version) for taken in told.taken)]
     ordered = all(a[0] <= b[0] and a[1] < b[1] for a, b in pairwise(places))
+    if told.moved and not told.start:
+        return "tells how version 0 had moved, which nothing led to"
     if not ordered or told.start < work.base or told.newest > newest or places[-1][0] > offer.steps:
         steps = f"{offer.steps} steps from version {work.base}"
         return f"tells versions {places} by step, which no task of {steps} can have had by now"

@@ -1,7 +1,7 @@
 """Whose word counts, where several nodes have done the same stateless task: that of the two that agree.
 
 Honest nodes come to the same update but for rounding, which steps amplify: the tolerance is for the numbers that they
-compute in. benchmarks/audits.py measures how far honest nodes are apart, and says how often it would be exceeded.
+compute in. benchmarks/liars.py prints how far honest nodes are apart at most, and how many of them are convicted.
 """
 
 from __future__ import annotations
