@@ -112,7 +112,7 @@ def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_b
             scheduler=partial(matching.create, "fifo"),
         ),
         versions=VersionSettings(
-            staleness=staleness.create("fixed", max_staleness=10**6), participation=True,
+            staleness=staleness.create("fixed", max_staleness=10**6), participation=True, outer_rate=1.0,
             buffer_size=CONNECTIONS // 2, minimum_nodes=1, flush=False, sync_window=60.0, sync_longest_wait=600.0,
             checkpoint_seconds=5.0,
         ),

@@ -43,7 +43,9 @@ from barnraise.core.digests import LEAF_BYTES
 from barnraise.core.threads import Crew, spans
 from barnraise.core.types import Blob, Contribution, News, ParameterRange, Update
 from barnraise.ledger import Checkpoints
+from barnraise.models.layout import FlatLayout
 from barnraise.wire.messages import Downlink, Inner, Uplink, WorkerSettings
+from barnraise.worker.courses import Continued
 from barnraise.worker.executor import WorkerExecutor
 
 NODES = 4
@@ -263,16 +265,18 @@ def checkpoint(size: int, machine: Machine, payloads: Sequence[bytes], folder: P
 def exchange(size: int, machine: Machine, versions: Sequence[Made]) -> None:
     """A worker's exchange by its parts, without training; one for each of `versions`, the first aside."""
     torch.set_num_threads(machine.threads)
-    trainer: Any = SimpleNamespace(flat=SimpleNamespace(num_parameters=size), device=torch.device("cpu"))
+    flat = SimpleNamespace(layout=FlatLayout.of([("all", (size,))]))
+    trainer: Any = SimpleNamespace(flat=flat, device=torch.device("cpu"))
     executor, task = WorkerExecutor(trainer, cast("Any", None), SETTINGS), cast("Any", SimpleNamespace(local_steps=1))
+    course = cast("Continued", executor.course)
     reached = torch.from_numpy(np.random.default_rng(1).standard_normal(size, np.float32)).mul_(1e-3)
     seconds: dict[str, list[float]] = {"send": [], "take a version in": [], "merge": []}
     for made in versions:
-        executor.start.zero_()
+        course.start.zero_()
         update = Update("delta", made.version, made.delta, made.digest, made.parameters)
 
         def send(number: int = made.version) -> None:
-            executor.unmerged[number] = executor.path.send(executor.start, reached)
+            course.sent(number, executor.path.send(course.start, reached))
 
         def take(update: Update = update, made: Made = made) -> None:
             assert executor.update(News((update,), made.version - 1, 0.25), lambda _: made.delta_bytes) == made.version
@@ -280,7 +284,7 @@ def exchange(size: int, machine: Machine, versions: Sequence[Made]) -> None:
         for name, work in (
             ("send", send),
             ("take a version in", take),
-            ("merge", lambda: executor._take_in(reached, task)),
+            ("merge", lambda: course._take_in(reached, task)),
         ):
             seconds[name].append(timed(work))
     told = {name: statistics.median(several[1:]) for name, several in seconds.items()}
