@@ -46,7 +46,7 @@ def test_the_standby_of_a_killed_controller_goes_on_with_its_workers(barnraise, 
     ticket.write_text(invite.out.read_text())
     refused = barnraise("standby", f"@{run / 'keys' / 'invite'}", "--dir", str(tmp_path / "no"))
     assert refused.wait() == 2, refused.text()
-    assert "--standby" in refused.text()
+    assert "--role standby" in refused.text()
 
     standby = barnraise("standby", f"@{ticket}", "--dir", str(tmp_path / "copies"))
     copy = tmp_path / "copies" / run.name

@@ -32,8 +32,8 @@ from barnraise.plan.purpose import SERVE
 from barnraise.plan.resolve import resolve
 from barnraise.transport import Invite, Keys, create
 from barnraise.transport.base import Peer
-from barnraise.transport.invite import STANDBY, WORKER
 from barnraise.transport.seals import sealed
+from barnraise.trust.roles import STANDBY, WORKER
 from barnraise.verification import verify
 from barnraise.wire import encode
 from barnraise.wire.following import CopiedFile, Copy, Follow

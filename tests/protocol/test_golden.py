@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -28,7 +29,8 @@ from barnraise.core.types import (
 from barnraise.wire import decode_from_controller, decode_from_worker, encode
 from barnraise.wire import following as f
 from barnraise.wire import messages as m
-from barnraise.wire.frames import decode_from_standby, decode_to_standby
+from barnraise.wire import observing as o
+from barnraise.wire.frames import decode_from_standby, decode_to_observer, decode_to_standby
 
 GOLDEN = Path(__file__).with_name("golden.json")
 A, B = "ab" * 32, "0123456789abcdef" * 4
@@ -146,7 +148,12 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
     (f.Rows(41, 43), f.encode_rows((("Noted", 42, 1, 0.5, "paused", "", '{"reason":"alone"}'),))),
     (f.Survey(), None),
     (f.Inventory((f.CopiedFile("data/meta.json", Blob(A, 900)),)), None),
+    (o.Observe(m.PROTOCOL_VERSION, "00ff", "wall", A, B), None),
+    (o.Observed("sat-neo"), b'{"run":"sat-neo"}'),
 ]
+
+OBSERVERS = {o.Observe, *get_args(o.ToObserver)} - {*get_args(m.FromController)}
+"""What only who looks on and the controller say."""
 
 STANDBYS = (set(get_args(f.FromStandby)) | set(get_args(f.ToStandby))) - {
     *get_args(m.FromWorker),
@@ -156,6 +163,10 @@ STANDBYS = (set(get_args(f.FromStandby)) | set(get_args(f.ToStandby))) - {
 
 
 def decoder_of(message: m.Message) -> Callable[..., Any]:
+    if isinstance(message, o.Observe):
+        return partial(decode_from_worker, enrolled=False)
+    if isinstance(message, o.Observed):
+        return decode_to_observer
     if type(message) in STANDBYS:
         return decode_from_standby if isinstance(message, get_args(f.FromStandby)) else decode_to_standby
     return decode_from_worker if isinstance(message, get_args(m.FromWorker)) else decode_from_controller
@@ -178,7 +189,7 @@ def golden() -> dict[str, list[str]]:
 
 
 def test_every_message_is_here(golden: dict[str, list[str]]) -> None:
-    known = {kind.__name__ for kind in {*get_args(m.FromWorker), *get_args(m.FromController), *STANDBYS}}
+    known = {kind.__name__ for kind in {*get_args(m.FromWorker), *get_args(m.FromController), *STANDBYS, *OBSERVERS}}
     assert set(map(name_of, MESSAGES)) == known
     assert set(golden) == known | {"protocol"}
     assert golden["protocol"] == str(m.PROTOCOL_VERSION)

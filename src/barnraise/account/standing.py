@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import os
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import msgspec
+
 from barnraise.account import nodes
-from barnraise.account.account import Account
+from barnraise.account.account import Account, read
+from barnraise.account.chronicle import Happening, plain
+from barnraise.account.facts import facts
 from barnraise.core.errors import CorruptionError
+from barnraise.core.text import printable
 from barnraise.ledger import Head, LedgerView, RunDirectory, seal
 
 MOST_EVENTS = 8
 """Happenings that are told of."""
+
+MOST_NODES, MOST_LOSSES = 200, 200
+"""Of each, that are told from afar."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +30,85 @@ class Marks:
 
     head: Head
     seal: str
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What a host, or an observer, is shown of a run. `told` is the same for a program."""
+
+    run: str
+    state: str
+    finished: str
+    progress: float
+    budget: int
+    facts: tuple[tuple[str, str], ...]
+    losses: tuple[float, ...]
+    nodes: tuple[nodes.NodeRow, ...]
+    events: tuple[Happening, ...]
+    told: dict[str, Any]
+
+
+def standing(account: Account, budget: int, pid: int | None, marks: Marks) -> Standing:
+    """How a run stands, of which the process `pid` is the controller (None: it has none now)."""
+    lines = [*facts(account), ("ledger", f"{marks.head.rows:,} rows; the chain over them ends in {marks.head.digest}")]
+    if marks.seal:
+        lines.append(("seal", marks.seal))
+    return Standing(
+        run=account.run.path.name,
+        state=state(account, pid),
+        finished=account.finished,
+        progress=min(1.0, account.totals.tokens / budget),
+        budget=budget,
+        facts=tuple(lines),
+        losses=tuple(point.loss for point in account.losses),
+        nodes=tuple(_rows(account, pid)),
+        events=tuple(account.happenings[-MOST_EVENTS:]),
+        told=as_json(account, budget, pid, marks),
+    )
+
+
+def from_afar(whole: Standing) -> Standing:
+    """What of it somebody without an account on the host's machine is told: no paths and processes, and of a large
+    fleet the nodes of most interest."""
+    rows = nodes.in_order_of_interest(whole.nodes, MOST_NODES)
+    names = {row.name for row in rows}
+    told = {key: value for key, value in whole.told.items() if key not in ("run_dir", "model_dir", "pid")}
+    told["nodes"] = [node for node in told["nodes"] if node["name"] in names]
+    told["run"] = whole.run
+    step = -(-len(whole.losses) // MOST_LOSSES) or 1
+    return msgspec.structs.replace(whole, nodes=tuple(rows), told=told, losses=whole.losses[::step])
+
+
+def encoded_from_afar(run: RunDirectory, budget: int) -> bytes:
+    """The same as bytes, by the process that is the controller of `run`."""
+    return msgspec.json.encode(from_afar(standing(read(run), budget, os.getpid(), marks_of(run))))
+
+
+def printable_of(heard: Standing) -> Standing:
+    """The same with nothing in it that a terminal would obey: somebody else said it."""
+    return Standing(
+        run=printable(heard.run),
+        state=plain(heard.state, 24),
+        finished=printable(heard.finished),
+        progress=heard.progress,
+        budget=heard.budget,
+        facts=tuple((plain(label, 9), printable(text, 300)) for label, text in heard.facts),
+        losses=heard.losses,
+        nodes=tuple(
+            replace(
+                row,
+                name=plain(row.name, 64),
+                state=plain(row.state, 24),
+                device=plain(row.device, 24),
+                staleness=plain(row.staleness, 24),
+            )
+            for row in heard.nodes
+        ),
+        events=tuple(
+            replace(one, kind=plain(one.kind, 24), node=plain(one.node, 64), text=printable(one.text))
+            for one in heard.events
+        ),
+        told=heard.told,
+    )
 
 
 def marks_of(run: RunDirectory) -> Marks:
@@ -35,8 +123,7 @@ def marks_of(run: RunDirectory) -> Marks:
 
 def as_json(account: Account, budget: int, pid: int | None, marks: Marks) -> dict[str, Any]:
     """The status for a program: what `train --json` tells, how the run stands, and its marks."""
-    running, held = pid is not None, account.dispatch.held
-    rows = nodes.recorded(account.nodes, running=running, finished=bool(account.finished), held=held)
+    rows = _rows(account, pid)
     last = account.happenings[-MOST_EVENTS:]
     return account.as_json() | {
         "state": state(account, pid),
@@ -59,6 +146,11 @@ def as_json(account: Account, budget: int, pid: int | None, marks: Marks) -> dic
         ],
         "events": [{"seconds": it.time, "kind": it.kind, "node": it.node, "text": it.text} for it in last],
     }
+
+
+def _rows(account: Account, pid: int | None) -> list[nodes.NodeRow]:
+    running, held = pid is not None, account.dispatch.held
+    return nodes.recorded(account.nodes, running=running, finished=bool(account.finished), held=held)
 
 
 def state(account: Account, pid: int | None) -> str:

@@ -6,12 +6,14 @@ import hashlib
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from barnraise import matching
 from barnraise.account.account import MANIFEST
 from barnraise.account.links import LinkUse
+from barnraise.account.standing import encoded_from_afar
 from barnraise.assembly import parts
 from barnraise.assembly.addresses import recorded_mode
 from barnraise.assembly.engine_settings import engine_settings
@@ -123,6 +125,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
         warn=warn,
         contributions=contributions,
         replication=_replication(run, plan, dataset, ledger),
+        standing=partial(encoded_from_afar, run, plan.run_file.training.tokens),
     )
     resumed = bool(found.state.newest.digest)
     first = machine.resume(clock(), RESUME_GRACE) if resumed else machine.start(server.digest, clock())

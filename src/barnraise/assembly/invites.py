@@ -14,7 +14,7 @@ from barnraise.assembly.addresses import recorded_uri
 from barnraise.core.errors import RunDirectoryError
 from barnraise.ledger import RunDirectory
 from barnraise.transport import Invite, Keys, TokenBook
-from barnraise.transport.invite import WORKER
+from barnraise.trust.roles import WORKER
 
 INVITE_VARIABLE = "BARNRAISE_INVITE"
 """Environment variable that `join` takes its invite from when it is given none."""

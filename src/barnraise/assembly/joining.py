@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from barnraise.assembly.signals import on_signals
-from barnraise.core.errors import InputError, RunFailedError
+from barnraise.core.errors import InputError, InviteError, RunFailedError
 
 if TYPE_CHECKING:
     from barnraise.assembly.voice import Say
@@ -38,16 +38,19 @@ async def join(
     vouch. Raises RunFailedError when it stopped before, InputError and InviteError."""
     from barnraise.transport import Invite, Keys, identity
     from barnraise.transport.links.presets import index_of, parse
+    from barnraise.trust.roles import HELPER, WORKER, wrong_invite
     from barnraise.worker.options import Means, WorkerOptions
 
     ticket = Invite.parse(invite, time.time())
+    if ticket.role not in (WORKER, HELPER):
+        raise InviteError(wrong_invite(ticket.role))
     wanted = name or re.sub(r"[^A-Za-z0-9_.-]+", "-", platform.node()).strip("-_.")[:64] or "worker"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", wanted):
         raise InputError(f"name {name!r} cannot name a node: use up to 64 letters, digits, '_', '.' and '-'")
     means = Means(**given, link=parse(network, index_of(wanted)) if network else None)
     means = replace(means, threads=given.get("threads") or os.cpu_count() or 1)
     _check_device(means.device)
-    with identity.claimed((home or _default_home()) / ticket.run, wanted) as (node, folder):
+    with identity.claimed((home or default_home()) / ticket.run, wanted) as (node, folder):
         if node != wanted:
             say(f"'{wanted}' works on this machine already: joining as '{node}'")
         path, following = folder / "keys.json", folder / "keys-next.json"
@@ -99,7 +102,7 @@ async def _work(
         return await runtime.run()
 
 
-def _default_home() -> Path:
+def default_home() -> Path:
     base = os.environ.get("XDG_DATA_HOME")
     return (Path(base) if base else Path.home() / ".local" / "share") / "barnraise"
 

@@ -136,7 +136,7 @@ class LocalWorkers:
         known = self.server.machine.state.nodes.get(name)
         if known is None:
             return Keys.load_or_create(path)
-        if not path.exists() or (keys := Keys.load(path)).public != known.key:
+        if not path.exists() or (keys := Keys.load(path)).public != known.badge.key:
             raise RunDirectoryError(
                 f"the key that this run knows worker '{name}' by is not in {path} any more: restore the file from a "
                 f"backup, or give the worker another name in {self.run.run_file}"

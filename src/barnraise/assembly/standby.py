@@ -38,7 +38,7 @@ from barnraise.ledger import LedgerView, RunDirectory
 from barnraise.ledger.copying import LedgerCopy
 from barnraise.transport import Invite, Keys
 from barnraise.transport.fallback import connection_for
-from barnraise.transport.invite import STANDBY
+from barnraise.trust.roles import STANDBY, wrong_invite
 
 MARK = "standby"
 """A file that is in the folder while it is a copy, and no run by itself."""
@@ -69,7 +69,7 @@ async def stand_by(invite: str, voice: Voice, place: Place) -> Summary | None:
     """
     ticket = Invite.parse(invite, 0.0)  # it may be late for one that followed before: the controller knows
     if ticket.role != STANDBY:
-        raise InviteError("this invite is for workers: ask the host for `barnraise invite RUN_DIR --standby`")
+        raise InviteError(f"{wrong_invite(ticket.role)}: ask the host for `barnraise invite RUN_DIR --role standby`")
     run = _folder(place.folder, ticket.run)
     with run.lock(), Ports.reserve(ticket, place.host, place.port, place.http_port) as ports:
         voice.say(f"copying run {ticket.run} to {run.path}; workers would find it at {ports.uri}")

@@ -12,21 +12,24 @@ from barnraise.cli import console
 
 def invite(
     run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The run's folder.", show_default=False)],
+    role: Annotated[str, typer.Option(help="What it is for: worker, helper, standby or observer.")] = "worker",
     uses: Annotated[int, typer.Option(help="How many machines it lets in.", min=1)] = 1,
-    hours: Annotated[float, typer.Option(help="How long it is good for.", min=0.01)] = 24.0,
+    expires: Annotated[str, typer.Option(metavar="TIME", help="How long it is good for, as 90min, 36h or 2d.")] = "",
+    hours: Annotated[float, typer.Option(help="The same in hours.", min=0.01)] = 24.0,
     host: Annotated[str, typer.Option(help="The address workers shall dial instead of the one listened on.")] = "",
-    standby: Annotated[
-        bool, typer.Option("--standby", help="Not for workers, but for a machine that is to take over if need be.")
-    ] = False,
+    standby: Annotated[bool, typer.Option("--standby", help="The same as --role standby.")] = False,
 ) -> None:
     """Make another invite to a run. A controller that runs now accepts it at once.
 
-    One for a standby (`barnraise standby INVITE`) gives all that the run has, its secret keys too: hand it to nobody
-    whom you would not let run it.
+    A worker trains; a helper measures losses and does others' work anew, but trains nothing; an observer reads how the
+    run stands (`barnraise status INVITE`); a standby copies the run, to take over (`barnraise standby INVITE`). One for
+    a standby gives all that the run has, its secret keys too: hand it to nobody whom you would not let run it.
     """
     from barnraise.assembly.invites import another_invite
+    from barnraise.core.units import seconds_of
     from barnraise.ledger import RunDirectory
-    from barnraise.transport.invite import STANDBY, WORKER
+    from barnraise.trust.roles import STANDBY, require_role
 
-    role = STANDBY if standby else WORKER
+    role = STANDBY if standby else require_role(role)
+    hours = seconds_of(expires, "--expires") / 3600.0 if expires else hours
     console.say(str(another_invite(RunDirectory.open(run_dir), uses=uses, hours=hours, host=host, role=role)))

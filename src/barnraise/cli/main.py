@@ -23,6 +23,7 @@ COMMANDS = {
     "join": ("barnraise.cli.join", "Work for the run that an invite is for, until stopped."),
     "standby": ("barnraise.cli.standby", "Copy a run as it goes, and take over when its controller is gone."),
     "invite": ("barnraise.cli.invite", "Make another invite to a run."),
+    "invites": ("barnraise.cli.invited", "List a run's invites: role, uses left, expiry."),
     "status": ("barnraise.cli.status", "Show how a run stands."),
     "story": ("barnraise.cli.story", "Tell what became of an assignment, or what a node did, from the ledger."),
     "resume": ("barnraise.cli.resume", "Go on with a run that was interrupted or killed."),

@@ -1,4 +1,5 @@
-"""`barnraise status RUN_DIR`: how a run stands, while it works or after it ended or crashed. Reads, never writes."""
+"""`barnraise status RUN_DIR|INVITE`: how a run stands, while it works or after it ended or crashed. Reads, never
+writes."""
 
 from __future__ import annotations
 
@@ -10,69 +11,84 @@ import typer
 from barnraise.cli import console
 
 if TYPE_CHECKING:
-    from barnraise.account.account import Account
-    from barnraise.account.standing import Marks
+    from barnraise.account.standing import Standing
+    from barnraise.ledger import RunDirectory
 
 
 def status(
-    run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The run's folder.", show_default=False)],
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN_DIR|INVITE",
+            help="The run's folder; elsewhere an observer's invite: the line, @FILE, or - for standard input.",
+            show_default=False,
+        ),
+    ],
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+    home: Annotated[Path | None, typer.Option(help="Where an observer's key is kept.", show_default=False)] = None,
 ) -> None:
-    """Show how a run stands: whether it works, how far it is, its workers, what happened last, how to go on."""
+    """Show how a run stands: whether it works, how far it is, its workers, what happened last, how to go on.
+
+    Somebody with an invite for an observer (`barnraise invite RUN_DIR --role observer`) is shown the same, but for
+    paths and processes of the host.
+    """
+    if run == "-" or run.startswith(("@", "barnraise://")):
+        import asyncio
+
+        from barnraise.assembly.observing import look
+        from barnraise.cli.invites import given
+
+        shown = asyncio.run(look(given(run), home))
+        console.emit_json(shown.told) if json else _show(shown, f": {shown.finished}" if shown.finished else "")
+        return
     from barnraise.account.account import read
-    from barnraise.account.standing import as_json, marks_of
+    from barnraise.account.standing import marks_of, standing
     from barnraise.config.load import load
     from barnraise.ledger import RunDirectory
 
-    run = RunDirectory.open(run_dir)
-    budget = load(run.run_file).training.tokens
-    account, pid = read(run), run.holder()
-    marks = marks_of(run)
+    folder = RunDirectory.open(Path(run))
+    pid = folder.holder()
+    shown = standing(read(folder), load(folder.run_file).training.tokens, pid, marks_of(folder))
     if json:
-        console.emit_json(as_json(account, budget, pid, marks))
-    else:
-        _show(account, budget, pid, marks, run_dir)
-
-
-def _show(account: Account, budget: int, pid: int | None, marks: Marks, given: Path) -> None:
-    from rich.text import Text
-
-    from barnraise.account import nodes
-    from barnraise.account.facts import facts
-    from barnraise.account.standing import MOST_EVENTS, state
-    from barnraise.cli.panel import sparkline, told
-    from barnraise.cli.tables import node_table
+        console.emit_json(shown.told)
+        return
     from barnraise.core.text import printable
 
-    screen, standing = console.console(), state(account, pid)
-    style = {"running": "green", "interrupted": "yellow"}.get(standing, "")
-    detail = {"running": f" (process {pid})", "finished": f": {printable(account.finished)}"}.get(standing, "")
-    screen.print(Text.assemble((account.run.path.name, "bold"), "  ", (standing, style), detail))
+    detail = {"running": f" (process {pid})", "finished": f": {printable(shown.finished)}"}
+    _show(shown, detail.get(shown.state, ""))
+    _advise(shown.state, folder, pid, run)
+
+
+def _show(shown: Standing, detail: str) -> None:
+    from rich.text import Text
+
+    from barnraise.cli.panel import sparkline, told
+    from barnraise.cli.tables import node_table
+
+    screen = console.console()
+    style = {"running": "green", "interrupted": "yellow"}.get(shown.state, "")
+    screen.print(Text.assemble((shown.run, "bold"), "  ", (shown.state, style), detail))
     console.say()
-    share = min(1.0, account.totals.tokens / budget)
-    lines = [("progress", f"{share:.1%} of {budget:,} tokens"), *facts(account)]
-    lines.append(("ledger", f"{marks.head.rows:,} rows; the chain over them ends in {marks.head.digest}"))
-    if marks.seal:
-        lines.append(("seal", marks.seal))
-    for label, text in lines:
-        curve = f"  {sparkline([point.loss for point in account.losses])}" if label == "loss" else ""
+    for label, text in [("progress", f"{shown.progress:.1%} of {shown.budget:,} tokens"), *shown.facts]:
+        curve = f"  {sparkline(shown.losses)}" if label == "loss" else ""
         screen.print(Text.assemble((f"  {label:<9}", "dim"), text, (curve, "cyan")))
-    if account.nodes:
+    if shown.nodes:
         console.say()
-        running, finished = pid is not None, bool(account.finished)
-        held = account.dispatch.held
-        for line in node_table(nodes.recorded(account.nodes, running=running, finished=finished, held=held)):
+        for line in node_table(shown.nodes):
             screen.print(Text("  ").append_text(line))
-    if account.happenings:
+    if shown.events:
         console.say()
-        for line in told(account.happenings[-MOST_EVENTS:]):
+        for line in told(shown.events):
             screen.print(Text("  ").append_text(line))
+
+
+def _advise(state: str, run: RunDirectory, pid: int | None, given: str) -> None:
     console.say()
-    if standing == "interrupted":
+    if state == "interrupted":
         console.say(f"  train on: barnraise resume {given}")
         console.say(f"  end it with what it has: barnraise finish {given}")
-    elif standing == "running":
+    elif state == "running":
         console.say(f"  interrupt it: Ctrl-C in its terminal, or kill -INT {pid}; it can go on then")
         console.say(f"  end it early, with a usable model: barnraise finish {given}")
     else:
-        console.say(f"  model {account.run.model}, report {account.run.report}")
+        console.say(f"  model {run.model}, report {run.report}")

@@ -1,4 +1,4 @@
-"""Who may become a node: invites are proven, spent and written down before anybody is let in."""
+"""Who may come in: invites are proven, spent and written down before anybody is let in."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from barnraise.controller import permits
 from barnraise.core.errors import InviteError
 from barnraise.transport import Keys, TokenBook
-from barnraise.transport.invite import STANDBY, Token
+from barnraise.transport.invite import Token
+from barnraise.trust.roles import wrong_invite
 from barnraise.wire.following import Follow
 from barnraise.wire.messages import PROTOCOL_VERSION, Enrol, Stop
+from barnraise.wire.observing import Observe
 
 ATTEMPTS_A_SECOND = 20
 
@@ -37,50 +40,51 @@ class Enrolment:
         self.keys, self._open_book = keys, open_book
         self._attempts = Attempts()
 
-    def refuse(self, message: Enrol, key: str, *, taken: bool) -> Stop | None:
-        """Why a machine with `key` may not be a node; None when it may, its invite's use spent."""
-        if (refusal := _other_protocol(message)) is not None:
-            return refusal
-        if self._attempts.too_many():
-            return Stop("too many attempts to join at once: try again in a minute")
-        try:
-            with self._open_book() as book:
-                token = self._verify(book, message, key, time.time())
-                if token.role == STANDBY:
-                    return Stop("this invite is for a standby: use it with `barnraise standby`, not with join")
-                if taken:  # only who holds an invite is told of names
-                    return Stop(f"the name '{message.name}' is taken in this run: choose another with --name")
-                book.spend(token.id)
-        except InviteError as error:
-            return Stop(str(error))
-        return None
+    def let_in(self, message: Enrol, key: str, *, taken: bool) -> Token:
+        """The invite by which a machine with `key` becomes a node, its use spent. Raises InviteError when it may
+        not."""
+        _require_protocol(message)
+        self._require_time()
+        with self._open_book() as book:
+            token = self._verify(book, message, key, time.time())
+            if taken:  # only who holds an invite is told of names
+                raise InviteError(f"the name '{message.name}' is taken in this run: choose another with --name")
+            book.spend(token.id, key)
+            return token
 
-    def refuse_new_keys(self, message: Enrol, *, vouched: bool) -> Stop | None:
-        """Why a node may not take the keys that it comes with; None when it may. It needs no invite, but its old key
-        has to have `vouched` for them."""
-        if (refusal := _other_protocol(message)) is not None:
-            return refusal
-        if self._attempts.too_many():
-            return Stop("too many attempts to join at once: try again in a minute")
+    def take_new_keys(self, message: Enrol, *, vouched: bool) -> None:
+        """A node may take the keys that it comes with: it needs no invite, but its old key has to have `vouched` for
+        them. Raises InviteError when it may not."""
+        _require_protocol(message)
+        self._require_time()
         if not vouched:
-            return Stop(f"the key that '{message.name}' is known by in this run has not vouched for the new ones")
-        return None
+            raise InviteError(f"the key that '{message.name}' is known by in this run has not vouched for the new ones")
 
     def refuse_standby(self, message: Follow, key: str, *, known: bool) -> Stop | None:
         """Why a machine with `key` may not follow; None when it may. Its invite is asked for each time, and no use of
         it is spent: it follows whenever it comes back. One that is `known` to have followed may be late, too."""
-        if (refusal := _other_protocol(message)) is not None:
-            return refusal
         try:
+            _require_protocol(message)
             with self._open_book() as book:
-                if self._verify(book, message, key, 0.0 if known else time.time()).role != STANDBY:
-                    return Stop("this invite is for workers: ask the host for `barnraise invite RUN_DIR --standby`")
+                self._verify(book, message, key, 0.0 if known else time.time())
         except InviteError as error:
             return Stop(str(error))
         return None
 
-    def _verify(self, book: TokenBook, message: Enrol | Follow, key: str, now: float) -> Token:
-        return book.verify(
+    def let_look(self, message: Observe, key: str) -> None:
+        """A machine with `key` may know how the run stands; each takes one use of the invite, however often it asks.
+        Raises InviteError when it may not."""
+        _require_protocol(message)
+        with self._open_book() as book:
+            book.spend(self._verify(book, message, key, time.time()).id, key)
+
+    def _require_time(self) -> None:
+        if self._attempts.too_many():
+            raise InviteError("too many attempts to join at once: try again in a minute")
+
+    def _verify(self, book: TokenBook, message: Enrol | Follow | Observe, key: str, now: float) -> Token:
+        """The invite that was proven, which is one for such a message."""
+        token = book.verify(
             message.token,
             message.proof,
             server_key=self.keys.public,
@@ -90,9 +94,11 @@ class Enrolment:
             now=now,
             signer=message.signer if isinstance(message, Enrol) else "",
         )
+        if permits.refusal(token.role, message):
+            raise InviteError(wrong_invite(token.role))
+        return token
 
 
-def _other_protocol(message: Enrol | Follow) -> Stop | None:
-    if message.protocol == PROTOCOL_VERSION:
-        return None
-    return Stop(f"protocol version {message.protocol} is not spoken here, only {PROTOCOL_VERSION}")
+def _require_protocol(message: Enrol | Follow | Observe) -> None:
+    if message.protocol != PROTOCOL_VERSION:
+        raise InviteError(f"protocol version {message.protocol} is not spoken here, only {PROTOCOL_VERSION}")

@@ -19,12 +19,13 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 class Admitted(Event, frozen=True, gc=False):
     """A key proved an invite's secret and becomes node `node`, which signs with `signer`; a local worker needs no
-    `invite`, and what is simulated signs nothing."""
+    `invite`, and what is simulated signs nothing. `role` is what it is let in for."""
 
     node: str
     key: str
     invite: str = ""  # the token's name
     signer: str = ""
+    role: str = ""  # "": worker
 
 
 class Rekeyed(Event, frozen=True, gc=False):

@@ -14,6 +14,7 @@ import msgspec
 from barnraise.controller.actions import Held, Slot
 from barnraise.controller.observing import learn, observe_norm, observe_rate
 from barnraise.controller.state import (
+    Badge,
     Closing,
     KeptFinding,
     Newest,
@@ -36,6 +37,7 @@ from barnraise.ledger.decisions import (
     VersionClosed,
     VersionMade,
 )
+from barnraise.trust.roles import WORKER
 from barnraise.trust.standing import Standing
 
 MOST_OPEN = 4
@@ -50,13 +52,13 @@ def apply(state: State, decision: Decision) -> None:
 
 def _node_changed(state: State, d: NodeChanged) -> None:
     if d.change == Change.ENROLLED:
-        state.nodes[d.node] = NodeState(d.node, key=d.key, signer=d.signer)
+        state.nodes[d.node] = NodeState(d.node, Badge(d.key, d.signer, d.role or WORKER))
         state.keys[d.key] = d.node
         return
     node = state.nodes[d.node]
     if d.change == Change.REKEYED:
-        del state.keys[node.key]
-        node.key, node.signer = d.key, d.signer
+        del state.keys[node.badge.key]
+        node.badge = Badge(d.key, d.signer, node.badge.role)
         state.keys[d.key] = d.node
         return
     if d.change == Change.JOINED:

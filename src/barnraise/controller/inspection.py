@@ -61,7 +61,7 @@ class Inspection(Part):
             return  # its payload is here: the answer follows
         elif reason := (
             self._refuse(work, offer)
-            or admission.refuse_signature(self.settings.run, node, offer, self.state.nodes[node].signer)
+            or admission.refuse_signature(self.settings.run, node, offer, self.state.nodes[node].badge.signer)
         ):
             yield from self.custody.drop(node, number)
             yield from self._judge(work, offer, self.context.arrival_version, 0.0, reason)

@@ -27,7 +27,7 @@ def validate(state: State) -> None:
 
 def _validate_nodes(state: State) -> None:
     assert state.num_live == sum(node.live for node in state.nodes.values()), "live nodes"
-    assert state.keys == {node.key: node.id for node in state.nodes.values()}, "keys of nodes"
+    assert state.keys == {node.badge.key: node.id for node in state.nodes.values()}, "keys of nodes"
     held = Counter(number for node in state.nodes.values() for number in node.open)
     assert held == Counter(state.works.keys()), f"open at their nodes: {held}, open in all: {list(state.works)}"
     for name, node in state.nodes.items():

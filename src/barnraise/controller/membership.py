@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from barnraise.controller import permits
 from barnraise.controller.actions import Send
 from barnraise.controller.allowance import Allowance
 from barnraise.controller.custody import Custody
@@ -75,7 +76,9 @@ class Membership(Part):
         """Put a proven key on the ledger. A name stays with the first key that proved itself for it."""
         if event.key not in self.state.keys and event.node not in self.state.nodes:
             reason = f"invite {event.invite}" if event.invite else ""
-            yield NodeChanged(self.now, event.node, Change.ENROLLED, reason, key=event.key, signer=event.signer)
+            yield NodeChanged(
+                self.now, event.node, Change.ENROLLED, reason, key=event.key, signer=event.signer, role=event.role
+            )  # fmt: skip
             yield Send(event.node, Enrolled(event.node))
 
     def rekey(self, event: Rekeyed) -> Steps:
@@ -115,7 +118,7 @@ class Membership(Part):
             if silent is not None and not restarted:  # it was there all the time: its frames were late
                 detector.learn(self.now, self.now - silent - self.heartbeat)
         self.context.forget(node)
-        self.seen[node], self.kinds[node] = self.now, frozenset(message.kinds)
+        self.seen[node], self.kinds[node] = self.now, permits.tasks(known.badge.role, message.kinds)
         yield from self._agree(known, message)
 
     def _agree(self, known: NodeState, message: Hello) -> Steps:

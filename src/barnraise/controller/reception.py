@@ -8,7 +8,7 @@ from barnraise.controller.enrolment import Enrolment
 from barnraise.controller.events import Admitted, Event, Rekeyed
 from barnraise.controller.machine import Controller
 from barnraise.controller.membership import turned_away
-from barnraise.core.errors import StorageError
+from barnraise.core.errors import InviteError, StorageError
 from barnraise.transport.base import Peer
 from barnraise.trust import signatures
 from barnraise.wire.messages import Enrol, Enrolled, Hello, Message, Stop
@@ -42,24 +42,25 @@ class Reception:
             self._transmit(peer, Enrolled(state.keys[peer.key]))
         elif peer.key not in self._coming:
             try:
-                refusal = self._refuse(peer, message)
+                event = self._let_in(peer, message)
+            except InviteError as error:
+                self._transmit(peer, Stop(str(error)))
             except StorageError as error:  # nobody is let in whose invite cannot be spent
-                refusal = Stop(f"nobody can join now, try again later: {error}")
-            if refusal is not None:
-                self._transmit(peer, refusal)
-                return
-            self._coming.add(peer.key)
-            self._peers[message.name] = peer
-            if message.name in state.nodes:
-                self._post(Rekeyed(message.name, peer.key, message.signer))
+                self._transmit(peer, Stop(f"nobody can join now, try again later: {error}"))
             else:
-                self._post(Admitted(message.name, peer.key, message.token, message.signer))
+                self._coming.add(peer.key)
+                self._peers[message.name] = peer
+                self._post(event)
 
-    def _refuse(self, peer: Peer, message: Enrol) -> Stop | None:
+    def _let_in(self, peer: Peer, message: Enrol) -> Admitted | Rekeyed:
+        """What follows for a machine that may come in. Raises InviteError when it may not."""
         node = self._machine.state.nodes.get(message.name)
         if not message.endorsement:
             taken = node is not None or message.name in self._peers
-            return self.enrolment.refuse(message, peer.key, taken=taken)
+            token = self.enrolment.let_in(message, peer.key, taken=taken)
+            return Admitted(message.name, peer.key, token.id, message.signer, token.role)
         told = signatures.rotation(self._machine.settings.run, message.name, peer.key, message.signer)
-        vouched = node is not None and not node.revoked and signatures.verified(told, message.endorsement, node.signer)
-        return self.enrolment.refuse_new_keys(message, vouched=vouched)
+        signer = node.badge.signer if node is not None and not node.revoked else ""
+        self.enrolment.take_new_keys(message, vouched=signatures.verified(told, message.endorsement, signer))
+        assert node is not None
+        return Rekeyed(message.name, peer.key, message.signer)

@@ -16,13 +16,14 @@ from typing import Any
 
 from barnraise.controller import actions as act
 from barnraise.controller import events as ev
-from barnraise.controller import saved
+from barnraise.controller import permits, saved
 from barnraise.controller.commits import Commits
 from barnraise.controller.drops import Drops
 from barnraise.controller.enrolment import Enrolment
 from barnraise.controller.executor import ControllerExecutor, Report
 from barnraise.controller.inbox import MOST_AT_ONCE, MOST_WAITING, TURNS_BEHIND, Awaited, Brought, Waiting
 from barnraise.controller.machine import Controller
+from barnraise.controller.observers import Observers
 from barnraise.controller.reception import Reception
 from barnraise.controller.standbys import Replication, Standbys
 from barnraise.controller.warnings import warning_of
@@ -50,6 +51,7 @@ from barnraise.wire.messages import (
     Stop,
     Who,
 )
+from barnraise.wire.observing import Observe
 
 TRAFFIC_INTERVAL = 10.0
 
@@ -69,6 +71,7 @@ class Server:
         warn: Callable[[str], None],
         contributions: dict[int, tuple[int, ...]] | None = None,
         replication: Replication | None = None,
+        standing: Callable[[], bytes] | None = None,
     ) -> None:
         self.machine, self.ledger, self.enrolment, self.clock, self.warn = machine, ledger, enrolment, clock, warn
         self.keep_checkpoints = keep_checkpoints
@@ -79,6 +82,7 @@ class Server:
         self.standbys = Standbys(ledger, enrolment, machine, replication or Replication(), warn)
         self.standbys.connect(self._transmit, self._tell, self.peers, lambda note: self.post(ev.Told(note)))
         self.reception = Reception(enrolment, machine, self.peers, self._transmit, self.post)
+        self.observers = Observers(enrolment, machine.settings.run.name, standing, self._transmit)
         self.drops = Drops()
         self.uploads = Uploads()  # of which the machine knows: what it does not want is not kept
         self.contributions = contributions or {}
@@ -243,8 +247,13 @@ class Server:
             self.reception.enrol(peer, message)
         elif isinstance(message, Follow):
             self.standbys.greeted(peer, message)
+        elif isinstance(message, Observe):
+            self.observers.asked(peer, message)
         elif node is None:
             return
+        elif offence := permits.refusal(self.machine.state.nodes[node].badge.role, message):
+            self._drop(node, offence)
+            self._transmit(peer, Stop(offence, final=False))
         elif isinstance(message, Hello):
             self.standbys.require_newest(message.term)
             self.peers[node] = peer

@@ -16,6 +16,7 @@ from barnraise.controller.actions import Slot
 from barnraise.core.types import NodeProfile, ParameterRange, Task, kind_of
 from barnraise.ledger.decisions import Assigned
 from barnraise.matching.predictor import Learned, Times, sort_of
+from barnraise.trust.roles import WORKER
 from barnraise.trust.standing import Standing
 
 
@@ -160,12 +161,19 @@ class Session(msgspec.Struct):
     presence: Presence = msgspec.field(default_factory=Presence)
 
 
+class Badge(msgspec.Struct, frozen=True):
+    """What a node was let in by: its key, that of its signatures ("": it signs nothing), and what it is there for."""
+
+    key: str = ""
+    signer: str = ""
+    role: str = WORKER
+
+
 class NodeState(msgspec.Struct):
     """What the ledger says about one node."""
 
     id: str
-    key: str = ""
-    signer: str = ""  # the key of its signatures; "": it signs nothing
+    badge: Badge = Badge()
     live: bool = False
     revoked: str = ""  # why the host wants it in the run no more
     session: Session = msgspec.field(default_factory=Session)

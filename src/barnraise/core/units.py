@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
+
+from barnraise.core.errors import InputError
+
+_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+LONGEST = 10.0 * 365 * 86_400
 
 
 def bytes_text(num_bytes: float) -> str:
@@ -31,6 +37,22 @@ def duration_text(seconds: float) -> str:
             rest = whole % unit // {"s": 1, "min": 60, "h": 3600}[small]
             return f"{whole // unit} {name} {rest} {small}" if rest else f"{whole // unit} {name}"
     return f"{whole} s"
+
+
+def seconds_of(text: str, name: str) -> float:
+    """A time as people write it, for the option `name`. Raises InputError.
+
+    >>> seconds_of("90min", "--expires"), seconds_of("1.5 h", "--expires"), seconds_of("2d", "--expires")
+    (5400.0, 5400.0, 172800.0)
+    """
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?([a-z]{0,3})", text.strip())
+    if found is None or found[2] not in _SECONDS:
+        unit = f"{found[1]}h or {found[1]}d" if found is not None and not found[2] else "90min, 36h or 2d"
+        raise InputError(f"{name} {text[:40]!r} is no time: write it with a unit, as {unit}")
+    seconds = float(found[1]) * _SECONDS[found[2]]
+    if not 0.0 < seconds <= LONGEST:
+        raise InputError(f"{name} {text!r} must be more than nothing, and at most 10 years (3650d)")
+    return seconds
 
 
 def count_text(count: int, noun: str) -> str:

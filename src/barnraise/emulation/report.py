@@ -128,7 +128,7 @@ def report(
             acceptance_rate=state.totals.accepted / judged if judged else None,
             staleness_mean=state.totals.staleness / state.totals.accepted if state.totals.accepted else 0.0,
             staleness_max=simulator.max_staleness,
-            signed=sum(node.tally.accepted for node in state.nodes.values() if node.signer),
+            signed=sum(node.tally.accepted for node in state.nodes.values() if node.badge.signer),
         ),
         traffic=Traffic(simulator.bytes_up, simulator.bytes_down, joining_bytes),
         losses=Losses(first, last, tuple(simulator.curve) if losses else (), targets),

@@ -66,6 +66,7 @@ class NodeChanged(Decision, frozen=True, gc=False):
     session: int = 0
     profile: NodeProfile | None = None
     signer: str = ""
+    role: str = ""  # what an enrolled node is there for; "": it works, and nothing else was thought of
 
 
 class Terms(Columns, frozen=True, gc=False):

@@ -27,11 +27,9 @@ from typing import Any
 from zmq.utils import z85
 
 from barnraise.core.errors import CorruptionError, InviteError
+from barnraise.trust.roles import OBSERVER, WORKER
 
 SECRET_BYTES = 32
-
-WORKER, STANDBY = "worker", "standby"
-"""What an invite is for."""
 
 _FORMAT, _FORMAT_HTTP = 1, 2
 _FIXED = struct.Struct(">B32s32s8sQI")  # format, server key, secret, token, expiry (Unix seconds), uses; then the role
@@ -132,6 +130,8 @@ class Invite:
                 f"the invite has format {version}, but only {_FORMAT} and {_FORMAT_HTTP} are understood: install the "
                 "barnraise version of the controller"
             )
+        if run in (".", ".."):  # it names folders
+            raise InviteError(f"the invite is to a run {run!r}, and no run is called so; {_COPY}")
         invite = cls(
             host.strip("[]"),
             int(port),
@@ -173,6 +173,15 @@ class Token:
     uses: int  # how many machines it still lets in
     role: str
     revoked: bool = False
+    came: Mapping[str, str] = field(default_factory=dict)  # by it: keys, with their networks; where either matters
+
+    def refuses(self, now: float) -> str:
+        """Why it lets nobody in now; empty while it does."""
+        if self.revoked:
+            return "the host has taken this invite back: ask for a new one"
+        if now >= self.expires:
+            return f"the invite expired at {_time(self.expires)}: ask the host for a new one"
+        return "" if self.uses else "the invite is used up: ask the host for one with more uses"
 
 
 class TokenBook:
@@ -197,8 +206,10 @@ class TokenBook:
         nonce: str,
         now: float,
         signer: str = "",
+        listed: bool = False,
     ) -> Token:
-        """The token that `proof` shows the worker to hold. InviteError when it lets nobody in (any more).
+        """The token that `proof` shows the worker to hold. InviteError when it lets nobody in (any more); who is
+        `listed`, or came by it before, is let in by one that is used up, too.
 
         A token that does not exist and a wrong proof get the same answer after the same work.
         """
@@ -207,23 +218,29 @@ class TokenBook:
         right = hmac.compare_digest(_mac(key, server_key, worker_key, name, nonce, signer).encode(), proof.encode())
         if known is None or not right:
             raise InviteError(f"the invite was not issued by this run, or was altered: {_COPY}")
-        if known.revoked:
-            raise InviteError("the host has taken this invite back: ask for a new one")
-        if now >= known.expires:
-            raise InviteError(f"the invite expired at {_time(known.expires)}: ask the host for a new one")
-        if known.uses < 1:
-            raise InviteError("the invite is used up: ask the host for one with more uses")
+        free = listed or worker_key in known.came
+        if refusal := replace(known, uses=1).refuses(now) if free else known.refuses(now):
+            raise InviteError(refusal)
         return known
 
     def revoke(self, token: str) -> None:
         """Let nobody else in by this token."""
         self.tokens[token] = replace(self.tokens[token], revoked=True)
 
-    def spend(self, token: str) -> None:
-        """One machine was let in: one use less."""
+    def spend(self, token: str, key: str = "", network: str = "", *, listed: bool = False) -> None:
+        """A machine with `key` was let in: one use less, unless it is `listed`, or looks on and did before. Where
+        networks count, it is known of which one it is."""
         known = self.tokens[token]
-        assert known.uses > 0, "verify comes first"
-        self.tokens[token] = replace(known, uses=known.uses - 1)
+        if not listed and key not in known.came:
+            assert known.uses > 0, "verify comes first"
+            known = replace(known, uses=known.uses - 1)
+        if network or known.role == OBSERVER:
+            known = replace(known, came={**known.came, key: network})
+        self.tokens[token] = known
+
+    def num_of(self, network: str) -> int:
+        """How many machines of this network came in."""
+        return sum(place == network for token in self.tokens.values() for place in token.came.values())
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Plain values: what JSON can hold."""
@@ -236,7 +253,7 @@ class TokenBook:
         try:
             for name, fields in content.items():
                 token = Token(**fields)
-                sound = len(bytes.fromhex(token.verifier)) == 32 and token.id == name
+                sound = len(bytes.fromhex(token.verifier)) == 32 and token.id == name and type(token.came) is dict
                 if not sound or type(token.expires) is not int or type(token.uses) is not int:
                     raise ValueError(name)
                 book.tokens[name] = token

@@ -37,16 +37,18 @@ from barnraise.wire.messages import (
     Offer,
     PayloadChunk,
 )
+from barnraise.wire.observing import Observe, Observed, ToObserver
 
 Buffer = bytes | bytearray | memoryview
 """What a frame is: contiguous bytes."""
 
 _encoder = msgspec.msgpack.Encoder()
 _from_worker: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
-_from_stranger: msgspec.msgpack.Decoder[Enrol | Follow] = msgspec.msgpack.Decoder(Enrol | Follow)
+_from_stranger: msgspec.msgpack.Decoder[Enrol | Follow | Observe] = msgspec.msgpack.Decoder(Enrol | Follow | Observe)
 _from_controller: msgspec.msgpack.Decoder[FromController] = msgspec.msgpack.Decoder(FromController)
 _from_standby: msgspec.msgpack.Decoder[FromStandby] = msgspec.msgpack.Decoder(FromStandby)
 _to_standby: msgspec.msgpack.Decoder[ToStandby] = msgspec.msgpack.Decoder(ToStandby)
+_to_observer: msgspec.msgpack.Decoder[ToObserver] = msgspec.msgpack.Decoder(ToObserver)
 
 
 class _Greeting(msgspec.Struct):
@@ -72,11 +74,11 @@ def encode(message: Message, raw: Buffer | None = None) -> list[Buffer]:
 
 def decode_from_worker(
     frames: Sequence[Buffer], *, enrolled: bool = True
-) -> tuple[FromWorker | Follow, memoryview | None]:
+) -> tuple[FromWorker | Follow | Observe, memoryview | None]:
     """The message in `frames`, and the raw bytes behind a `PayloadChunk` or `Offer` (a view: nothing is copied).
 
-    From a key that is not `enrolled`, nothing but an `Enrol` or a `Follow` of at most ENROL_LIMIT bytes is
-    understood.
+    From a key that is not `enrolled`, nothing but an `Enrol`, a `Follow` or an `Observe` of at most ENROL_LIMIT bytes
+    is understood.
     """
     if enrolled:
         return _decode(frames, _from_worker, WORKER_HEADER_LIMIT)
@@ -97,6 +99,11 @@ def decode_from_standby(frames: Sequence[Buffer]) -> tuple[FromStandby, memoryvi
 def decode_to_standby(frames: Sequence[Buffer]) -> tuple[ToStandby, memoryview | None]:
     """The message in `frames`, and the raw bytes behind a `Chunk` or `Rows` (a view: nothing is copied)."""
     return _decode(frames, _to_standby, HEADER_LIMIT)
+
+
+def decode_to_observer(frames: Sequence[Buffer]) -> tuple[ToObserver, memoryview | None]:
+    """The message in `frames`, and the raw bytes behind an `Observed` (a view: nothing is copied)."""
+    return _decode(frames, _to_observer, ENROL_LIMIT)
 
 
 def num_bytes(frame: Buffer) -> int:
@@ -122,8 +129,8 @@ def _decode(
 def _check_raw(message: Message, raw: Buffer | None) -> None:
     name = type(message).__name__
     wanted, allowed = (
-        isinstance(message, PayloadChunk | Chunk | Rows),
-        isinstance(message, PayloadChunk | Chunk | Rows | Offer | Assign | Newer),
+        isinstance(message, PayloadChunk | Chunk | Rows | Observed),
+        isinstance(message, PayloadChunk | Chunk | Rows | Observed | Offer | Assign | Newer),
     )
     if (wanted and raw is None) or (raw is not None and not allowed):
         raise WireError(f"{name} {'lacks its raw frame' if raw is None else 'has a raw frame, but carries none'}")
@@ -144,7 +151,7 @@ def _other_version(header: Buffer) -> str:
         greeting = _greeting.decode(header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
-    if greeting.t not in ("Enrol", "Follow", "Hello") or greeting.protocol == PROTOCOL_VERSION:
+    if greeting.t not in ("Enrol", "Follow", "Hello", "Observe") or greeting.protocol == PROTOCOL_VERSION:
         return ""
     return (
         f"protocol version {greeting.protocol} is not spoken here, only {PROTOCOL_VERSION}: "

@@ -19,7 +19,7 @@ one frame of raw bytes, and `Offer`, `Assign` and `Newer` may be. The protocol v
     Leave     I hand in my work and go       Stop       the run is over, or you may not take part
                                              Elsewhere  should I be gone, look for me there
 
-What a standby and its controller say to each other is in `wire.following`.
+What a standby and its controller say to each other is in `wire.following`, what an observer asks in `wire.observing`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,42 @@
+"""What an invite can be for, in words. Which messages and tasks that allows is `controller.permits`."""
+
+from __future__ import annotations
+
+from barnraise.core.errors import InputError, UnknownNameError
+
+WORKER, HELPER, STANDBY, OBSERVER = "worker", "helper", "standby", "observer"
+OPERATOR = "operator"
+
+
+ROLES = {
+    WORKER: "barnraise join INVITE",  # trains, and does all other work
+    HELPER: "barnraise join INVITE",  # measures losses and does others' work anew
+    STANDBY: "barnraise standby INVITE",  # copies the run with its secret keys, to take over
+    OBSERVER: "barnraise status INVITE",  # reads how the run stands
+}
+"""The command that takes an invite for each."""
+
+NO_OPERATORS = (
+    "no invite makes an operator: who may write to the run's folder decides. Give that person an account on the "
+    "controller's machine (ssh), for barnraise finish, revoke and invite RUN_DIR"
+)
+
+
+def require_role(name: str) -> str:
+    """`name`, if invites can be for it. Raises InputError."""
+    if name == OPERATOR:
+        raise InputError(NO_OPERATORS)
+    if name not in ROLES:
+        raise UnknownNameError("role", name, ROLES)
+    return name
+
+
+def wrong_invite(role: str) -> str:
+    """What is said to who uses an invite for this role otherwise.
+
+    >>> wrong_invite("helper")
+    'this invite is for a helper (barnraise join INVITE), not for this'
+    """
+    if role not in ROLES:
+        return f"this invite is for the role {role[:24]!a}, which this barnraise does not know"
+    return f"this invite is for {'an' if role[0] in 'aeiou' else 'a'} {role} ({ROLES[role]}), not for this"

@@ -1,0 +1,169 @@
+"""What an invite is for, over both transports: who may train, who only measures, who only looks on."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnraise.assembly.invites import new_invite, open_book
+from barnraise.assembly.joining import join
+from barnraise.assembly.observing import look
+from barnraise.assembly.revoking import revoke_invite
+from barnraise.controller.events import Tick
+from barnraise.core.errors import InviteError
+from barnraise.core.types import KINDS, NodeProfile
+from barnraise.ledger.decisions import NodeChanged, Noted
+from barnraise.transport import Invite, Keys, create, proof
+from barnraise.trust.roles import HELPER, OBSERVER, STANDBY, WORKER
+from barnraise.wire.frames import decode_from_controller, encode
+from barnraise.wire.messages import (
+    PROTOCOL_VERSION,
+    Assign,
+    Enrol,
+    Enrolled,
+    Hello,
+    Message,
+    Next,
+    Stop,
+    Watch,
+    Welcome,
+)
+
+from .test_standbys import SCHEMES, Led, leading, run_directory, within
+
+both = pytest.mark.parametrize("use_zmq", [True, False], ids=SCHEMES)
+
+
+class Guest:
+    """A machine with keys of its own, driven by hand."""
+
+    def __init__(self, led: Led, connection: Any) -> None:
+        self.led, self.connection, self.keys = led, connection, Keys.generate()
+
+    async def say(self, message: Message, kind: type) -> Any:
+        await self.connection.send(encode(message))
+        return await self.hear(kind)
+
+    async def hear(self, kind: type) -> Any:
+        async with asyncio.timeout(20.0):
+            while True:
+                message, _ = decode_from_controller(await self.connection.receive())
+                if isinstance(message, kind):
+                    return message
+
+    async def enrol(self, invite: Invite, name: str) -> Any:
+        nonce, signer = secrets.token_hex(32), self.keys.signer.public
+        mark = proof(invite.secret, invite.server_key, self.keys.public, name, nonce, signer)
+        return await self.say(Enrol(PROTOCOL_VERSION, invite.token, name, nonce, mark, signer), Enrolled | Stop)
+
+    async def hello(self) -> Any:
+        return await self.say(
+            Hello(PROTOCOL_VERSION, 1, 1, NodeProfile(100.0), have=-1, kinds=tuple(KINDS)), Welcome | Stop
+        )
+
+
+@asynccontextmanager
+async def guest(led: Led) -> Any:
+    connection = create(led.uri.split(":")[0]).connection()
+    who = Guest(led, connection)
+    await connection.open(led.uri, led.keys.public, who.keys)
+    try:
+        yield who
+    finally:
+        await connection.close()
+
+
+@both
+def test_a_helper_is_given_no_training_and_may_not_say_what_only_trainers_say(tmp_path: Path, use_zmq: bool) -> None:
+    run = run_directory(tmp_path, use_zmq=use_zmq)
+
+    async def play() -> None:
+        async with leading(run, tmp_path) as (led, _), guest(led) as helper, guest(led) as worker:
+            assert isinstance(await helper.enrol(led.invite(HELPER), "helper"), Enrolled)
+            assert isinstance(await worker.enrol(led.invite(WORKER), "worker"), Enrolled)
+            for who in (helper, worker):
+                assert isinstance(await who.hello(), Welcome)
+            membership, state = led.host.machine.membership, led.host.machine.state
+            assert membership.kinds == {"helper": {"evaluate", "audit"}, "worker": set(KINDS)}
+            assert [state.nodes[name].badge.role for name in ("helper", "worker")] == [HELPER, WORKER]
+            assert "may not say Watch" in (await helper.say(Watch(0), Stop)).reason
+            await worker.connection.send(encode(Watch(0)))
+            assert isinstance(await worker.say(Next(-1), Assign | Stop), Assign)
+            await led.host.server.settle(Tick())
+            rows = [row for _, row in led.host.ledger.replay()]
+            dropped = [row for row in rows if isinstance(row, Noted) and row.kind == "frame_dropped"]
+            assert {row.node for row in dropped} == {"helper"}
+            enrolled = [row.role for row in rows if isinstance(row, NodeChanged) and row.change == "enrolled"]
+            assert enrolled == [HELPER, WORKER]
+
+    within(60.0, play())
+
+
+@both
+def test_an_observer_is_told_how_the_run_stands_and_nothing_of_its_host(tmp_path: Path, use_zmq: bool) -> None:
+    run = run_directory(tmp_path, use_zmq=use_zmq)
+
+    async def play() -> None:
+        async with leading(run, tmp_path) as (led, _), guest(led) as worker:
+            await worker.enrol(led.invite(WORKER), "ann")
+            await worker.hello()
+            invite = led.invite(OBSERVER)
+            for _ in range(2):  # the same machine takes one use, however often it looks
+                seen = await look(str(invite), tmp_path / "home")
+            assert (seen.run, seen.state, [row.name for row in seen.nodes]) == (run.path.name, "running", ["ann"])
+            assert str(run.path) not in str(seen)
+            assert seen.told["budget"] == 100_000
+            with pytest.raises(InviteError, match="used up"):
+                await look(str(invite), tmp_path / "another home")
+            assert list(led.host.machine.state.nodes) == ["ann"], "who looks on is no node"
+            revoke_invite(run, invite.token)
+            with pytest.raises(InviteError, match="taken this invite back"):
+                await look(str(invite), tmp_path / "home")
+
+    within(60.0, play())
+
+
+def test_an_invite_is_for_its_role_alone(tmp_path: Path) -> None:
+    run = run_directory(tmp_path)
+
+    async def play() -> None:
+        async with leading(run, tmp_path) as (led, _), guest(led) as stranger:
+            for role, command in ((STANDBY, "barnraise standby"), (OBSERVER, "barnraise status")):
+                invite = led.invite(role)
+                answer = await stranger.enrol(invite, "n")
+                assert isinstance(answer, Stop)
+                assert role in answer.reason
+                assert command in answer.reason
+                with open_book(run) as book:
+                    assert book.tokens[invite.token].uses == 1, "nothing is spent on what is refused"
+                with pytest.raises(InviteError, match=command):
+                    await join(str(invite), lambda text: None, home=tmp_path / "home")
+            unknown = new_invite(run, led.uri, led.keys.public, uses=1, hours=1.0, role="king\x1b[2J")
+            assert "does not know" in (await stranger.enrol(unknown, "n")).reason
+            with pytest.raises(InviteError, match="barnraise join"):
+                await look(str(led.invite(WORKER)), tmp_path / "home")
+            assert led.host.machine.state.nodes == {}
+
+    within(60.0, play())
+
+
+def test_an_expired_observer_is_told_so(tmp_path: Path) -> None:
+    run = run_directory(tmp_path)
+
+    async def play() -> None:
+        async with leading(run, tmp_path) as (led, _):
+            invite = led.invite(OBSERVER)
+            await look(str(invite), tmp_path / "home")
+            with open_book(run) as book:
+                known = book.tokens[invite.token]
+                book.tokens[invite.token] = type(known)(known.id, known.verifier, int(time.time()), 1, known.role)
+            with pytest.raises(InviteError, match="expired"):
+                await look(str(invite), tmp_path / "home")
+
+    within(60.0, play())
