@@ -16,10 +16,11 @@ from barnraise.assembly.joining import join
 from barnraise.assembly.observing import look
 from barnraise.assembly.revoking import revoke_invite
 from barnraise.controller.events import Tick
-from barnraise.core.errors import InviteError
+from barnraise.core.errors import InputError, InviteError
 from barnraise.core.types import KINDS, NodeProfile
 from barnraise.ledger.decisions import NodeChanged, Noted
 from barnraise.transport import Invite, Keys, create, proof
+from barnraise.transport.allow_list import line_of
 from barnraise.trust.roles import HELPER, OBSERVER, STANDBY, WORKER
 from barnraise.wire.frames import decode_from_controller, encode
 from barnraise.wire.messages import (
@@ -167,3 +168,45 @@ def test_an_expired_observer_is_told_so(tmp_path: Path) -> None:
                 await look(str(invite), tmp_path / "home")
 
     within(60.0, play())
+
+
+@both
+def test_where_the_host_lists_keys_they_alone_come_in_and_spend_nothing(tmp_path: Path, use_zmq: bool) -> None:
+    run = run_directory(tmp_path, use_zmq=use_zmq)
+
+    async def play() -> None:
+        warned: list[str] = []
+        async with leading(run, tmp_path, warned.append) as (led, _), guest(led) as ann, guest(led) as bob:
+            invite, watching = led.invite(WORKER), led.invite(OBSERVER)
+            listed = run.keys / "allow"
+            listed.write_text(f"# none yet\n{line_of(Keys.generate().public, 'somebody')}\n")
+            told = (await ann.enrol(invite, "ann")).reason
+            line = line_of(ann.keys.public, "ann")
+            assert line in told, "it is told which line to ask for"
+            with pytest.raises(InviteError, match="listed keys alone"):
+                await look(str(watching), tmp_path / "home")
+            listed.write_text(f"{line}\n{line[:20]} ann again\n")
+            assert "is broken" in (await ann.enrol(invite, "ann")).reason
+            assert len(warned) == 1
+            assert "line 2" in warned[0]
+            listed.write_text(f"{line}\n{line_of(bob.keys.public, 'bob')}\n")
+            assert isinstance(await ann.enrol(invite, "ann"), Enrolled)
+            assert isinstance(await bob.enrol(invite, "bob"), Enrolled), "one invite for all on the list"
+            with open_book(run) as book:
+                assert book.tokens[invite.token].uses == 1
+            listed.unlink()
+            await look(str(watching), tmp_path / "home")
+
+    within(60.0, play())
+
+
+def test_a_broken_list_of_keys_stops_a_controller_that_starts(tmp_path: Path) -> None:
+    run = run_directory(tmp_path)
+    (run.keys / "allow").write_text("ann\n")
+
+    async def play() -> None:
+        async with leading(run, tmp_path):
+            raise AssertionError("it started")
+
+    with pytest.raises(InputError, match="line 1: 'ann' is no key"):
+        within(60.0, play())

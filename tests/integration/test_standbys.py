@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -98,10 +98,12 @@ class Led:
 
 
 @asynccontextmanager
-async def leading(run: RunDirectory, folder: Path) -> AsyncIterator[tuple[Led, asyncio.Task[Any]]]:
+async def leading(
+    run: RunDirectory, folder: Path, warn: Callable[[str], None] = lambda text: None
+) -> AsyncIterator[tuple[Led, asyncio.Task[Any]]]:
     plan = resolve(load(run.run_file), purpose=SERVE)
     with run.lock():
-        host = open_host(run, plan, lambda text: None)
+        host = open_host(run, plan, warn)
         uri = await listen(host.server, run, plan, "serve")
         working = asyncio.ensure_future(host.server.run(host.first))
         try:

@@ -19,7 +19,7 @@ from barnraise.assembly.addresses import recorded_mode
 from barnraise.assembly.engine_settings import engine_settings
 from barnraise.assembly.fencing import standby_key
 from barnraise.assembly.ground import Ground
-from barnraise.assembly.invites import open_book
+from barnraise.assembly.invites import allowed, open_book
 from barnraise.config.changes import changes, kept
 from barnraise.config.load import load
 from barnraise.controller.actions import Action, Journal
@@ -100,7 +100,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     needed = [i for ids in contributions.values() for i in ids]
     ledger.segments.keep_all = plan.run_file.controller.keep_payloads
     ledger.segments.retain([*needed, *found.open_contributions()])
-    enrolment = _enrolment(run)
+    enrolment = _enrolment(run, warn)
     settings = engine_settings(
         plan,
         run=RunId(run.path.name, enrolment.keys.public),
@@ -168,8 +168,10 @@ def _recorded_manifest(run: RunDirectory, plan: Plan, dataset: Dataset, warn: Ca
     return content
 
 
-def _enrolment(run: RunDirectory) -> Enrolment:
-    return Enrolment(Keys.load_or_create(run.keys / "controller.json"), lambda: open_book(run))
+def _enrolment(run: RunDirectory, warn: Callable[[str], None]) -> Enrolment:
+    allowed(run)  # a list that cannot be read is told of now
+    keys = Keys.load_or_create(run.keys / "controller.json")
+    return Enrolment(keys, lambda: open_book(run), lambda: allowed(run), warn)
 
 
 def _replication(run: RunDirectory, plan: Plan, dataset: Dataset, ledger: Ledger) -> Replication:

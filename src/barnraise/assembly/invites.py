@@ -11,10 +11,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from barnraise.assembly.addresses import recorded_uri
-from barnraise.core.errors import RunDirectoryError
+from barnraise.core.errors import InputError, RunDirectoryError
 from barnraise.ledger import RunDirectory
-from barnraise.transport import Invite, Keys, TokenBook
+from barnraise.transport import Invite, Keys, TokenBook, allow_list
 from barnraise.trust.roles import WORKER
+
+ALLOW_LIST = "allow"
+"""A file among a run's keys: those that are let in, where there is one."""
 
 INVITE_VARIABLE = "BARNRAISE_INVITE"
 """Environment variable that `join` takes its invite from when it is given none."""
@@ -32,6 +35,23 @@ def open_book(run: RunDirectory) -> Iterator[TokenBook]:
         after = msgspec.json.encode(book.to_dict())
         if after != before:
             run.write_key("invites.json", after)
+
+
+def allowed(run: RunDirectory) -> frozenset[str] | None:
+    """The keys that the host lets in, and no others; None where there is no list. Raises InputError."""
+    path = run.keys / ALLOW_LIST
+    try:
+        with path.open("rb") as file:
+            content = file.read(allow_list.MOST_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error.strerror}; remove it to let in whoever has an invite"
+        ) from None
+    if len(content) > allow_list.MOST_BYTES:
+        raise InputError(f"{path} has more than {allow_list.MOST_BYTES:,} bytes, which is no list of keys")
+    return allow_list.parse(content.decode("utf-8", "replace"), str(path))
 
 
 def new_invite(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import AbstractContextManager
 
 from barnraise.controller import permits
-from barnraise.core.errors import InviteError
+from barnraise.core.errors import InputError, InviteError
 from barnraise.transport import Keys, TokenBook
+from barnraise.transport.allow_list import line_of
 from barnraise.transport.invite import Token
 from barnraise.trust.roles import wrong_invite
 from barnraise.wire.following import Follow
@@ -34,11 +35,19 @@ class Attempts:
 
 
 class Enrolment:
-    """The controller's keys and its book of invites. `open_book` lends the book and makes its changes durable."""
+    """The controller's keys and its book of invites. `open_book` lends the book and makes its changes durable;
+    `allowed` reads the host's list of keys (None: there is none, and whoever has an invite may come in)."""
 
-    def __init__(self, keys: Keys, open_book: Callable[[], AbstractContextManager[TokenBook]]) -> None:
-        self.keys, self._open_book = keys, open_book
+    def __init__(
+        self,
+        keys: Keys,
+        open_book: Callable[[], AbstractContextManager[TokenBook]],
+        allowed: Callable[[], Container[str] | None] = lambda: None,
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.keys, self._open_book, self._allowed, self._warn = keys, open_book, allowed, warn
         self._attempts = Attempts()
+        self._warned = ""
 
     def let_in(self, message: Enrol, key: str, *, taken: bool) -> Token:
         """The invite by which a machine with `key` becomes a node, its use spent. Raises InviteError when it may
@@ -46,19 +55,22 @@ class Enrolment:
         _require_protocol(message)
         self._require_time()
         with self._open_book() as book:
-            token = self._verify(book, message, key, time.time())
+            token, listed = self._proven(book, message, key, time.time())
             if taken:  # only who holds an invite is told of names
                 raise InviteError(f"the name '{message.name}' is taken in this run: choose another with --name")
-            book.spend(token.id, key)
+            book.spend(token.id, key, listed=listed)
             return token
 
-    def take_new_keys(self, message: Enrol, *, vouched: bool) -> None:
-        """A node may take the keys that it comes with: it needs no invite, but its old key has to have `vouched` for
-        them. Raises InviteError when it may not."""
+    def take_new_keys(self, message: Enrol, key: str, *, vouched: bool) -> None:
+        """A node may take `key` and the other that it comes with: it needs no invite, but its old key has to have
+        `vouched` for them. Raises InviteError when it may not."""
         _require_protocol(message)
         self._require_time()
         if not vouched:
             raise InviteError(f"the key that '{message.name}' is known by in this run has not vouched for the new ones")
+        keys = self._list()
+        if keys is not None and key not in keys:
+            raise _unlisted(key, message.name)
 
     def refuse_standby(self, message: Follow, key: str, *, known: bool) -> Stop | None:
         """Why a machine with `key` may not follow; None when it may. Its invite is asked for each time, and no use of
@@ -66,7 +78,7 @@ class Enrolment:
         try:
             _require_protocol(message)
             with self._open_book() as book:
-                self._verify(book, message, key, 0.0 if known else time.time())
+                self._proven(book, message, key, 0.0 if known else time.time())
         except InviteError as error:
             return Stop(str(error))
         return None
@@ -76,14 +88,18 @@ class Enrolment:
         Raises InviteError when it may not."""
         _require_protocol(message)
         with self._open_book() as book:
-            book.spend(self._verify(book, message, key, time.time()).id, key)
+            token, listed = self._proven(book, message, key, time.time())
+            book.spend(token.id, key, listed=listed)
 
     def _require_time(self) -> None:
         if self._attempts.too_many():
             raise InviteError("too many attempts to join at once: try again in a minute")
 
-    def _verify(self, book: TokenBook, message: Enrol | Follow | Observe, key: str, now: float) -> Token:
-        """The invite that was proven, which is one for such a message."""
+    def _proven(self, book: TokenBook, message: Enrol | Follow | Observe, key: str, now: float) -> tuple[Token, bool]:
+        """The invite that was proven, which is one for such a message; and whether the host lists the key. Raises
+        InviteError where it lists others alone."""
+        keys = self._list()
+        listed = keys is not None and key in keys
         token = book.verify(
             message.token,
             message.proof,
@@ -93,10 +109,32 @@ class Enrolment:
             nonce=message.nonce,
             now=now,
             signer=message.signer if isinstance(message, Enrol) else "",
+            listed=listed,
         )
         if permits.refusal(token.role, message):
             raise InviteError(wrong_invite(token.role))
-        return token
+        if keys is not None and not listed:
+            raise _unlisted(key, message.name)
+        return token, listed
+
+    def _list(self) -> Container[str] | None:
+        """The host's list of keys. Raises InviteError where it cannot be read: nobody is let in by half of it."""
+        try:
+            return self._allowed()
+        except InputError as error:
+            if str(error) != self._warned:
+                self._warned = str(error)
+                self._warn(f"nobody is let in: {error}")
+            raise InviteError(
+                "nobody can come in now: the host's list of keys is broken, and its host is told"
+            ) from None
+
+
+def _unlisted(key: str, name: str) -> InviteError:
+    return InviteError(
+        "the host lets in listed keys alone, and this machine's is not among them; ask for this line in the file "
+        f"keys/allow of the run: {line_of(key, name)}"
+    )
 
 
 def _require_protocol(message: Enrol | Follow | Observe) -> None:

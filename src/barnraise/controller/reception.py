@@ -61,6 +61,6 @@ class Reception:
             return Admitted(message.name, peer.key, token.id, message.signer, token.role)
         told = signatures.rotation(self._machine.settings.run, message.name, peer.key, message.signer)
         signer = node.badge.signer if node is not None and not node.revoked else ""
-        self.enrolment.take_new_keys(message, vouched=signatures.verified(told, message.endorsement, signer))
+        self.enrolment.take_new_keys(message, peer.key, vouched=signatures.verified(told, message.endorsement, signer))
         assert node is not None
         return Rekeyed(message.name, peer.key, message.signer)
