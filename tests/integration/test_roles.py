@@ -210,3 +210,26 @@ def test_a_broken_list_of_keys_stops_a_controller_that_starts(tmp_path: Path) ->
 
     with pytest.raises(InputError, match="line 1: 'ann' is no key"):
         within(60.0, play())
+
+
+@both
+def test_a_network_has_so_many_nodes_and_no_more(tmp_path: Path, use_zmq: bool) -> None:
+    run = run_directory(tmp_path, use_zmq=use_zmq, per_network=2)
+
+    async def play() -> None:
+        async with leading(run, tmp_path) as (led, _), guest(led) as ann, guest(led) as bob, guest(led) as eve:
+            invite = new_invite(run, led.uri, led.keys.public, uses=5, hours=1.0)
+            for who, name in ((ann, "ann"), (bob, "bob")):
+                assert isinstance(await who.enrol(invite, name), Enrolled)
+            told = (await eve.enrol(invite, "eve")).reason
+            assert "2 machines of the network 127.0.0.0/24" in told
+            with open_book(run) as book:
+                assert book.tokens[invite.token].uses == 3, "who is refused spends nothing"
+            (run.keys / "allow").write_text(line_of(eve.keys.public, "eve"))
+            assert isinstance(await eve.enrol(invite, "eve"), Enrolled)
+        async with leading(run, tmp_path) as (led, _), guest(led) as eve:  # it is durable
+            (run.keys / "allow").unlink()
+            again = new_invite(run, led.uri, led.keys.public, uses=5, hours=1.0)
+            assert "2 machines" in (await eve.enrol(again, "eva")).reason
+
+    within(60.0, play())

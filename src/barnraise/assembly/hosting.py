@@ -100,7 +100,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     needed = [i for ids in contributions.values() for i in ids]
     ledger.segments.keep_all = plan.run_file.controller.keep_payloads
     ledger.segments.retain([*needed, *found.open_contributions()])
-    enrolment = _enrolment(run, warn)
+    enrolment = _enrolment(run, plan, warn)
     settings = engine_settings(
         plan,
         run=RunId(run.path.name, enrolment.keys.public),
@@ -168,10 +168,10 @@ def _recorded_manifest(run: RunDirectory, plan: Plan, dataset: Dataset, warn: Ca
     return content
 
 
-def _enrolment(run: RunDirectory, warn: Callable[[str], None]) -> Enrolment:
+def _enrolment(run: RunDirectory, plan: Plan, warn: Callable[[str], None]) -> Enrolment:
     allowed(run)  # a list that cannot be read is told of now
     keys = Keys.load_or_create(run.keys / "controller.json")
-    return Enrolment(keys, lambda: open_book(run), lambda: allowed(run), warn)
+    return Enrolment(keys, lambda: open_book(run), lambda: allowed(run), warn, plan.run_file.controller.per_network)
 
 
 def _replication(run: RunDirectory, plan: Plan, dataset: Dataset, ledger: Ledger) -> Replication:

@@ -10,6 +10,7 @@ from barnraise.controller import permits
 from barnraise.core.errors import InputError, InviteError
 from barnraise.transport import Keys, TokenBook
 from barnraise.transport.allow_list import line_of
+from barnraise.transport.door import network_of
 from barnraise.transport.invite import Token
 from barnraise.trust.roles import wrong_invite
 from barnraise.wire.following import Follow
@@ -36,7 +37,8 @@ class Attempts:
 
 class Enrolment:
     """The controller's keys and its book of invites. `open_book` lends the book and makes its changes durable;
-    `allowed` reads the host's list of keys (None: there is none, and whoever has an invite may come in)."""
+    `allowed` reads the host's list of keys (None: there is none, and whoever has an invite may come in). At most
+    `per_network` nodes come in from one network, but for those that are listed."""
 
     def __init__(
         self,
@@ -44,22 +46,37 @@ class Enrolment:
         open_book: Callable[[], AbstractContextManager[TokenBook]],
         allowed: Callable[[], Container[str] | None] = lambda: None,
         warn: Callable[[str], None] = lambda text: None,
+        per_network: int | None = None,
     ) -> None:
         self.keys, self._open_book, self._allowed, self._warn = keys, open_book, allowed, warn
+        self._per_network = per_network
         self._attempts = Attempts()
         self._warned = ""
 
-    def let_in(self, message: Enrol, key: str, *, taken: bool) -> Token:
-        """The invite by which a machine with `key` becomes a node, its use spent. Raises InviteError when it may
-        not."""
+    def let_in(self, message: Enrol, key: str, *, taken: bool, address: str = "") -> Token:
+        """The invite by which a machine with `key`, that calls from `address`, becomes a node, its use spent. Raises
+        InviteError when it may not."""
         _require_protocol(message)
         self._require_time()
         with self._open_book() as book:
             token, listed = self._proven(book, message, key, time.time())
             if taken:  # only who holds an invite is told of names
                 raise InviteError(f"the name '{message.name}' is taken in this run: choose another with --name")
-            book.spend(token.id, key, listed=listed)
+            network = self._network(book, address) if self._per_network and not listed else ""
+            book.spend(token.id, key, network, listed=listed)
             return token
+
+    def _network(self, book: TokenBook, address: str) -> str:
+        """That of `address`. Raises InviteError where as many nodes as may be are from there."""
+        network = network_of(address)
+        if not network:  # it is gone already: else who hangs up at once would be of no network
+            raise InviteError("where this machine calls from is not known any more: try again")
+        if book.num_of(network) >= (self._per_network or 0):
+            raise InviteError(
+                f"{self._per_network} machines of the network {network} came in, and the host lets in no more of one "
+                "(controller.per_network): ask for a place on the host's list of keys"
+            )
+        return network
 
     def take_new_keys(self, message: Enrol, key: str, *, vouched: bool) -> None:
         """A node may take `key` and the other that it comes with: it needs no invite, but its old key has to have

@@ -15,7 +15,8 @@ from barnraise.wire.messages import Enrol, Enrolled, Hello, Message, Stop
 
 
 class Reception:
-    """Answers through `transmit`, and hands the machine what follows with `post`. `peers` are nodes' connections."""
+    """Answers through `transmit`, and hands the machine what follows with `post`. `peers` are nodes' connections, and
+    `address` tells where one comes from."""
 
     def __init__(
         self,
@@ -24,9 +25,10 @@ class Reception:
         peers: MutableMapping[str, Peer],
         transmit: Callable[[Peer, Message], object],
         post: Callable[[Event], None],
+        address: Callable[[Peer], str],
     ) -> None:
         self.enrolment, self._machine, self._peers = enrolment, machine, peers
-        self._transmit, self._post = transmit, post
+        self._transmit, self._post, self._address = transmit, post, address
         self._coming: set[str] = set()  # keys let in by this process
 
     def turn_away(self, peer: Peer, node: str, message: Message) -> None:
@@ -57,7 +59,7 @@ class Reception:
         node = self._machine.state.nodes.get(message.name)
         if not message.endorsement:
             taken = node is not None or message.name in self._peers
-            token = self.enrolment.let_in(message, peer.key, taken=taken)
+            token = self.enrolment.let_in(message, peer.key, taken=taken, address=self._address(peer))
             return Admitted(message.name, peer.key, token.id, message.signer, token.role)
         told = signatures.rotation(self._machine.settings.run, message.name, peer.key, message.signer)
         signer = node.badge.signer if node is not None and not node.revoked else ""

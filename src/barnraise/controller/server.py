@@ -24,6 +24,7 @@ from barnraise.controller.executor import ControllerExecutor, Report
 from barnraise.controller.inbox import MOST_AT_ONCE, MOST_WAITING, TURNS_BEHIND, Awaited, Brought, Waiting
 from barnraise.controller.machine import Controller
 from barnraise.controller.observers import Observers
+from barnraise.controller.rates import SHUT_OUT, Rates
 from barnraise.controller.reception import Reception
 from barnraise.controller.standbys import Replication, Standbys
 from barnraise.controller.warnings import warning_of
@@ -81,9 +82,9 @@ class Server:
         self.peers: dict[str, Peer] = {}
         self.standbys = Standbys(ledger, enrolment, machine, replication or Replication(), warn)
         self.standbys.connect(self._transmit, self._tell, self.peers, lambda note: self.post(ev.Told(note)))
-        self.reception = Reception(enrolment, machine, self.peers, self._transmit, self.post)
+        self.reception = Reception(enrolment, machine, self.peers, self._transmit, self.post, address=self._address)
         self.observers = Observers(enrolment, machine.settings.run.name, standing, self._transmit)
-        self.drops = Drops()
+        self.drops, self.rates = Drops(), Rates()
         self.uploads = Uploads()  # of which the machine knows: what it does not want is not kept
         self.contributions = contributions or {}
         self.bytes_up, self.bytes_down = machine.state.totals.bytes_up, machine.state.totals.bytes_down
@@ -241,7 +242,11 @@ class Server:
         self._wake.set()
 
     def _receive(self, peer: Peer, node: str | None, message: Message, raw: memoryview | None) -> None:
-        if node is not None and self.machine.state.nodes[node].revoked:
+        if node is not None and (excess := self.rates.excess(node, message, now := time.monotonic())):
+            self._drop(node, excess)
+            if self.rates.floods(node, now):
+                self.listener.shut_out(peer.key, SHUT_OUT)
+        elif node is not None and self.machine.state.nodes[node].revoked:
             self.reception.turn_away(peer, node, message)
         elif isinstance(message, Enrol):
             self.reception.enrol(peer, message)
@@ -272,6 +277,9 @@ class Server:
             self.post(Brought(node, message, raw))
         else:
             self.post(ev.Received(node, message))
+
+    def _address(self, peer: Peer) -> str:
+        return self.listener.address(peer)
 
     def _take_chunk(self, peer: Peer, node: str, message: PayloadChunk, raw: memoryview) -> None:
         """Bytes of a payload; those that do not follow on what is here are asked for once, others overtook them."""

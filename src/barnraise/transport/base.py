@@ -91,6 +91,10 @@ class Listener(ABC):
         asks again), and single frames wait in a bounded line of their own. A peer that is gone or revoked gets nothing.
         """
 
+    def address(self, peer: Peer) -> str:
+        """The IP address that a peer calls from; empty where that is not known, or it is gone."""
+        return ""
+
     def is_member(self, key: str) -> bool:
         """Whether `key` is no stranger's."""
         return self.members is None or key in self.members
@@ -98,6 +102,12 @@ class Listener(ABC):
     def revoke(self, key: str) -> None:
         """From now on no message of `key` is returned or sent, whatever connections it has."""
         self.revoked.add(key)
+
+    def shut_out(self, key: str, seconds: float) -> None:
+        """The same for a while."""
+        if key not in self.revoked:
+            self.revoke(key)
+            asyncio.get_running_loop().call_later(seconds, self.revoked.discard, key)
 
     def _drop(self, reason: str) -> None:
         self.dropped[reason] = self.dropped.get(reason, 0) + 1

@@ -129,6 +129,19 @@ class Door:
             del group[name]
 
 
+def network_of(address: str) -> str:
+    """Whose neighbours count together: the /24 of an IPv4 address, the /64 of an IPv6 one; "" for what is none.
+
+    >>> network_of("10.1.2.3"), network_of("2001:db8::1"), network_of("::ffff:10.1.2.3"), network_of("")
+    ('10.1.2.0/24', '2001:db8::/64', '10.1.2.0/24', '')
+    """
+    place = place_of(address)
+    try:
+        return place if "/" in place else str(ipaddress.IPv4Network((place, 24), strict=False))
+    except ValueError:
+        return ""
+
+
 def place_of(address: str) -> str:
     """What counts as one address: an IPv4 address, or the /64 network of an IPv6 one.
 

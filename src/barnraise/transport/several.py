@@ -68,6 +68,9 @@ class Several(Listener):
     def send(self, peer: Peer, frames: Sequence[Buffer]) -> bool:
         return self._listeners[peer.route[0]].send(Peer(peer.route[1:], peer.key), frames)
 
+    def address(self, peer: Peer) -> str:
+        return self._listeners[peer.route[0]].address(Peer(peer.route[1:], peer.key))
+
     def revoke(self, key: str) -> None:
         for listener in self._listeners:
             listener.revoke(key)

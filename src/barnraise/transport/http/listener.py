@@ -89,6 +89,7 @@ class Session:
         self.channels = {channel: Answerer(peer.route, channel, ciphers) for channel in (PUSH, PULL)}
         self.locks = {channel: asyncio.Lock() for channel in (PUSH, PULL)}
         self.mailbox = Mailbox(budget, peer.key)
+        self.address = ""  # of the newest request
         self.heard = self.pulled = asyncio.get_running_loop().time()
 
 
@@ -140,7 +141,7 @@ class XmlRpcListener(Listener):
         except ValueError:
             return None
 
-    async def answer(self, path: str, body: bytes, prove: Callable[[str], None]) -> bytes:
+    async def answer(self, path: str, body: bytes, prove: Callable[[str], str]) -> bytes:
         """The XML-RPC response to a call."""
         try:
             method, argument = marshalling.read_call(body)
@@ -177,7 +178,7 @@ class XmlRpcListener(Listener):
         self._sessions[route] = self._unproven[route] = Session(Peer(route, key), ciphers, self.budget)
         return reply
 
-    async def _exchange(self, session: Session, envelope: bytes, prove: Callable[[str], None]) -> bytes:
+    async def _exchange(self, session: Session, envelope: bytes, prove: Callable[[str], str]) -> bytes:
         """Carry out a request, or repeat the answer to the last one."""
         _, channel, _ = split(envelope)
         async with session.locks[channel]:
@@ -192,7 +193,7 @@ class XmlRpcListener(Listener):
             session.heard = self._loop.time()
             try:
                 self._prove(session)
-                prove(session.peer.key)
+                session.address = prove(session.peer.key)
                 if content is not None:
                     answerer.seal(await (self._push if channel == PUSH else self._pull)(session, content))
             except BaseException:
@@ -297,6 +298,10 @@ class XmlRpcListener(Listener):
             self._drop("queue of a slow peer is full")
             return False
         return True
+
+    def address(self, peer: Peer) -> str:
+        session = self._sessions.get(peer.route)
+        return session.address if session is not None and session.peer == peer else ""
 
     async def close(self, linger: float = 0.0) -> None:
         if not self._closed and linger:

@@ -9,7 +9,6 @@ themselves; and where too many come, a `Door` says who goes.
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Callable, Hashable
 from http import HTTPStatus
 from typing import Protocol
@@ -59,8 +58,9 @@ class Site(Protocol):
     def account(self, path: str) -> str:
         """On whose account large bodies and answers are."""
 
-    async def answer(self, path: str, body: bytes, prove: Callable[[str], None]) -> bytes:
-        """The XML document for a POST of `body`; `prove` is told of the key that the caller proved."""
+    async def answer(self, path: str, body: bytes, prove: Callable[[str], str]) -> bytes:
+        """The XML document for a POST of `body`; `prove` is told of the key that the caller proved, and tells the
+        address that it calls from."""
 
 
 class HttpRefusal(WireError):
@@ -93,7 +93,7 @@ class HttpServer:
         assert task is not None
         try:
             self._tasks.add(task)
-            self.door.enter(task, str((writer.get_extra_info("peername") or ("",))[0]))
+            self.door.enter(task, _address_of(writer))
             await _Client(self, task, reader, writer).serve()
         except (OSError, TimeoutError, h11.ProtocolError):
             pass  # the client left, was too slow, or does not speak HTTP
@@ -114,6 +114,10 @@ class HttpServer:
             await asyncio.wait(list(self._tasks), timeout=5.0)
 
 
+def _address_of(writer: asyncio.StreamWriter) -> str:
+    return str((writer.get_extra_info("peername") or ("",))[0])
+
+
 def _hang_up(who: Hashable) -> None:
     assert isinstance(who, asyncio.Task)
     who.cancel()
@@ -126,7 +130,8 @@ class _Client:
         self, server: HttpServer, who: Hashable, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self._site, self._reader, self._writer = server.site, reader, writer
-        self._prove = functools.partial(server.door.prove, who)
+        self._door, self._who = server.door, who
+        self._address = _address_of(writer)
         self._charged: list[tuple[str, int, bool]] = []  # account, bytes, and whether for an answer
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
 
@@ -157,6 +162,10 @@ class _Client:
                 return
             self._http.start_next_cycle()
             patience = IDLE_SECONDS
+
+    def _prove(self, key: str) -> str:
+        self._door.prove(self._who, key)
+        return self._address
 
     async def _read(self, request: h11.Request) -> tuple[str, bytes]:
         """Path and body. A body that is too long is refused by its announced length, else where it passes the limit."""

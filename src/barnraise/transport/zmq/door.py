@@ -108,6 +108,11 @@ class ZmqDoor:
         connection = self._routes.get(route)
         return connection is not None and self.door.key_of(connection.descriptor) == key
 
+    def address(self, route: bytes) -> str:
+        """Where the connection that `route` leads to comes from."""
+        connection = self._routes.get(route)
+        return str(connection.other_end[0]) if connection is not None else ""
+
     def send_away(self, route: bytes) -> None:
         """End the connection behind `route`."""
         if route in self._routes:

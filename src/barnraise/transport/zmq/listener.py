@@ -113,6 +113,9 @@ class ZmqListener(Listener):
             self._drop("queue of a slow peer is full")
         return sent
 
+    def address(self, peer: Peer) -> str:
+        return self._door.address(peer.route) if self._door is not None and self._may_hear(peer) else ""
+
     def _reply(self, peer: Peer, frames: Sequence[Buffer]) -> None:
         """Answer a REQ; what cannot be delivered at once is lost, as with any connection that breaks."""
         if self._socket is not None and not self._socket.closed and self._may_hear(peer):
