@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from barnraise.controller.inspection import MOST_FORGED
 from barnraise.ledger.decisions import NodeChanged
 from barnraise.ledger.evidence import Signatures
 from barnraise.transport import Keys
@@ -28,6 +29,29 @@ def test_what_a_node_has_not_signed_is_refused_before_its_payload_is_asked_for(t
         proof, rows = Signatures(), [row for _, row in cluster.ledger.replay()]
         assert [reason for row in rows if (reason := proof.wrong(row))] == []
         assert proof.signed == 1
+
+    run(tmp_path, scenario)
+
+
+def test_a_node_that_does_not_sign_is_dismissed_whatever_it_does_between(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        client = await cluster.client(signs=True)
+        await client.hello()
+        for number in range(MOST_FORGED):
+            if number == MOST_FORGED - 1:
+                await accepted(client, await client.task())
+            task = await client.task()
+            forged = signed(
+                RunId("test", client.server_key), "n0", client.made(task, update(1.0)), Keys.generate().signer
+            )
+            await client.send(Offer(forged), update(1.0))
+            assert "wrong signature" in (await client.expect(Ack)).reason
+        told = await client.expect(Stop)
+        assert not told.final
+        assert f"{MOST_FORGED} contributions in its name" in told.reason
+        changes = [d for d in cluster.decisions(NodeChanged) if d.change == "dismissed"]
+        assert [d.reason for d in changes] == [told.reason]
+        assert not cluster.machine.state.nodes["n0"].live
 
     run(tmp_path, scenario)
 

@@ -14,7 +14,8 @@ import pytest
 from barnraise.assembly.invites import new_invite, open_book
 from barnraise.assembly.joining import join
 from barnraise.assembly.observing import look
-from barnraise.assembly.revoking import revoke_invite
+from barnraise.assembly.requests import obey
+from barnraise.assembly.revoking import revoke_invite, revoke_node
 from barnraise.controller.events import Tick
 from barnraise.core.errors import InputError, InviteError
 from barnraise.core.types import KINDS, NodeProfile
@@ -231,5 +232,34 @@ def test_a_network_has_so_many_nodes_and_no_more(tmp_path: Path, use_zmq: bool) 
             (run.keys / "allow").unlink()
             again = new_invite(run, led.uri, led.keys.public, uses=5, hours=1.0)
             assert "2 machines" in (await eve.enrol(again, "eva")).reason
+
+    within(60.0, play())
+
+
+@both
+def test_a_revoked_node_is_out_from_its_next_message_on(tmp_path: Path, use_zmq: bool) -> None:
+    run = run_directory(tmp_path, use_zmq=use_zmq)
+
+    async def play() -> None:
+        async with leading(run, tmp_path) as (led, _), guest(led) as liar, guest(led) as honest:
+            for who, name in ((liar, "liar"), (honest, "honest")):
+                assert isinstance(await who.enrol(led.invite(WORKER), name), Enrolled)
+                assert isinstance(await who.hello(), Welcome)
+            assert isinstance(await liar.say(Next(-1), Assign), Assign)
+            revoking = asyncio.ensure_future(asyncio.to_thread(revoke_node, run, "liar", "it lies"))
+            while not revoking.done():  # as the run's course does twice a second
+                await obey(run, led.host.server, lambda text: None)
+                await asyncio.sleep(0.01)
+            assert await revoking
+            assert "it lies" in (await liar.hear(Stop)).reason, "it is told at once, over the connection that it has"
+            state = led.host.machine.state
+            assert not state.nodes["liar"].open
+            before = led.host.ledger.last_id
+            await liar.connection.send(encode(Next(-1)))
+            assert "it lies" in (await liar.hello()).reason
+            assert "it lies" in (await liar.enrol(led.invite(WORKER), "another")).reason
+            assert isinstance(await honest.say(Next(-1), Assign), Assign)
+            rows = [row for row_id, row in led.host.ledger.replay() if row_id > before]
+            assert {getattr(row, "node", "honest") for row in rows} == {"honest"}, "nothing of it is read any more"
 
     within(60.0, play())

@@ -38,6 +38,7 @@ FREE_KEYS: Mapping[str, tuple[str, ...]] = {
         "scheduler",
         "scheduler_options",
         "max_update_norm",
+        "per_network",
         "threads",
     ),
     "training": (

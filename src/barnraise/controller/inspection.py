@@ -28,9 +28,12 @@ from barnraise.wire.messages import Ack, Message, Offer, Stop
 MOST_INSANE = 10
 """Updates in a row that cannot be taken, after which a node is not asked for more."""
 
+MOST_FORGED = 10
+"""Contributions that a node has not signed, whatever came between: no honest machine has a single one."""
+
 
 class Inspection(Part):
-    """Keeps how many updates in a row of a node could not be taken."""
+    """Keeps how many updates in a row of a node could not be taken, and how many offers it had not signed."""
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class Inspection(Part):
         self.settings = context.settings
         self.custody, self.speeds, self.membership = custody, speeds, membership
         self.insane: dict[str, int] = {}
+        self.forged: dict[str, int] = {}
 
     def offered(self, node: str, message: Offer) -> Steps:
         """Judge a header; what may come is asked for."""
@@ -59,18 +63,30 @@ class Inspection(Part):
             yield Send(node, Ack(number, *self.state.nodes[node].verdicts.get(number, unknown)))
         elif number in self.custody.inspecting:
             return  # its payload is here: the answer follows
-        elif reason := (
-            self._refuse(work, offer)
-            or admission.refuse_signature(self.settings.run, node, offer, self.state.nodes[node].badge.signer)
-        ):
-            yield from self.custody.drop(node, number)
-            yield from self._judge(work, offer, self.context.arrival_version, 0.0, reason)
+        elif reason := self._refuse(work, offer):
+            yield from self._turn_down(work, offer, reason)
+            yield from self.context.follow()
+        elif reason := admission.refuse_signature(self.settings.run, node, offer, self.state.nodes[node].badge.signer):
+            yield from self._turn_down(work, offer, reason)
+            self.forged[node] = self.forged.get(node, 0) + 1
+            if self.forged[node] >= MOST_FORGED:
+                del self.forged[node]
+                yield from self._send_away(
+                    node,
+                    f"{MOST_FORGED} contributions in its name, of which the last {reason}; join again with the key "
+                    "file that this machine joined with",
+                )
             yield from self.context.follow()
         elif isinstance(offer, Contribution):
             yield from self.custody.expect(node, offer)
         else:
             yield from self._judge(work, offer, self.context.arrival_version, 0.0, "")
             yield from self.context.follow()
+
+    def _turn_down(self, work: Work, offer: AnyResult, reason: str) -> Steps:
+        """Refuse a result by its header: nothing more of it is wanted."""
+        yield from self.custody.drop(work.node, work.assignment)
+        yield from self._judge(work, offer, self.context.arrival_version, 0.0, reason)
 
     def arrived(self, event: Arrived) -> Steps:
         """Bytes of a payload; all of it is looked at once more, since versions were made meanwhile, and inspected."""
@@ -156,13 +172,16 @@ class Inspection(Part):
         """Dismiss a node whose updates are all `wrong` (empty: this one was not): what it sends leads nowhere."""
         self.insane[node] = self.insane.get(node, 0) + 1 if wrong else 0
         if self.insane[node] >= MOST_INSANE:
-            reason = (
-                f"{DIVERGED}: {MOST_INSANE} updates in a row could not be taken (the last: {wrong}); "
-                "lower the learning rate, or raise warmup_tokens"
-            )
             del self.insane[node]
-            yield Send(node, Stop(reason, final=False))
-            yield from self.membership.gone(node, reason, Change.DISMISSED)
+            yield from self._send_away(
+                node,
+                f"{DIVERGED}: {MOST_INSANE} updates in a row could not be taken (the last: {wrong}); "
+                "lower the learning rate, or raise warmup_tokens",
+            )
+
+    def _send_away(self, node: str, reason: str) -> Steps:
+        yield Send(node, Stop(reason, final=False))
+        yield from self.membership.gone(node, reason, Change.DISMISSED)
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {Arrived: self.arrived, Inspected: self.inspected}
