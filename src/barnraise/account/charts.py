@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from barnraise.account.chronicle import Happening
+from barnraise.core.text import printable
 from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.view import AssignmentRow, LossPoint
 
@@ -97,7 +98,7 @@ def timeline_chart(
         drawn += _draw_bars(axes, place, assignments, end, pace)
         drawn += _draw_moments(axes, place, happenings, pace)
         drawn += _mark_controller(axes, happenings, pace)
-        axes.set_yticks(list(place.values()), list(place))
+        axes.set_yticks(list(place.values()), list(map(_label, place)), parse_math=False)
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(-0.7, max(1, len(lanes)) - 0.3)
         axes.set_xlim(-0.01 * end / pace, max(end, 1e-3) * 1.01 / pace)
@@ -229,12 +230,16 @@ def heat_map(path: Path, rows: Sequence[str], columns: Sequence[str], values: Se
                 dark = value is None or value > 0.4
                 text = "lost" if value is None else f"{value:.2f}"
                 axes.text(across, down, text, ha="center", va="center", fontsize=8, color="white" if dark else INK)
-        told = [name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…" for name in columns]
-        axes.set_xticks(range(len(columns)), told, rotation=35, ha="right")
-        axes.set_yticks(range(len(rows)), rows)
+        axes.set_xticks(range(len(columns)), list(map(_label, columns)), rotation=35, ha="right", parse_math=False)
+        axes.set_yticks(range(len(rows)), [printable(row, 60) for row in rows], parse_math=False)
         axes.tick_params(length=0)
         figure.colorbar(image, label="nats above honest only", extend="max")
         _save(figure, path)
+
+
+def _label(name: str) -> str:
+    shown = printable(name)
+    return shown if len(shown) <= MOST_LETTERS else f"{shown[: MOST_LETTERS - 1]}…"
 
 
 def _count_unit(largest: int) -> tuple[float, str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from barnraise.core.text import printable
+from barnraise.core.text import LONGEST_NAME, printable
 from barnraise.core.units import count_text, duration_text
 from barnraise.ledger import Change, LedgerView, NodeChanged, Noted, notes
 
@@ -46,26 +46,26 @@ class Chronicle:
         return found
 
     def _node(self, changed: NodeChanged) -> tuple[str, str] | None:
-        node = changed.node
+        node, name = changed.node, printable(changed.node, LONGEST_NAME)
         if changed.change == Change.JOINED:
             before, present = self._sessions.get(node), node in self._live
             self._sessions[node] = changed.session
             self._live.add(node)
             self.dismissed.discard(node)
             if before is None:
-                return "joined", f"{node} joined"
+                return "joined", f"{name} joined"
             if before != changed.session:
-                return "restarted", f"{node} was started again"
-            return None if present else ("back", f"{node} is back")
+                return "restarted", f"{name} was started again"
+            return None if present else ("back", f"{name} is back")
         if not changed.change.gone:
-            return ("rekeyed", f"{node} took new keys") if changed.change == Change.REKEYED else None
+            return ("rekeyed", f"{name} took new keys") if changed.change == Change.REKEYED else None
         self._live.discard(node)
         if changed.change == Change.ENDED:
             self.dismissed.add(node)
             return None
         gone = "may take part no more" if changed.change == Change.REVOKED else "is gone"
         kind = changed.change if changed.change in (Change.KILLED, Change.REVOKED) else Change.LEFT
-        return kind, f"{node} {gone}: {printable(changed.reason)}"
+        return kind, f"{name} {gone}: {printable(changed.reason)}"
 
     def _event(self, noted: Noted) -> tuple[str, str] | None:
         tell = _TOLD.get(type(noted.note))

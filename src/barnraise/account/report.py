@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -14,7 +15,7 @@ from barnraise.account.account import Account, assignments
 from barnraise.account.chronicle import Happening, of_note
 from barnraise.account.facts import facts
 from barnraise.account.scores import by_kind, judgement, shares
-from barnraise.core.text import printable
+from barnraise.core.text import printable, visible
 from barnraise.core.units import bytes_text, count_text, duration_text
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def write_report(account: Account, scores: SatScores | None) -> Path:
 
 
 def _lines(account: Account, scores: SatScores | None) -> Iterator[str]:
-    yield f"# {account.run.path.name}"
+    yield f"# {markdown(account.run.path.name)}"
     yield ""
     yield f"{_sentence(account)} Every figure here is read from `ledger.sqlite`."
     yield ""
@@ -64,9 +65,7 @@ def _lines(account: Account, scores: SatScores | None) -> Iterator[str]:
     yield from _section("Machine")
     yield from table(("", ""), _machine())
     yield from _section("Run file")
-    yield "```yaml"
-    yield account.run.run_file.read_text("utf-8").rstrip()
-    yield "```"
+    yield from fenced(account.run.run_file.read_text("utf-8", "replace").rstrip(), "yaml")
 
 
 def _sentence(account: Account) -> str:
@@ -121,9 +120,7 @@ def _solved(scores: SatScores) -> Iterator[str]:
         yield ""
     yield "One of them, and all that the model wrote:"
     yield ""
-    yield "```"
-    yield scores.example
-    yield "```"
+    yield from fenced(scores.example)
 
 
 def _events(happenings: Sequence[Happening]) -> Iterator[str]:
@@ -173,6 +170,15 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: int = 0) 
     yield f"|{'|'.join('---:' if place >= len(header) - right else '---' for place in range(len(header)))}|"
     for row in rows:
         yield f"| {' | '.join(map(markdown, row))} |"
+
+
+def fenced(text: str, language: str = "") -> Iterator[str]:
+    """`text` as it is, in a block that it cannot end."""
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    yield f"{fence}{language}"
+    yield visible(text)
+    yield fence
 
 
 def markdown(text: str) -> str:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from barnraise.core.text import printable
+import msgspec
+
+from barnraise.core.text import LONGEST_NAME, printable
 from barnraise.core.units import bytes_text, count_text, duration_text
 from barnraise.ledger import (
     Assigned,
@@ -69,10 +71,17 @@ _ASSIGNMENT_NOTES = ", ".join(
 def _told(found: Sequence[tuple[int, Decision]], number: int = 0) -> list[Line]:
     lines = []
     for _, decision in sorted(found, key=lambda item: item[0]):
-        text = _TELL[type(decision)](decision, number)
+        text = _TELL[type(decision)](_named(decision), number)
         if text:
             lines.append(Line(decision.time, text, decision))
     return lines
+
+
+def _named(decision: Decision) -> Decision:
+    """With a name that can be shown."""
+    if isinstance(decision, Assigned | Judged | NodeChanged | Noted):
+        return msgspec.structs.replace(decision, node=printable(decision.node, LONGEST_NAME))
+    return decision
 
 
 def _assigned(d: Assigned, number: int) -> str:
@@ -138,7 +147,7 @@ _GONE = {
 def _closed(d: VersionClosed, number: int) -> str:
     others = len(d.contributions) - 1
     company = f" with {count_text(others, 'other')}" if others else ", alone"
-    return f"{number}: goes into version {d.version}{company} (the buffer closed: {d.reason})"
+    return f"{number}: goes into version {d.version}{company} (the buffer closed: {printable(d.reason)})"
 
 
 def _made(d: VersionMade, number: int) -> str:

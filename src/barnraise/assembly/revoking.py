@@ -8,6 +8,7 @@ from barnraise.account.account import read
 from barnraise.assembly import requests
 from barnraise.assembly.invites import open_book
 from barnraise.core.errors import InputError
+from barnraise.core.text import LONGEST_NAME, printable
 from barnraise.ledger import Change, LedgerView, NodeChanged, RunDirectory
 
 MOST_NAMED = 20
@@ -52,6 +53,7 @@ def way_back(run: RunDirectory, node: str) -> str:
 def _unknown(run: RunDirectory, who: str, nodes: list[str]) -> str:
     with open_book(run) as book:
         invites = [token.id for token in book.tokens.values() if token.uses and not token.revoked]
-    named = f"its nodes are {', '.join(nodes[:MOST_NAMED])}" if nodes else "it has no nodes yet"
+    shown = ", ".join(printable(name, LONGEST_NAME) for name in nodes[:MOST_NAMED])
+    named = f"its nodes are {shown}" if nodes else "it has no nodes yet"
     open_invites = f", its open invites {', '.join(invites[-MOST_NAMED:])}" if invites else ""
-    return f"{run.path} has neither a node nor an invite '{who}'; {named}{open_invites}"
+    return f"{run.path} has neither a node nor an invite '{printable(who)}'; {named}{open_invites}"

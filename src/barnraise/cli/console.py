@@ -1,4 +1,5 @@
-"""What the commands print with: results on stdout, everything else on stderr; colours only on a terminal."""
+"""What the commands print with: results on stdout, everything else on stderr; colours only on a terminal. Nothing that
+stands in a text is obeyed there, whoever said it."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ import json
 import os
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
+
+from barnraise.core.text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,9 +42,9 @@ def fail(text: str) -> None:
 
 def console(stream: TextIO | None = None) -> Console:
     """A rich console for live views and tables on `stream` (stdout); plain text where that is no terminal."""
-    from rich.console import Console
+    from barnraise.cli.screen import Screen
 
-    return Console(file=stream or sys.stdout, highlight=False, soft_wrap=True)
+    return Screen(file=stream or sys.stdout, soft_wrap=True)
 
 
 def _labelled(label: str, style: str, text: str) -> None:
@@ -56,7 +59,7 @@ def _labelled(label: str, style: str, text: str) -> None:
 def _write(stream: TextIO, text: str) -> None:
     """Print, unless nobody reads any more (`| head`, a terminal that was closed): the command's work goes on then."""
     try:
-        stream.write(f"{text}\n")
+        stream.write(f"{visible(text)}\n")
         stream.flush()
     except OSError as error:
         if error.errno not in (errno.EPIPE, errno.EIO):

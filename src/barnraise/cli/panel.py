@@ -15,6 +15,7 @@ from barnraise.account.links import LinkUse
 from barnraise.account.nodes import NodeRow
 from barnraise.cli.columns import Cell, columns
 from barnraise.cli.tables import node_table, use_table
+from barnraise.core.text import printable
 from barnraise.core.units import bytes_text, duration_text
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -94,7 +95,7 @@ def draw(moment: Moment, *, width: int = 100, height: int = 40) -> Group:
 def line(moment: Moment) -> str:
     """The same moment for a log, on one line."""
     loss = f"{moment.losses[-1][1]:.3f}" if moment.losses else "-"
-    progress, figures, standing = moment.progress, moment.figures, moment.heading.standing
+    progress, figures, standing = moment.progress, moment.figures, printable(moment.heading.standing)
     shown = [
         f"{progress.share:6.1%}",
         f"loss {loss}",
@@ -103,7 +104,7 @@ def line(moment: Moment) -> str:
         f"{figures.live} live, K {figures.buffer_size}{_withstood(figures)}",
         f"accepted {figures.accepted}, refused {figures.refused}",
         f"up {bytes_text(figures.bytes_up)}, down {bytes_text(figures.bytes_down)}",
-        *([f"standby {moment.heading.standby}"] if moment.heading.standby else []),
+        *([f"standby {printable(moment.heading.standby)}"] if moment.heading.standby else []),
     ]
     return "  ".join([*shown, standing] if standing else shown)
 
@@ -123,11 +124,11 @@ def sparkline(values: Sequence[float], width: int = 24) -> str:
 
 
 def _heading(heading: Heading) -> Text:
-    text = Text.assemble((heading.run, "bold"), f"  {heading.mode}  {duration_text(heading.seconds)}")
+    text = Text.assemble((printable(heading.run), "bold"), f"  {heading.mode}  {duration_text(heading.seconds)}")
     if heading.standby:
-        text.append(f"  standby {heading.standby}", "dim")
+        text.append(f"  standby {printable(heading.standby)}", "dim")
     if heading.standing:
-        text.append(f"  {heading.standing}", "yellow")
+        text.append(f"  {printable(heading.standing)}", "yellow")
     return text
 
 

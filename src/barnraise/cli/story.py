@@ -9,6 +9,7 @@ import typer
 
 from barnraise.cli import console
 from barnraise.core.errors import InputError
+from barnraise.core.text import LONGEST_NAME, printable
 
 MOST_NAMED = 20
 
@@ -39,8 +40,9 @@ def story(
         else:
             lines = []
     if not lines:
-        nodes = f"its nodes are {', '.join(named[:MOST_NAMED])}" if named else "it has no nodes yet"
-        raise InputError(f"{run.path} has neither an assignment nor a node '{what}'; {nodes}")
+        shown = ", ".join(printable(name, LONGEST_NAME) for name in named[:MOST_NAMED])
+        nodes = f"its nodes are {shown}" if named else "it has no nodes yet"
+        raise InputError(f"{run.path} has neither an assignment nor a node '{printable(what)}'; {nodes}")
     for line in lines:
         if json:
             sort = type(line.decision).__name__

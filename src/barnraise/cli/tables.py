@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
+from barnraise.account.chronicle import plain
 from barnraise.account.links import LinkUse
 from barnraise.account.nodes import (
     GONE,
@@ -22,6 +23,7 @@ from barnraise.account.nodes import (
     in_order_of_interest,
 )
 from barnraise.cli.columns import Cell, columns
+from barnraise.core.text import LONGEST_NAME
 from barnraise.core.units import bytes_text
 from barnraise.transport.links.presets import MBIT
 
@@ -53,7 +55,11 @@ def node_table(rows: Sequence[NodeRow], *, most: int = 40) -> list[Text]:
 
 def _cells(row: NodeRow, seen: bool, lost: bool) -> list[Cell]:
     quiet = "dim" if row.state in GONE else ""
-    cells: list[Cell] = [(row.name, quiet), (row.state, STYLES.get(row.state, quiet)), (row.device, "dim")]
+    cells: list[Cell] = [
+        (plain(row.name, LONGEST_NAME), quiet),
+        (row.state, STYLES.get(row.state, quiet)),
+        (row.device, "dim"),
+    ]
     figures = [f"{row.speed:.2f}x" if row.speed else "-", f"{row.rate:,.0f}" if row.rate else "-"]
     figures += [f"{row.share:.0%}", row.staleness, f"{row.accepted:,}"]
     cells += [(figure, quiet) for figure in figures]
@@ -71,13 +77,13 @@ def use_table(uses: Sequence[LinkUse]) -> list[Text]:
     shown = [use for use in uses if use.up + use.down >= least][:MOST_LINKS]
     rows: list[list[Cell]] = [["link", "Mbit/s up", "of", "", "down", "of", ""]]
     for use in shown:
-        rows.append([use.name, *_way(use.up, use.up_rate), *_way(use.down, use.down_rate)])
+        rows.append([plain(use.name, LONGEST_NAME), *_way(use.up, use.up_rate), *_way(use.down, use.down_rate)])
     return columns(rows, "<>>>>>>")
 
 
 def use_line(uses: Sequence[LinkUse]) -> str:
     """The same for a log, on one line; empty without links."""
-    shown = [f"{use.name} {use.up / MBIT:.1f}/{use.down / MBIT:.1f}" for use in uses[:MOST_LINKS]]
+    shown = [f"{plain(use.name, LONGEST_NAME)} {use.up / MBIT:.1f}/{use.down / MBIT:.1f}" for use in uses[:MOST_LINKS]]
     return f"        links, Mbit/s up/down: {'  '.join(shown)}" if shown else ""
 
 
@@ -100,5 +106,5 @@ def total_table(content: Mapping[str, Any]) -> list[Text]:
             for way in ways
             for text in (bytes_text(way["bytes"]), f"{way['packets']:,}", f"{way['dropped']:,}", f"{way['lost']:,}")
         ]
-        rows.append([entry["name"], (entry["link"], "dim"), *figures])
+        rows.append([plain(entry["name"], LONGEST_NAME), (plain(entry["link"], LONGEST_NAME), "dim"), *figures])
     return columns(rows, "<<" + ">" * 8)

@@ -188,10 +188,11 @@ class LiveView:
         self._interval = max(FASTEST, (time.thread_time() - began) / COST)
 
     def _start(self) -> Live:
-        from rich.console import Console
         from rich.live import Live
 
-        self._live = Live(console=Console(file=sys.stderr, highlight=False), auto_refresh=False)
+        from barnraise.cli.screen import Screen
+
+        self._live = Live(console=Screen(file=sys.stderr), auto_refresh=False)
         self._live.start()
         return self._live
 

@@ -29,6 +29,7 @@ from barnraise.controller.reception import Reception
 from barnraise.controller.standbys import Replication, Standbys
 from barnraise.controller.warnings import warning_of
 from barnraise.core.errors import SupersededError, WireError
+from barnraise.core.text import printable
 from barnraise.ledger import Ledger, notes
 from barnraise.ledger.decisions import Judged, NodeChanged, Noted, VersionClosed
 from barnraise.transport.base import Peer
@@ -228,7 +229,8 @@ class Server:
                 except SupersededError:
                     raise
                 except Exception as error:
-                    self.warn(f"a message of {node or 'a stranger'} was passed over: {type(error).__name__}: {error}")
+                    what = f"{type(error).__name__}: {printable(str(error))}"
+                    self.warn(f"a message of {node or 'a stranger'} was passed over: {what}")
                     self._drop(node, f"{type(error).__name__} while it was handled")
             if len(self.inbox) >= MOST_WAITING:
                 await self._catch_up()

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from barnraise.core.text import LONGEST_NAME, printable
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted
+from barnraise.ledger.notes import detail_of
 
 _WARNINGS: dict[type[notes.Note], str] = {
-    notes.CheckpointFailed: "checkpoint failed: {note.reason}",
-    notes.Voided: "contribution {note.assignment} of {node} is void, its rows are done again: {note.reason}",
-    notes.VersionRefused: "version {note.version} is made without its contributions: {note.reason}",
-    notes.StandbyLost: "standby {note.name} is gone: {note.reason}",
+    notes.CheckpointFailed: "checkpoint failed: {reason}",
+    notes.Voided: "contribution {assignment} of {node} is void, its rows are done again: {reason}",
+    notes.VersionRefused: "version {version} is made without its contributions: {reason}",
+    notes.StandbyLost: "standby {name} is gone: {reason}",
 }
 
 
 def warning_of(noted: Noted) -> str:
     """The warning; empty for a note without one."""
     words = _WARNINGS.get(type(noted.note))
-    return words.format(node=noted.node, note=noted.note) if words else ""
+    if not words:
+        return ""
+    said = {
+        name: printable(value) if isinstance(value, str) else value for name, value in detail_of(noted.note).items()
+    }
+    return words.format(**said | {"node": printable(noted.node, LONGEST_NAME)})

@@ -28,6 +28,8 @@ import difflib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from barnraise.core.text import printable
+
 DIVERGED = "training diverged"
 """How the reason begins with which a worker ends for good: more of the same would lead nowhere."""
 
@@ -55,7 +57,7 @@ class UnknownNameError(InputError):
         known = sorted(known)
         close = nearest(name, known)
         hint = f"; did you mean '{close}'?" if close else ""
-        super().__init__(f"unknown {what} '{name}'{hint} (known: {', '.join(known) or 'none'})")
+        super().__init__(f"unknown {what} '{printable(name, 80)}'{hint} (known: {', '.join(known) or 'none'})")
         self.name, self.suggestion = name, close
 
 
