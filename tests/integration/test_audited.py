@@ -129,7 +129,7 @@ def test_a_stateless_task_is_done_again_as_it_was(
         tmp_path, asynchronous=asynchronous, compression=compression, downlink_compression=downlink, **STATELESS
     )
     assert len(told) >= 2
-    assert max(note.distance for _, note in told) < 1e-3
+    assert max(note.distance for _, note in told) < 1e-2, "versions that are taken back are rounded"
     assert report.losses.final_loss is not None
     assert report.losses.final_loss < 0.7 * report.losses.curve[0].loss
     assert all(note.sound for _, note in told)
@@ -156,7 +156,7 @@ def test_who_skips_a_batch_that_is_not_finite_is_honest(
     play(tmp_path, **STATELESS)
     assert bad
     assert len(told) >= 2
-    assert max(note.distance for _, note in told) < 1e-3
+    assert max(note.distance for _, note in told) < 1e-2
     assert convicted == []
 
 
