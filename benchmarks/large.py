@@ -43,6 +43,7 @@ from barnraise.core.digests import LEAF_BYTES
 from barnraise.core.threads import Crew, spans
 from barnraise.core.types import Blob, Contribution, News, ParameterRange, Update
 from barnraise.ledger import Checkpoints
+from barnraise.ledger.chain import Head
 from barnraise.models.layout import FlatLayout
 from barnraise.wire.messages import Downlink, Inner, Uplink, WorkerSettings
 from barnraise.worker.courses import Continued
@@ -213,10 +214,11 @@ def state_bytes(server: ParameterServer) -> int:
 
 def checkpoint(size: int, machine: Machine, payloads: Sequence[bytes], folder: Path) -> None:
     """What a checkpoint takes, alone and while a version is made, and what a resume from it takes."""
-    server, checkpoints, events = make_server(size, machine.threads), Checkpoints(folder), SimpleQueue[Event]()
+    server, checkpoints = make_server(size, machine.threads), Checkpoints(folder)
+    events = SimpleQueue[Event | BaseException]()
     blobs: Any = SimpleNamespace(freeze=lambda *_: None, publish=lambda *_: None, add_delta=lambda *_: None)
     executor = ControllerExecutor(
-        server, blobs, cast("Any", None), cast("Any", None), checkpoints, report=events.put, failed=print
+        server, blobs, cast("Any", None), cast("Any", None), checkpoints, report=events.put, failed=events.put
     )
     for _ in range(2):
         make_version(server, payloads)
@@ -228,10 +230,12 @@ def checkpoint(size: int, machine: Machine, payloads: Sequence[bytes], folder: P
         os.sync()
         with peak(most):
             began = time.perf_counter()
-            executor.checkpoint(Checkpoint(1, server.version), b"", 0)
+            executor.checkpoint(Checkpoint(1, server.version), b"", Head(0, ""))
             while meanwhile and not written[1:] and events.empty():
                 version.append(timed(executor._threads["version"].submit(make_version, server, payloads).result))
-            assert events.get() == Checkpointed(1, server.version - len(version))
+            told = events.get()
+            assert isinstance(told, Checkpointed), told
+            assert told.version == server.version - len(version)
             written.append(time.perf_counter() - began)
         alone.append((most[0] - before) / 1e6)
     executor.close()
