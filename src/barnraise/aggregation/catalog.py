@@ -115,6 +115,19 @@ def resolve(names: str | Sequence[str], options: Mapping[str, Any], *, unguarant
     return resolved
 
 
+def falls_back(members: Sequence[Member], fallback: str) -> int:
+    """How few updates a rule or chain takes with that rule for those that are too few for it. OptionError for one that
+    cannot stand in for it."""
+    ((entry, options),) = resolve(fallback, {})
+    for each, _ in [*members, (entry, options)]:
+        if each.declares.keeps:
+            raise OptionError(
+                f"aggregation rule '{each.name}' keeps something from version to version, so that no version can be "
+                "made by another rule: leave aggregation_fallback out, or choose rules that keep nothing"
+            )
+    return min(fewest(members), fewest([(entry, options)]))
+
+
 def _computed(entry: Entry) -> Entry:
     """The same rule, which needs no more than it can be computed from."""
     need = entry.declares.others.computable

@@ -242,7 +242,12 @@ class Buffer(Part):
     @property
     def _least(self) -> int:
         """Of how many nodes the aggregation rule makes a version now."""
-        return self.versions.least(self.state.num_live)
+        state = self.state
+        if not self.versions.yields:
+            return self.versions.least(state.num_live)
+        self.speeds.refresh()
+        ending = state.progress.stopping or state.progress.flushing is not None
+        return self.versions.least(0 if ending else min(state.num_live, self.speeds.num_keeping_pace))
 
     @property
     def _enough(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path as FilePath
 from typing import Any
@@ -19,6 +19,7 @@ from barnraise.config.schema import TrainingSection
 from barnraise.core.errors import InputError
 from barnraise.emulation.attacks.catalog import KIND
 from barnraise.emulation.attacks.catalog import resolve as resolve_attack
+from barnraise.plan.automatic import AUTO, defended
 from barnraise.plan.purpose import SIMULATE
 from barnraise.plan.resolve import examine
 
@@ -83,7 +84,7 @@ def planned(document: Document) -> Matrix:
     file = matrix_of(document)
     base = _base(file, FilePath(document.name).parent)
     attacks = [_entry(given, KIND, index) for index, given in enumerate(file.attacks)]
-    rules = [_entry(given, "aggregation_rule", index) for index, given in enumerate(file.rules)]
+    rules = [_settled(_entry(given, "aggregation_rule", index)) for index, given in enumerate(file.rules)]
     codecs = [_entry(given, "compression", index) for index, given in enumerate(file.codecs)]
     problems = [*_base_problems(base), *_attack_problems(attacks)]
     problems += _rule_problems(file, rules)
@@ -109,6 +110,16 @@ def _base_problems(base: dict[str, Any]) -> Iterator[Problem]:
 def _entry(given: object, key: str, index: int) -> _Entry:
     keys = dict(given) if isinstance(given, dict) else {key: given}
     return _Entry(_label(keys, key), keys, index)
+
+
+def _settled(rule: _Entry) -> _Entry:
+    """With the rule that `auto` comes to where somebody lies, so that it is the same where nobody does."""
+    if _rule_of(rule.keys) != AUTO:
+        return rule
+    keys = {key: value for key, value in rule.keys.items() if key != "aggregation_rule"}
+    given = {key: value for key, value in keys.items() if key in TrainingSection.model_fields}
+    chosen = defended(TrainingSection.model_validate(given)).model_dump(exclude_unset=True)
+    return replace(rule, keys=keys | chosen, label=rule.label if "aggregation_rule" in rule.keys else AUTO)
 
 
 def _label(keys: Mapping[str, Any], key: str) -> str:
