@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from tests.state_machine.engine import Engine, contribution, engine_settings
 from barnraise import aggregation
 from barnraise.config.document import Document, parse
 from barnraise.config.load import build, dump, load
-from barnraise.core.errors import OptionError
+from barnraise.core.errors import OptionError, RunFileError
 from barnraise.plan import Plan, Purpose, resolve
 from barnraise.plan.matrix import planned
 
@@ -180,3 +181,25 @@ def test_a_matrix_tries_the_rule_that_auto_stands_for() -> None:
         "zero": DEFENDED,
     }
     assert {rule.aggregation_f for rule in rules.values()} == {0.3}
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (["trimmed_mean", "clip_median"], "stands before 'clip_median'; write [clip_median, trimmed_mean]"),
+        (["krum", "nnm", "median"], "stands before 'nnm'; write [nnm, krum] or [nnm, median]"),
+        (["nnm"], "put a rule behind it, for example [nnm, trimmed_mean]"),
+        (["nnm", "nnm", "mean"], "'nnm' stands twice in a chain; write [nnm, mean]"),
+        ("nnm+trimmed_mean", "a chain is a list: [nnm, trimmed_mean]"),
+        (["auto", "mean"], "`auto` stands alone and in small letters: aggregation_rule: auto"),
+        ("Auto", "`auto` stands alone and in small letters: aggregation_rule: auto"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_what_does(rule: Any, message: str) -> None:
+    with pytest.raises(RunFileError, match=re.escape(message)):
+        plan(Purpose.TRAIN, OWN, aggregation_rule=rule)
+
+
+def test_a_misspelt_fallback_is_named_as_one() -> None:
+    with pytest.raises(RunFileError, match=r"aggregation_fallback: unknown aggregation rule 'meen'; did you"):
+        plan(Purpose.TRAIN, OWN, aggregation_rule="krum", aggregation_fallback="meen")

@@ -11,10 +11,9 @@ from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile, TrainingSection
 from barnraise.plan import suggest
 from barnraise.plan.attacks import attacks_of
+from barnraise.plan.choices import AUTO
 from barnraise.plan.purpose import SERVE, Purpose
 from barnraise.plan.table import either
-
-AUTO = "auto"
 
 
 def settled(run_file: RunFile, purpose: Purpose) -> tuple[RunFile, str]:

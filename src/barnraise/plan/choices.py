@@ -15,7 +15,7 @@ from barnraise.aggregation.shares import NODE, needs
 from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config.problems import Path, Problem
 from barnraise.config.schema import ControllerSection, RunFile, TrainingSection
-from barnraise.core.errors import InputError
+from barnraise.core.errors import InputError, OptionError
 from barnraise.core.registry import Catalog
 from barnraise.matching.catalog import CATALOG as SCHEDULERS
 from barnraise.staleness.catalog import ADAPTIVE, FIXED
@@ -25,6 +25,9 @@ from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.training.schedule import Schedule
 
 T = TypeVar("T")
+
+AUTO = "auto"
+"""An aggregation rule that the plan chooses, and an f."""
 
 
 @dataclass(frozen=True)
@@ -199,8 +202,10 @@ def aggregation_of(training: TrainingSection) -> Aggregation:
     """The rule or chain that a run file chooses. UnknownNameError, OptionError or another InputError."""
     given = training.aggregation_rule
     names = (given,) if isinstance(given, str) else tuple(given)
-    known = frozenset[str]().union(*(aggregation.CATALOG.entry(name).known_options for name in names))
-    automatic = training.aggregation_f == "auto"
+    if any(name.lower() == AUTO for name in names):
+        raise OptionError(f"`{AUTO}` stands alone and in small letters: aggregation_rule: {AUTO}")
+    known = frozenset[str]().union(*(entry.known_options for entry in aggregation.entries_of(names)))
+    automatic = training.aggregation_f == AUTO
     if automatic:
         training = training.model_copy(update={"aggregation_f": AUTOMATIC_F})
     own = {"f": "aggregation_f", "trim_ratio": "trim_ratio"}
@@ -209,7 +214,10 @@ def aggregation_of(training: TrainingSection) -> Aggregation:
     strictest, limit = max(needs(members), key=lambda need: need[0])
     fallback = training.aggregation_fallback
     if fallback is not None:
-        strictest = aggregation.falls_back(members, fallback)
+        try:
+            strictest = aggregation.falls_back(members, fallback)
+        except InputError as error:
+            raise OptionError(f"aggregation_fallback: {error}") from None
     last = members[-1][0].declares
     return Aggregation(
         names=names,

@@ -19,7 +19,8 @@ from barnraise.config.schema import TrainingSection
 from barnraise.core.errors import InputError
 from barnraise.emulation.attacks.catalog import KIND
 from barnraise.emulation.attacks.catalog import resolve as resolve_attack
-from barnraise.plan.automatic import AUTO, defended
+from barnraise.plan.automatic import defended
+from barnraise.plan.choices import AUTO
 from barnraise.plan.purpose import SIMULATE
 from barnraise.plan.resolve import examine
 

@@ -19,8 +19,8 @@ from barnraise.config.schema import RunFile
 from barnraise.models.layout import FlatLayout
 from barnraise.models.published import Published
 from barnraise.plan.attacks import attack_problems
-from barnraise.plan.automatic import AUTO, automatic_problems, settled
-from barnraise.plan.choices import Aggregation, Choice, choose
+from barnraise.plan.automatic import automatic_problems, settled
+from barnraise.plan.choices import AUTO, Aggregation, Choice, choose
 from barnraise.plan.compatibility import judge, task_tokens
 from barnraise.plan.dataset import data_problems
 from barnraise.plan.links import link_problems
