@@ -145,6 +145,7 @@ def test_few_nodes_make_versions_as_if_they_were_trusted() -> None:
 def test_four_nodes_that_keep_pace_are_waited_for() -> None:
     engine = serving("a", "b", "c", "d")
     assert engine.state.buffer.size == 4
+    engine.now += 1.0
     for node in "abc":
         hand_in(engine, node)
     assert engine.state.newest.version == 0

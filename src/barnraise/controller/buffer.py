@@ -23,7 +23,7 @@ from barnraise.controller.waiting import Waiting
 from barnraise.core.ranges import covers, disjoint
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted, VersionClosed
-from barnraise.staleness.buffer import OVERLAPPING, least_buffer, least_buffer_for_lines
+from barnraise.staleness.buffer import OVERLAPPING, common, least_buffer, least_buffer_for_lines
 
 HYSTERESIS = 0.1
 """Share by which an automatic K must be wrong to be changed."""
@@ -85,7 +85,7 @@ class Buffer(Part):
             return
         counted, self.sized_at = speeds.counted, speeds.count
         first = OVERLAPPING if self.settings.worker.overlap else 1.0
-        rates, delays = [speeds.known(node) for node in counted], [delay(node, first) for node in counted]
+        rates, delays = [speeds.known(node) for node in counted], common([delay(node, first) for node in counted])
         periods = sorted(speeds.period(node) for node in counted)
         contributions = sum(1 / period for period in periods if period > 0.0)
         told = (speeds.links.get(node.id) for node in counted)

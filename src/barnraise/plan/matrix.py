@@ -16,7 +16,7 @@ from barnraise.config.load import build, located
 from barnraise.config.matrix import MatrixFile, matrix_of
 from barnraise.config.problems import Problem, refusal
 from barnraise.config.schema import TrainingSection
-from barnraise.core.errors import InputError
+from barnraise.core.errors import InputError, RunFileError
 from barnraise.emulation.attacks.catalog import KIND
 from barnraise.emulation.attacks.catalog import resolve as resolve_attack
 from barnraise.plan.automatic import defended
@@ -160,7 +160,10 @@ def _rule_problems(file: MatrixFile, rules: list[_Entry]) -> Iterator[Problem]:
         try:
             for liars, nodes in _members(file, rule):
                 if not 0 < 2 * liars < nodes:
-                    yield Problem(place, f"{liars} of {nodes} lie, but it must be one at least, and less than half")
+                    near = f"{max(1, min(liars, (nodes - 1) // 2))} of {max(3, nodes)}"
+                    near += f" or {liars} of {2 * liars + 1}" if liars else ""
+                    text = f"{liars} of {nodes} lie, but it must be one at least, and less than half"
+                    yield Problem(place, f"{text}; nearest: {near}")
                 elif not rule.keys.get("unguaranteed"):
                     yield from _too_few(rule, liars, nodes)
         except ValueError:
@@ -204,8 +207,11 @@ def _run_problems(
     for rule, codec, mode in product(rules, codecs, file.modes):
         for liars, nodes in _members(file, rule):
             keys = _training(rule, liars) | codec.keys
-            run_file = build(Document("the run file of a cell", _content(base, keys, mode, _names(liars, nodes))))
-            _, problems = examine(run_file, purpose=SIMULATE, nodes=nodes)
+            content = Document("the run file of a cell", _content(base, keys, mode, _names(liars, nodes)))
+            try:
+                _, problems = examine(build(content), purpose=SIMULATE, nodes=nodes)
+            except RunFileError as error:
+                problems = [found for found in error.problems if isinstance(found, Problem)]
             for problem in problems:
                 yield Problem(
                     ("rules", rule.index), f"{rule.label} with codec {codec.label}, {mode}, {nodes} nodes: {problem}"
