@@ -87,7 +87,8 @@ BAD_OFFERS: list[dict[str, Any]] = [
     {"payload": Blob(digest(1), 10**6)},
     {"assignment": 10**6},
     {"codec": 9},
-    {"transcript": Transcript(10**6)},
+    {"transcript": Transcript(10**6, 1)},
+    {"transcript": Transcript(0, 99)},
 ]
 
 BAD_FINDINGS: list[dict[str, Any]] = [

@@ -203,7 +203,7 @@ def contribution(task: AnyTask, **changes: Any) -> Contribution:
     codec = task.rung if isinstance(task, Train) else 1
     told = Contribution.of(task, Blob(digest(task.id), 420), codec=codec, steps=task.steps, loss=1.5, seconds=0.5)
     if isinstance(task, Train) and task.pace is not None:
-        told = msgspec.structs.replace(told, transcript=Transcript(task.base))
+        told = msgspec.structs.replace(told, transcript=Transcript(task.base, task.steps))
     return msgspec.structs.replace(told, **changes)
 
 
@@ -421,12 +421,11 @@ class Anew:
     def _same(self, d: Assigned, task: Assigned) -> bool:
         """Whether it is what came of `task`, for another node."""
         verdict = self.account.verdicts.get(task.assignment)
-        return (
-            verdict is not None
-            and verdict.verdict == "accepted"
-            and task.node != d.node
-            and (task.rows, verdict.claim.steps, verdict.tokens) == (d.rows, d.local_steps, d.tokens)
-        )
+        if verdict is None or verdict.verdict != "accepted" or task.node == d.node:
+            return False
+        told = verdict.claim.transcript
+        batches = told.batches if told else verdict.claim.steps
+        return (task.rows, batches, task.tokens * batches // task.local_steps) == (d.rows, d.local_steps, d.tokens)
 
     def judged(self, d: Judged) -> None:
         task = self.tasks[d.assignment]

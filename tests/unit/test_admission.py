@@ -120,19 +120,22 @@ def test_without_a_limit_in_the_run_file_an_update_must_not_be_far_above_the_usu
 @pytest.mark.parametrize(
     ("transcript", "reason"),
     [
-        (Transcript(7), ""),
-        (Transcript(8, True, (Taken(0, 9), Taken(4, 10))), ""),
+        (Transcript(7, 4), ""),
+        (Transcript(8, 4, True, (Taken(0, 9), Taken(4, 10))), ""),
+        (Transcript(7, 3), ""),
+        (Transcript(7, 2), "tells 2 batches, but took 3 steps of 4"),
+        (Transcript(7, 5), "tells 5 batches, but took 3 steps of 4"),
         (None, "tells no transcript"),
-        (Transcript(6), "tells versions"),
-        (Transcript(11), "tells versions"),
-        (Transcript(7, taken=(Taken(5, 8),)), "tells versions"),
-        (Transcript(7, taken=(Taken(2, 8), Taken(1, 9))), "tells versions"),
-        (Transcript(7, taken=(Taken(1, 8), Taken(2, 8))), "tells versions"),
+        (Transcript(6, 4), "tells versions"),
+        (Transcript(11, 4), "tells versions"),
+        (Transcript(7, 4, taken=(Taken(5, 8),)), "tells versions"),
+        (Transcript(7, 4, taken=(Taken(2, 8), Taken(1, 9))), "tells versions"),
+        (Transcript(7, 4, taken=(Taken(1, 8), Taken(2, 8))), "tells versions"),
     ],
 )
 def test_a_transcript_is_one_that_the_task_can_have_had(transcript: Transcript | None, reason: str) -> None:
     stateless = msgspec.structs.replace(WORK, terms=msgspec.structs.replace(WORK.terms, pace=0.5))
-    found = admission.refuse_transcript(offer(transcript=transcript), stateless, 10)
+    found = admission.refuse_transcript(offer(steps=3, transcript=transcript), stateless, 10)
     assert bool(found) == bool(reason)
     assert found.startswith(reason)
     assert bool(admission.refuse_transcript(offer(transcript=transcript), WORK, 10)) == (transcript is not None)
@@ -141,5 +144,5 @@ def test_a_transcript_is_one_that_the_task_can_have_had(transcript: Transcript |
 def test_version_0_has_not_moved() -> None:
     """Nobody could do such a task again, so whoever said so would never be judged."""
     first = msgspec.structs.replace(WORK, base=0, terms=msgspec.structs.replace(WORK.terms, pace=0.0))
-    assert admission.refuse_transcript(offer(base=0, transcript=Transcript(0)), first, 10) == ""
-    assert "nothing led to" in admission.refuse_transcript(offer(base=0, transcript=Transcript(0, True)), first, 10)
+    assert admission.refuse_transcript(offer(base=0, transcript=Transcript(0, 4)), first, 10) == ""
+    assert "nothing led to" in admission.refuse_transcript(offer(base=0, transcript=Transcript(0, 4, True)), first, 10)

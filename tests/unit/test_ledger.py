@@ -59,7 +59,7 @@ def a_run() -> list[Decision]:
         VersionClosed(time=6.0, version=1, contributions=(1,), num_nodes=1, tokens=1000, reason="full"),
         assigned(3, "a", pace=0.25),
         VersionMade(time=7.0, version=1, digest="cd" * 32, delta_bytes=400),
-        judged(3, "a", time=8.0, staleness=4, transcript=Transcript(3, True, (Taken(4, 5),))),
+        judged(3, "a", time=8.0, staleness=4, transcript=Transcript(3, 8, True, (Taken(4, 5),))),
         VersionClosed(time=8.5, version=2, contributions=(3,), num_nodes=1, tokens=1000, reason="full"),
         judged(9, "a", time=9.0, verdict="discarded"),
         Noted(9.5, notes.Evaluated(2, 2.25, 2000)),

@@ -68,7 +68,8 @@ def test_statements_of_two_kinds_are_never_alike() -> None:
 
 def test_a_transcript_is_signed_too() -> None:
     """Or a controller could pair what was sent with another one, which it does not follow from."""
-    told = [msgspec.structs.replace(MADE, transcript=given) for given in (None, Transcript(3), Transcript(4))]
+    transcripts = (None, Transcript(3, 2), Transcript(3, 3), Transcript(4, 2))
+    told = [msgspec.structs.replace(MADE, transcript=given) for given in transcripts]
     assert len({contribution(RUN, "ann", made) for made in told}) == len(told)
 
 

@@ -74,9 +74,11 @@ def refuse_transcript(offer: Contribution, work: Work, newest: int) -> str:
     ordered = all(a[0] <= b[0] and a[1] < b[1] for a, b in pairwise(places))
     if told.moved and not told.start:
         return "tells how version 0 had moved, which nothing led to"
-    if not ordered or told.start < work.base or told.newest > newest or places[-1][0] > offer.steps:
-        steps = f"{offer.steps} steps from version {work.base}"
-        return f"tells versions {places} by step, which no task of {steps} can have had by now"
+    if not offer.steps <= told.batches <= work.local_steps:
+        return f"tells {told.batches} batches, but took {offer.steps} steps of {work.local_steps} assigned"
+    if not ordered or told.start < work.base or told.newest > newest or places[-1][0] > told.batches:
+        batches = f"{told.batches} batches from version {work.base}"
+        return f"tells versions {places} by batch, which no task of {batches} can have had by now"
     return ""
 
 

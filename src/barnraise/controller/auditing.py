@@ -118,7 +118,8 @@ class Auditing(TaskKind):
 
     def begin(self, work: Work, offer: Contribution, sketch: bytes) -> None:
         """The contribution was accepted: somebody shall do anew what its node says it has done."""
-        done = msgspec.structs.replace(work, local_steps=offer.steps, tokens=work.credit(offer.steps))
+        steps = offer.steps if offer.transcript is None else offer.transcript.batches
+        done = msgspec.structs.replace(work, local_steps=steps, tokens=work.credit(steps))
         seed = 1 + int.from_bytes(self._drawn(str(work.assignment))[8:14])
         self.cases[work.assignment] = Case(done, sketch, seed, self._memory(done), offer.transcript)
         while len(self.cases) > MOST_CASES:

@@ -1,9 +1,8 @@
 """The nouns of the engine: small records that state machines hold and messages carry. No tensors.
 
 Times are seconds, sizes bytes, rates tokens a second, unless a name says otherwise. Versions number the published
-parameters of a run from 0; assignment ids number its assignments from 1, and since an assignment yields at most one
-contribution, the assignment id names the contribution too: it is the sequence number that both sides compare after
-a lost connection.
+parameters of a run from 0; assignment ids number its assignments from 1, and since one yields at most one contribution,
+it names the contribution too: it is the sequence number that both sides compare after a lost connection.
 """
 
 from __future__ import annotations
@@ -316,17 +315,18 @@ MOST_TAKEN = 64  # versions, by a stateless task between its steps
 
 
 class Taken(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """After so many steps a task went on from this version."""
+    """After so many batches a task went on from this version."""
 
     step: Count
     version: Count
 
 
 class Transcript(msgspec.Struct, frozen=True, gc=False):
-    """What, besides the task itself, a stateless task's update is a function of: the version that it began with,
-    whether it was known how that one had moved, and the versions that it took in on its way."""
+    """What, besides the task itself, a stateless task's update is a function of: the version that it began with, the
+    batches it went through (not finite steps too), whether that version's movement was known, and versions taken in."""
 
     start: Count
+    batches: Count
     moved: bool = False
     taken: Annotated[tuple[Taken, ...], msgspec.Meta(max_length=MOST_TAKEN)] = ()
 

@@ -154,7 +154,7 @@ class CostedNodeWork:
         codec = task.rung if isinstance(task, Train) else len(self.payload_bytes)
         found = Contribution.of(task, Blob(f"b{task.id:063x}", math.ceil(size)), codec=codec, steps=steps)
         stateless = isinstance(task, Train) and task.pace is not None
-        return msgspec.structs.replace(found, transcript=Transcript(task.base)) if stateless else found
+        return msgspec.structs.replace(found, transcript=Transcript(task.base, steps)) if stateless else found
 
     def payload(self, assignment: int) -> Buffer:
         return NO_CONTENT

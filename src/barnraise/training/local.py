@@ -24,9 +24,6 @@ from barnraise.training.inner import inner_optimizer
 Batch = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 """Token ids and labels (-100 where nothing is to be predicted), int64 [batch, context]."""
 
-MANY_STEPS = 1e7
-"""After which Adam does not correct its moments any more; float32 still counts on."""
-
 LONGEST_RAMP = 50
 """Steps over which a newcomer's rate rises, at most: longer ones cost more than they spare."""
 
@@ -105,17 +102,16 @@ class LocalTrainer:
             return
         own.lerp_(fleet.mul_((longest / (length + 1e-30)).clamp_(max=1.0)).view_as(own), share)
 
-    def expect(self, first: Tensor | None, second: Tensor | None, steps: float = MANY_STEPS) -> None:
+    def expect(self, first: Tensor | None, second: Tensor | None, steps: float) -> None:
         """Begin as if so many steps had led to these moments, float32 [d], of which the optimizer takes what it keeps;
         without a `first` that one is 0."""
         group, state = self.optimizer.param_groups[0], dict[str, Tensor]()
+        beta1, beta2 = group.get("betas", (0.0, 0.0))
         if second is not None and "betas" in group:
-            state = {
-                "step": torch.tensor(steps),
-                "exp_avg_sq": second.to(self.device) * (1.0 - group["betas"][1] ** steps),
-            }
+            state = {"step": torch.tensor(steps), "exp_avg_sq": second.to(self.device) * (1.0 - beta2**steps)}
         for name in self._moment_names[:1]:
-            state[name] = torch.zeros_like(self.flat.vector) if first is None else first.to(self.device)
+            known = torch.zeros_like(self.flat.vector) if first is None else first.to(self.device)
+            state[name] = known * (1.0 - beta1**steps)
         if state:
             self.optimizer.state[group["params"][0]] = state
 

@@ -86,7 +86,7 @@ class WorkCheck(Check):
         elif isinstance(decision, Judged):
             task, told = self._open.pop(decision.assignment, None), decision.claim.transcript
             if task is not None and told is not None and decision.brings:
-                self._draw(Drawn(msgspec.structs.replace(task, local_steps=decision.claim.steps), decision, told))
+                self._draw(Drawn(msgspec.structs.replace(task, local_steps=told.batches), decision, told))
 
     def _draw(self, found: Drawn) -> None:
         """Each has the same chance, however many follow (reservoir sampling)."""

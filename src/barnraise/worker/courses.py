@@ -146,19 +146,20 @@ class Repeated(Course):
 
     def __init__(self, published: Replica, trainer: LocalTrainer, once: Repeatable) -> None:
         super().__init__(published, trainer)
-        self._once, self._begun = once, Transcript(0)
+        self._once, self._begun = once, Transcript(0, 0)
         self._taken: list[Taken] = []
+        self._batches = 0
 
     def begin(self, task: Train) -> None:
         published = self.published
         with published.lock:
             published.moved = False
             self._once.begin(published.version, published.parameters, published.movement, task.pace or 0.0)
-            self._begun = Transcript(published.version, published.movement is not None)
-        self._taken = []
+            self._begun = Transcript(published.version, 0, published.movement is not None)
+        self._taken, self._batches = [], 0
 
     def take_in(self, task: Train, step: int) -> None:
-        published = self.published
+        self._batches, published = step, self.published
         if not published.moved or len(self._taken) == MOST_TAKEN:
             return
         with published.lock:
@@ -167,7 +168,7 @@ class Repeated(Course):
             self._taken.append(Taken(step, published.version))
 
     def end(self) -> tuple[Tensor, Tensor]:
-        self.transcript = Transcript(self._begun.start, self._begun.moved, tuple(self._taken))
+        self.transcript = Transcript(self._begun.start, self._batches, self._begun.moved, tuple(self._taken))
         return self._once.end()
 
 

@@ -104,8 +104,10 @@ class Attacker(WorkerExecutor):
             blob = Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes)
             self._sound[found.assignment] = sound
             self.payloads[found.assignment] = replace(sound, blob=blob, encoded=encoded)
-        payload = self.payloads[found.assignment].blob
-        return msgspec.structs.replace(found, steps=found.steps + self._spared, payload=payload)
+        payload, told = self.payloads[found.assignment].blob, found.transcript
+        if told is not None:
+            told = msgspec.structs.replace(told, batches=told.batches + self._spared)
+        return msgspec.structs.replace(found, steps=found.steps + self._spared, payload=payload, transcript=told)
 
 
 class _Turn(Stage):

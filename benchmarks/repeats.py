@@ -1,0 +1,215 @@
+"""How far apart two honest machines come that do the same stateless task: what an audit's tolerance has to bear.
+
+    python benchmarks/repeats.py [--seeds 3] [--tokens 400000] [--results FILE]
+
+Three workers train a small GPT-2 on the modules of the standard library, in versions of 8 bits, and each task is done
+again at once, from the same versions to the bit: in the same way, with two threads, with a row at a time through the
+model as a node of little memory does, in versions that are taken back from later ones and so are rounded, and, where
+there is one, on an accelerator. Distances are shares of an update's length, of what is sent: contributions of 4 bits,
+or uncompressed. A false alarm is further away than `trust.repeats.TOLERANCE`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import numpy as np
+import torch
+from _races import Known, files
+from torch import Tensor
+
+from barnraise.assembly.simulation import simulate
+from barnraise.assembly.trial import Trial
+from barnraise.config import load
+from barnraise.core.types import Contribution, News, Train
+from barnraise.data.shards import Dataset
+from barnraise.plan import Purpose, resolve
+from barnraise.training.local import LocalTrainer
+from barnraise.trust.repeats import TOLERANCE
+from barnraise.wire.messages import Inner, WorkerSettings
+from barnraise.worker.executor import WorkerExecutor
+from barnraise.worker.replica import Fetched
+
+NODES = ("ann", "bob", "cat")
+WAYS = ("the same again", "two threads", "a row at a time", "rounded versions", "accelerator")
+
+
+@dataclass(frozen=True)
+class Found:
+    """Of each way the distances, one for each task."""
+
+    distances: dict[str, list[float]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--tokens", type=int, default=400_000)
+    parser.add_argument("--results", type=Path, help="a file of what was found before, which is added to")
+    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="runs at a time")
+    parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
+    options = parser.parse_args()
+    if options.quick:
+        options.seeds, options.tokens = 1, 20_000
+    known, accelerator = Known(options.results), torch.cuda.is_available()
+    settings = [(precision, codec) for precision in TOLERANCE for codec in ("none", "int4")]
+    keys = [(*setting, options.tokens, accelerator, seed) for setting in settings for seed in range(options.seeds)]
+    with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
+        runs = {key: known.get(list(key), Found) for key in keys}
+        futures = {key: pool.submit(play, *key) for key, run in runs.items() if run is None}
+        for key, future in futures.items():
+            runs[key] = future.result()
+            known.add(list(key), runs[key])
+    print(f"{'':32}{'tasks':>8}{'to the bit':>12}{'median':>10}{'99th':>10}{'most':>10}{'false alarms':>14}")
+    for precision, codec in settings:
+        for way in WAYS:
+            found = [
+                run.distances[way] for key, run in runs.items() if run is not None and key[:2] == (precision, codec)
+            ]
+            if not (distances := np.concatenate(found)).size:
+                continue
+            alarms, late = int((distances > TOLERANCE[precision]).sum()), np.quantile(distances, 0.99)
+            print(
+                f"{f'{precision}, {codec}, {way}':32}{distances.size:>8}{np.mean(distances == 0.0):>12.1%}"
+                f"{np.median(distances):>10.1e}{late:>10.1e}{distances.max():>10.1e}{alarms:>14}"
+            )
+
+
+def play(precision: str, codec: str, tokens: int, accelerator: bool, seed: int) -> Found:
+    """One run."""
+    content = {
+        "run": {"name": "repeats", "seed": seed},
+        "model": {"architecture": "gpt2", "config": {"hidden_size": 32, "num_layers": 2, "num_heads": 2}},
+        "data": {"kind": "text", "files": files("modules"), "context": 32},
+        "controller": {"evaluations": 1, "evaluation_rows": 32, "checkpoint_seconds": 1e6},
+        "training": {
+            "tokens": tokens,
+            "batch_size": 4,
+            "local_steps": 20,
+            "learning_rate": 0.003,
+            "tasks": "stateless",
+            "precision": precision,
+            "compression": codec,
+            "downlink_compression": "int8",
+        },
+        "workers": [{"name": name} for name in NODES],
+    }
+    distances: dict[str, list[float]] = {way: [] for way in WAYS}
+
+    class Twice(_Twice):
+        found, elsewhere = distances, "cuda" if accelerator else ""
+
+    plan = resolve(load(content), purpose=Purpose.SIMULATE, nodes=len(NODES))
+    simulate(plan, Trial(len(NODES), real=True, seed=seed), executors=dict.fromkeys(NODES, Twice))
+    return Found(distances)
+
+
+class _Twice(WorkerExecutor):
+    """Does each task in all ways."""
+
+    found: dict[str, list[float]]
+    elsewhere: str
+
+    def __init__(
+        self, trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, slowdown: float = 0.0
+    ) -> None:
+        super().__init__(trainer, dataset, settings, slowdown)
+        self._versions = _Seen()
+        self._other = _on(self.elsewhere, trainer, settings.inner) if self.elsewhere else None
+
+    def update(self, news: News, fetched: Fetched) -> int:
+        version = super().update(news, fetched)
+        self._versions.see(version, self.published.parameters)
+        return version
+
+    def train(self, task: Train, on_step: Any) -> Contribution | None:
+        moved = self.published.movement
+        movement = None if moved is None else moved.clone()
+        self._versions.see(self.published.version, self.published.parameters)
+        made = super().train(task, on_step)
+        if made is not None and made.transcript is not None:
+            self._versions.movements = {made.transcript.start: movement}
+            sent = self.payloads[task.id].decoded()
+            for way in WAYS:
+                with self._in(way) as versions:
+                    again = versions and self.again(task, made.transcript, versions)
+                if again:
+                    apart = np.linalg.norm(again[0].decoded() - sent) / np.linalg.norm(sent)
+                    self.found[way].append(float(apart))
+        return made
+
+    @contextmanager
+    def _in(self, way: str) -> Iterator[Any]:
+        """The versions to do it from; None where there is no such machine."""
+        versions, trainer, threads = self._versions, self.trainer, torch.get_num_threads()
+        cut, self.cut = self.cut, Event()  # the task may have been cut short, by what it took in virtual time
+        if way == "two threads":
+            torch.set_num_threads(2)
+        elif way == "a row at a time":
+            self.trainer = trainer.anew()
+            self.trainer.tokens_at_once = 1
+        elif way == "rounded versions":
+            versions = versions.rounded()
+        elif way == "accelerator" and self._other:
+            self.trainer = self._other
+        try:
+            yield None if way == "accelerator" and not self._other else versions
+        finally:
+            torch.set_num_threads(threads)
+            self.trainer, self.cut = trainer, cut
+
+
+class _Seen:
+    """The versions that a worker was at, to the bit."""
+
+    def __init__(self, rounding: float = 0.0) -> None:
+        self.versions: dict[int, Tensor] = {}
+        self.movements: dict[int, Tensor | None] = {}
+        self._rounding = rounding
+
+    def see(self, version: int, parameters: Tensor) -> None:
+        if version not in self.versions:
+            self.versions[version] = parameters.clone()
+            self.versions = dict(sorted(self.versions.items())[-70:])
+
+    def rounded(self) -> _Seen:
+        """As they are once a movement was added and taken back, a step's length of a usual one."""
+        other = _Seen(1e-2)
+        other.versions, other.movements = self.versions, self.movements
+        return other
+
+    def at(self, version: int) -> Tensor:
+        found = self.versions[version].clone()
+        return found.add_(self._rounding).sub_(self._rounding) if self._rounding else found
+
+    def movement(self, version: int) -> Tensor:
+        found = self.movements[version]
+        assert found is not None
+        return found.clone()
+
+
+def _on(device: str, trainer: LocalTrainer, inner: Inner) -> LocalTrainer:
+    """One of the same kind as `trainer`."""
+    return LocalTrainer(
+        copy.deepcopy(trainer.module),
+        optimizer=inner.optimizer,
+        options=inner.options,
+        gradient_clip=inner.gradient_clip,
+        proximal=inner.proximal,
+        precision=inner.precision,
+        device=device,
+    )
+
+
+if __name__ == "__main__":
+    main()
