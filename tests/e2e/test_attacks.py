@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,3 +41,35 @@ def test_attackers_of_a_run_file_attack_and_the_others_do_not(barnraise, run_fil
     assert refused
     assert all("NaN" in one.reason for one in refused)
     assert "three" not in {one.node for one in accepted}
+
+
+MATRIX: dict[str, Any] = {
+    "run": {
+        "model": {"architecture": "gpt2", "config": {"hidden_size": 16, "num_layers": 1, "num_heads": 2}},
+        "data": {"kind": "sat", "variables": [3, 3], "clause_lengths": [1, 3], "context": 48, "examples": 200},
+        "training": {"tokens": 8000, "batch_size": 4, "local_steps": 2, "auto_tune": False},
+    },
+    "attacks": ["zero"],
+    "rules": ["mean"],
+    "liars": ["1 of 3"],
+    "seeds": list(range(40)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_matrix_that_is_interrupted_says_how_to_go_on(barnraise, tmp_path: Path, number: int) -> None:
+    (tmp_path / "matrix.yaml").write_text(json.dumps(MATRIX))
+    process = barnraise("attack", "matrix.yaml", "--processes", "1")
+    process.wait_for(lambda text: "1/120 " in text)
+    process.popen.send_signal(number)
+    assert process.wait(60) == 130, process.text()
+    text = process.text()
+    assert "interrupted; matrix keeps what was found, and the same command goes on" in text
+    assert "Traceback" not in text
+    assert "leaked" not in text
+    known = len((tmp_path / "matrix" / "results.jsonl").read_text().splitlines())
+    again = barnraise("attack", "matrix.yaml", "--processes", "1")
+    again.wait_for(lambda text: f"{known + 1}/120 " in text)
+    again.popen.send_signal(number)
+    assert again.wait(60) == 130, again.text()

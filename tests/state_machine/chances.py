@@ -52,6 +52,12 @@ MODES: dict[str, dict[str, Any]] = {
     "asynchronous": {"staleness": staleness("adaptive", max_staleness=4, min_staleness=2)},
     "fixed-bound": {"staleness": staleness("fixed", max_staleness=1), "buffer_size": 2},
     "robust": {"minimum_nodes": 3, "buffer_size": 4, "participation": False},
+    "yielding": {"wanted_nodes": lambda living: 4 if living >= 4 else 0, "yields": True},
+    "synchronous-yielding": {
+        "asynchronous": False,
+        "wanted_nodes": lambda living: 3 if living >= 3 else 0,
+        "yields": True,
+    },
     "matched": {"pace": "matched", "max_local_steps": 7},
     "literal": {"pace": "literal", "max_local_steps": 7},
     "flush": FLUSH,

@@ -493,3 +493,18 @@ def test_lines_are_no_reason_to_say_that_work_is_stale() -> None:
             settle(engine)
     assert engine.machine.buffer.automatic_size == 6
     assert notes(engine, "advice") == []
+
+
+@pytest.mark.parametrize(("nodes", "late", "expected"), [(5, 1, 2), (5, 2, 20), (3, 1, 12)])
+def test_one_of_several_that_hands_in_late_makes_nobody_wait(nodes: int, late: int, expected: int) -> None:
+    """It may mean to; two of them are how the fleet is."""
+    engine = Engine(engine_settings(tokens=10**6, staleness=staleness("fixed", max_staleness=5)))
+    names = [f"n{index}" for index in range(nodes)]
+    for name in names:
+        engine.hello(name)
+    engine.observed(**dict.fromkeys(names, 100.0))
+    for name in names[:late]:
+        for state in (engine.state, engine.shadow):
+            state.nodes[name].speed.turnaround *= 10.0
+    engine.handle(ev.Tick())
+    assert engine.machine.buffer.fresh_size == expected

@@ -54,7 +54,7 @@ def test_what_may_change_is_told() -> None:
         ("data.context", 64, "data.context was 32 and is 64"),
         ("model.config", {"hidden_size": 64}, "model.config was {'hidden_size': 32, 'num_layers': 2} and is"),
         ("training.outer_optimizer", "adam", "training.outer_optimizer was 'sgd' and is 'adam'"),
-        ("training.aggregation_rule", "median", "training.aggregation_rule was 'mean' and is 'median'"),
+        ("training.aggregation_rule", "median", "training.aggregation_rule was 'auto' and is 'median'"),
         ("training.batch_size", 9, "training.batch_size was 8 and is 9"),
         ("run.seed", 1, "run.seed was 0 and is 1"),
     ],

@@ -193,7 +193,7 @@ def test_dump_gives_the_same_run_file_back(tmp_path: Path, text: str) -> None:
             "training",
             {"aggregation_rule": {}},
             "aggregation_rule",
-            "is a section of 0 keys, but must be the name of an aggregation rule or a list",
+            "is a section of 0 keys, but must be auto or the name of an aggregation rule or a list",
         ),
         ("controller", {"use_zmq": "yes"}, "use_zmq", "is 'yes' (text), but must be true or false; write true"),
         ("controller", {"buffer_size": "many"}, "buffer_size", "must be a whole number from 1 to 1000000 or auto"),

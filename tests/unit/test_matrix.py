@@ -89,7 +89,17 @@ def test_a_rule_withstands_as_many_as_lie_unless_it_says_otherwise() -> None:
             "rules[0]: bulyan needs 11 nodes to withstand 2, but 2 of 9 lie; nearest: liars: 2 of 11 or 1 of 9",
         ),
         ({"rules": [["nnm"]]}, "rules[0]: aggregation rule 'nnm' only prepares updates; put a rule behind it"),
-        ({"liars": ["2 of 4"]}, "2 of 4 lie, but it must be one at least, and less than half"),
+        (
+            {"liars": ["2 of 4"]},
+            "2 of 4 lie, but it must be one at least, and less than half; nearest: 1 of 4 or 2 of 5",
+        ),
+        ({"liars": ["0 of 9"]}, "less than half; nearest: 1 of 9"),
+        ({"liars": ["2 from 9"]}, "liars[0]: is '2 from 9' (text), but must be as in `2 of 9`"),
+        (
+            {"rules": [{"aggregation_rule": "mean", "aggregation_ff": 2}]},
+            "training.aggregation_ff: unknown key; did you mean 'aggregation_f'?",
+        ),
+        ({"rules": [["median", "nnm"]]}, "stands before 'nnm'; write [nnm, median]"),
         ({"rules": [{"aggregation_rule": "mean", "liars": "two"}]}, "rules[0]: liars must be as in `2 of 9`"),
         ({"codecs": ["topkk"]}, "did you mean 'topk'"),
         (
@@ -99,7 +109,7 @@ def test_a_rule_withstands_as_many_as_lie_unless_it_says_otherwise() -> None:
         ({"run": RUN | {"workers": [{"name": "ann"}]}}, "run.workers: a matrix makes its workers itself"),
         ({"atacks": ["zero"]}, "atacks: unknown key; did you mean 'attacks'?"),
         ({"modes": ["synchronous"]}, "modes[0]: is 'synchronous' (text), but input should be 'sync' or 'async'"),
-        ({"seeds": []}, "seeds: is [] (a list), but list should have at least 1 item"),
+        ({"seeds": []}, "seeds: is [] (a list), but must list one at least"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_can(changed: dict[str, Any], message: str) -> None:

@@ -148,7 +148,28 @@ def test_a_bad_policy_does_not_hide_other_problems() -> None:
             {"training": {"aggregation_rule": "trimmed_mean", "trim_ratio": 0.3}, "controller": {"buffer_size": 3}},
             "controller.buffer_size: is 3, but trimmed_mean needs n >= 1/trim_ratio, here 4 contributions",
         ),
-        ({"training": {"aggregation_f": 2}}, "training.aggregation_f: is 2, but mean has no such bound"),
+        (
+            {"training": {"aggregation_rule": "mean", "aggregation_f": 2}},
+            "training.aggregation_f: is 2, but mean has no such bound",
+        ),
+        (
+            {"training": {"aggregation_f": 2}},
+            "clip_median+nnm+trimmed_mean with f=2 needs n >= 2f+1, here 5 nodes, but the run has 4 nodes (enough for "
+            "aggregation_f: 1)",
+        ),
+        (
+            {"training": {"trim_ratio": 0.3}},
+            "training.trim_ratio: counts for a rule that trims, but aggregation_rule is auto; name one (trimmed_mean), "
+            "or give aggregation_f: 0.3 instead",
+        ),
+        (
+            {"training": {"aggregation_rule": "monna", "aggregation_fallback": "mean"}},
+            "'monna' keeps something from version to version, so that no version can be made by another rule",
+        ),
+        (
+            {"training": {"aggregation_rule": "krum", "aggregation_fallback": "nnm"}},
+            "'nnm' only prepares updates",
+        ),
         (
             {"training": {"aggregation_rule": "trimmed_mean", "aggregation_f": 1, "trim_ratio": 0.3}},
             "has both f and trim_ratio=0.3",
@@ -162,7 +183,10 @@ def test_a_bad_policy_does_not_hide_other_problems() -> None:
             {"training": {"aggregation_rule": "trimmed_mean", "aggregation_f": 0.3}, "controller": {"buffer_size": 3}},
             "controller.buffer_size: is 3, but trimmed_mean with f=0.3 needs n >= 1/f, here 4 contributions",
         ),
-        ({"training": {"aggregation_f": 0.2}}, "training.aggregation_f: is 0.2, but mean has no such bound"),
+        (
+            {"training": {"aggregation_rule": "mean", "aggregation_f": 0.2}},
+            "training.aggregation_f: is 0.2, but mean has no such bound",
+        ),
         (
             {"training": {"aggregation_rule": "krum", "aggregation_options": {"f": 0.5}}},
             "option 'f' is 0.5, but must be int, or a share from 0 to below 0.5",
@@ -381,7 +405,11 @@ def test_random_blocks_meet_in_synchronous_mode() -> None:
             {"training": {"compression_ratio": 0.1}},
             "counts only with codecs that keep a share, but compression is none",
         ),
-        (None, {"training": {"trim_ratio": 0.1}}, "counts only with trimmed_mean, but the rule is mean"),
+        (
+            None,
+            {"training": {"aggregation_rule": "mean", "trim_ratio": 0.1}},
+            "counts only with trimmed_mean, but the rule is mean",
+        ),
         (None, {"training": {"outer_momentum": 0.5}}, "training.outer_momentum: sgd has no momentum"),
         (None, {"training": {"momentum": 0.5}}, "counts only with sgd, but inner_optimizer is adamw"),
         (None, {"controller": {"buffer_size": 9}}, "controller.buffer_size: is 9, but the run has 4 nodes"),

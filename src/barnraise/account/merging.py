@@ -16,6 +16,7 @@ from barnraise.plan.choices import Aggregation, aggregation_of
 _KEYS = (
     "aggregation_rule",
     "aggregation_f",
+    "aggregation_fallback",
     "trim_ratio",
     "aggregation_options",
     "unguaranteed",

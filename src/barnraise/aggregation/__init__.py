@@ -11,25 +11,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .catalog import CATALOG, beside_overview, guaranteed, minimum, require, resolve, withstood
+from .catalog import CATALOG, beside_overview, falls_back, guaranteed, minimum, require, resolve, withstood
 
 if TYPE_CHECKING:
     from .base import Rule
 
-__all__ = ["CATALOG", "beside_overview", "create", "guaranteed", "minimum", "names", "require", "resolve", "withstood"]
+__all__ = [
+    "CATALOG",
+    "beside_overview",
+    "create",
+    "falls_back",
+    "guaranteed",
+    "minimum",
+    "names",
+    "require",
+    "resolve",
+    "withstood",
+]
 
 
-def create(name: str | Sequence[str], *, unguaranteed: bool = False, **options: Any) -> Rule:
+def create(
+    name: str | Sequence[str], *, unguaranteed: bool = False, fallback: str | None = None, **options: Any
+) -> Rule:
     """The rule `name`, or a chain such as ["nnm", "trimmed_mean"]: an option goes to each member that knows it.
 
     `unguaranteed`: it takes as few updates as it can be computed from, where its guarantee does not hold any more.
+    `fallback`: the rule for fewer updates than it takes.
 
     UnknownNameError or OptionError, with the nearest known spelling or the limit, when there is none such.
     """
     members = resolve(name, options, unguaranteed=unguaranteed)
-    from .chain import build
+    from .fallback import build
 
-    return build(members)
+    return build(members, fallback)
 
 
 def names() -> list[str]:

@@ -70,6 +70,15 @@ class Traits:
     others: Minima = Minima()
 
 
+def entries_of(names: Sequence[str]) -> list[Entry]:
+    """The rules of a chain; UnknownNameError, or OptionError where several are written as one."""
+    for name in names:
+        parts = name.replace("+", " ").replace(",", " ").split()
+        if len(parts) > 1 and set(parts) <= set(CATALOG.entries):
+            raise OptionError(f"'{name}' is no aggregation rule; a chain is a list: [{', '.join(parts)}]")
+    return [CATALOG.entry(name) for name in names]
+
+
 def resolve(names: str | Sequence[str], options: Mapping[str, Any], *, unguaranteed: bool = False) -> list[Member]:
     """A rule, or a chain of pre-aggregations and the rule that ends it, each with its checked options.
 
@@ -77,12 +86,19 @@ def resolve(names: str | Sequence[str], options: Mapping[str, Any], *, unguarant
     computed from. UnknownNameError, OptionError.
     """
     names = [names] if isinstance(names, str) else list(names)
-    entries = [CATALOG.entry(name) for name in names]
+    entries = entries_of(names)
     if not entries:
         raise OptionError("an aggregation chain is empty, but needs at least one rule, for example [nnm, trimmed_mean]")
-    for entry in entries[:-1]:
+    for place, entry in enumerate(entries[:-1]):
         if not entry.declares.prepares:
-            raise OptionError(f"aggregation rule '{entry.name}' ends a chain, but stands before '{names[-1]}'")
+            raise OptionError(
+                f"aggregation rule '{entry.name}' ends a chain, but stands before '{names[place + 1]}'; "
+                f"write {_in_order(entries)}"
+            )
+    for name in names:
+        if names.count(name) > 1 and not CATALOG.entry(name).declares.merges:
+            once = ", ".join(dict.fromkeys(names))
+            raise OptionError(f"aggregation rule '{name}' stands twice in a chain; write [{once}]")
     if entries[-1].declares.prepares:
         raise OptionError(
             f"aggregation rule '{names[-1]}' only prepares updates; put a rule behind it, for example "
@@ -113,6 +129,26 @@ def resolve(names: str | Sequence[str], options: Mapping[str, Any], *, unguarant
         given = {key: value for key, value in options.items() if key in own}
         resolved.append((_computed(entry) if unguaranteed else entry, entry.resolve(CATALOG.family, given)))
     return resolved
+
+
+def _in_order(entries: Sequence[Entry]) -> str:
+    """Chains of these, one for each rule that can end it."""
+    first = [entry.name for entry in entries if entry.declares.prepares]
+    ends = dict.fromkeys(entry.name for entry in entries if not entry.declares.prepares)
+    return " or ".join(f"[{', '.join([*first, end])}]" for end in ends)
+
+
+def falls_back(members: Sequence[Member], fallback: str) -> int:
+    """How few updates a rule or chain takes with that rule for those that are too few for it. OptionError for one that
+    cannot stand in for it."""
+    ((entry, options),) = resolve(fallback, {})
+    for each, _ in [*members, (entry, options)]:
+        if each.declares.keeps:
+            raise OptionError(
+                f"aggregation rule '{each.name}' keeps something from version to version, so that no version can be "
+                "made by another rule: leave aggregation_fallback out, or choose rules that keep nothing"
+            )
+    return min(fewest(members), fewest([(entry, options)]))
 
 
 def _computed(entry: Entry) -> Entry:

@@ -105,6 +105,7 @@ def engine_settings(
             buffer_size=plan.buffer_size,
             minimum_nodes=plan.aggregation.minimum_nodes,
             wanted_nodes=plan.aggregation.wanted,
+            yields=plan.aggregation.fallback is not None,
             flush=plan.last_compression is not None,
             sync_window=controller.sync_window,
             sync_longest_wait=controller.sync_longest_wait,

@@ -66,9 +66,12 @@ def outer_optimizer(plan: Plan) -> OuterOptimizer:
     return training.create(plan.outer.name, **plan.outer.options)
 
 
-def _rule(plan: Plan) -> Rule:
+def rule_of(plan: Plan) -> Rule:
+    """What makes one update of a version's."""
     chosen = plan.aggregation
-    return aggregation.create(chosen.names, unguaranteed=chosen.unguaranteed, **chosen.options)
+    return aggregation.create(
+        chosen.names, unguaranteed=chosen.unguaranteed, fallback=chosen.fallback, **chosen.options
+    )
 
 
 def parameter_server(plan: Plan, parameters: Tensor, published: Published | None = None) -> ParameterServer:
@@ -77,7 +80,7 @@ def parameter_server(plan: Plan, parameters: Tensor, published: Published | None
     return ParameterServer(
         parameters,
         0,
-        rule=_rule(plan),
+        rule=rule_of(plan),
         codecs=[compression.create(choice.name, **choice.options) for choice in codecs],
         downlink=compression.create(plan.downlink.name, **plan.downlink.options),
         outer=outer_optimizer(plan),

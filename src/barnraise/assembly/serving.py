@@ -33,6 +33,7 @@ class Invitation:
 
 async def serve_new(plan: Plan, voice: Voice, invitation: Invitation) -> Summary:
     """Make the run directory, prepare it and listen."""
+    voice.say(f"aggregation rule: {plan.rule_text}")
     with new_run(plan, voice.say) as run:
         return await _serve(run, plan, voice, lambda: prepare(plan, run, voice.say), invitation)
 

@@ -96,7 +96,6 @@ def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Ite
     that attack by what makes attackers."""
     import torch
 
-    from barnraise import aggregation
     from barnraise.assembly import parts
     from barnraise.assembly.preparing import make_dataset
     from barnraise.data.shards import Dataset
@@ -132,7 +131,7 @@ def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Ite
         evaluator = parts.evaluator_of(plan, model, dataset)
         node_costs = _node_costs(plan, num_parameters)
         attacks = {name: attack for _, name, attack in attacks_of(plan.run_file)}
-        board = Board(aggregation.create(plan.aggregation.names, **plan.aggregation.options))
+        board = Board(parts.rule_of(plan))
         conducts = _conducts(plan)
         skew = Skew(dataset, trial.skew, plan.run_file.run.seed) if trial.skew else None
         seen = any(create(attack).sees for attack in attacks.values())

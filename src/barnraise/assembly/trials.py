@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import msgspec
 
 from barnraise.account.charts import heat_map
 from barnraise.account.trials import Aim, Found, Verdict, judged, markdown
+from barnraise.assembly.signals import NUMBERS, interruptible
 from barnraise.core.errors import RunFailedError, StorageError
 from barnraise.ledger.disk import storage_errors
 from barnraise.plan.matrix import Cell, Matrix
@@ -44,25 +46,37 @@ class Progress:
 def play_matrix(matrix: Matrix, folder: Path, processes: int, say: Callable[[Progress], None]) -> list[Verdict]:
     """Play all runs that `folder` has no result of, so many at a time, and write there what came of them.
 
-    Raises StorageError, and what a run raises that cannot be set up.
+    Raises StorageError, and what a run raises that cannot be set up; KeyboardInterrupt on SIGINT and SIGTERM, once
+    nothing of it is left but what was found.
     """
     results = _Results(folder / RESULTS)
     wanted = {cell.key: cell for cell in matrix.cells}
     missing = [cell for key, cell in wanted.items() if key not in results.found]
     done = len(wanted) - len(missing)
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        runs = {pool.submit(play, cell.content, cell.skew, matrix.attacks): cell for cell in missing}
+    others = active_children()
+    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=_deaf) as pool:
         try:
-            for future in as_completed(runs):
-                cell, found, done = runs[future], future.result(), done + 1
-                results.add(cell, found)
-                say(Progress(cell, found, done, len(wanted)))
+            with interruptible():
+                runs = {pool.submit(play, cell.content, cell.skew, matrix.attacks): cell for cell in missing}
+                for future in as_completed(runs):
+                    cell, found, done = runs[future], future.result(), done + 1
+                    results.add(cell, found)
+                    say(Progress(cell, found, done, len(wanted)))
         except BaseException:
+            for player in active_children():
+                if player not in others:
+                    player.kill()
             pool.shutdown(cancel_futures=True)
             raise
     verdicts = judged(matrix.cells, results.found)
     _write(folder, verdicts)
     return verdicts
+
+
+def _deaf() -> None:
+    """A signal to all processes of a terminal is for the one that ends the others."""
+    for number in NUMBERS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def play(content: Mapping[str, Any], skew: float | None, aims: Mapping[str, Mapping[str, Any]]) -> Found:

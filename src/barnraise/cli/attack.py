@@ -43,7 +43,11 @@ def attack(
     folder = out or matrix_file.with_suffix("")
     runs = len({cell.key for cell in matrix.cells})
     console.note(f"{count_text(runs, 'run')} into {folder}")
-    verdicts = play_matrix(matrix, folder, processes or os.cpu_count() or 1, _say)
+    try:
+        verdicts = play_matrix(matrix, folder, processes or os.cpu_count() or 1, _say)
+    except KeyboardInterrupt:
+        console.note(f"interrupted; {folder} keeps what was found, and the same command goes on")
+        raise
     if json:
         console.emit_json({"folder": str(folder), "verdicts": [verdict.as_dict() for verdict in verdicts]})
     else:

@@ -76,6 +76,7 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
         "contributions",
         f"{cost.contributions:,} of {plan.task_tokens:,} tokens, {size} each ({plan.compression.name})",
     )
+    yield "rule", plan.rule_text
     delta = f"{bytes_text(cost.sizes.version_bytes)} each ({plan.downlink.name})"
     if cost.versions is None:
         yield "versions", f"{delta}; how many depends on the nodes that join"
@@ -93,7 +94,7 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
         nodes = cost.buffer_size or plan.aggregation.least(living)
         odds = plan.aggregation.odds(living, nodes)
         if odds is not None:
-            missed = f"; no K reaches {target:g}" if (target := plan.aggregation.target or 1.0) < odds else ""
+            missed = f"; no K reaches {target:g}" if (target := plan.aggregation.belief.target or 1.0) < odds else ""
             f = plan.aggregation.withstood(nodes)
             yield "liars", f"of {living} nodes K {nodes}, f {f}: more lie with probability {odds:.2g}{missed}"
     if plan.run_file.workers and (said := plan.aggregation.beside_overview(len(plan.run_file.workers))):

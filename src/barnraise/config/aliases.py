@@ -66,7 +66,7 @@ class Canonical:
 def canonical(content: dict[str, Any]) -> Canonical:
     """`content` (left as it is) with every alias replaced by its key."""
     result = Canonical(_copy(content), {}, [])
-    rule = _section(content, ("training",)).get("aggregation_rule", "mean")
+    rule = _section(content, ("training",)).get("aggregation_rule", "auto")
     for alias in ALIASES:
         for spelling, key in _places(alias, content):
             _rename(result, spelling, key, alias.rule, rule)

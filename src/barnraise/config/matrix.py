@@ -77,6 +77,10 @@ def _problems(error: ValidationError) -> Iterator[Problem]:
             )
         elif detail["type"] == "missing":
             yield Problem(path, f"is missing; {keys[name].description}")
+        elif detail["type"] == "string_pattern_mismatch":
+            yield Problem(path, f"is {shown(detail['input'])}, but must be as in `2 of 9`")
+        elif detail["type"] == "too_short":
+            yield Problem(path, f"is {shown(detail['input'])}, but must list one at least. {keys[name].description}")
         else:
             said = detail["msg"][:1].lower() + detail["msg"][1:]
             yield Problem(path, f"is {shown(detail['input'])}, but {said}. {keys[name].description}")

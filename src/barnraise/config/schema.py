@@ -255,10 +255,17 @@ class TrainingSection(Section):
         default="none", description="Codec of published versions: one that decodes to the same bits everywhere."
     )
     downlink_options: Options = Field(default_factory=dict, description="Options of the downlink codec.")
-    aggregation_rule: Rule | Annotated[list[Rule], Field(min_length=1, max_length=8)] = Field(
-        default="mean",
+    aggregation_rule: Literal["auto"] | Rule | Annotated[list[Rule], Field(min_length=1, max_length=8)] = Field(
+        default="auto",
         description="How the slots of a buffer become one update; a list is a chain of rules that prepare the slots "
-        "and one that ends it.",
+        "and one that ends it. `auto` is a mean where all workers are the host's own and none of them attacks, and a "
+        "robust chain for 0.3 of a version's nodes where strangers may join (`serve`), where a worker of the run file "
+        "attacks, or where aggregation_f or believed_liars are given; `check` says which.",
+    )
+    aggregation_fallback: Rule | None = Field(
+        default=None,
+        description="The rule for versions of fewer nodes than aggregation_rule needs. While enough nodes keep pace "
+        "there are no such versions. When not given, the run waits for enough nodes.",
     )
     aggregation_f: Attackers | Literal["auto"] | None = Field(
         default=None,

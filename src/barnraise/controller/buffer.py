@@ -23,7 +23,7 @@ from barnraise.controller.waiting import Waiting
 from barnraise.core.ranges import covers, disjoint
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted, VersionClosed
-from barnraise.staleness.buffer import OVERLAPPING, least_buffer, least_buffer_for_lines
+from barnraise.staleness.buffer import OVERLAPPING, common, least_buffer, least_buffer_for_lines
 
 HYSTERESIS = 0.1
 """Share by which an automatic K must be wrong to be changed."""
@@ -85,7 +85,7 @@ class Buffer(Part):
             return
         counted, self.sized_at = speeds.counted, speeds.count
         first = OVERLAPPING if self.settings.worker.overlap else 1.0
-        rates, delays = [speeds.known(node) for node in counted], [delay(node, first) for node in counted]
+        rates, delays = [speeds.known(node) for node in counted], common([delay(node, first) for node in counted])
         periods = sorted(speeds.period(node) for node in counted)
         contributions = sum(1 / period for period in periods if period > 0.0)
         told = (speeds.links.get(node.id) for node in counted)
@@ -242,7 +242,12 @@ class Buffer(Part):
     @property
     def _least(self) -> int:
         """Of how many nodes the aggregation rule makes a version now."""
-        return self.versions.least(self.state.num_live)
+        state = self.state
+        if not self.versions.yields:
+            return self.versions.least(state.num_live)
+        self.speeds.refresh()
+        ending = state.progress.stopping or state.progress.flushing is not None
+        return self.versions.least(0 if ending else min(state.num_live, self.speeds.num_keeping_pace))
 
     @property
     def _enough(self) -> bool:

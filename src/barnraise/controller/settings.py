@@ -121,6 +121,7 @@ class VersionSettings:
     sync_longest_wait: float
     checkpoint_seconds: float
     wanted_nodes: Callable[[int], int] = _no_more  # while so many live, no version is made of fewer
+    yields: bool = False  # only those that keep pace count as living there
 
     def least(self, living: int) -> int:
         """Of how many distinct nodes a version is made at least, while so many live."""

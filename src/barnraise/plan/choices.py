@@ -9,12 +9,13 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from barnraise.aggregation import catalog as aggregation
+from barnraise.aggregation.defaults import AUTOMATIC_F
 from barnraise.aggregation.odds import Buffer, believed, exceeding, least_buffer
 from barnraise.aggregation.shares import NODE, needs
 from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config.problems import Path, Problem
 from barnraise.config.schema import ControllerSection, RunFile, TrainingSection
-from barnraise.core.errors import InputError
+from barnraise.core.errors import InputError, OptionError
 from barnraise.core.registry import Catalog
 from barnraise.matching.catalog import CATALOG as SCHEDULERS
 from barnraise.staleness.catalog import ADAPTIVE, FIXED
@@ -25,8 +26,8 @@ from barnraise.training.schedule import Schedule
 
 T = TypeVar("T")
 
-AUTOMATIC_F = 0.3
-"""As a share: two of nine, six of twenty. More honest nodes than liars are left behind it in any case."""
+AUTO = "auto"
+"""An aggregation rule that the plan chooses, and an f."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,15 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Belief:
+    """The `share` of the nodes that is thought to lie. With a `target` a version is made of so many nodes that more of
+    them than f lie with that probability at most."""
+
+    share: float | None = None
+    target: float | None = None
+
+
+@dataclass(frozen=True)
 class Aggregation:
     """The rule, or chain of rules, and what it asks of a buffer. `aggregation.create(names, **options)` builds it.
 
@@ -45,8 +55,7 @@ class Aggregation:
     `sound_nodes`: of so many its guarantee holds, so where they live a version is made of no fewer.
     `individual`: reads single contributions. `coordinatewise`: trims each coordinate by itself, with nothing in front
     that mixes the contributions first. `keeps`: the vectors that it keeps, as the catalog declares them.
-    `unguaranteed`: it needs no more than it can be computed from. `believed`: the share of the nodes that is thought to
-    lie. With a `target` a version is made of so many nodes that more of them than f lie with that probability at most.
+    `unguaranteed`: it needs no more than it can be computed from. `fallback`: the rule for fewer nodes than it needs.
     """
 
     names: tuple[str, ...]
@@ -59,8 +68,13 @@ class Aggregation:
     keeps: tuple[str, ...]
     sound_nodes: int
     unguaranteed: bool
-    believed: float | None = None
-    target: float | None = None
+    belief: Belief = Belief()
+    fallback: str | None = None
+
+    def __str__(self) -> str:
+        f = self.options.get("f")
+        below = f"; of fewer than {self.sound_nodes} nodes {self.fallback}" if self.fallback else ""
+        return f"{'+'.join(self.names)}{f' with f={f}' if f is not None else ''}{below}"
 
     def num_kept(self, num_nodes: int) -> int:
         """How many vectors as large as the parameters it keeps of so many nodes."""
@@ -72,21 +86,22 @@ class Aggregation:
 
     def wanted(self, living: int) -> int:
         """Of how many nodes a version is to be made at least, while so many live."""
-        if self.target is not None and (found := self.safe(living)) is not None:
+        if self.belief.target is not None and (found := self.safe(living)) is not None:
             return found.nodes
         return self.sound_nodes if living >= self.sound_nodes else 0
 
     def odds(self, living: int, nodes: int) -> float | None:
         """How likely more liars than it is for are among so many nodes of those that live; None where unknown."""
         f = self.withstood(nodes)
-        if self.believed is None or f is None or nodes > living:
+        share = self.belief.share
+        if share is None or f is None or nodes > living:
             return None
-        return exceeding(living, believed(self.believed, living), nodes, f)
+        return exceeding(living, believed(share, living), nodes, f)
 
     def safe(self, living: int) -> Buffer | None:
         """The least buffer that reaches the target, or the best there is; None where it withstands nobody with any."""
-        names, share, target, bare = self.names, self.believed or 0.0, self.target or 0.0, self.unguaranteed
-        return _safe(names, tuple(sorted(self.options.items())), living, share, target, bare)
+        share, target = self.belief.share or 0.0, self.belief.target or 0.0
+        return _safe(self.names, tuple(sorted(self.options.items())), living, share, target, self.unguaranteed)
 
     def least(self, living: int) -> int:
         """The same, or what it needs in any case."""
@@ -94,6 +109,8 @@ class Aggregation:
 
     def withstood(self, num_updates: int) -> int | None:
         """How many attackers among so many contributions of distinct nodes it is for, if it has such a number."""
+        if self.fallback is not None and self.minimum_nodes <= num_updates < self.sound_nodes:
+            return 0
         return aggregation.withstood(self.names, self.options, num_updates, unguaranteed=self.unguaranteed)
 
     def guaranteed(self, num_updates: int) -> bool:
@@ -185,14 +202,22 @@ def aggregation_of(training: TrainingSection) -> Aggregation:
     """The rule or chain that a run file chooses. UnknownNameError, OptionError or another InputError."""
     given = training.aggregation_rule
     names = (given,) if isinstance(given, str) else tuple(given)
-    known = frozenset[str]().union(*(aggregation.CATALOG.entry(name).known_options for name in names))
-    automatic = training.aggregation_f == "auto"
+    if any(name.lower() == AUTO for name in names):
+        raise OptionError(f"`{AUTO}` stands alone and in small letters: aggregation_rule: {AUTO}")
+    known = frozenset[str]().union(*(entry.known_options for entry in aggregation.entries_of(names)))
+    automatic = training.aggregation_f == AUTO
     if automatic:
         training = training.model_copy(update={"aggregation_f": AUTOMATIC_F})
     own = {"f": "aggregation_f", "trim_ratio": "trim_ratio"}
     options = _joined(training, own, known, training.aggregation_options)
     members = aggregation.resolve(names, options, unguaranteed=training.unguaranteed)
     strictest, limit = max(needs(members), key=lambda need: need[0])
+    fallback = training.aggregation_fallback
+    if fallback is not None:
+        try:
+            strictest = aggregation.falls_back(members, fallback)
+        except InputError as error:
+            raise OptionError(f"aggregation_fallback: {error}") from None
     last = members[-1][0].declares
     return Aggregation(
         names=names,
@@ -205,8 +230,11 @@ def aggregation_of(training: TrainingSection) -> Aggregation:
         keeps=tuple(name for entry, _ in members for name in entry.declares.keeps),
         sound_nodes=aggregation.minimum(names, options),
         unguaranteed=training.unguaranteed,
-        believed=training.believed_liars,
-        target=training.liar_odds if automatic and training.believed_liars is not None else None,
+        belief=Belief(
+            training.believed_liars,
+            training.liar_odds if automatic and training.believed_liars is not None else None,
+        ),
+        fallback=fallback,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path as FilePath
 from typing import Any
@@ -16,9 +16,11 @@ from barnraise.config.load import build, located
 from barnraise.config.matrix import MatrixFile, matrix_of
 from barnraise.config.problems import Problem, refusal
 from barnraise.config.schema import TrainingSection
-from barnraise.core.errors import InputError
+from barnraise.core.errors import InputError, RunFileError
 from barnraise.emulation.attacks.catalog import KIND
 from barnraise.emulation.attacks.catalog import resolve as resolve_attack
+from barnraise.plan.automatic import defended
+from barnraise.plan.choices import AUTO
 from barnraise.plan.purpose import SIMULATE
 from barnraise.plan.resolve import examine
 
@@ -83,7 +85,7 @@ def planned(document: Document) -> Matrix:
     file = matrix_of(document)
     base = _base(file, FilePath(document.name).parent)
     attacks = [_entry(given, KIND, index) for index, given in enumerate(file.attacks)]
-    rules = [_entry(given, "aggregation_rule", index) for index, given in enumerate(file.rules)]
+    rules = [_settled(_entry(given, "aggregation_rule", index)) for index, given in enumerate(file.rules)]
     codecs = [_entry(given, "compression", index) for index, given in enumerate(file.codecs)]
     problems = [*_base_problems(base), *_attack_problems(attacks)]
     problems += _rule_problems(file, rules)
@@ -109,6 +111,16 @@ def _base_problems(base: dict[str, Any]) -> Iterator[Problem]:
 def _entry(given: object, key: str, index: int) -> _Entry:
     keys = dict(given) if isinstance(given, dict) else {key: given}
     return _Entry(_label(keys, key), keys, index)
+
+
+def _settled(rule: _Entry) -> _Entry:
+    """With the rule that `auto` comes to where somebody lies, so that it is the same where nobody does."""
+    if _rule_of(rule.keys) != AUTO:
+        return rule
+    keys = {key: value for key, value in rule.keys.items() if key != "aggregation_rule"}
+    given = {key: value for key, value in keys.items() if key in TrainingSection.model_fields}
+    chosen = defended(TrainingSection.model_validate(given)).model_dump(exclude_unset=True)
+    return replace(rule, keys=keys | chosen, label=rule.label if "aggregation_rule" in rule.keys else AUTO)
 
 
 def _label(keys: Mapping[str, Any], key: str) -> str:
@@ -148,7 +160,10 @@ def _rule_problems(file: MatrixFile, rules: list[_Entry]) -> Iterator[Problem]:
         try:
             for liars, nodes in _members(file, rule):
                 if not 0 < 2 * liars < nodes:
-                    yield Problem(place, f"{liars} of {nodes} lie, but it must be one at least, and less than half")
+                    near = f"{max(1, min(liars, (nodes - 1) // 2))} of {max(3, nodes)}"
+                    near += f" or {liars} of {2 * liars + 1}" if liars else ""
+                    text = f"{liars} of {nodes} lie, but it must be one at least, and less than half"
+                    yield Problem(place, f"{text}; nearest: {near}")
                 elif not rule.keys.get("unguaranteed"):
                     yield from _too_few(rule, liars, nodes)
         except ValueError:
@@ -192,8 +207,11 @@ def _run_problems(
     for rule, codec, mode in product(rules, codecs, file.modes):
         for liars, nodes in _members(file, rule):
             keys = _training(rule, liars) | codec.keys
-            run_file = build(Document("the run file of a cell", _content(base, keys, mode, _names(liars, nodes))))
-            _, problems = examine(run_file, purpose=SIMULATE, nodes=nodes)
+            content = Document("the run file of a cell", _content(base, keys, mode, _names(liars, nodes)))
+            try:
+                _, problems = examine(build(content), purpose=SIMULATE, nodes=nodes)
+            except RunFileError as error:
+                problems = [found for found in error.problems if isinstance(found, Problem)]
             for problem in problems:
                 yield Problem(
                     ("rules", rule.index), f"{rule.label} with codec {codec.label}, {mode}, {nodes} nodes: {problem}"

@@ -19,7 +19,8 @@ from barnraise.config.schema import RunFile
 from barnraise.models.layout import FlatLayout
 from barnraise.models.published import Published
 from barnraise.plan.attacks import attack_problems
-from barnraise.plan.choices import Aggregation, Choice, choose
+from barnraise.plan.automatic import automatic_problems, settled
+from barnraise.plan.choices import AUTO, Aggregation, Choice, choose
 from barnraise.plan.compatibility import judge, task_tokens
 from barnraise.plan.dataset import data_problems
 from barnraise.plan.links import link_problems
@@ -36,7 +37,8 @@ class Plan:
     """A run that can work: its file, its policies with all their options, and what is doubtful about it.
 
     `compression` is the codec of contributions, `downlink` that of published versions; `staleness` has a bound of 0 in
-    synchronous mode; `inner` holds the options that workers are told; `schedule` multiplies the learning rate.
+    synchronous mode; `inner` holds the options that workers are told; `schedule` multiplies the learning rate;
+    `why_rule` says why it is this aggregation rule where the file left that open.
     """
 
     run_file: RunFile
@@ -50,10 +52,16 @@ class Plan:
     schedule: Schedule
     scheduler: Choice
     warnings: tuple[Problem, ...]
+    why_rule: str = ""
 
     @property
     def asynchronous(self) -> bool:
         return self.run_file.controller.use_async_training
+
+    @property
+    def rule_text(self) -> str:
+        """The aggregation rule, and why it is that one."""
+        return f"{self.aggregation}{f' ({AUTO}, since {self.why_rule})' if self.why_rule else ''}"
 
     @property
     def overlap(self) -> bool:
@@ -160,6 +168,8 @@ def examine(
     problems: list[Problem] = []
     purpose = purpose or (TRAIN if run_file.workers else SERVE)
     nodes = len(run_file.workers) if purpose.local and run_file.workers else nodes
+    problems += automatic_problems(run_file)
+    run_file, why_rule = settled(run_file, purpose)
     problems += [*name_problems(run_file), *link_problems(run_file), *data_problems(run_file)]
     problems += attack_problems(run_file)
     choices = choose(run_file, problems)
@@ -167,7 +177,7 @@ def examine(
     problems += errors
     if problems:
         return None, problems
-    return Plan(run_file, purpose, **vars(choices), warnings=tuple(warnings)), []
+    return Plan(run_file, purpose, **vars(choices), warnings=tuple(warnings), why_rule=why_rule), []
 
 
 RUNGS = 5

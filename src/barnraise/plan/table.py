@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from barnraise.config.problems import Path
@@ -108,8 +108,7 @@ def rule_name(case: Case) -> str:
 
 def rule_text(case: Case) -> str:
     """The aggregation rule with its f, as a message names it."""
-    f = case.rule.options.get("f")
-    return f"{rule_name(case)}{f' with f={f}' if f is not None else ''}"
+    return str(replace(case.rule, fallback=None))
 
 
 def _resolved(choice: T | None) -> T:

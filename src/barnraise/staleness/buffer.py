@@ -18,6 +18,23 @@ SLOWEST_LINES = 0.25
 """Share of the nodes whose lines may be slower than what K is chosen for: they do not slow all others' versions."""
 
 
+ENOUGH = 4
+"""Nodes of which one may be an exception."""
+
+
+def common(delays: Sequence[float]) -> list[float]:
+    """`delays` of which the longest counts as the next, where there are several: what one node takes from a task to its
+    contribution, or says that it takes, is no reason for the others to wait.
+
+    >>> common([1.0, 9.0, 1.5, 2.0]), common([1.0, 9.0])
+    ([1.0, 2.0, 1.5, 2.0], [1.0, 9.0])
+    """
+    if len(delays) < ENOUGH:
+        return list(delays)
+    most = sorted(delays)[-2]
+    return [min(delay, most) for delay in delays]
+
+
 def least_buffer(rates: Sequence[float], bound: Callable[[float], int], delays: Sequence[float] | None = None) -> int:
     """The least K that keeps each node's steady staleness within half its bound.
 

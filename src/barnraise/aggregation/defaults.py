@@ -1,0 +1,12 @@
+"""Which rule is taken where a run file leaves it to barnraise. Imports no torch."""
+
+from __future__ import annotations
+
+AUTOMATIC_F = 0.3
+"""As a share: two of nine, six of twenty. More honest nodes than liars are left behind it in any case."""
+
+TRUSTING = "mean"
+"""Where all nodes are the host's own."""
+
+DEFENDED = ("clip_median", "nnm", "trimmed_mean")
+"""Where somebody may lie: what is not finite is refused before it, and so is what is many times too long."""

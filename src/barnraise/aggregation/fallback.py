@@ -1,0 +1,45 @@
+"""A rule, and another one for as few updates as the first does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from . import chain
+from .base import Rule
+from .catalog import falls_back, resolve
+from .shares import Member
+
+
+def build(members: Sequence[Member], fallback: str | None) -> Rule:
+    """The rule, or chain, of these members; behind a `fallback` takes fewer updates. OptionError."""
+    rule = chain.build(members)
+    if fallback is None:
+        return rule
+    falls_back(members, fallback)
+    return WithFallback(rule, chain.build(resolve(fallback, {})))
+
+
+class WithFallback(Rule):
+    """`rule` where there are enough updates for it, else `fallback`. Neither keeps vectors."""
+
+    name = "with_fallback"
+
+    def __init__(self, rule: Rule, fallback: Rule) -> None:
+        self.rule, self.fallback = rule, fallback
+        self.options = {}
+
+    @property
+    def parts(self) -> Sequence[Member]:
+        return self.fallback.parts  # what they need together
+
+    @property
+    def weighted(self) -> bool:
+        return self.rule.weighted or self.fallback.weighted
+
+    @property
+    def keeps(self) -> tuple[str, ...]:
+        return ()
+
+    def among(self, num_updates: int) -> Rule:
+        rule = self.rule if num_updates >= self.rule.minimum else self.fallback
+        return rule.among(num_updates)

@@ -1,0 +1,28 @@
+"""What `serve` chooses by itself, with a member that attacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+
+import yaml
+
+from barnraise.account.merging import merging
+from barnraise.ledger import LedgerView
+
+from .test_liar import HONEST, LIAR, outcome
+
+
+def test_a_liar_is_kept_out_where_the_run_file_says_nothing(tmp_path: Path) -> None:
+    judged, losses = outcome(tmp_path)
+    (run_file,) = tmp_path.glob("**/run.yaml")
+    training = yaml.safe_load(run_file.read_text())["training"]
+    assert training["aggregation_rule"] == ["clip_median", "nnm", "trimmed_mean"]
+    assert (training["aggregation_f"], training["aggregation_fallback"]) == (0.3, "mean")
+    lies = [one for one in judged if one.node == LIAR and one.verdict == "accepted"]
+    honest = median(one.norm for one in judged if one.node in HONEST)
+    assert median(one.norm for one in lies) > 5.0 * honest
+    assert losses[-1] < losses[0] - 0.2
+    with LedgerView(run_file.with_name("ledger.sqlite")) as view:
+        found = merging(view)
+    assert (found.nodes, found.f) == (4, 1)

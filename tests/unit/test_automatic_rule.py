@@ -1,0 +1,206 @@
+"""Which aggregation rule is taken where the run file leaves it open, and what becomes of too few nodes for it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from tests.state_machine.engine import Engine, contribution, engine_settings
+
+from barnraise import aggregation
+from barnraise.config.document import Document, parse
+from barnraise.config.load import build, dump, load
+from barnraise.core.errors import OptionError, RunFileError
+from barnraise.plan import Plan, Purpose, resolve
+from barnraise.plan.matrix import planned
+
+DEFENDED = ["clip_median", "nnm", "trimmed_mean"]
+CONTENT: dict[str, Any] = {"model": {"architecture": "gpt2"}, "data": {"kind": "text", "files": ["a"]}}
+OWN = [{"name": "ann"}, {"name": "bob"}]
+ATTACKED = [*OWN, {"name": "eve", "attack": {"kind": "zero"}}]
+
+
+def plan(purpose: Purpose, workers: list[dict[str, Any]], **training: Any) -> Plan:
+    return resolve(load(CONTENT | {"workers": workers, "training": training}), purpose=purpose)
+
+
+@pytest.mark.parametrize(
+    ("purpose", "workers", "why"),
+    [
+        (Purpose.TRAIN, OWN, "all workers are the host's own"),
+        (Purpose.LAB, OWN, "all workers are the host's own"),
+        (Purpose.SIMULATE, [], "all workers are the host's own"),
+        (Purpose.TRAIN, ATTACKED, "eve attacks"),
+        (Purpose.SIMULATE, ATTACKED, "eve attacks"),
+        (Purpose.SERVE, [], "strangers may join"),
+    ],
+)
+def test_strangers_and_attackers_have_a_robust_rule_chosen(
+    purpose: Purpose, workers: list[dict[str, Any]], why: str
+) -> None:
+    found = plan(purpose, workers)
+    training = found.run_file.training
+    assert found.why_rule == why
+    if purpose is Purpose.SERVE or workers == ATTACKED:
+        assert (training.aggregation_rule, training.aggregation_f) == (DEFENDED, 0.3)
+        assert training.aggregation_fallback == "mean"
+        assert "clip_median+nnm+trimmed_mean with f=0.3; of fewer than 4 nodes mean (auto, since " in found.rule_text
+        assert (found.aggregation.minimum_nodes, found.aggregation.sound_nodes) == (1, 4)
+        assert [found.aggregation.wanted(living) for living in (1, 3, 4, 100)] == [0, 0, 4, 4]
+        assert [found.aggregation.withstood(nodes) for nodes in (1, 3, 4, 9, 20)] == [0, 0, 1, 2, 6]
+    else:
+        assert (training.aggregation_rule, training.aggregation_f) == ("mean", None)
+
+
+def test_who_joins_later_and_attacks_counts() -> None:
+    faults = [{"at": 0.5, "join": {"name": "mal", "attack": {"kind": "zero"}}}]
+    found = resolve(load(CONTENT | {"workers": OWN, "faults": faults}), purpose=Purpose.TRAIN)
+    assert found.why_rule == "mal attacks"
+
+
+@pytest.mark.parametrize("purpose", [Purpose.TRAIN, Purpose.SERVE])
+def test_a_named_rule_stays(purpose: Purpose) -> None:
+    found = plan(purpose, OWN, aggregation_rule="mean")
+    assert (found.aggregation.names, found.why_rule) == (("mean",), "")
+
+
+def test_a_resumed_run_goes_on_with_what_was_chosen() -> None:
+    chosen = plan(Purpose.SERVE, [])
+    again = resolve(load(parse(dump(chosen.run_file).encode(), "run.yaml").content), purpose=Purpose.SIMULATE)
+    assert again.aggregation == chosen.aggregation
+    assert again.why_rule == ""
+
+
+@pytest.mark.parametrize(
+    ("training", "f", "minimum"),
+    [
+        ({"aggregation_f": 1}, 1, 3),
+        ({"aggregation_f": 0.2}, 0.2, 5),
+        ({"aggregation_options": {"f": 1}}, 1, 3),
+        ({"believed_liars": 0.1}, 0.3, 4),
+    ],
+)
+def test_who_says_how_many_lie_has_no_version_without_that(training: dict[str, Any], f: float, minimum: int) -> None:
+    found = plan(Purpose.SIMULATE, [], **training)
+    assert list(found.aggregation.names) == DEFENDED
+    assert found.aggregation.options["f"] == f
+    assert (found.aggregation.fallback, found.aggregation.minimum_nodes) == (None, minimum)
+
+
+def test_nobody_lies_where_the_run_file_says_so() -> None:
+    assert plan(Purpose.SERVE, [], aggregation_f=0).aggregation.names == ("mean",)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3])
+def test_few_updates_are_made_one_by_the_fallback(nodes: int) -> None:
+    x, weights = torch.randn(nodes, 50, generator=torch.Generator().manual_seed(nodes)), [1.0, 3.0, 2.0][:nodes]
+    rule = aggregation.create(DEFENDED, fallback="mean", f=0.3)
+    assert torch.equal(rule(x, weights), aggregation.create("mean")(x, weights))
+
+
+@pytest.mark.parametrize("nodes", [4, 9])
+def test_enough_updates_are_made_one_by_the_rule(nodes: int) -> None:
+    x = torch.randn(nodes, 50, generator=torch.Generator().manual_seed(nodes))
+    rule = aggregation.create(DEFENDED, fallback="mean", f=0.3)
+    assert torch.equal(rule(x), aggregation.create(DEFENDED, f=0.3)(x))
+    assert rule.minimum == 1
+
+
+def test_a_fallback_that_cannot_stand_in_is_refused() -> None:
+    with pytest.raises(OptionError, match="keeps something from version to version"):
+        aggregation.create("krum", fallback="monna", f=1)
+
+
+def serving(*nodes: str) -> Engine:
+    """Nodes at work in a run that wants four, and takes fewer."""
+    wanted = {"wanted_nodes": lambda living: 4 if living >= 4 else 0, "yields": True}
+    engine = Engine(engine_settings(buffer_size=1, tokens=10_000, **wanted))
+    for node in nodes:
+        engine.hello(node)
+    for node in nodes:
+        engine.next(node)
+    return engine
+
+
+def settle(engine: Engine) -> None:
+    while engine.jobs:
+        engine.answer(engine.jobs[0])
+
+
+def hand_in(engine: Engine, node: str) -> None:
+    engine.offer(node, contribution(next(iter(engine.held[node].values()))))
+    settle(engine)
+
+
+def test_few_nodes_make_versions_as_if_they_were_trusted() -> None:
+    engine = serving("a", "b")
+    assert engine.state.buffer.size == 1
+    hand_in(engine, "a")
+    assert engine.state.newest.version == 1
+    assert not engine.state.progress.paused
+
+
+def test_four_nodes_that_keep_pace_are_waited_for() -> None:
+    engine = serving("a", "b", "c", "d")
+    assert engine.state.buffer.size == 4
+    engine.now += 1.0
+    for node in "abc":
+        hand_in(engine, node)
+    assert engine.state.newest.version == 0
+    hand_in(engine, "d")
+    assert engine.state.newest.version == 1
+
+
+def test_who_hands_in_nothing_holds_nobody_up() -> None:
+    """It lives, and greets, and may mean to stop the run."""
+    engine = serving("a", "b", "c", "d")
+    for _ in range(60):
+        engine.now += 1.0
+        for node in "abc":
+            engine.heartbeat(node)
+            if engine.held[node]:
+                hand_in(engine, node)
+            engine.next(node)
+        engine.heartbeat("d")
+    assert engine.state.nodes["d"].live
+    assert engine.state.newest.version >= 2
+
+
+def test_a_matrix_tries_the_rule_that_auto_stands_for() -> None:
+    content = {
+        "run": CONTENT | {"data": {"kind": "sat"}},
+        "attacks": ["zero"],
+        "rules": ["auto"],
+        "liars": ["2 of 9"],
+    }
+    cells = planned(Document("matrix.yaml", content)).cells
+    rules = {cell.attack: build(Document("cell", dict(cell.content))).training for cell in cells if cell.rule == "auto"}
+    assert {attack: rule.aggregation_rule for attack, rule in rules.items()} == {
+        "no attack": DEFENDED,
+        "zero": DEFENDED,
+    }
+    assert {rule.aggregation_f for rule in rules.values()} == {0.3}
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (["trimmed_mean", "clip_median"], "stands before 'clip_median'; write [clip_median, trimmed_mean]"),
+        (["krum", "nnm", "median"], "stands before 'nnm'; write [nnm, krum] or [nnm, median]"),
+        (["nnm"], "put a rule behind it, for example [nnm, trimmed_mean]"),
+        (["nnm", "nnm", "mean"], "'nnm' stands twice in a chain; write [nnm, mean]"),
+        ("nnm+trimmed_mean", "a chain is a list: [nnm, trimmed_mean]"),
+        (["auto", "mean"], "`auto` stands alone and in small letters: aggregation_rule: auto"),
+        ("Auto", "`auto` stands alone and in small letters: aggregation_rule: auto"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_what_does(rule: Any, message: str) -> None:
+    with pytest.raises(RunFileError, match=re.escape(message)):
+        plan(Purpose.TRAIN, OWN, aggregation_rule=rule)
+
+
+def test_a_misspelt_fallback_is_named_as_one() -> None:
+    with pytest.raises(RunFileError, match=r"aggregation_fallback: unknown aggregation rule 'meen'; did you"):
+        plan(Purpose.TRAIN, OWN, aggregation_rule="krum", aggregation_fallback="meen")
