@@ -15,6 +15,7 @@ from barnraise.aggregation.gram import gram_matrix, squared_distances
 
 from .test_aggregation import Array, bulyan, krum, multi_krum, nnm, trimmed_mean
 from .test_centered_clipping import reference as centered_clipping
+from .test_geometric_median import reference as weiszfeld
 
 CASES = 250
 
@@ -39,6 +40,13 @@ def monna(x: Array, f: int) -> Array:
     return np.asarray(x[np.argsort((x * x).sum(axis=1), kind="stable")[: len(x) - f]].mean(axis=0))
 
 
+def geometric_median(x: Array) -> Array:
+    if not np.median(np.linalg.norm(x[:, None] - x[None], axis=2), axis=1).min():
+        values, counts = np.unique(x, axis=0, return_counts=True)
+        return np.asarray(values[counts.argmax()])  # what more than half send
+    return weiszfeld(x, 100)
+
+
 DEFINITIONS: list[tuple[Any, dict[str, Any], Callable[[Array], Array]]] = [
     ("mean", {}, lambda x: np.asarray(x.mean(axis=0))),
     ("median", {}, lambda x: np.asarray(np.median(x, axis=0))),
@@ -47,6 +55,7 @@ DEFINITIONS: list[tuple[Any, dict[str, Any], Callable[[Array], Array]]] = [
     ("multi_krum", {"f": 2}, lambda x: multi_krum(x, 2)),
     ("bulyan", {"f": 2}, lambda x: bulyan(x, 2)),
     ("centered_clipping", {"tau": 1.5, "iterations": 2}, lambda x: centered_clipping(x, 0 * x[0], 1.5, 2)),
+    ("geometric_median", {"iterations": 100}, geometric_median),
     ("monna", {"f": 2}, lambda x: monna(x, 2)),
     (["nnm", "trimmed_mean"], {"f": 2}, lambda x: trimmed_mean(nnm(x, 2), 2)),
     (["clip_median", "mean"], {}, lambda x: np.asarray(clip_median(x).mean(axis=0))),

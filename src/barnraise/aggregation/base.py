@@ -32,8 +32,9 @@ from .gram import Read, columns, gram_matrix
 from .shares import Member, fewest
 
 Array: TypeAlias = NDArray[Any]
-BLOCK = 1 << 15  # columns
-_TILE = 1 << 12  # columns of a product, of which BLOCK is a multiple: the last bits may hang on a column's place in it
+_BLOCK = 1 << 15  # columns that are reduced at a time, fewer of many rows
+_ELEMENTS = 1 << 20  # of these rows in a block, or one tile of them
+_TILE = 1 << 12  # columns of a product, of which _BLOCK is a multiple: last bits may hang on the place in it
 _ROWS = 8  # and on the number of threads, where rows are no multiple of four
 _FLOAT32 = np.dtype(np.float32)
 
@@ -201,11 +202,12 @@ class Combination:
             self._rule.reduce(self._weighted_sum(start, out.size), out)
             return
         begin, stop = start - start % _TILE if self._dense else start, start + out.size
-        width = min(BLOCK, -(-(stop - begin) // _TILE) * _TILE)
         num_mixed, num_rows = (0, len(self._used)) if self._taken else self._weights.shape
+        length = max(min(_BLOCK, _ELEMENTS // num_rows) // _TILE, 1) * _TILE
+        width = min(length, -(-(stop - begin) // _TILE) * _TILE)
         scratch, mixed = np.zeros((num_rows, width), self._dtype), np.empty((num_mixed, width), self._dtype)
-        for first in range(begin, stop, BLOCK):
-            last, lead = min(first + BLOCK, stop), max(start - first, 0)
+        for first in range(begin, stop, width):
+            last, lead = min(first + width, stop), max(start - first, 0)
             block = scratch[: len(self._used), : last - first]
             for row, values in zip(self._used, block, strict=True):
                 self._read(row, first, values)
