@@ -37,6 +37,7 @@ _ELEMENTS = 1 << 20  # of these rows in a block, or one tile of them
 _TILE = 1 << 12  # columns of a product, of which _BLOCK is a multiple: last bits may hang on the place in it
 _ROWS = 8  # and on the number of threads, where rows are no multiple of four
 _FLOAT32 = np.dtype(np.float32)
+_AS_THEY_ARE = (torch.float32, torch.float64)
 
 
 class Rule:
@@ -86,8 +87,11 @@ class Rule:
         rows = _rows(updates)
         out = np.empty(rows[0].numel(), np.float64 if rows[0].dtype == torch.float64 else np.float32)
 
+        plain = {place: row.numpy() for place, row in enumerate(rows) if row.is_cpu and row.dtype in _AS_THEY_ARE}
+
         def read(row: int, start: int, out: Array) -> None:
-            out[:] = columns(rows[row], start, out.size)
+            there = plain.get(row)
+            out[:] = columns(rows[row], start, out.size) if there is None else there[start : start + out.size]
 
         combination = Combination(self, read, len(rows), out.size, weights, dtype=out.dtype, context=context)
         for span in spans(out.size):
