@@ -201,7 +201,7 @@ from tests.unit.test_aggregation import EVERY_RULE, updates
 for name, options in EVERY_RULE:
     options = {**options, "f": 1} if "f" in options else options
     rule = aggregation.create(name, **options)
-    for n, size in [(n, 33_280) for n in range(rule.minimum, 17)] + [(16, 250_001)]:
+    for n, size in [(n, 33_280) for n in range(rule.minimum, 17)] + [(15, 70_000), (30, 70_000), (16, 250_001)]:
         x, results = updates(n, size), []
         for threads in (1, 2, 4):
             torch.set_num_threads(threads)

@@ -34,8 +34,11 @@ from .shares import Member, fewest
 Array: TypeAlias = NDArray[Any]
 _BLOCK = 1 << 15  # columns that are reduced at a time, fewer of many rows
 _ELEMENTS = 1 << 20  # of these rows in a block, or one tile of them
-_TILE = 1 << 12  # columns of a product, of which _BLOCK is a multiple: last bits may hang on the place in it
-_ROWS = 8  # and on the number of threads, where rows are no multiple of four
+_TILE = (
+    1 << 12
+)  # columns that are mixed at a time, of which _BLOCK is a multiple: last bits may hang on the place there
+_PRODUCTS = 8  # a tile, so that threads share these, and none of the sums
+_ROWS = 8  # a multiple of four of them: last bits would hang on the number of threads
 _FLOAT32 = np.dtype(np.float32)
 _AS_THEY_ARE = (torch.float32, torch.float64)
 
@@ -299,7 +302,8 @@ def _multiply(weights: Array, block: Array, out: Array, width: int) -> None:
     """The product [m, n] [n, c] into `out` [m, c], so many columns of it and what is behind them in their last tile."""
     width = -(-width // _TILE) * _TILE
     tiles, target = (
-        torch.from_numpy(each[:, :width]).view(len(each), -1, _TILE).transpose(0, 1) for each in (block, out)
+        torch.from_numpy(each[:, :width]).view(len(each), -1, _TILE // _PRODUCTS).transpose(0, 1)
+        for each in (block, out)
     )
     torch.bmm(torch.from_numpy(weights).expand(len(tiles), -1, -1), tiles, out=target)
 

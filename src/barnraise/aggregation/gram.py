@@ -26,7 +26,9 @@ Read: TypeAlias = Callable[[int, int, Array], None]
 
 _CHUNK = 1 << 18  # columns of a partial sum
 _BLOCK = 1 << 20  # elements of updates that are read at a time
-_DEPTH = 1 << 9  # columns a product: too short for the library to split the sum among threads
+_DEPTH = 1 << 9  # columns a product
+_TOGETHER = 1 << 12  # in products at a time, so that threads share these, and none of the sums
+_ROWS = 8  # of which the library is quick to multiply; others go by themselves
 _CANCELLED = 1 / 16  # of two squares: what is left of them as a distance is not good any more
 _TINY = 1e-27  # a square in which products may have been too small for float32
 
@@ -36,7 +38,7 @@ def gram_matrix(read: Read, n: int, size: int, dtype: np.dtype[Any], crew: Crew 
 
     The sum of the sums over fixed chunks, in index order.
     """
-    length = max(min(_BLOCK // n, _CHUNK) // _DEPTH, 1) * _DEPTH
+    length = max(min(_BLOCK // n, _CHUNK) // _TOGETHER, 1) * _TOGETHER
 
     def chunk_sum(chunk: int) -> Array:
         total, block, way = np.zeros((n, n)), np.empty((n, min(length, size)), dtype), 0
@@ -91,11 +93,15 @@ def _products(block: Array, way: int) -> tuple[Array, int]:
 
 def _summed(block: Array) -> Array:
     n, width = block.shape
-    if width % _DEPTH:
-        block = np.pad(block, ((0, 0), (0, -width % _DEPTH)))
+    if width % _TOGETHER:
+        block = np.pad(block, ((0, 0), (0, -width % _TOGETHER)))
     factors = torch.from_numpy(block).view(n, -1, _DEPTH).transpose(0, 1)
-    found: Array = torch.bmm(factors, factors.mT).sum(0, dtype=torch.float64).numpy()
-    return found
+    whole, gram = n - n % _ROWS, np.empty((n, n))
+    even, rest = factors[:, :whole], factors[:, whole:]
+    gram[:whole, :whole] = torch.bmm(even, even.mT).sum(0, dtype=torch.float64)
+    gram[whole:] = torch.bmm(rest, factors.mT).sum(0, dtype=torch.float64)
+    gram[:whole, whole:] = gram[whole:, :whole].T
+    return gram
 
 
 def _serve(gram: Array, products: Array, rows: Array) -> bool:
