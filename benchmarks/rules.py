@@ -1,19 +1,23 @@
 """What each aggregation rule costs in time and memory, beside the same rule of byzfl.
 
-    python benchmarks/rules.py
+    python benchmarks/rules.py                  # dense updates in memory
+    python benchmarks/rules.py --contributions  # what contributions hold, decoded span by span: n = 8 and 16, d = 1e8
 
-32 updates of 10 million float32, f = 6, on one thread; the best of `REPEATS`, in CPU seconds of the thread. The floor
+32 updates of 10 million float32, f = 6, on one thread; the median of `REPEATS`, in CPU seconds of the thread. The floor
 is one sum of all updates. Extra memory is the peak above the updates, output included. byzfl (0.0.11) is measured where
 it is installed (`pip install '.[bench]'`), its rules alone, with their own defaults. Targets: Krum, geometric median 20
 times as fast, Multi-Krum 14, trimmed mean and median 10, centered clipping 6; nnm+trimmed_mean and bulyan within 1.6 s;
-64 MB.
+64 MB. The rules over contributions give their result span by span, as the controller takes it: extra memory is what
+lies above the payloads.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import importlib
 import importlib.util
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -21,12 +25,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from barnraise import aggregation
+from barnraise import aggregation, compression
+from barnraise.aggregation.base import Combination, Rule
+from barnraise.compression.base import Reader
+from barnraise.core.threads import spans
 
-ROWS, SIZE, F, REPEATS = 32, 10_000_000, 6, 2
+ROWS, SIZE, F, REPEATS = 32, 10_000_000, 6, 3
+CONTRIBUTED, CODECS = 100_000_000, (("int8", {}), ("topk", {"ratio": 0.01}))
 RULES: list[tuple[Any, dict[str, Any], Callable[[ModuleType], Any] | None]] = [
     ("krum", {"f": F}, lambda byzfl: byzfl.Krum(F)),
     ("multi_krum", {"f": F}, lambda byzfl: byzfl.MultiKrum(F)),
@@ -47,8 +56,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
     parser.add_argument("--size", type=int, default=SIZE, help="elements of an update")
+    parser.add_argument("--contributions", action="store_true", help="sparse and 8-bit ones instead of dense updates")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    if args.contributions or args.quick:
+        contributions(1_000_000 if args.quick else CONTRIBUTED)
+    if args.contributions:
+        return
     size, repeats = (100_000, 1) if args.quick else (args.size, REPEATS)
     updates = torch.randn(ROWS, size, generator=torch.Generator().manual_seed(0))
     byzfl = peer()
@@ -67,16 +81,42 @@ def main() -> None:
         print(line, flush=True)
 
 
+def contributions(size: int) -> None:
+    """Prints what rules cost whose updates are payloads."""
+    print(f"{'contributions':16}{'n':>4} {'rule':36}{'s':>8}{'MB':>8}")
+    noise = torch.randn(size + 16_000, generator=torch.Generator().manual_seed(0))
+    for name, options in CODECS:
+        codec = compression.create(name, **options)
+        payloads = [codec.encode(noise[1000 * row :][:size]) for row in range(16)]
+        readers = [codec.open(payload, size) for payload in payloads]
+        for num, names in ((8, "krum"), (16, "krum"), (8, ["nnm", "trimmed_mean"]), (16, ["nnm", "trimmed_mean"])):
+            rule = aggregation.create(names, f=2)
+            seconds, extra = cost(lambda rule=rule, given=readers[:num]: combined(rule, given, size), 1)
+            told = "+".join([names] if isinstance(names, str) else names)
+            print(f"{name:16}{num:4} {told:36}{seconds:8.3f}{extra / 1e6:8.0f}", flush=True)
+
+
+def combined(rule: Rule, readers: list[Reader], size: int) -> Tensor:
+    def read(row: int, start: int, out: Any) -> None:
+        readers[row].read(start, out)
+
+    combination, out = Combination(rule, read, len(readers), size, None), np.empty(1 << 18, np.float32)
+    for span in spans(size, out.size):
+        combination.into(span.start, out[: span.stop - span.start])
+    return torch.from_numpy(out)
+
+
 def cost(work: Callable[[], Tensor], repeats: int) -> tuple[float, int]:
-    """CPU seconds, at best, and bytes that it takes at most."""
-    best, most = float("inf"), 0
+    """CPU seconds, the median, and bytes that it takes at most."""
+    seconds, most = [], 0
     for _ in range(repeats):
+        ctypes.CDLL(None).malloc_trim(0)  # else what was freed hides what is taken
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
         before, began = _status("VmRSS"), time.thread_time()
         work()
-        best = min(best, time.thread_time() - began)
+        seconds.append(time.thread_time() - began)
         most = max(most, _status("VmHWM") - before)
-    return best, most
+    return statistics.median(seconds), most
 
 
 def _status(key: str) -> int:

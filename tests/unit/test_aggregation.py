@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from functools import cache
 from itertools import product
@@ -200,7 +201,7 @@ from tests.unit.test_aggregation import EVERY_RULE, updates
 for name, options in EVERY_RULE:
     options = {**options, "f": 1} if "f" in options else options
     rule = aggregation.create(name, **options)
-    for n, size in [(n, 33_000) for n in range(rule.minimum, 17)] + [(16, 250_001)]:
+    for n, size in [(n, 33_280) for n in range(rule.minimum, 17)] + [(15, 70_000), (30, 70_000), (16, 250_001)]:
         x, results = updates(n, size), []
         for threads in (1, 2, 4):
             torch.set_num_threads(threads)
@@ -400,3 +401,20 @@ def test_learns_under_attack(name: Any, options: dict[str, Any], attack: Callabl
     defended = logistic_loss(aggregation.create(name, **options), attack)
     assert attacked > honest + 0.15
     assert defended < honest + 0.1
+
+
+# Memory.
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("krum", {"f": 2}), ("trimmed_mean", {"f": 2}), (["nnm", "median"], {"f": 2})], ids=str
+)
+def test_many_updates_take_no_more_memory_than_a_few_and_the_result(name: Any, options: dict[str, Any]) -> None:
+    x = torch.zeros(400, 1 << 16)
+    x += torch.arange(400)[:, None]
+    rule = aggregation.create(name, **options)
+    tracemalloc.start()
+    rule(x)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40e6  # of 105

@@ -10,10 +10,12 @@ import pytest
 import torch
 
 from barnraise import aggregation
+from barnraise.aggregation.base import Combination
 from barnraise.aggregation.gram import gram_matrix, squared_distances
 
 from .test_aggregation import Array, bulyan, krum, multi_krum, nnm, trimmed_mean
 from .test_centered_clipping import reference as centered_clipping
+from .test_geometric_median import reference as weiszfeld
 
 CASES = 250
 
@@ -38,6 +40,13 @@ def monna(x: Array, f: int) -> Array:
     return np.asarray(x[np.argsort((x * x).sum(axis=1), kind="stable")[: len(x) - f]].mean(axis=0))
 
 
+def geometric_median(x: Array) -> Array:
+    if not np.median(np.linalg.norm(x[:, None] - x[None], axis=2), axis=1).min():
+        values, counts = np.unique(x, axis=0, return_counts=True)
+        return np.asarray(values[counts.argmax()])  # what more than half send
+    return weiszfeld(x, 100)
+
+
 DEFINITIONS: list[tuple[Any, dict[str, Any], Callable[[Array], Array]]] = [
     ("mean", {}, lambda x: np.asarray(x.mean(axis=0))),
     ("median", {}, lambda x: np.asarray(np.median(x, axis=0))),
@@ -46,6 +55,7 @@ DEFINITIONS: list[tuple[Any, dict[str, Any], Callable[[Array], Array]]] = [
     ("multi_krum", {"f": 2}, lambda x: multi_krum(x, 2)),
     ("bulyan", {"f": 2}, lambda x: bulyan(x, 2)),
     ("centered_clipping", {"tau": 1.5, "iterations": 2}, lambda x: centered_clipping(x, 0 * x[0], 1.5, 2)),
+    ("geometric_median", {"iterations": 100}, geometric_median),
     ("monna", {"f": 2}, lambda x: monna(x, 2)),
     (["nnm", "trimmed_mean"], {"f": 2}, lambda x: trimmed_mean(nnm(x, 2), 2)),
     (["clip_median", "mean"], {}, lambda x: np.asarray(clip_median(x).mean(axis=0))),
@@ -83,14 +93,97 @@ def test_is_its_published_definition(name: Any, options: dict[str, Any], definit
         assert torch.equal(rule(given), found)
 
 
-def test_distances_are_right_beside_a_large_common_part_and_a_far_row() -> None:
-    random = np.random.default_rng(0)
-    x = (1000 * random.normal(size=50_000) + random.normal(size=(8, 50_000))).astype(np.float32)
+def cancelling(x: Array, random: np.random.Generator) -> None:
+    x += 1000 * random.normal(size=x.shape[1])
+
+
+def far(x: Array, random: np.random.Generator) -> None:
+    cancelling(x, random)
     x[3] = 1e8
+
+
+def far_centre(x: Array, random: np.random.Generator) -> None:
+    """Liars are the middle by length, and far from all."""
+    cancelling(x, random)
+    x[3], x[4] = -x[0], 0
+
+
+def two_far(x: Array, random: np.random.Generator) -> None:
+    x[3:5] = 1e6 + 64 * random.normal(size=(2, x.shape[1]))
+
+
+def far_in_one_place(x: Array, random: np.random.Generator) -> None:
+    x[3, 70_000] = 1e25
+    x[4, 5] = np.nan
+
+
+def small(x: Array, random: np.random.Generator) -> None:
+    x *= 1e-22
+    x[2] = 0
+
+
+def sparse(x: Array, random: np.random.Generator) -> None:
+    x *= random.random(x.shape) < 0.01
+    x[5:7] = 0
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [None, cancelling, far, far_centre, two_far, far_in_one_place, small, sparse],
+    ids=lambda spoil: getattr(spoil, "__name__", "none"),
+)
+@pytest.mark.parametrize("size", [1 << 17, 150_001])
+def test_distances_are_right_whatever_the_updates(spoil: Any, size: int) -> None:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(9, size))
+    x[8] = x[7] + 0.3 * x[8]
+    if spoil is not None:
+        spoil(x, random)
+    x = x.astype(np.float32)
+    x[1] = x[0]
 
     def read(row: int, start: int, out: Any) -> None:
         out[:] = x[row, start : start + out.size]
 
-    found = squared_distances(gram_matrix(read, *x.shape, x.dtype))
-    exact = ((x[:, None].astype(np.float64) - x[None]) ** 2).sum(axis=-1)
+    gram = gram_matrix(read, *x.shape, x.dtype)
+    found = squared_distances(gram)
+    exact = np.array([((row.astype(np.float64) - x) ** 2).sum(axis=-1) for row in x])
+    exact[np.isnan(exact)] = np.inf
     np.testing.assert_allclose(found, exact, rtol=1e-5)
+    np.testing.assert_allclose(np.diagonal(gram), (x.astype(np.float64) ** 2).sum(axis=-1), rtol=1e-5)
+    assert np.array_equal(found, found.T)
+
+
+@pytest.mark.parametrize("spoil", [None, far], ids=["alike", "far"])
+def test_inner_products_of_float32_are_mostly_taken_in_it(monkeypatch: pytest.MonkeyPatch, spoil: Any) -> None:
+    """In float64 they take three times as long."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(9, 1 << 18))
+    if spoil is not None:
+        spoil(x, random)
+    taken, product = [], torch.bmm
+
+    def seen(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        taken.append(a.dtype)
+        return product(a, b)
+
+    monkeypatch.setattr(torch, "bmm", seen)
+    aggregation.create("krum", f=2)(torch.from_numpy(x.astype(np.float32)))
+    assert taken
+    assert taken.count(torch.float64) <= 1  # of the columns behind the last whole block
+
+
+@pytest.mark.parametrize("name", [["nnm", "median"], ["bucketing", "nnm", "trimmed_mean"], "bulyan"], ids=str)
+def test_the_bits_of_an_element_do_not_hang_on_the_span_that_it_is_asked_for_with(name: Any) -> None:
+    x = np.random.default_rng(0).normal(size=(17, 70_001)).astype(np.float32)
+
+    def read(row: int, start: int, out: Any) -> None:
+        out[:] = x[row, start : start + out.size]
+
+    rule = aggregation.create(name, f=2)
+    combination = Combination(rule, read, *x.shape, None)
+    whole = rule(torch.from_numpy(x)).numpy()
+    for start, stop in ((0, 1), (3, 5000), (4095, 4097), (33_333, 70_001), (69_999, 70_001)):
+        out = np.empty(stop - start, np.float32)
+        combination.into(start, out)
+        assert np.array_equal(out, whole[start:stop])

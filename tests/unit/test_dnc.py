@@ -102,3 +102,10 @@ def test_the_same_bits_with_any_number_of_threads(downlink: str) -> None:
 @pytest.mark.parametrize("attack", [None, sign_flip, scale, noise])
 def test_learns_under_attack(names: Any, attack: Callable[[Tensor], Tensor] | None) -> None:
     assert logistic_loss(aggregation.create(names, f=2), attack) < logistic_loss(MEAN, None) + 0.1
+
+
+def test_a_thousand_updates() -> None:
+    x = updates(1000, 1100)
+    x[:3] += 3
+    expected = torch.from_numpy(reference(x.double().numpy(), 3))
+    torch.testing.assert_close(aggregation.create(NAME, f=3)(x), expected.float(), rtol=1e-4, atol=1e-5)

@@ -8,8 +8,8 @@ updates as a whole: they are read span by span, twice where a rule looks at inne
 A rule that wants more than the updates looks at their `Context`: whose they are, how old, and what it kept of earlier
 versions. Vectors that it keeps are rows, too, behind the updates.
 
-Columns are reduced each for itself, and inner products summed in index order: the result depends neither on the spans
-nor on the number of threads.
+Columns are reduced each for itself, mixed in tiles that begin at fixed ones, and inner products summed in index order:
+the result depends neither on the spans nor on the number of threads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from barnraise.core.errors import InputError
-from barnraise.core.threads import Crew
+from barnraise.core.threads import Crew, spans
 
 from .catalog import CATALOG, require_members
 from .context import Context
@@ -32,8 +32,15 @@ from .gram import Read, columns, gram_matrix
 from .shares import Member, fewest
 
 Array: TypeAlias = NDArray[Any]
-BLOCK = 1 << 15  # columns
+_BLOCK = 1 << 15  # columns that are reduced at a time, fewer of many rows
+_ELEMENTS = 1 << 20  # of these rows in a block, or one tile of them
+_TILE = (
+    1 << 12
+)  # columns that are mixed at a time, of which _BLOCK is a multiple: last bits may hang on the place there
+_PRODUCTS = 8  # a tile, so that threads share these, and none of the sums
+_ROWS = 8  # a multiple of four of them: last bits would hang on the number of threads
 _FLOAT32 = np.dtype(np.float32)
+_AS_THEY_ARE = (torch.float32, torch.float64)
 
 
 class Rule:
@@ -83,12 +90,15 @@ class Rule:
         rows = _rows(updates)
         out = np.empty(rows[0].numel(), np.float64 if rows[0].dtype == torch.float64 else np.float32)
 
+        plain = {place: row.numpy() for place, row in enumerate(rows) if row.is_cpu and row.dtype in _AS_THEY_ARE}
+
         def read(row: int, start: int, out: Array) -> None:
-            out[:] = columns(rows[row], start, out.size)
+            there = plain.get(row)
+            out[:] = columns(rows[row], start, out.size) if there is None else there[start : start + out.size]
 
         combination = Combination(self, read, len(rows), out.size, weights, dtype=out.dtype, context=context)
-        for start in range(0, out.size, BLOCK):
-            combination.into(start, out[start : start + BLOCK])
+        for span in spans(out.size):
+            combination.into(span.start, out[span])
         return torch.from_numpy(out)
 
     def require(self, num_updates: int) -> None:
@@ -169,6 +179,11 @@ class Combination:
         self._shares = mixing[:, self._used]
         self._weights = self._shares.astype(dtype)
         self._taken = _taken(self._weights)
+        # most weights 0: they are left out, which is quicker, and nothing that is not finite spreads by them
+        many = 2 * np.count_nonzero(self._weights) > self._weights.size
+        self._dense = many and self._taken is None and len(self._weights) > 1
+        if self._dense:
+            self._weights = np.pad(self._weights, [(0, -length % _ROWS) for length in self._weights.shape])
 
     def bound(self, largest: Array) -> float:
         """Nothing in the making of the result is larger, where no element of a row exceeds its `largest` [n+k]."""
@@ -193,14 +208,22 @@ class Combination:
         if len(self._weights) == 1:
             self._rule.reduce(self._weighted_sum(start, out.size), out)
             return
-        scratch = np.empty((len(self._used), min(BLOCK, out.size)), self._dtype)
-        for first in range(0, out.size, BLOCK):
-            target = out[first : first + BLOCK]
-            block = scratch[:, : target.size]
+        begin, stop = start - start % _TILE if self._dense else start, start + out.size
+        num_mixed, num_rows = (0, len(self._used)) if self._taken else self._weights.shape
+        length = max(min(_BLOCK, _ELEMENTS // num_rows) // _TILE, 1) * _TILE
+        width = min(length, -(-(stop - begin) // _TILE) * _TILE)
+        scratch, mixed = np.zeros((num_rows, width), self._dtype), np.empty((num_mixed, width), self._dtype)
+        for first in range(begin, stop, width):
+            last, lead = min(first + width, stop), max(start - first, 0)
+            block = scratch[: len(self._used), : last - first]
             for row, values in zip(self._used, block, strict=True):
-                self._read(row, start + first, values)
-            mixed = _product(self._weights, block) if self._taken is None else _scaled(block, self._taken)
-            self._rule.reduce(mixed, target)
+                self._read(row, first, values)
+            if self._taken is not None:
+                rows = _scaled(block, self._taken)
+            else:
+                (_multiply if self._dense else _add_up)(self._weights, scratch, mixed, last - first)
+                rows = mixed[: len(self._shares), : last - first]
+            self._rule.reduce(rows[:, lead:], out[first + lead - start : last - start])
 
     def _weighted_sum(self, start: int, width: int) -> Array:
         """The one mixed row [1, c], summed in order, which a matrix product would not promise."""
@@ -275,18 +298,21 @@ def _scaled(block: Array, taken: tuple[Any, Array | None]) -> Array:
     return found
 
 
-def _product(weights: Array, block: Array) -> Array:
-    """The mixed rows [m, c]: einsum sums in one order, where a matrix product's hangs on the number of threads.
+def _multiply(weights: Array, block: Array, out: Array, width: int) -> None:
+    """The product [m, n] [n, c] into `out` [m, c], so many columns of it and what is behind them in their last tile."""
+    width = -(-width // _TILE) * _TILE
+    tiles, target = (
+        torch.from_numpy(each[:, :width]).view(len(each), -1, _TILE // _PRODUCTS).transpose(0, 1)
+        for each in (block, out)
+    )
+    torch.bmm(torch.from_numpy(weights).expand(len(tiles), -1, -1), tiles, out=target)
 
-    Where most weights are 0 they are left out, which is quicker, and nothing that is not finite spreads by them.
-    """
-    product: Array
-    if 2 * np.count_nonzero(weights) > weights.size:
-        product = np.einsum("ij,jk->ik", weights, block)
-        return product
-    product, term = np.zeros((len(weights), block.shape[1]), block.dtype), np.empty_like(block[0])
-    for row, total in zip(weights, product, strict=True):
+
+def _add_up(weights: Array, block: Array, out: Array, width: int) -> None:
+    """Likewise, without the weights that are 0."""
+    term = np.empty_like(block[0, :width])
+    for row, total in zip(weights, out[:, :width], strict=True):
+        total[:] = 0
         for place in np.flatnonzero(row):
-            np.multiply(block[place], row[place], out=term)
+            np.multiply(block[place, :width], row[place], out=term)
             total += term
-    return product
