@@ -30,6 +30,7 @@ def test_keys_stand_one_a_line_with_whatever_is_said_of_them() -> None:
         ("ann " + HEX, "line 2: 'ann' is no key: write 64 hexadecimal digits"),
         ("\x1b[2J\u202e" + "x" * 10**6, "is no key"),
     ],
+    ids=["short", "long", "z85", "name first", "hostile"],  # keys are new in each process
 )
 def test_a_line_that_is_no_key_is_named_with_what_it_should_be(line: str, reason: str) -> None:
     with pytest.raises(InputError) as caught:
