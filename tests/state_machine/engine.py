@@ -527,7 +527,10 @@ class Account:
             self.made.append(d)
             self.closed = False
         elif isinstance(d, NodeChanged):
-            (self.live.add if d.change == "joined" else self.live.discard)(d.node)
+            if d.change == "joined":
+                self.live.add(d.node)
+            elif d.change.gone:
+                self.live.discard(d.node)
         elif isinstance(d, Noted) and d.kind == "flushing":
             assert self.settings.versions.flush
             assert not self.flushing

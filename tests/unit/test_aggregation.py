@@ -97,7 +97,7 @@ REFERENCES: list[tuple[Any, dict[str, Any], Callable[[Array], Array]]] = [
     ("bulyan", {"f": 1}, lambda x: bulyan(x, 1)),
     (["nnm", "trimmed_mean"], {"f": 2}, lambda x: trimmed_mean(nnm(x, 2), 2)),
     (["nnm", "krum"], {"f": 2}, lambda x: krum(nnm(x, 2), 2)),
-    (["nnm", "nnm", "multi_krum"], {"f": 2}, lambda x: multi_krum(nnm(nnm(x, 2), 2), 2)),
+    (["nnm", "multi_krum"], {"f": 2}, lambda x: multi_krum(nnm(x, 2), 2)),
     (["nnm", "mean"], {"f": 2}, lambda x: np.asarray(nnm(x, 2).mean(0))),
 ]
 

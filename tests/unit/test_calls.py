@@ -38,7 +38,7 @@ def test_what_is_given_counts_instead_of_the_run_file() -> None:
 
 def test_warnings_are_said() -> None:
     said: list[str] = []
-    run_file = RUN_FILE | {"training": {"tokens": 200_000, "trim_ratio": 0.1}}
+    run_file = RUN_FILE | {"training": {"tokens": 200_000, "aggregation_rule": "mean", "trim_ratio": 0.1}}
     barnraise.simulate(run_file, say=said.append)
     assert [line.startswith("warning: training.trim_ratio: ") for line in said] == [True]
 

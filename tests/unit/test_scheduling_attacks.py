@@ -73,7 +73,8 @@ def play(attack: dict[str, Any] | None, **controller: Any) -> tuple[Report, Seen
         "controller": controller,
         "workers": [{"name": name} for name in ("ann", "bob", "cat")] + [{"name": "eve", "attack": attack}],
         "network": {"rate_mbps": 10, "delay_ms": 20},
-        "training": {"tokens": BUDGET, "batch_size": 4, "local_steps": 16, "auto_tune": False},
+        "training": {"tokens": BUDGET, "batch_size": 4, "local_steps": 16, "auto_tune": False}
+        | {"aggregation_rule": "mean"},
     }
     seen = Seen()
     found = simulate(resolve(load(content), purpose=Purpose.SIMULATE, nodes=4), TRIAL, seen)

@@ -46,7 +46,14 @@ def planned(attack: dict[str, Any] | None = None, **training: Any) -> Plan:
         "data": {"kind": "text", "files": ["story.txt"], "context": 16},
         "controller": {"use_async_training": False},
         "workers": [*WORKERS[:3], WORKERS[3] | {"attack": attack}],
-        "training": {"tokens": 10_000, "batch_size": 4, "local_steps": 4, "auto_tune": False} | training,
+        "training": {
+            "tokens": 10_000,
+            "batch_size": 4,
+            "local_steps": 4,
+            "auto_tune": False,
+            "aggregation_rule": "mean",
+        }
+        | training,
     }
     return resolve(load(content), purpose=Purpose.SIMULATE, nodes=4)
 

@@ -28,7 +28,7 @@ from barnraise.core.threads import Crew, spans
 
 from .catalog import CATALOG, require_members
 from .context import Context
-from .gram import Read, columns, gram_matrix
+from .gram import Read, columns, gram_matrix, one_thread
 from .shares import Member, fewest
 
 Array: TypeAlias = NDArray[Any]
@@ -305,7 +305,8 @@ def _multiply(weights: Array, block: Array, out: Array, width: int) -> None:
         torch.from_numpy(each[:, :width]).view(len(each), -1, _TILE // _PRODUCTS).transpose(0, 1)
         for each in (block, out)
     )
-    torch.bmm(torch.from_numpy(weights).expand(len(tiles), -1, -1), tiles, out=target)
+    with one_thread():
+        torch.bmm(torch.from_numpy(weights).expand(len(tiles), -1, -1), tiles, out=target)
 
 
 def _add_up(weights: Array, block: Array, out: Array, width: int) -> None:

@@ -10,7 +10,8 @@ one that was seen to serve, and what an attacker sends costs time at most.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -98,10 +99,24 @@ def _summed(block: Array) -> Array:
     factors = torch.from_numpy(block).view(n, -1, _DEPTH).transpose(0, 1)
     whole, gram = n - n % _ROWS, np.empty((n, n))
     even, rest = factors[:, :whole], factors[:, whole:]
-    gram[:whole, :whole] = torch.bmm(even, even.mT).sum(0, dtype=torch.float64)
-    gram[whole:] = torch.bmm(rest, factors.mT).sum(0, dtype=torch.float64)
+    with one_thread():
+        gram[:whole, :whole] = torch.bmm(even, even.mT).sum(0, dtype=torch.float64)
+        gram[whole:] = torch.bmm(rest, factors.mT).sum(0, dtype=torch.float64)
     gram[:whole, whole:] = gram[whole:, :whole].T
     return gram
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """torch has but the caller's thread meanwhile: how its matrix library sums hangs on how many there are, and on the
+    processor. A crew's threads share the work instead. (The number is each thread's own, and a new thread's is what was
+    set last.)"""
+    usual = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(usual)
 
 
 def _serve(gram: Array, products: Array, rows: Array) -> bool:

@@ -53,7 +53,7 @@ def link(head: bytes, form: RowFormat, columns: Sequence[Any]) -> bytes:
     """The head after a row of this form, whose `columns` are in its order.
 
     >>> form = next(iter(FORMATS.values()))
-    >>> columns = [1, 1, float("nan"), "a", "left", "", "", 0, None, ""]
+    >>> columns = [1, 1, float("nan"), "a", "left", *[None] * len(form.columns)][: len(form.columns)]
     >>> link(GENESIS, form, columns) == link(GENESIS, form, [1, 1, None, *columns[3:]])
     True
     """
