@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from barnraise.core.types import Batches
+from barnraise.data.batches import batches
 from barnraise.data.meta import Format
 from barnraise.models.build import build
-from barnraise.worker.executor import batches
 
 PEAKS = {
     "H200": 989e12, "H100 NVL": 835e12, "H100 PCIe": 756e12, "H100": 989e12, "A100": 312e12,

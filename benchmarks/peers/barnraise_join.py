@@ -10,7 +10,8 @@ import sys
 import time
 
 from barnraise.cli.main import main
-from barnraise.training.local import Batch, LocalTrainer
+from barnraise.data.batches import Batch
+from barnraise.training.local import LocalTrainer
 
 
 def pace(speed: float) -> None:

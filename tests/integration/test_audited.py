@@ -15,13 +15,14 @@ from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.controller.actions import Journal
 from barnraise.core.types import SKETCH_BYTES, SKETCH_SIZE, Audit, Sketched
+from barnraise.data.batches import Batch
 from barnraise.emulation import simulator
 from barnraise.emulation.attacks.executor import making
 from barnraise.emulation.report import Report
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted
 from barnraise.plan import Purpose, resolve
-from barnraise.training.local import Batch, LocalTrainer
+from barnraise.training.local import LocalTrainer
 from barnraise.worker.executor import WorkerExecutor
 
 Told = list[tuple[str, notes.Audited]]

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnraise.core.types import Batches
+from barnraise.data.batches import batches
 from barnraise.data.meta import Format
 from barnraise.data.shards import row_lengths
-from barnraise.worker.executor import batches
 
 CONTEXT = 8
 PADDED = Format(kind="sat", tokenizer="sat", context=CONTEXT, vocab_size=50, pad_id=0)

@@ -13,16 +13,13 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from barnraise.data.batches import Batch, Rows
 from barnraise.models.flat import FlatParameters
 from barnraise.training.catalog import FULL_PRECISION
 from barnraise.training.inner import inner_optimizer
-
-Batch = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
-"""Token ids and labels (-100 where nothing is to be predicted), int64 [batch, context]."""
 
 LONGEST_RAMP = 50
 """Steps over which a newcomer's rate rises, at most: longer ones cost more than they spare."""
@@ -252,6 +249,18 @@ def batch_loss(module: nn.Module, batch: Batch, device: torch.device, of: int | 
     if of is None:
         return nn.functional.cross_entropy(logits, wanted, ignore_index=-100)
     return nn.functional.cross_entropy(logits, wanted, ignore_index=-100, reduction="sum") / of
+
+
+@torch.no_grad()
+def row_losses(module: nn.Module, batches: Iterable[Batch]) -> Rows:
+    """Mean cross-entropy of each row over its labelled positions, nats a token: float32 [rows of all batches]."""
+    found = []
+    for tokens, labels in batches:
+        logits = module(input_ids=torch.from_numpy(tokens), use_cache=False).logits[:, :-1].float()
+        wanted = torch.from_numpy(labels)[:, 1:]
+        each = nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), ignore_index=-100, reduction="none")
+        found.append(each.view_as(wanted).sum(1) / (wanted != -100).sum(1).clamp(min=1))
+    return torch.cat(found).numpy()
 
 
 def held_out_loss(module: nn.Module, batches: Iterable[Batch], device: str = "cpu") -> float:

@@ -11,7 +11,7 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -24,11 +24,11 @@ from barnraise import compression
 from barnraise.core.errors import PayloadError
 from barnraise.core.sketches import sketch
 from barnraise.core.threads import Crew
-from barnraise.core.types import Audit, Batches, Contribution, Flush, News, NodeProfile, Sketched, Train, Transcript
-from barnraise.data.meta import Format
-from barnraise.data.shards import Dataset, labels, row_lengths
+from barnraise.core.types import Audit, Contribution, Flush, News, NodeProfile, Sketched, Train, Transcript
+from barnraise.data.batches import Batch, Rows, batches
+from barnraise.data.shards import Dataset
 from barnraise.models.published import Published
-from barnraise.training.local import Batch, LocalTrainer
+from barnraise.training.local import LocalTrainer
 from barnraise.training.repeatable import Repeatable
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.courses import Again, Anew, Continued, Course, Repeated
@@ -36,7 +36,6 @@ from barnraise.worker.past import Past, Versions
 from barnraise.worker.replica import Fetched, Replica, slice_of
 from barnraise.worker.update_path import SentUpdate, UpdatePath
 
-Rows = np.ndarray[Any, Any]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 
@@ -258,27 +257,6 @@ class WorkerExecutor:
         self.trainer.optimizer.state.clear()  # moments of random rows are worth nothing
         rate = steps * rows.size / (time.monotonic() - began) / (1.0 + self.slowdown)
         return NodeProfile(rate, profile.memory_bytes, profile.cores, profile.device)
-
-
-def batches(parts: Sequence[Rows], order: Batches, form: Format) -> Iterator[Batch]:
-    """The rows of all `parts`, each [any, length], in random batches, each row once.
-
-    Padding costs time: batches are of rows of like length, and end with their longest. Rows of parts of different
-    lengths are never in one batch; tasks have parts of one length alone, unless a controller says otherwise.
-    """
-    rng, size = np.random.default_rng(order.seed), order.size
-    found: list[tuple[Rows, Rows, int]] = []  # rows, the places of a batch among them, its longest row
-    for length in dict.fromkeys(part.shape[1] for part in parts):
-        rows = np.concatenate([part for part in parts if part.shape[1] == length])
-        lengths = row_lengths(rows, form)
-        places = rng.permutation(len(rows))
-        places = places[np.argsort(lengths[places], kind="stable")]
-        chosen = (places[begin : begin + size] for begin in range(0, len(rows), size))
-        found += [(rows, few, lengths[few].max()) for few in chosen]
-    for number in rng.permutation(len(found)):
-        rows, few, longest = found[number]
-        batch = rows[few, :longest]
-        yield batch.astype(np.int64), labels(batch, form)
 
 
 def _finite(vector: Tensor) -> bool:

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from barnraise.core.errors import OptionError
 from barnraise.data import tokenizers
+from barnraise.data.batches import Batch
 from barnraise.data.sat_tokenizer import SatTokenizer
 from barnraise.data.shards import Dataset, row_lengths
-from barnraise.training.local import Batch
 
 from .base import Attack, Target
 from .board import Scene

@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 
 from barnraise.core.types import Blob, Contribution, Flush, Train
+from barnraise.data.batches import Batch
 from barnraise.data.shards import Dataset
-from barnraise.training.local import Batch, LocalTrainer
+from barnraise.training.local import LocalTrainer
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.executor import WorkerExecutor
 from barnraise.worker.stages import Draft, Stage

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from barnraise.training.local import Batch
+from barnraise.data.batches import Batch
 
 from .base import Attack
 

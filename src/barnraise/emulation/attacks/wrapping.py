@@ -15,8 +15,8 @@ if TYPE_CHECKING:  # these import torch
     from torch import Tensor
 
     from barnraise.compression.base import Encoded
+    from barnraise.data.batches import Batch
     from barnraise.data.shards import Dataset
-    from barnraise.training.local import Batch
 
     from .board import Scene
 
