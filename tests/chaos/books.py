@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from barnraise.controller.actions import Aggregate
+from barnraise.controller.actions import Aggregate, Score
+from barnraise.controller.events import Gains
 from barnraise.core.errors import VersionRefusedError
 from barnraise.core.types import AnyResult, AnyTask, Audit, Blob, Contribution, Flush, News, ParameterRange
 from barnraise.emulation.conduct import HONEST
@@ -113,7 +114,7 @@ class ControllerBooks:
 
     def __init__(self, truth: Truth, rng: random.Random, *, delta: int, spoiled: float) -> None:
         self.truth, self.rng, self.delta, self.spoiled = truth, rng, delta, spoiled
-        self.costs = ControllerCosts(100, "none", "none", robust=False, evaluation_tokens=100, threads=1)
+        self.costs = ControllerCosts(100, "none", "none", robust=False, evaluation_tokens=100, row_tokens=10, threads=1)
         self.deltas: set[str] = set()
         self.kept: dict[str, set[str]] = {}  # what nodes' newest tasks name
         self.offered: dict[tuple[str, int], bytes] = {}
@@ -142,6 +143,10 @@ class ControllerBooks:
 
     def sketch(self, contribution: Contribution, payload: Buffer, seed: int) -> bytes:
         return SKETCH
+
+    def score(self, action: Score) -> Gains | None:
+        assert action.contribution.assignment in self.durable
+        return Gains(0.2, 0.1, 3.0 if self.rng.random() < 0.9 else 0.0)
 
     def accept(self, node: str, assignment: int) -> None:
         del self.offered[node, assignment]  # which is here, and was inspected

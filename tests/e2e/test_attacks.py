@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from barnraise.ledger import Assigned, Judged
+from barnraise.ledger import Assigned, Judged, Noted, notes
 from barnraise.ledger.view import LedgerView
 
 
@@ -73,3 +73,23 @@ def test_a_matrix_that_is_interrupted_says_how_to_go_on(barnraise, tmp_path: Pat
     again.wait_for(lambda text: f"{known + 1}/120 " in text)
     again.popen.send_signal(number)
     assert again.wait(60) == 130, again.text()
+
+
+@pytest.mark.slow
+def test_who_does_not_train_is_discredited_and_told_of(barnraise, run_file) -> None:
+    """Real processes, whose tasks nobody could do again; what two of four hand in has nothing to do with their rows."""
+    workers = [{"name": "one"}, {"name": "two"}, {"name": "three"}, {"name": "four", "attack": {"kind": "zero"}}]
+    training = {"tokens": 400_000, "batch_size": 8, "local_steps": 4, "learning_rate": 0.003, "scores": 0.2}
+    process = barnraise("train", str(run_file(workers=workers, training=training)), "--json")
+    assert process.wait(240) == 0, process.text()
+    result = process.json()
+    with LedgerView(Path(result["run_dir"]) / "ledger.sqlite") as view:
+        noted = [decision for _, decision in view.replay() if isinstance(decision, Noted)]
+    scored = [one for one in noted if isinstance(one.note, notes.Scored)]
+    assert not any(one.note.passed for one in scored if one.node == "four")
+    assert {one.node for one in noted if isinstance(one.note, notes.Discredited)} == {"four"}
+    story = barnraise("story", result["run_dir"], "four")
+    assert story.wait() == 0
+    told = " ".join(story.text().split())
+    assert "it does not pass" in told
+    assert "four is discredited" in told

@@ -99,6 +99,10 @@ class HostileRun(RunChance):
         elif isinstance(job, act.Evaluate) and rng.random() < 0.5:
             engine.jobs.remove(job)
             engine.handle(ev.Evaluated(job.epoch, engine.state.newest.version, rng.choice(FLOATS)))
+        elif isinstance(job, act.Score) and rng.random() < 0.5:
+            engine.jobs.remove(job)
+            gains = ev.Gains(rng.choice(FLOATS), rng.choice(FLOATS), rng.choice(FLOATS))
+            engine.handle(ev.Scored(job.epoch, job.contribution.assignment, engine.state.newest.version, gains))
         elif job is not None:
             engine.answer(job, good=rng.random() < 0.9)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from barnraise.controller import events as ev
-from barnraise.controller.settings import AuditSettings, EvaluationSettings
+from barnraise.controller.settings import AuditSettings, EvaluationSettings, ScoreSettings
 from barnraise.core.types import (
     KINDS,
     SKETCH_BYTES,
@@ -46,6 +46,8 @@ MEASURED: dict[str, Any] = {"evaluations": EvaluationSettings(times=4, rows=40, 
 
 AUDITED: dict[str, Any] = {"audits": AuditSettings(0.5, b"secret", 0.02)}
 
+SCORED: dict[str, Any] = {"scores": ScoreSettings(0.5, b"secret")}
+
 STATELESS: dict[str, Any] = {"worker": told(stateless=True)}
 
 MODES: dict[str, dict[str, Any]] = {
@@ -76,6 +78,9 @@ MODES: dict[str, dict[str, Any]] = {
     "synchronous-audited": {"asynchronous": False} | AUDITED,
     "audited-stateless": STATELESS | AUDITED | {"staleness": staleness("adaptive", max_staleness=4, min_staleness=2)},
     "synchronous-stateless": {"asynchronous": False, "worker": told(stateless=True, overlap=False)},
+    "scored": SCORED | {"staleness": staleness("adaptive", max_staleness=4, min_staleness=2)},
+    "scored-audited-stateless": STATELESS | AUDITED | SCORED | {"staleness": staleness("fixed", max_staleness=4)},
+    "synchronous-scored-flush": {"asynchronous": False, "minimum_nodes": 2} | SCORED | FLUSH,
     "synchronous-robust": {"asynchronous": False, "minimum_nodes": 3},
     "synchronous-patient": {"asynchronous": False, "sync_window": 40.0, "sync_longest_wait": 90.0, "tokens": 600},
 }

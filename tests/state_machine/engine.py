@@ -7,6 +7,7 @@ what is sent, and is compared with the machine after every event.
 from __future__ import annotations
 
 import math
+import statistics
 from array import array
 from collections import Counter
 from collections.abc import Iterable
@@ -471,12 +472,57 @@ class Anew:
         assert sum(map(len, self.compared.values())) == accepted
 
 
+class Scoring:
+    """What the journal says of scores, beside the account of all work: their suspicion by other means."""
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self.scored: set[int] = set()
+        self.passes: dict[str, list[bool]] = {}  # of each node, since it was found guilty last
+        self.suspicion: dict[str, float] = {}
+        self.guilty: set[str] = set()
+
+    def noted(self, node: str, note: notes.Scored) -> None:
+        verdict = self.account.verdicts[note.assignment]
+        assert self.account.settings.scores.share
+        assert (verdict.verdict, verdict.node) == ("accepted", node)
+        assert self.account.tasks[note.assignment].kind == "train"
+        assert note.assignment not in self.scored
+        self.scored.add(note.assignment)
+        assert note.passed == (note.more is not None and note.more > 1.0)
+        rates = [self._rate(those) for those in self.passes.values() if len(those) >= 8]
+        usual = min(0.9, max(0.25, statistics.median(rates))) if rates else 0.25
+        ratio = 0.25 / usual if note.passed else 0.75 / (1.0 - usual)
+        found = max(0.0, self.suspicion.get(node, 0.0) + math.log(ratio))
+        assert note.suspicion == pytest.approx(found, abs=1e-9)
+        self.suspicion[node] = note.suspicion
+        self.passes.setdefault(node, []).append(note.passed)
+        if note.suspicion >= math.log(1e4):
+            self.guilty.add(node)
+
+    def _rate(self, passes: list[bool]) -> float:
+        rate = 0.25
+        for count, passed in enumerate(passes):
+            rate += (passed - rate) / min(10, count + 3)
+        return rate
+
+    def discredited(self, node: str, note: notes.Discredited) -> None:
+        self.guilty.remove(node)
+        assert note.assignment in self.scored
+        self.forget(node)
+
+    def forget(self, node: str) -> None:
+        """It was found guilty: what was known of it is not any more."""
+        self.suspicion.pop(node, None)
+        self.passes.pop(node, None)
+
+
 class Account:
     """What the journal says, kept by other means than `apply`."""
 
     def __init__(self, settings: EngineSettings) -> None:
         self.settings = settings
-        self.measured, self.anew = Measured(settings), Anew(self)
+        self.measured, self.anew, self.scoring = Measured(settings), Anew(self), Scoring(self)
         self.last_loss = math.nan  # that the controller measured itself
         self.tasks: dict[int, Assigned] = {}
         self.twins = Twins()
@@ -546,6 +592,12 @@ class Account:
             self.anew.audited(d.node, d.note)
         elif isinstance(d, Noted) and d.kind == "convicted":
             self.anew.convicted(d.node, d.note)
+            self.scoring.forget(d.node)
+            self.convicted.add(d.node)
+        elif isinstance(d, Noted) and d.kind == "scored":
+            self.scoring.noted(d.node, d.note)
+        elif isinstance(d, Noted) and d.kind == "discredited":
+            self.scoring.discredited(d.node, d.note)
             self.convicted.add(d.node)
         elif isinstance(d, Noted) and d.kind == "reopened" and d.note.assignment in self.measured.tasks:
             self.measured.reopened(d.note.assignment)
@@ -932,6 +984,7 @@ class Engine:
         for kind, flag in (
             (act.Evaluate, machine.measuring.here),
             (act.Checkpoint, machine.ending.checkpointing),
+            (act.Score, bool(machine.scoring.busy)),
         ):
             assert sum(isinstance(job, kind) for job in self.jobs) == flag
         inspects = {job.contribution.assignment for job in self.jobs if isinstance(job, act.Inspect)}
@@ -1061,6 +1114,10 @@ class Engine:
                 return ev.Unmade(job.epoch, job.version, void, {held[-1]: "is damaged"} if job.version % 2 else {})
             case act.Evaluate():
                 return ev.Evaluated(job.epoch, self.state.newest.version, 2.0 if good else math.inf)
+            case act.Score():
+                made = job.contribution.assignment
+                gains = None if made % 7 == 0 else ev.Gains(0.2, 0.1, 3.0 if good else [0.5, -2.0, math.nan][made % 3])
+                return ev.Scored(job.epoch, made, self.state.newest.version, gains)
             case act.Checkpoint():
                 return ev.Checkpointed(job.epoch, self.state.newest.version, "" if good else "disk full")
         raise AssertionError(job)

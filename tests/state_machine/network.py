@@ -205,6 +205,10 @@ class Host:
                 self.clock.at(now + rng.uniform(0, 0.5), self._made, action, made, delta)
             case ca.Evaluate():
                 self._later(rng.uniform(0, 2.0), ce.Evaluated(action.epoch, action.version, LOSS))
+            case ca.Score():
+                assert action.contribution.assignment in self.disk.payloads
+                gains = ce.Gains(0.2, 0.1, rng.choice([3.0, 3.0, 0.0])) if rng.random() < 0.9 else None
+                self._later(rng.uniform(0, 2.0), ce.Scored(action.epoch, action.contribution.assignment, 0, gains))
             case ca.Checkpoint():
                 self._later(rng.uniform(0, 2.0), ce.Checkpointed(action.epoch, action.version))
             case ca.Release():

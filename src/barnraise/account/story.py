@@ -64,7 +64,16 @@ def of_node(view: LedgerView, node: str, last: int = 0) -> list[Line]:
 _HELD = "EXISTS (SELECT 1 FROM json_each(contributions) WHERE value = ?)"
 _ASSIGNMENT_NOTES = ", ".join(
     f"'{notes.kind_of(note)}'"
-    for note in (notes.Audited, notes.Convicted, notes.Released, notes.Copied, notes.Reopened, notes.Voided)
+    for note in (
+        notes.Audited,
+        notes.Convicted,
+        notes.Scored,
+        notes.Discredited,
+        notes.Released,
+        notes.Copied,
+        notes.Reopened,
+        notes.Voided,
+    )
 )
 
 
@@ -171,6 +180,16 @@ def _sampled(note: notes.Sampled, node: str) -> str:
     return f"{node}: {', '.join(seen)}" + (f"; it says: {', '.join(told)}" if told else "")
 
 
+def _scored(note: notes.Scored, node: str) -> str:
+    own, others = (f"{gain:+.4f}" if gain is not None else "no number" for gain in (note.own, note.others))
+    beside = f", {note.more:.1f} standard errors more than rows like them" if note.more is not None else ""
+    return (
+        f"{note.assignment}: a step along {node}'s update lowers the loss of version {note.version} by {own} on its "
+        f"own rows and by {others} on others{beside}: it {'passes' if note.passed else 'does not pass'} (suspicion "
+        f"{note.suspicion:.1f})"
+    )
+
+
 _SAID: dict[str, tuple[str, Callable[[float], str]]] = {
     "tokens_per_second": ("tokens/s", "{:,.0f}".format),
     "step_seconds": ("step", "{:.3g} s".format),
@@ -197,6 +216,12 @@ _NOTES: dict[type[notes.Note], Callable[[Any, str], str]] = {
     notes.Convicted: lambda note, node: (
         f"{note.assignment}: {node} is convicted by {', '.join(map(str, note.against))}, which are the same work and "
         f"agree with each other; it gets no tasks {'any more' if note.until is None else 'for a while'}"
+    ),
+    notes.Scored: lambda note, node: _scored(note, node),
+    notes.Discredited: lambda note, node: (
+        f"{note.assignment}: {node} is discredited: what it hands in does no more for the rows that it was to train on "
+        f"than for others, too often for chance (suspicion {note.suspicion:.1f}); it gets no tasks "
+        f"{'any more' if note.until is None else 'for a while'}"
     ),
     notes.Reopened: lambda note, node: f"{note.assignment}: is {node}'s again, before anybody else took it",
     notes.Voided: lambda note, node: (

@@ -14,6 +14,7 @@ from barnraise.controller.settings import (
     LeaseSettings,
     PayloadSettings,
     RowNeeds,
+    ScoreSettings,
     TaskSettings,
     VersionSettings,
 )
@@ -48,7 +49,7 @@ def engine_settings(
 
     `manifest` is the blob that workers fetch first (`wire.manifest`), `model` its config, `num_parameters` the size of
     what is published, `rows` the training rows of the dataset's shards, `held_out` how many are held out. `secret` is
-    known to no worker, and chooses whose work is done anew; a simulation needs none. Imports no torch.
+    known to no worker, and chooses whose work is done anew or scored; a simulation needs none. Imports no torch.
     """
     controller, training = plan.run_file.controller, plan.run_file.training
     partitions = tuple(split(num_parameters, count) for count in plan.fragments)
@@ -119,6 +120,7 @@ def engine_settings(
             by_workers=controller.evaluated_by == "workers",
         ),
         audits=AuditSettings(training.audits, secret, TOLERANCE[training.precision]),
+        scores=ScoreSettings(training.scores, secret),
     )
 
 

@@ -86,6 +86,7 @@ def _controller_costs(plan: Plan, num_parameters: int) -> ControllerCosts:
         plan.downlink.name,
         robust=plan.aggregation.individual,
         evaluation_tokens=controller.evaluation_rows * longest_row(plan.run_file),
+        row_tokens=longest_row(plan.run_file),
         threads=controller.threads,
     )
 
@@ -137,12 +138,15 @@ def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Ite
         seen = any(create(attack).sees for attack in attacks.values())
         makers = {name: making(attack, name, board) for name, attack in attacks.items()} | dict(executors)
 
+        def rows_of(name: str) -> Dataset:
+            return skew.of(name) if skew else dataset
+
         def node(name: str) -> NodeWork:
             make = makers.get(name) or (watched(name, board) if seen else make_executor)
-            own = skew.of(name) if skew else dataset
-            return RealNodeWork(trainer, own, settings.worker, node_costs, make, conducts.get(name, HONEST))
+            return RealNodeWork(trainer, rows_of(name), settings.worker, node_costs, make, conducts.get(name, HONEST))
 
-        controller = RealControllerWork(server, blobs, evaluator, dataset, _controller_costs(plan, num_parameters))
+        costs = _controller_costs(plan, num_parameters)
+        controller = RealControllerWork(server, blobs, evaluator, dataset, costs, rows_of)
         yield SimulatedWork(settings, controller, node, server.digest)
 
 

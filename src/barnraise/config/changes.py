@@ -44,6 +44,7 @@ FREE_KEYS: Mapping[str, tuple[str, ...]] = {
     "training": (
         "tokens",
         "audits",
+        "scores",
         "learning_rate",
         "schedule",
         "warmup_tokens",

@@ -208,6 +208,12 @@ class TrainingSection(Section):
         description="Share of the contributions that another node does anew; the ledger then says how far apart they "
         "are. Which ones nobody knows beforehand.",
     )
+    scores: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.0,
+        description="Share of the contributions of which the controller sees whether they do more for the loss on the "
+        "rows that they were to be trained on than on others; whose do not, too often for chance, gets no more tasks. "
+        "Who is new, or under suspicion, is looked at each time.",
+    )
     precision: Precision = Field(default="float32", description="Autocast type of the workers.")
     overlap: bool = Field(default=True, description="Train the next task while a contribution is uploaded.")
     outer_optimizer: OuterOptimizer = Field(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from barnraise.core.types import Contribution, ParameterRange
+from barnraise.core.types import Batches, Contribution, ParameterRange
 from barnraise.ledger.decisions import Decision
 from barnraise.wire.messages import Message
 
@@ -103,6 +103,18 @@ class Evaluate(Action, frozen=True, gc=False):
 
     epoch: int
     version: int
+
+
+class Score(Action, frozen=True, gc=False):
+    """Find what `node`'s contribution, which was accepted, does for the loss on the rows that it was to be trained on
+    (its `steps` of the batches), and on others; answer with `Scored`. Which rows those are follows from `seed`."""
+
+    epoch: int
+    node: str
+    contribution: Contribution
+    batches: Batches
+    steps: int
+    seed: int
 
 
 class Checkpoint(Action, frozen=True, gc=False):

@@ -4,8 +4,8 @@ Which ones nobody knows before they are here: a keyed hash of the assignment's n
 sketch that stands for the update). What was sent is accepted all the same; then the work goes to a node that has not
 done it, from the version that it began with, which that node reaches by taking deltas back. The comparison is noted on
 the ledger. Stateless work is judged by it: where they disagree others do the work, too, until two agree, and whom these
-contradict is convicted, an auditor as well (`trust.repeats`). Such a node is dismissed, what it handed in and is in no
-version yet is taken back, and for a while it gets no tasks (`trust.standing`). Stateful work judges nobody.
+contradict is convicted, an auditor as well (`trust.repeats`; `sentencing` says what follows). Stateful work judges
+nobody.
 
 Cases are not on the ledger: those that are open when a controller dies are never closed, and their tasks are taken back
 from their nodes. One lapses once its version is too far back, after several nodes that did not do it, and when too many
@@ -23,11 +23,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from barnraise.controller.actions import Send
 from barnraise.controller.kinds import ANY_STALENESS, TaskKind
 from barnraise.controller.membership import Membership
 from barnraise.controller.part import Context, Steps
 from barnraise.controller.publishing import Publishing
+from barnraise.controller.sentencing import Sentencing
 from barnraise.controller.state import NodeState, Work
 from barnraise.controller.training import TOO_LATE, task_of
 from barnraise.core.sketches import compare, is_finite
@@ -43,10 +43,9 @@ from barnraise.core.types import (
     Update,
 )
 from barnraise.ledger import notes
-from barnraise.ledger.decisions import Assigned, Change, Noted
+from barnraise.ledger.decisions import Assigned, Noted
 from barnraise.matching.base import TaskView
 from barnraise.trust.repeats import Judgement, judge
-from barnraise.wire.messages import Stop
 
 TRIES = 3
 """Nodes that are asked to do the same work anew, one after the other, besides those who did and were contradicted."""
@@ -95,9 +94,12 @@ class Auditing(TaskKind):
     task = Audit
     result = Sketched
 
-    def __init__(self, context: Context, membership: Membership, publishing: Publishing) -> None:
+    def __init__(
+        self, context: Context, membership: Membership, publishing: Publishing, sentencing: Sentencing
+    ) -> None:
         super().__init__(context)
-        self.settings, self.membership, self.publishing = context.settings.audits, membership, publishing
+        self.settings, self.sentencing = context.settings.audits, sentencing
+        self.membership, self.publishing = membership, publishing
         self.cases: dict[int, Case] = {}
         self._next: Case | None = None  # the one that is on offer to those who ask now
 
@@ -255,13 +257,5 @@ class Auditing(TaskKind):
             yield from self._convict(answer.node, answer.assignment, right)
 
     def _convict(self, node: str, assignment: int, against: tuple[int, ...]) -> Steps:
-        """What it has in hand is for others, and what of it is in no version yet is taken back."""
-        standing = self.state.nodes[node].tally.standing.after_conviction(self.now)
-        until = None if standing.banned else standing.until
-        yield Noted(self.now, notes.Convicted(assignment, against, until), node)
-        held = [held for slot in self.state.buffer.slots.get(node, {}).values() for held in slot.contributions]
-        version = self.state.newest.version + 1 + (self.state.closing is not None)
-        for one in held:
-            yield Noted(self.now, notes.Voided(one.assignment, version, CONVICTED, True), node)
-        yield Send(node, Stop(CONVICTED, final=standing.banned))
-        yield from self.membership.gone(node, CONVICTED, Change.DISMISSED)
+        note = notes.Convicted(assignment, against, self.sentencing.until(node))
+        yield from self.sentencing.pass_on(node, note, CONVICTED)

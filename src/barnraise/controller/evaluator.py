@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
+from barnraise.compression.base import Reader
+from barnraise.core.threads import SPAN, spans
+from barnraise.core.types import ParameterRange
 from barnraise.data.shards import Dataset, labels
 from barnraise.training.local import held_out_loss
 
 BATCH_ROWS = 16
+
+
+class Step(NamedTuple):
+    """An update of a range of the parameters."""
+
+    update: Reader
+    where: ParameterRange
 
 
 class Evaluator:
@@ -34,6 +44,13 @@ class Evaluator:
         self.build()
         self._flat.vector.copy_(parameters[: self._flat.num_parameters])
         return self._flat.module.eval()
+
+    def shift(self, step: Step, share: float) -> None:
+        """Move the model of `model_of` by `share` of a step, as far as that is of its own parameters."""
+        where, vector = step.where, self._flat.vector.numpy()
+        stop = min(where.stop, self._flat.num_parameters)
+        for span in spans(max(0, stop - where.start), SPAN):
+            step.update.add(span.start, vector[where.start + span.start : where.start + span.stop], share)
 
     def loss(self, module: Any) -> float:
         """Mean cross-entropy of `model_of` some parameters over all labelled positions, nats a token."""

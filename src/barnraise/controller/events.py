@@ -5,6 +5,8 @@ Results of work that the machine asked for carry the `epoch` they belong to: a r
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from barnraise.core.types import Blob, ParameterRange
@@ -103,6 +105,25 @@ class Evaluated(Event, frozen=True, gc=False):
     epoch: int
     version: int
     loss: float
+
+
+class Gains(NamedTuple):
+    """By how many nats a token the loss falls on a contribution's own rows, and on others; and how much more on its own
+    than on others that are like them, in standard errors."""
+
+    own: float
+    others: float
+    more: float
+
+
+class Scored(Event, frozen=True, gc=False):
+    """What a step along the contribution of `assignment` does to the loss of `version`; None where there is nothing to
+    compare."""
+
+    epoch: int
+    assignment: int
+    version: int = 0
+    gains: Gains | None = None
 
 
 class Checkpointed(Event, frozen=True, gc=False):

@@ -1,5 +1,5 @@
 """The controller's work on tensors and files, off the event loop: one thread makes versions, one inspects, one
-evaluates, one writes checkpoints. Each result comes back as an event."""
+evaluates and scores, one writes checkpoints. Each result comes back as an event."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from barnraise.controller.actions import Aggregate, Checkpoint, Evaluate, Inspect
+from torch import Tensor
+
+from barnraise.controller.actions import Aggregate, Checkpoint, Evaluate, Inspect, Score
 from barnraise.controller.blobs import BlobStore
-from barnraise.controller.evaluator import Evaluator
-from barnraise.controller.events import Aggregated, Checkpointed, Evaluated, Event, Inspected, Unmade
+from barnraise.controller.evaluator import Evaluator, Step
+from barnraise.controller.events import Aggregated, Checkpointed, Evaluated, Event, Inspected, Scored, Unmade
 from barnraise.controller.frozen import Frozen
-from barnraise.controller.parameter_server import ParameterServer
-from barnraise.core.errors import StorageError, VersionRefusedError, WireError
+from barnraise.controller.parameter_server import Made, ParameterServer
+from barnraise.controller.scorer import Scorer
+from barnraise.core.errors import CorruptionError, StorageError, VersionRefusedError, WireError
 from barnraise.ledger import Checkpoints, Head, Ledger
 from barnraise.wire.blobs import Upload
 
@@ -37,7 +40,7 @@ class ControllerExecutor:
         failed: Callable[[BaseException], None],
     ) -> None:
         self.server, self.blobs, self.evaluator = server, blobs, evaluator
-        self.ledger, self.checkpoints = ledger, checkpoints
+        self.ledger, self.checkpoints, self.scorer = ledger, checkpoints, Scorer(evaluator)
         self._report, self._failed = report, failed
         self._threads = {name: ThreadPoolExecutor(1, name) for name in ("inspect", "evaluate", "version", "checkpoint")}
 
@@ -82,6 +85,28 @@ class ControllerExecutor:
             self.evaluator.build()  # which takes seconds, and versions need not wait for
             version, model = self._threads["version"].submit(newest).result()
             return Evaluated(action.epoch, version, self.evaluator.loss(model))
+
+        self._run("evaluate", work)
+
+    def score(self, action: Score) -> None:
+        """At the version that is the newest now, though others be made until the model is free: in one that holds the
+        contribution less is left of what it does."""
+
+        def newest() -> tuple[int, Tensor, Made | None]:
+            return self.server.version, self.server.parameters.clone(), self.server.made
+
+        now = self._threads["version"].submit(newest)
+        made, dataset = action.contribution, self.evaluator.dataset
+
+        def work() -> Event:
+            version, parameters, last = now.result()
+            try:
+                update = self.server.reader(self.ledger.read(made.assignment), made)
+            except CorruptionError:  # which its version will say more of
+                return Scored(action.epoch, made.assignment)
+            usual = self.server.movement(last) if last is not None else None
+            gains = self.scorer.gains(parameters, Step(update, made.parameters), usual, action, dataset)
+            return Scored(action.epoch, made.assignment, version, gains)
 
         self._run("evaluate", work)
 

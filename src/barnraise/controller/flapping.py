@@ -1,5 +1,5 @@
 """Who gets no tasks for a while, though it is there: a node that is lost and comes back again and again, and one that
-was convicted (`auditing`).
+was convicted or discredited (`sentencing`).
 
 Work that goes to the first is done twice, and others wait for it meanwhile. It rests, longer each time, where they can
 do without it, and is forgotten slowly: a machine that was started a few times in a row is as good as any other. The
@@ -14,7 +14,7 @@ from typing import Any
 
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.ledger.decisions import Change, Decision, Judged, NodeChanged, Noted
-from barnraise.ledger.notes import Convicted, HeldOff
+from barnraise.ledger.notes import Convicted, Discredited, HeldOff
 
 FREE = 3.0
 """Returns that cost nothing."""
@@ -122,7 +122,7 @@ class Flapping(Part):
         return self._counted[1]
 
     def _noted(self, d: Noted) -> None:
-        if isinstance(d.note, Convicted):
+        if isinstance(d.note, Convicted | Discredited):
             self.away[d.node] = math.inf if d.note.until is None else d.note.until
 
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:

@@ -268,7 +268,12 @@ def _audited(state: State, d: Noted, note: notes.Audited) -> None:
         node.tally.standing = node.tally.standing.after_audit()
 
 
-def _convicted(state: State, d: Noted, note: notes.Convicted) -> None:
+def _scored(state: State, d: Noted, note: notes.Scored) -> None:
+    node = state.nodes[d.node]
+    node.tally.standing = node.tally.standing.after_score(note.passed, note.suspicion)
+
+
+def _convicted(state: State, d: Noted, note: notes.Convicted | notes.Discredited) -> None:
     node = state.nodes[d.node]
     node.tally.standing = Standing(node.tally.standing.convicted + 1, math.inf if note.until is None else note.until)
 
@@ -329,6 +334,8 @@ _NOTED: dict[type[notes.Note], Callable[[State, Noted, Any], None]] = {
     notes.Started: _started,
     notes.Audited: _audited,
     notes.Convicted: _convicted,
+    notes.Scored: _scored,
+    notes.Discredited: _convicted,
     notes.Released: _released,
     notes.Reopened: _reopened,
     notes.Voided: _voided,

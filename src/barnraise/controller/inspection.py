@@ -17,6 +17,7 @@ from barnraise.controller.events import Arrived, Event, Inspected
 from barnraise.controller.kinds import TaskKind
 from barnraise.controller.membership import Membership
 from barnraise.controller.part import Context, Part, Steps
+from barnraise.controller.scoring import Scoring
 from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import Work
 from barnraise.core.errors import DIVERGED
@@ -45,9 +46,11 @@ class Inspection(Part):
         *,
         kinds: Mapping[str, TaskKind],
         auditing: Auditing,
+        scoring: Scoring,
     ) -> None:
         super().__init__(context)
-        self.copies, self.kinds, self.auditing = copies, kinds, auditing
+        self.copies, self.kinds = copies, kinds
+        self.auditing, self.scoring = auditing, scoring
         self.settings = context.settings
         self.custody, self.speeds, self.membership = custody, speeds, membership
         self.insane: dict[str, int] = {}
@@ -113,8 +116,10 @@ class Inspection(Part):
         most = admission.most_norm(work, dense, self.speeds, self.settings.payloads)
         reason = admission.refuse_inspection(event.norm, event.reason, most, self.settings.payloads)
         yield from self._judge(work, offer, version, event.norm, reason)
-        if event.sketch and self.state.nodes[work.node].verdicts[work.assignment][0]:
-            self.auditing.begin(work, offer, event.sketch)
+        if self.state.nodes[work.node].verdicts[work.assignment][0]:
+            if event.sketch:
+                self.auditing.begin(work, offer, event.sketch)
+            yield from self.scoring.begin(work, offer)
         yield from self._dismiss(work.node, reason)
         yield from self.context.follow()
 

@@ -34,6 +34,8 @@ from barnraise.controller.membership import Membership, turned_away
 from barnraise.controller.pacing import Pacing
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.publishing import Publishing
+from barnraise.controller.scoring import Scoring
+from barnraise.controller.sentencing import Sentencing
 from barnraise.controller.settings import EngineSettings
 from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import State
@@ -71,13 +73,22 @@ class Controller:
         sampling, self.employment = Sampling(context, self.forecasts), Employment(context)
         context.expect, context.sample = self.forecasts.expect, sampling.sample
         training = Training(context, self.speeds, self.pacing, self.publishing)
-        self.auditing = auditing = Auditing(context, self.membership, self.publishing)
+        sentencing = Sentencing(context, self.membership)
+        self.auditing = auditing = Auditing(context, self.membership, self.publishing, sentencing)
+        self.scoring = Scoring(context, sentencing)
         kinds: tuple[TaskKind, ...] = (flushing, auditing, self.measuring, training)
         self.kinds = {kind.name: kind for kind in kinds}
         self.arrivals = Arrivals(context, self.custody, self.speeds)
         self.copies = Copies(context, self.custody, self.membership, self.arrivals, self.measuring)
         self.inspection = Inspection(
-            context, self.custody, self.speeds, self.membership, self.copies, kinds=self.kinds, auditing=auditing
+            context,
+            self.custody,
+            self.speeds,
+            self.membership,
+            self.copies,
+            kinds=self.kinds,
+            auditing=auditing,
+            scoring=self.scoring,
         )
         self.waiting = Waiting(context, self.arrivals)
         self.buffer = Buffer(context, self.custody, self.speeds, self.ending, self.waiting)
@@ -108,6 +119,7 @@ class Controller:
             self.buffer,
             flushing,
             auditing,
+            self.scoring,
             training,
             Fitting(context),
             self.dispatch,

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from barnraise.aggregation.base import Rule
-from barnraise.compression.base import Codec
+from barnraise.compression.base import Codec, Reader
 from barnraise.controller.actions import Slot
+from barnraise.controller.evaluator import Step
 from barnraise.controller.frozen import Frozen
 from barnraise.controller.version.arriving import Arrival
 from barnraise.controller.version.base import Making, ReadPayload
@@ -127,11 +128,20 @@ class ParameterServer:
             return 0.0, str(error)
         return arrival.norm, ""
 
-    def sketch(self, payload: Any, offer: Contribution, seed: int) -> bytes:
+    def reader(self, payload: Any, offer: Contribution) -> Reader:
         """Of the update that `payload`, which was inspected, holds."""
         size = offer.parameters.stop - offer.parameters.start
-        codec = codec_of(self.codecs, offer.codec, payload, size)
-        return sketch(codec.open(payload, size, offer.base).read, size, seed)
+        return codec_of(self.codecs, offer.codec, payload, size).open(payload, size, offer.base)
+
+    def movement(self, made: Made) -> Step:
+        """What led to the version."""
+        changed = made.parameters or ParameterRange(0, len(self.parameters))
+        return Step(self._downlink.open(made.delta_bytes, changed.stop - changed.start, made.version), changed)
+
+    def sketch(self, payload: Any, offer: Contribution, seed: int) -> bytes:
+        """Of the same."""
+        reader = self.reader(payload, offer)
+        return sketch(reader.read, reader.size, seed)
 
     def aggregate(
         self,

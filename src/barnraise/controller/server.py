@@ -391,6 +391,7 @@ _ACTIONS: dict[type[act.Action], Callable[[Server, Any], None]] = {
     act.Discard: lambda server, action: server.uploads.drop(action.node, action.assignment),
     act.Aggregate: lambda server, action: server.executor.aggregate(action),
     act.Evaluate: lambda server, action: server.executor.evaluate(action),
+    act.Score: lambda server, action: server.executor.score(action),
     act.Checkpoint: Server._checkpoint,
     act.Release: lambda server, action: server.executor.blobs.release(action.digests),
     act.Finish: Server._finish,

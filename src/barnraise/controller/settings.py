@@ -149,6 +149,14 @@ class AuditSettings:
 
 
 @dataclass(frozen=True)
+class ScoreSettings:
+    """Which share of contributions is scored, chosen by a `key` that nobody knows beforehand."""
+
+    share: float = 0.0
+    key: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True)
 class EngineSettings:
     """Everything the machine needs to know of the run file, the dataset and the model."""
 
@@ -163,6 +171,7 @@ class EngineSettings:
     versions: VersionSettings
     evaluations: EvaluationSettings
     audits: AuditSettings = AuditSettings()
+    scores: ScoreSettings = ScoreSettings()
 
     @property
     def flush_patience(self) -> float:

@@ -19,6 +19,7 @@ NORM = 1.9 * NANO
 SKETCH = 9 * NANO
 MEAN, ROBUST = 0.9 * NANO, 2.5 * NANO  # of an aggregation rule, an element of each row
 OUTER = 2.0 * NANO  # of an outer optimizer, between SGD's 0.5 and Adam's 7
+SCORED_ROWS = 32  # of either kind
 FLOPS = 2e10  # floating-point operations a second of one core that evaluates
 
 
@@ -61,17 +62,28 @@ class NodeCosts:
 class ControllerCosts:
     """Seconds of the controller, for the same.
 
-    `robust` aggregation reads the updates more often than a mean. An evaluation is of so many tokens, with `threads`.
+    `robust` aggregation reads the updates more often than a mean. An evaluation is of so many tokens, with `threads`;
+    rows have `row_tokens` at most.
     """
 
     def __init__(
-        self, num_parameters: int, codec: str, downlink: str, *, robust: bool, evaluation_tokens: int, threads: int
+        self,
+        num_parameters: int,
+        codec: str,
+        downlink: str,
+        *,
+        robust: bool,
+        evaluation_tokens: int,
+        row_tokens: int,
+        threads: int,
     ) -> None:
         self.num_parameters = num_parameters
         self.codec: Traits = CATALOG.entry(codec).declares
         self.downlink: Traits = CATALOG.entry(downlink).declares
         self.row = ROBUST if robust else MEAN
-        self.evaluate = 2.0 * num_parameters * evaluation_tokens / (FLOPS * threads)
+        token = 2.0 * num_parameters / (FLOPS * threads)
+        self.evaluate = evaluation_tokens * token
+        self.score = 6 * SCORED_ROWS * row_tokens * token  # two kinds of rows, three times each
 
     def inspect(self, contribution: Contribution, *, sketched: bool = False) -> float:
         """A look at a payload: its digest, its elements, their norm, and a sketch of them."""

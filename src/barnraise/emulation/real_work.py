@@ -8,13 +8,15 @@ for one machine and one number of threads.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from barnraise.controller.actions import Aggregate
+from barnraise.controller.actions import Aggregate, Score
 from barnraise.controller.blobs import BlobStore
-from barnraise.controller.evaluator import Evaluator
+from barnraise.controller.evaluator import Evaluator, Step
+from barnraise.controller.events import Gains
 from barnraise.controller.parameter_server import ParameterServer
+from barnraise.controller.scorer import Scorer
 from barnraise.core.types import AnyResult, AnyTask, Blob, Contribution, News, ParameterRange
 from barnraise.data.shards import Dataset
 from barnraise.emulation.conduct import HONEST, Conduct
@@ -97,7 +99,7 @@ class RealNodeWork:
 
 
 class RealControllerWork:
-    """Does the controller's work. `blobs` holds version 0 already."""
+    """Does the controller's work. `blobs` holds version 0 already; `rows_of` gives the rows that a node goes by."""
 
     def __init__(
         self,
@@ -106,9 +108,10 @@ class RealControllerWork:
         evaluator: Evaluator,
         dataset: Dataset,
         costs: ControllerCosts,
+        rows_of: Callable[[str], Dataset],
     ) -> None:
         self.server, self.blobs, self.evaluator, self.dataset = server, blobs, evaluator, dataset
-        self.costs = costs
+        self.costs, self.scorer, self._rows_of = costs, Scorer(evaluator), rows_of
         self._files = tuple(Blob(info.sha256, info.bytes) for info in dataset.meta.row_files())
         self._offered: dict[tuple[str, int], Any] = {}
         self._accepted: dict[int, Any] = {}
@@ -131,6 +134,12 @@ class RealControllerWork:
 
     def sketch(self, contribution: Contribution, payload: Buffer, seed: int) -> bytes:
         return self.server.sketch(payload, contribution, seed)
+
+    def score(self, action: Score) -> Gains | None:
+        made, server = action.contribution, self.server
+        step = Step(server.reader(self._accepted[made.assignment], made), made.parameters)
+        usual = server.movement(server.made) if server.made is not None else None
+        return self.scorer.gains(server.parameters, step, usual, action, self._rows_of(action.node))
 
     def accept(self, node: str, assignment: int) -> None:
         self._accepted[assignment] = self._offered.pop((node, assignment))

@@ -297,6 +297,15 @@ class Simulator(Agenda):
         event = ce.Evaluated(action.epoch, action.version, self.work.evaluate())
         self.at(self.now + self.work.costs.evaluate, Simulator._deliver, self, 0, event)
 
+    def _score(self, action: ca.Score) -> None:
+        event = ce.Scored(
+            action.epoch,
+            action.contribution.assignment,
+            self.controller.state.newest.version,
+            self.work.score(action),
+        )
+        self.at(self.now + self.work.costs.score, Simulator._deliver, self, 0, event)
+
     def _checkpoint(self, action: ca.Checkpoint) -> None:
         self.soon(Simulator._deliver, self, 0, ce.Checkpointed(action.epoch, action.version))
 
@@ -322,6 +331,7 @@ _ACTIONS: dict[type[ca.Action], Callable[[Simulator, Any], None]] = {
     ca.Discard: Simulator._discard,
     ca.Aggregate: Simulator._aggregate,
     ca.Evaluate: Simulator._evaluate,
+    ca.Score: Simulator._score,
     ca.Checkpoint: Simulator._checkpoint,
     ca.Release: Simulator._release,
     ca.Finish: Simulator._finish,

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from barnraise.controller.actions import Aggregate
+from barnraise.controller.actions import Aggregate, Score
+from barnraise.controller.events import Gains
 from barnraise.core.types import (
     SKETCH_SIZE,
     AnyResult,
@@ -104,6 +105,9 @@ class ControllerWork(Protocol):
 
     def sketch(self, contribution: Contribution, payload: Buffer, seed: int) -> bytes:
         """Of the update that the payload, which is sound, holds."""
+
+    def score(self, action: Score) -> Gains | None:
+        """What a contribution that is on the ledger does for the loss on its own rows, and on others."""
 
     def accept(self, node: str, assignment: int) -> None:
         """The contribution that was inspected is on the ledger."""
@@ -205,6 +209,9 @@ class CostedControllerWork:
 
     def sketch(self, contribution: Contribution, payload: Buffer, seed: int) -> bytes:
         return ALIKE
+
+    def score(self, action: Score) -> Gains | None:
+        return Gains(1.0, 0.0, 1.0)
 
     def accept(self, node: str, assignment: int) -> None:
         """Nothing is kept."""

@@ -173,6 +173,30 @@ class Convicted(Note, frozen=True, gc=False):
     until: float | None
 
 
+class Scored(Note, frozen=True, gc=False):
+    """By how many nats a token a step along a contribution lowers the loss of `version`: on `own` rows, which it was to
+    be trained on, and on `others`; and how much `more` its own gain than others like them, in standard errors (None:
+    what is no number). It `passed` if that is enough; how much `suspicion` is left (`trust.suspicion`)."""
+
+    assignment: int
+    version: int
+    own: float | None
+    others: float | None
+    more: float | None
+    passed: bool
+    suspicion: float
+
+
+class Discredited(Note, frozen=True, gc=False):
+    """A node's contributions, of which `assignment` was the last, do no more for the rows that they were to be trained
+    on than for others, too often for chance: `suspicion` is beyond its limit (`trust.suspicion`). The node gets no
+    tasks until then (the controller's clock), or never again (None)."""
+
+    assignment: int
+    suspicion: float
+    until: float | None
+
+
 class HeldOff(Note, frozen=True, gc=False):
     """A node that is lost and comes back again and again gets no tasks for so long."""
 

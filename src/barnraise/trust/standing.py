@@ -2,8 +2,9 @@
 long it gets none.
 
 A conviction is exact: others have done its task again and agree with each other. So one is enough, and none follows
-from an outlier. Whoever is back from quarantine counts little until it was found sound a few times; who is convicted
-again stays away longer, and at last for good.
+from an outlier. Where tasks cannot be done again there is a test of many comparisons (`suspicion`); what it ends in is
+the same. Whoever is back from quarantine counts little until it was found sound a few times; who is convicted again
+stays away longer, and at last for good.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import math
 
 import msgspec
 
+from barnraise.trust import suspicion
+
 QUARANTINE = 600.0
 """Seconds without tasks after the first conviction; ten times as long after the next."""
 
@@ -19,19 +22,39 @@ MOST = 3
 """Convictions after which a node stays away."""
 
 PROBATION = 5
-"""Audits after which a node that was convicted counts like any other."""
+"""Audits, or scores, after which a node that was convicted counts like any other."""
 
 NEWCOMER = 4.0
 """By how many times more often a node is audited that was never found sound, than one that was several times."""
 
+DOUBTED = 0.9
+"""Share of its weight that a node has lost when it is all but discredited."""
+
+
+class Scores(msgspec.Struct, frozen=True):
+    """What a node's comparisons came to: how many there were, how often they pass of late, and how much `suspicion`
+    they leave."""
+
+    count: int = 0
+    passing: float = suspicion.OTHER
+    suspicion: float = 0.0
+
+    def plus(self, passed: bool, left: float) -> Scores:
+        return Scores(self.count + 1, suspicion.passing(self.passing, self.count, passed), left)
+
+    @property
+    def known(self) -> bool:
+        return self.count >= suspicion.KNOWN
+
 
 class Standing(msgspec.Struct, frozen=True):
     """What is known of a node: how often it was `convicted`, until when it gets no tasks for that (the controller's
-    clock), and how often it was found `sound` since."""
+    clock), how often it was found `sound` since, and what its scores since are."""
 
     convicted: int = 0
     until: float = 0.0
     sound: int = 0
+    scores: Scores = Scores()
 
     @property
     def banned(self) -> bool:
@@ -47,15 +70,22 @@ class Standing(msgspec.Struct, frozen=True):
         return Standing(convicted, until, 0)
 
     def after_audit(self) -> Standing:
-        return Standing(self.convicted, self.until, self.sound + 1)
+        return msgspec.structs.replace(self, sound=self.sound + 1)
+
+    def after_score(self, passed: bool, left: float) -> Standing:
+        """`left` is the suspicion that is left after it."""
+        return msgspec.structs.replace(self, sound=self.sound + passed, scores=self.scores.plus(passed, left))
 
     def weight(self) -> float:
         """What its contributions count for, as a share of what others' do.
 
         >>> Standing().weight(), Standing(1, 0.0, 1).weight(), Standing(1, 0.0, 9).weight()
         (1.0, 0.4, 1.0)
+        >>> round(Standing(scores=Scores(9, 0.6, 4.6)).weight(), 2)
+        0.55
         """
-        return 1.0 if not self.convicted else min(1.0, (1 + self.sound) / PROBATION)
+        doubted = 1.0 - DOUBTED * min(1.0, self.scores.suspicion / suspicion.LIMIT)
+        return doubted if not self.convicted else min(1.0, (1 + self.sound) / PROBATION) * doubted
 
     def chance(self, share: float) -> float:
         """That its next contribution is audited, where `share` of a known node's are: who could do the most harm
@@ -69,3 +99,12 @@ class Standing(msgspec.Struct, frozen=True):
         if self.convicted and self.sound < PROBATION:
             return max(share, 0.5)
         return min(1.0, share * max(1.0, NEWCOMER / (1 + self.sound)))
+
+    def chance_of_score(self, share: float) -> float:
+        """The same of a score: whoever is not known yet, or under suspicion, is looked at each time.
+
+        >>> found = Scores(), Scores(9, 0.8, 0.1), Scores(9, 0.8)
+        >>> [Standing(scores=scores).chance_of_score(0.1) for scores in found]
+        [1.0, 1.0, 0.1]
+        """
+        return share if self.scores.known and not self.scores.suspicion else 1.0

@@ -1,0 +1,77 @@
+"""Whether a node trains on the rows that it is given, as its updates tell: a sequential test of one comparison each.
+
+An update lowers the loss on the rows that it was made of by more than on others of their kind, however good the model
+is by then ("proof of computation": Lidin et al. 2025, Gauntlet). A comparison passes if that is so by more than ENOUGH
+standard errors: an honest node's nearly always, that of somebody who trained on something else, or not at all, about
+one time in six, and where half of the work is done half as often. Each comparison x moves the suspicion W by its log
+likelihood ratio (Page 1954, CUSUM; in nats)
+
+    W <- max(0, W + log(q(x) / p(x)))        q(pass) = OTHER, p(pass) = `expected` of the fleet
+
+and at LIMIT = -log(ODDS) a node is discredited. While honest nodes pass as often as p, exp(W) is never above the
+Shiryaev-Roberts sum, a submartingale of mean n after n comparisons, so by Doob's inequality
+
+    P(an honest node is discredited within n comparisons) <= n * ODDS
+
+however long the run, and whatever the choice of what is compared rests on, as long as that is the past. W starts at 0
+after each honest stretch, so a good reputation buys nothing. What is expected is what the median node shows, and never
+more than MOST: where comparisons say little, as in the first versions of a run, or with a codec that drops nearly all,
+little follows from them. benchmarks/liars.py prints how often honest nodes pass, and who is discredited when.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable
+
+ENOUGH = 1.0
+"""Standard errors by which its own rows must gain more than others."""
+
+OTHER, MOST = 0.25, 0.9
+"""How often comparisons pass of whom is looked for (a little of the work may be done), and are expected to at most."""
+
+ODDS = 1e-4
+LIMIT = -math.log(ODDS)
+
+MEMORY = 0.1
+"""By how much a comparison moves what a node is known for, at least."""
+
+KNOWN = 8
+"""Comparisons after which a node counts for what is expected."""
+
+
+def passing(rate: float, count: int, passed: bool) -> float:
+    """How often a node's comparisons pass, after one more than `count`: Laplace's rule of succession, then an
+    exponentially weighted mean.
+
+    >>> round(passing(OTHER, 0, True), 3), round(passing(0.8, 3, False), 3), round(passing(0.9, 100, False), 3)
+    (0.5, 0.667, 0.81)
+    """
+    return rate + max(MEMORY, 1.0 / (count + 3)) * (passed - rate)
+
+
+def after(suspicion: float, passed: bool, expected: float = MOST) -> float:
+    """The suspicion after one more comparison.
+
+    >>> found = [0.0]
+    >>> for passed in (True, False, False, True, False):
+    ...     found.append(after(found[-1], passed))
+    >>> [round(one, 2) for one in found]
+    [0.0, 0.0, 2.01, 4.03, 2.75, 4.76]
+    >>> after(1.0, False, OTHER)
+    1.0
+    """
+    likely = (OTHER, expected) if passed else (1.0 - OTHER, 1.0 - expected)
+    return max(0.0, suspicion + math.log(likely[0] / likely[1]))
+
+
+def expected(rates: Iterable[float]) -> float:
+    """How often an honest node's comparison passes, by the rates of those that are KNOWN: no less than OTHER, which
+    says nothing, no more than MOST. Fewer than half of the nodes cannot bring it outside what the others show.
+
+    >>> expected([]), expected([0.1]), expected([0.5, 0.8, 0.99]), expected([0.95])
+    (0.25, 0.25, 0.8, 0.9)
+    """
+    found = list(rates)
+    return min(MOST, max(OTHER, statistics.median(found))) if found else OTHER
