@@ -120,8 +120,10 @@ class Simulator(Agenda):
         """The node enrols now and starts when it starts."""
         self.handle(ce.Admitted(node.spec.name, f"key of {node.spec.name}"))
         delay = self.churn.first_start(node.spec.name) if self.churn else 0.0
-        self._expected += 1
-        self.at(self.now + delay + self.rng.uniform(0.0, ARRIVALS), Simulator._start, self, 0, node)
+        delay += self.rng.uniform(0.0, ARRIVALS)
+        if delay < math.inf:
+            self._expected += 1
+            self.at(self.now + delay, Simulator._start, self, 0, node)
 
     def _start(self, _: int, node: Node) -> None:
         self._expected -= 1
