@@ -9,6 +9,7 @@ from barnraise.controller.part import Context, Part, Steps
 from barnraise.core.units import bytes_text
 from barnraise.ledger.decisions import Decision, NodeChanged, Noted
 from barnraise.ledger.notes import Advice
+from barnraise.models.memory import too_long
 
 
 class Fitting(Part):
@@ -31,15 +32,14 @@ class Fitting(Part):
         for node in self.state.nodes.values():
             if node.live:
                 rooms[node.id] = node.session.profile.room
-                if not rooms[node.id] or rooms[node.id] >= most:  # unknown, or enough
+                if not rooms[node.id] or rooms[node.id] >= most:  # unknown, or enough: usually that of the first
                     self._told = frozenset()
                     return
         if not rooms:
             return
-        nearest = max(rooms, key=rooms.__getitem__)
-        wait = frozenset(length for length, needed in self.memory.items() if needed > rooms[nearest])
-        told, self._told = self._told, wait
-        for length in sorted(wait - told):
+        nearest, lengths = too_long(self.memory, rooms)
+        told, self._told = self._told, frozenset(lengths)
+        for length in sorted(self._told - told):
             reason = (
                 f"rows of {length} tokens wait for a node with the memory: they need "
                 f"{bytes_text(self.memory[length])}, and {nearest}, the nearest, has {bytes_text(rooms[nearest])}"
