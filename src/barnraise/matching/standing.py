@@ -123,6 +123,7 @@ class GaleShapley(Scheduler):
             nearly=stability_index(gains, ranks, room, matched, tenth),
             blocking=blocking_density(gains, ranks, room, matched),
             regret=_regret(-gains, matched, room),
+            rematches=self.tally.rematches,
         )
 
     @property
@@ -169,6 +170,7 @@ class GaleShapley(Scheduler):
     def _count(self, moved: dict[TaskId, NodeId | None], events: int = 1) -> None:
         self.tally.events += events
         self.tally.moves += len(moved)
+        self.tally.rematches = self.market.rematches
 
     def _best(self, tasks: Sequence[TaskView], node: NodeView) -> list[tuple[TaskId, NodeId]]:
         """With one node every task proposes to it, so it simply takes those it ranks highest: one pass."""
