@@ -28,6 +28,7 @@ from barnraise.controller.kinds import ANY_STALENESS, TaskKind
 from barnraise.controller.membership import Membership
 from barnraise.controller.part import Context, Steps
 from barnraise.controller.publishing import Publishing
+from barnraise.controller.rooms import Rooms
 from barnraise.controller.state import NodeState, Work
 from barnraise.controller.training import TOO_LATE, task_of
 from barnraise.core.sketches import compare, is_finite
@@ -95,9 +96,10 @@ class Auditing(TaskKind):
     task = Audit
     result = Sketched
 
-    def __init__(self, context: Context, membership: Membership, publishing: Publishing) -> None:
+    def __init__(self, context: Context, membership: Membership, publishing: Publishing, rooms: Rooms) -> None:
         super().__init__(context)
         self.settings, self.membership, self.publishing = context.settings.audits, membership, publishing
+        self.rooms = rooms
         self.cases: dict[int, Case] = {}
         self._next: Case | None = None  # the one that is on offer to those who ask now
 
@@ -178,8 +180,7 @@ class Auditing(TaskKind):
         return back if back is not None and len(back) <= MOST_UNDONE else None
 
     def _may(self, node: NodeState, case: Case) -> bool:
-        room = node.session.profile.room
-        return node.id != case.work.node and node.id not in case.asked and (not room or room >= case.memory)
+        return node.id != case.work.node and node.id not in case.asked and self.rooms.of(node) >= case.memory
 
     def suits(self, node: NodeState, have: int) -> bool:
         return self._next is not None and self._may(node, self._next)

@@ -22,10 +22,11 @@ from barnraise.controller.kinds import TaskKind
 from barnraise.controller.membership import Membership
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.publishing import Publishing
+from barnraise.controller.rooms import Rooms
 from barnraise.controller.state import NodeState, Work
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionMade
-from barnraise.ledger.notes import NOT_HELD, Matched, Released
-from barnraise.matching.base import LARGEST_AMOUNT, NodeView, TaskView
+from barnraise.ledger.notes import DECLINED, NOT_HELD, Matched, Released
+from barnraise.matching.base import NodeView, TaskView
 from barnraise.wire.messages import Decline, Message, Next
 
 TOLD_EVERY = 60.0
@@ -47,11 +48,12 @@ class Dispatch(Part):
         holdings: Holdings,
         copies: Copies,
         kinds: Mapping[str, TaskKind],
+        rooms: Rooms,
     ) -> None:
         super().__init__(context)
         self.settings, self.scheduler = context.settings, context.settings.tasks.scheduler()
         self.membership, self.forecasts, self.publishing = membership, forecasts, publishing
-        self.holdings, self.copies, self.kinds = holdings, copies, kinds
+        self.holdings, self.copies, self.kinds, self.rooms = holdings, copies, kinds, rooms
         self.flapping = membership.flapping
         self.asking: dict[str, int] = {}  # node -> version it has
         self.resting: dict[str, int] = {}  # those that wait for a version (without overlap)
@@ -77,7 +79,7 @@ class Dispatch(Part):
         number = message.assignment
         if number in self.state.nodes[node].open and number not in self.membership.custody.inspecting:
             self.wasted.take(node, self.now)
-            yield from self.membership.release(node, number, f"declined: {message.reason}")
+            yield from self.membership.release(node, number, DECLINED + message.reason)
             yield from self.context.follow()
 
     def _wake(self) -> None:
@@ -238,10 +240,7 @@ class Dispatch(Part):
         """Whether somebody of those who ask can do it; `able` has what was found, by what it needs."""
         needs = lost.kind, self.settings.tasks.memory_for(lost.rows)
         if needs not in able:
-            able[needs] = any(
-                needs[1] <= (node.session.profile.room or LARGEST_AMOUNT) and lost.kind in self._kinds(node)
-                for node in asking
-            )
+            able[needs] = any(needs[1] <= self.rooms.of(node) and lost.kind in self._kinds(node) for node in asking)
         return able[needs]
 
     def _kinds(self, node: NodeState) -> frozenset[str]:
@@ -258,7 +257,7 @@ class Dispatch(Part):
             link.up,
             link.down,
             link.latency,
-            node.session.profile.room or int(LARGEST_AMOUNT),
+            self.rooms.of(node),
             shards=self.holdings.of(node.id),
             kinds=self._kinds(node),
         )

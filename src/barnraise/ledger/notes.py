@@ -121,6 +121,10 @@ NOT_HELD = "the worker does not hold it"
 """Why an assignment is released whose node has lost or given up its work."""
 
 
+DECLINED = "declined: "
+"""How the reason begins for which an assignment is released that its node gives back."""
+
+
 class Released(Note, frozen=True, gc=False):
     """An assignment is its node's no more: somebody else may do it."""
 

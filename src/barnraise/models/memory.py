@@ -54,9 +54,9 @@ def rows_alone(resolved: Mapping[str, Any], lengths: Iterable[int], *, inner_sta
 
 def too_long(needs: Mapping[int, int], rooms: Mapping[str, int]) -> tuple[str, list[int]]:
     """The node with the most room, and the lengths of rows that are too long even for that, of what rows need by their
-    length (`rows_alone`) and the nodes' rooms by their names. Rooms of 0 are not known, and taken for enough."""
-    nearest = max(rooms, key=lambda name: rooms[name] or math.inf)
-    return nearest, sorted(length for length, needed in needs.items() if 0 < rooms[nearest] < needed)
+    length (`rows_alone`) and the nodes' rooms by their names."""
+    nearest = max(rooms, key=rooms.__getitem__)
+    return nearest, sorted(length for length, needed in needs.items() if rooms[nearest] < needed)
 
 
 def require_room(needs: Mapping[int, int], rooms: Mapping[str, int]) -> None:
