@@ -96,6 +96,14 @@ CATALOG = Catalog(
                     "of all stable matchings the one in which nodes are best off (more of a task's data is there "
                     "already), instead of the one in which tasks are",
                 ),
+                Option(
+                    "switching_cost",
+                    float,
+                    0.0,
+                    "seconds that a task on offer must gain to go from one node to another",
+                    minimum=0.0,
+                    maximum=1e6,
+                ),
             ),
             aliases=("gale-shapley", "deferred_acceptance"),
         ),

@@ -51,9 +51,10 @@ class GaleShapley(Scheduler):
         default_bandwidth: float = 1.25e6,
         priority_first: bool = False,
         best_for_nodes: bool = False,
+        switching_cost: float = 0.0,
     ) -> None:
         super().__init__()
-        self.preferences = Preferences(default_speed, default_bandwidth, priority_first)
+        self.preferences = Preferences(default_speed, default_bandwidth, priority_first, switching_cost)
         self.best_for_nodes = best_for_nodes
         self.market = Market(self.preferences, tolerance=NOISE, best_for_nodes=best_for_nodes)
         self.tally = Tally()
