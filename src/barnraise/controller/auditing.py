@@ -47,6 +47,7 @@ from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Change, Noted
 from barnraise.matching.base import TaskView
 from barnraise.trust.repeats import Judgement, judge
+from barnraise.trust.standing import TRUSTED
 from barnraise.wire.messages import Stop
 
 TRIES = 3
@@ -167,6 +168,7 @@ class Auditing(TaskKind):
             shards={shard: settings.tasks.shard_bytes(shard) for shard in sorted(shards)},
             priority=1,
             memory_bytes=case.memory,
+            min_trust=self._trust_for(case),
         )
 
     def _memory(self, work: Work) -> int:
@@ -180,6 +182,15 @@ class Auditing(TaskKind):
         return back if back is not None and len(back) <= MOST_UNDONE else None
 
     def _may(self, node: NodeState, case: Case) -> bool:
+        return self._can(node, case) and node.tally.standing.weight() >= self._trust_for(case)
+
+    def _trust_for(self, case: Case) -> float:
+        """As `least_trust`: its result is believed where it agrees with another one."""
+        trusted = (node for node in self.state.nodes.values() if node.live and not node.tally.standing.on_probation)
+        able = any(self._can(node, case) and self.membership.can(node.id, self.name) for node in trusted)
+        return TRUSTED if able else 0.0
+
+    def _can(self, node: NodeState, case: Case) -> bool:
         return node.id != case.work.node and node.id not in case.asked and self.rooms.of(node) >= case.memory
 
     def suits(self, node: NodeState, have: int) -> bool:

@@ -175,7 +175,9 @@ class Dispatch(Part):
             kind, idle = self.kinds[work.kind], self.resting | self.asking
             if work.kind in in_vain or not kind.waits(work):
                 continue
+            trust = kind.least_trust()
             free = [node for name in idle if kind.suits(node := self.state.nodes[name], idle[name])]
+            free = [node for node in free if _weight(node) >= trust]
             best = self.copies.best(work, filter(self._may_ask, free))
             if best is None:
                 in_vain.add(work.kind)
@@ -209,6 +211,7 @@ class Dispatch(Part):
                 shards=self._bytes(work),
                 priority=1,
                 memory_bytes=tasks.memory_for(work.rows),
+                min_trust=self.kinds[work.kind].least_trust(),
             )
             for work in islice(waiting, count)
         ]
@@ -240,7 +243,11 @@ class Dispatch(Part):
         """Whether somebody of those who ask can do it; `able` has what was found, by what it needs."""
         needs = lost.kind, self.settings.tasks.memory_for(lost.rows)
         if needs not in able:
-            able[needs] = any(needs[1] <= self.rooms.of(node) and lost.kind in self._kinds(node) for node in asking)
+            trust = self.kinds[lost.kind].least_trust()
+            able[needs] = any(
+                needs[1] <= self.rooms.of(node) and _weight(node) >= trust and lost.kind in self._kinds(node)
+                for node in asking
+            )
         return able[needs]
 
     def _kinds(self, node: NodeState) -> frozenset[str]:
@@ -249,7 +256,7 @@ class Dispatch(Part):
         return frozenset(name for name in can if name in self.kinds and self.kinds[name].suits(node, have))
 
     def _view(self, node: NodeState) -> NodeView:
-        """What matching knows of a node: observed speed and link, and what it could do now."""
+        """What matching knows of a node: observed speed and link, how far it is trusted, and what it could do now."""
         link = self.forecasts.link(node)
         return NodeView(
             node.id,
@@ -258,6 +265,7 @@ class Dispatch(Part):
             link.down,
             link.latency,
             self.rooms.of(node),
+            trust=_weight(node),
             shards=self.holdings.of(node.id),
             kinds=self._kinds(node),
         )
@@ -267,3 +275,8 @@ class Dispatch(Part):
 
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
         return {VersionMade: self._version_made, Judged: self._judged, Noted: self._noted}
+
+
+def _weight(node: NodeState) -> float:
+    """How far a node is trusted."""
+    return node.tally.standing.weight()

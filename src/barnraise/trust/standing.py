@@ -24,6 +24,9 @@ PROBATION = 5
 NEWCOMER = 4.0
 """By how many times more often a node is audited that was never found sound, than one that was several times."""
 
+TRUSTED = 1.0
+"""What the contributions of a node weigh that is not on probation."""
+
 
 class Standing(msgspec.Struct, frozen=True):
     """What is known of a node: how often it was `convicted`, until when it gets no tasks for that (the controller's
@@ -55,7 +58,12 @@ class Standing(msgspec.Struct, frozen=True):
         >>> Standing().weight(), Standing(1, 0.0, 1).weight(), Standing(1, 0.0, 9).weight()
         (1.0, 0.4, 1.0)
         """
-        return 1.0 if not self.convicted else min(1.0, (1 + self.sound) / PROBATION)
+        return TRUSTED if not self.convicted else min(TRUSTED, (1 + self.sound) / PROBATION)
+
+    @property
+    def on_probation(self) -> bool:
+        """Whether it counts less than others."""
+        return self.weight() < TRUSTED
 
     def chance(self, share: float) -> float:
         """That its next contribution is audited, where `share` of a known node's are: who could do the most harm
