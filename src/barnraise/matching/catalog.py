@@ -78,8 +78,8 @@ CATALOG = Catalog(
         Entry(
             "gale_shapley",
             "barnraise.matching.standing:GaleShapley",
-            "a stable matching on observed speeds and told bandwidths (live workers tell none), at congestion prices: "
-            "no task and node would both rather have each other",
+            "a stable matching on observed speeds and told or observed bandwidths, at congestion prices: no task and "
+            "node would both rather have each other",
             options=(
                 SPEED,
                 BANDWIDTH,
