@@ -262,6 +262,10 @@ def test_a_bad_policy_does_not_hide_other_problems() -> None:
             "faults[0].nodes: is given beside another name",
         ),
         (
+            {"faults": [{"at": 0.5, "do": "hang", "nodes": ["w0", "w1", "w0"], "seconds": 1.0}]},
+            "faults[0].nodes: names 'w0' more than once; name each once",
+        ),
+        (
             {"faults": [{"at": 0.5, "do": "hang", "nodes": ["w0", "x"], "seconds": 1.0}]},
             "faults[0].nodes: 'x' is no worker at 0.5",
         ),

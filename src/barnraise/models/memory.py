@@ -130,10 +130,13 @@ def available_bytes() -> int:
     return free if limit == "max" else min(free, max(0, int(limit) - int(used)))
 
 
-def require(needed: int, available: int, who: str) -> None:
-    """ModelError when `who` ("4 local workers and the controller") needs more bytes than are available."""
+REMEDY = "take a smaller model, batch_size or context, fewer local workers, or a larger machine"
+
+
+def require(needed: int, available: int, who: str, instead: str = REMEDY) -> None:
+    """ModelError when `who` ("4 local workers and the controller") needs more bytes than are available; `instead`: what
+    to do about it."""
     if needed > available:
         raise ModelError(
-            f"{who} need about {bytes_text(needed)} of memory, but {bytes_text(available)} are available; "
-            "take a smaller model, batch_size or context, fewer local workers, or a larger machine"
+            f"{who} need about {bytes_text(needed)} of memory, but {bytes_text(available)} are available; {instead}"
         )
