@@ -16,6 +16,7 @@ from barnraise.wire.messages import Inner
 from barnraise.worker.building import build_executor
 from barnraise.worker.lending import Terms, terms_of
 from barnraise.worker.options import Means
+from barnraise.worker.profile import machine_profile
 from barnraise.worker.terms import tokens_at_once
 
 NOW = datetime(2026, 5, 1, 23, 30)
@@ -102,4 +103,17 @@ def test_terms_that_are_too_narrow_are_named_in_the_refusal() -> None:
     settings: Any = SimpleNamespace(inner=inner)
     options: Any = SimpleNamespace(means=Means(max_memory="1MiB"))
     with pytest.raises(ModelError, match=r"but 1\.0 MB are available; lend more of it \(--max-memory\), or join with"):
-        build_executor(manifest, meta, settings, options)
+        build_executor(manifest, meta, settings, options, 1 << 20)
+    options = SimpleNamespace(means=Means())
+    with pytest.raises(ModelError, match="a larger machine"):
+        build_executor(manifest, meta, settings, options, 1 << 20)
+
+
+def test_a_machine_has_what_is_free_as_it_starts_or_what_is_lent_of_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnraise.worker.profile.available_bytes", lambda: 8 << 30)
+    has = machine_profile("cpu").memory_bytes
+    assert (8 << 30) - memory.PROCESS_BYTES <= has <= 8 << 30
+    assert machine_profile("cpu", lent_bytes=2 << 30).memory_bytes == 2 << 30
+    assert machine_profile("cpu", lent_bytes=99 << 30).memory_bytes == has
+    monkeypatch.setattr("barnraise.worker.profile.available_bytes", lambda: 0)
+    assert machine_profile("cpu").room > 0, "0 would be unknown"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnraise.data.meta import Meta
-from barnraise.models.memory import REMEDY, available_bytes
+from barnraise.models.memory import REMEDY
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import Welcome, WorkerSettings
 from barnraise.worker.options import Means
@@ -40,17 +40,17 @@ def build_executor(
     meta: Meta,
     settings: WorkerSettings,
     options: WorkerOptions,
+    room: int,
     make: MakeExecutor = make_executor,
 ) -> TaskExecutor:
-    """The executor of this run on this machine; RunFailedError or ModelError when it cannot work here.
+    """The executor of this run on this machine, whose rows may take `room` bytes; RunFailedError or ModelError when it
+    cannot work here.
 
     The folder `options.cache` holds the dataset's meta.json, and token shards as they are fetched.
     """
     require_settings(settings)
-    lent, free = options.means.lent().memory_bytes, available_bytes()
-    instead = LEND_MORE if 0 < lent < free else REMEDY
-    available = min(lent or free, free)
-    tokens = tokens_at_once(manifest, meta, settings, available, options.means.device, instead=instead)
+    instead = LEND_MORE if options.means.lent().memory_bytes == room else REMEDY
+    tokens = tokens_at_once(manifest, meta, settings, room, options.means.device, instead=instead)
     import torch
 
     from barnraise.data.shards import Dataset
