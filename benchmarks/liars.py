@@ -1,11 +1,13 @@
-"""How soon liars are found where tasks are stateless, whether anybody honest is, and what that costs.
+"""How soon liars are found, whether anybody honest is, and what that costs: by audits of stateless tasks, or by scores.
 
-    python benchmarks/liars.py [--seeds 3] [--audits 0.05] [--results FILE]
+    python benchmarks/liars.py [--seeds 3] [--audits 0.05 | --scores 0.2] [--only lazy,zero] [--results FILE]
 
-Ten workers whose speeds are a hundred times apart, two of which attack. Contributions in 4 bits, versions in 8; each is
-audited with the given probability, newcomers' four times as often. Counted are a liar's contributions until it is
-convicted, the honest who are, and the share of all tokens that is trained on again. With `none` nobody lies: what is
-found then is a false alarm.
+Ten workers whose speeds are a hundred times apart, two of which attack. Contributions in 4 bits, versions in 8. With
+`--audits` tasks are stateless, and each contribution is done anew with that probability, newcomers' four times as
+often; with `--scores` tasks are stateful, and that share of the contributions of known nodes is scored. Counted are a
+liar's contributions until it is convicted or discredited, the honest who are, and the share of all tokens that is
+trained on again; of scores how many of the honest nodes' pass, the fewest of a node's, and how many of the liars'. With
+`none` nobody lies: what is found then is a false alarm.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import os
 import statistics
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,18 @@ from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Decision, Judged, Noted
 from barnraise.plan import Purpose, resolve
 
-NONE = "none"
+NONE, SKEWED = "none", "none, skewed data"
+HONEST: dict[str, dict[str, Any]] = {
+    NONE: {},
+    "none, 100 steps": {"local_steps": 100},
+    "none, 3 steps": {"local_steps": 3},
+    "none, a tenth of the rate": {"learning_rate": 0.0003},
+    "none, sparse_loco": {"compression": "sparse_loco"},
+    "none, topk 1%": {"compression": "topk", "compression_ratio": 0.01},
+    SKEWED: {},
+}
+"""Of scores: what makes comparisons say less."""
+
 ATTACKS: dict[str, dict[str, Any]] = {
     NONE: {},
     "sign_flip": {"kind": "sign_flip"},
@@ -46,8 +59,25 @@ ATTACKS: dict[str, dict[str, Any]] = {
     "sign_flip, every 2nd": {"kind": "intermittent", "of": {"kind": "sign_flip"}, "share": 0.5},
     "sign_flip, every 10th": {"kind": "intermittent", "of": {"kind": "sign_flip"}, "share": 0.1},
 }
+SEEING: dict[str, dict[str, Any]] = {
+    "ipm 0.5": {"kind": "ipm", "epsilon": 0.5},
+    "alie": {"kind": "alie"},
+    "optimised_alie": {"kind": "optimised_alie"},
+    "min_max": {"kind": "min_max"},
+    "mimic": {"kind": "mimic"},
+    "reputation, then sign_flip": {"kind": "reputation", "after": 20, "of": {"kind": "sign_flip"}},
+    "backdoor": {"kind": "backdoor", "trigger": "##", "output": "!!", "boost": 4},
+    "instant": {"kind": "instant"},
+}
+"""Of scores, too."""
 NUM_WORKERS, NUM_LIARS = 10, 2
 LIARS = {"n4", "n7"}
+FEW = 20
+"""Comparisons of a node below which its own rate says nothing."""
+
+RATE = 100.0
+"""Tokens a second of speed 1.0: a task takes seconds, as it does where controllers are not idle."""
+
 SPEEDS = [100 ** (place / (NUM_WORKERS - 1)) / 10 for place in range(NUM_WORKERS)]
 
 
@@ -65,12 +95,15 @@ class Found:
     audits: int
     audited: int
     tokens: int
+    passed: dict[str, tuple[int, int]] = field(default_factory=dict)  # of scores: how many by node, of how many
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--audits", type=float, default=0.05)
+    parser.add_argument("--scores", type=float, default=0.0, help="score that share instead, of stateful tasks")
+    parser.add_argument("--only", default="", help="some of the attacks, by their names, with ; between")
     parser.add_argument("--tokens", type=int, default=1_500_000)
     parser.add_argument("--results", type=Path, help="a file of what was found before, which is added to")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="runs at a time")
@@ -79,32 +112,52 @@ def main() -> None:
     if options.quick:
         options.seeds, options.tokens = 1, 60_000
     known = Known(options.results)
-    keys = [(name, options.audits, options.tokens, seed) for name in ATTACKS for seed in range(options.seeds)]
+    sides = HONEST | ATTACKS | SEEING if options.scores else ATTACKS
+    names = [name for name in sides if not options.only or name in options.only.split(";")]
+    how = ["scores", options.scores] if options.scores else ["audits", options.audits]
+    keys = [(name, *how, options.tokens, seed) for name in names for seed in range(options.seeds)]
     with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
         runs = {key: known.get(list(key), Found) for key in keys}
         futures = {key: pool.submit(play, *key) for key, run in runs.items() if run is None}
         for key, future in futures.items():
             runs[key] = future.result()
             known.add(list(key), runs[key])
-    print(f"{options.seeds} seeds, {NUM_LIARS} of {NUM_WORKERS} workers lie, audits {options.audits:g}")
-    head = f"{'':24}{'convicted':>10}{'after (median, most)':>22}{'honest: work':>14}{'wronged':>9}"
-    print(f"{head}{'farthest':>10}{'again':>8}")
-    for name in ATTACKS:
+    print(f"{options.seeds} seeds, {NUM_LIARS} of {NUM_WORKERS} workers lie, {how[0]} {how[1]:g}")
+    head = f"{'':28}{'found':>10}{'after (median, most)':>22}{'honest: work':>14}{'wronged':>9}"
+    print(head + (f"{'pass':>8}{'least':>8}{'liars':>8}" if options.scores else f"{'farthest':>10}{'again':>8}"))
+    for name in names:
         found = [run for key, run in runs.items() if key[0] == name and run is not None]
-        until = [count for run in found for count in run.until]
-        caught = sorted(count for count in until if count is not None)
-        told = f"{statistics.median(caught):g}, {caught[-1]}" if caught else "-"
-        share = sum(run.audited for run in found) / sum(run.tokens for run in found)
-        print(
-            f"{name:24}{f'{len(caught)} of {len(until)}' if until else '-':>10}{told:>22}"
-            f"{sum(run.honest for run in found):>14,}{sum(run.wronged for run in found):>9}"
-            f"{max(run.farthest for run in found):>10.1e}{share:>8.1%}"
-        )
+        print(f"{name:28}{told(found)}{passes(found) if options.scores else again(found)}")
 
 
-def play(name: str, audits: float, tokens: int, seed: int) -> Found:
+def told(found: list[Found]) -> str:
+    """Who was found, and after how much."""
+    until = [count for run in found for count in run.until]
+    caught = sorted(count for count in until if count is not None)
+    after = f"{statistics.median(caught):g}, {caught[-1]}" if caught else "-"
+    honest, wronged = sum(run.honest for run in found), sum(run.wronged for run in found)
+    return f"{f'{len(caught)} of {len(until)}' if until else '-':>10}{after:>22}{honest:>14,}{wronged:>9}"
+
+
+def again(found: list[Found]) -> str:
+    """How far the farthest honest node was from what others made of its task, and what was done anew."""
+    share = sum(run.audited for run in found) / sum(run.tokens for run in found)
+    return f"{max(run.farthest for run in found):>10.1e}{share:>8.1%}"
+
+
+def passes(found: list[Found]) -> str:
+    """How many comparisons passed: of all honest nodes, of the honest node with the fewest, of the liars."""
+    lied = bool(found[0].until)
+    honest = [counts for run in found for node, counts in run.passed.items() if not lied or node not in LIARS]
+    liars = [counts for run in found for node, counts in run.passed.items() if lied and node in LIARS]
+    least = min((passed / count for passed, count in honest if count >= FEW), default=float("nan"))
+    rates = [sum(passed for passed, _ in each) / max(1, sum(count for _, count in each)) for each in (honest, liars)]
+    return f"{rates[0]:>8.1%}{least:>8.1%}" + (f"{rates[1]:>8.1%}" if liars else f"{'-':>8}")
+
+
+def play(name: str, how: str, share: float, tokens: int, seed: int) -> Found:
     """One run."""
-    attack = ATTACKS[name]
+    attack = (ATTACKS | SEEING).get(name, {})
     liars = LIARS if attack else set()
     workers = [
         {"name": f"n{place}", "speed": speed} | ({"attack": attack} if f"n{place}" in liars else {})
@@ -121,11 +174,12 @@ def play(name: str, audits: float, tokens: int, seed: int) -> Found:
             "batch_size": 4,
             "local_steps": 10,
             "learning_rate": 0.003,
-            "tasks": "stateless",
             "compression": "int4",
             "downlink_compression": "int8",
-            "audits": audits,
-        },
+            how: share,
+        }
+        | ({"tasks": "stateless"} if how == "audits" else {})
+        | HONEST.get(name, {}),
     }
     counted = _Count(liars)
     journal = simulator._ACTIONS[Journal]
@@ -137,7 +191,9 @@ def play(name: str, audits: float, tokens: int, seed: int) -> Found:
     simulator._ACTIONS[Journal] = watched
     try:
         plan = resolve(load(content), purpose=Purpose.SIMULATE, nodes=NUM_WORKERS)
-        report = simulate(plan, Trial(NUM_WORKERS, real=True, seed=seed))
+        skew = 0.3 if name == SKEWED else None
+        trial = Trial(NUM_WORKERS, real=True, seed=seed, skew=skew, tokens_per_second=RATE)
+        report = simulate(plan, trial)
     finally:
         simulator._ACTIONS[Journal] = journal
     return counted.found(report.tokens)
@@ -148,6 +204,7 @@ class _Count:
         self.liars, self.until, self.accepted = liars, dict[str, int](), Counter[str]()
         self.wronged, self.farthest, self.audits, self.audited = 0, 0.0, 0, 0
         self._audits: dict[int, int] = {}
+        self.passed: dict[str, tuple[int, int]] = {}
 
     def add(self, decision: Decision) -> None:
         if isinstance(decision, Assigned) and decision.kind == name_of(Audit):
@@ -157,7 +214,7 @@ class _Count:
                 self.audits, self.audited = self.audits + 1, self.audited + self._audits[decision.assignment]
             elif decision.brings:
                 self.accepted[decision.node] += 1
-        elif isinstance(decision, Noted) and isinstance(decision.note, notes.Convicted):
+        elif isinstance(decision, Noted) and isinstance(decision.note, notes.Convicted | notes.Discredited):
             if decision.node in self.liars:
                 self.until.setdefault(decision.node, self.accepted[decision.node])
             else:
@@ -165,6 +222,10 @@ class _Count:
         elif isinstance(decision, Noted) and isinstance(decision.note, notes.Audited):
             sound = decision.note.sound and decision.node not in self.liars
             self.farthest = max(self.farthest, decision.note.distance if sound else 0.0)
+
+        elif isinstance(decision, Noted) and isinstance(decision.note, notes.Scored):
+            passed, count = self.passed.get(decision.node, (0, 0))
+            self.passed[decision.node] = passed + decision.note.passed, count + 1
 
     def found(self, tokens: int) -> Found:
         return Found(
@@ -176,6 +237,7 @@ class _Count:
             audits=self.audits,
             audited=self.audited,
             tokens=tokens,
+            passed=self.passed,
         )
 
 

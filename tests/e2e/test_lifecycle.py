@@ -203,7 +203,7 @@ def test_an_owner_lends_a_machine_on_terms(barnraise, run_file, tmp_path: Path) 
     able, idle = join("able", "--max-memory", "2GB"), join("idle", "--only", "evaluate")
     assert small.wait(60) == 1
     assert "this run's model and one row of its batches need about" in small.text()
-    assert "but 1.0 MB are available" in small.text()
+    assert "but 1.0 MB are available; lend more of it (--max-memory)" in small.text()
     assert brief.wait(60) == 0, brief.text()
     assert "its owner lends the machine for 4 s, which are over" in brief.text()
     idle.wait_for(lambda text: "joined run" in text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -16,14 +15,18 @@ from barnraise.assembly.hosting import open_host
 from barnraise.assembly.preparing import prepare
 from barnraise.config.load import load
 from barnraise.controller.events import Admitted
+from barnraise.data.meta import Meta
 from barnraise.emulation.attacks.executor import making
 from barnraise.ledger import Judged, Ledger, LedgerView, RunDirectory, notes
 from barnraise.plan.purpose import SERVE
 from barnraise.plan.resolve import Plan, resolve
 from barnraise.transport import Keys
-from barnraise.worker.building import build_executor
+from barnraise.wire.manifest import Manifest
+from barnraise.wire.messages import WorkerSettings
+from barnraise.worker.building import build_executor, make_executor
 from barnraise.worker.options import WorkerOptions
 from barnraise.worker.runtime import WorkerRuntime
+from barnraise.worker.task_executor import TaskExecutor
 
 from .test_report import MODEL
 
@@ -51,6 +54,7 @@ async def play(run: RunDirectory, plan: Plan, attack: dict[str, Any]) -> None:
     """The run to its end, with controller and workers in one process."""
     host = open_host(run, plan, lambda text: None)
     uri = await listen(host.server, run, plan, "serve")
+    rooms: dict[str, int] = {}
 
     async def work(name: str) -> None:
         keys = Keys.generate()
@@ -58,7 +62,14 @@ async def play(run: RunDirectory, plan: Plan, attack: dict[str, Any]) -> None:
         while keys.public not in host.machine.state.keys:
             await asyncio.sleep(0.01)
         options = WorkerOptions(uri, host.server.enrolment.keys.public, name, keys, run.path / name)
-        build = partial(build_executor, make=making(attack, LIAR)) if name == LIAR else build_executor
+        make = making(attack, LIAR) if name == LIAR else make_executor
+
+        def build(
+            manifest: Manifest, meta: Meta, settings: WorkerSettings, options: WorkerOptions, room: int, /
+        ) -> TaskExecutor:
+            rooms[name] = room
+            return build_executor(manifest, meta, settings, options, room, make)
+
         await WorkerRuntime(options, build=build).run()
 
     workers = [asyncio.ensure_future(work(name)) for name in (*HONEST, LIAR)]
@@ -66,6 +77,9 @@ async def play(run: RunDirectory, plan: Plan, attack: dict[str, Any]) -> None:
         async with asyncio.timeout(120):
             await host.server.run(host.first)
             await asyncio.gather(*workers)
+        told = {name: host.machine.state.nodes[name].session.profile.memory_bytes for name in rooms}
+        assert rooms == told, "a worker trains by the memory that it told of"
+        assert len(rooms) == len(workers)
     finally:
         for worker in workers:
             worker.cancel()

@@ -43,6 +43,8 @@ JSON_KEYS = {
     "run_dir", "model_dir", "versions", "tokens", "seconds", "tokens_per_second", "first_loss", "final_loss",
     "bytes_up", "bytes_down", "snapshot_bytes", "accepted", "refused", "discarded", "workers",
     "idle", "conflicts", "prediction_error", "seal", "signed",
+    "market_events", "moves", "rematches", "stability", "nearly_stable", "blocking_density", "regret",
+    "mean_stability", "mean_nearly_stable", "mean_blocking_density", "mean_regret",
 }  # fmt: skip
 MODEL = {"architecture": "gpt_neo", "config": {"hidden_size": 16, "num_layers": 2, "num_heads": 2}}
 SAT = {

@@ -66,6 +66,7 @@ from barnraise.ledger.rows import FORMATS
 from barnraise.matching import create as scheduler
 from barnraise.staleness import create as staleness
 from barnraise.trust.signatures import RunId
+from barnraise.trust.standing import Standing
 from barnraise.wire.messages import (
     PROTOCOL_VERSION,
     Ack,
@@ -152,6 +153,12 @@ _SETTINGS = EngineSettings(
     ),
     evaluations=EvaluationSettings(times=4, rows=40, row_tokens=3, file=2, by_workers=False),
 )
+
+
+def on_probation(engine: Engine, node: str) -> None:
+    """The node was convicted once, and is back."""
+    for state in (engine.state, engine.shadow):
+        state.nodes[node].tally.standing = Standing(convicted=1)
 
 
 def engine_settings(**changes: Any) -> EngineSettings:

@@ -308,6 +308,7 @@ def test_a_departure_sends_tasks_on_and_an_arrival_starts_a_vacancy_chain() -> N
     assert market.join(fast) == {1: "fast", 2: "middle", 3: "slow"}
     assert market.remove(1) == {2: "fast", 3: "middle"}
     assert market.add(TaskView(4, 290)) == {4: "fast", 2: "middle", 3: "slow"}
+    assert market.rematches == 8  # of 11 moves, but for the one task that lost its place and for two that had none
     assert market.blocking_pairs() == []
 
 

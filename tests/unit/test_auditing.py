@@ -16,7 +16,7 @@ from barnraise.ledger.decisions import Assigned, Judged, Noted
 from barnraise.wire.messages import Decline
 
 from ..state_machine.chances import FLUSH
-from ..state_machine.engine import SKETCH, Engine, contribution, engine_settings, ev, sketched
+from ..state_machine.engine import SKETCH, Engine, contribution, engine_settings, ev, on_probation, sketched
 
 
 def audited(share: float = 1.0, **changes: Any) -> Engine:
@@ -242,3 +242,19 @@ def test_a_task_names_blobs_that_are_held_for_it() -> None:
     (task,) = audits(engine, "b")
     assert {update.blob for update in task.back} <= {update.blob for update in task.updates}
     assert len(task.back) == 1
+
+
+def test_who_is_on_probation_audits_only_where_nobody_else_can() -> None:
+    engine = audited()
+    train_once(engine, "a")
+    for node in ("b", "c"):
+        engine.hello(node)
+    on_probation(engine, "b")
+    asks(engine, "b")
+    assert not audits(engine, "b"), "c can do it"
+    asks(engine, "c")
+    (task,) = audits(engine, "c")
+    engine.handle(ev.Received("c", Decline(task.id, "no")))
+    engine.held["c"].clear()
+    asks(engine, "b")
+    assert audits(engine, "b"), "c was asked"

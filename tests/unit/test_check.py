@@ -62,6 +62,25 @@ def test_faults_are_checked_for_the_command_that_is_to_play_them(
     assert "one command at a time" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("nodes", [[], ["--nodes", "2"]])
+def test_rows_that_no_machine_has_the_memory_for_are_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], nodes: list[str]
+) -> None:
+    machines = "workers: [{name: a, memory: 120_000_000}, {name: b, memory: 500_000_000}]"
+    long = RUN.replace("context: 32", "context: [64, 128, 4096]").replace("workers: [{name: a}, {name: b}]", machines)
+    (folder / "story.txt").write_text("once upon a time\n" * 2000)
+    (folder / "run.yaml").write_text(long)
+    command = ["simulate", "run.yaml", *nodes] if nodes else ["check", "run.yaml", "--simulate"]
+    assert run(*command) == 2
+    said = capsys.readouterr().err
+    assert "training on rows of 4096 tokens needs " in said
+    assert "but b, the largest machine, has 500 MB; take a smaller model or data.context" in said
+    if not nodes:
+        assert "run.yaml:4: data.context: " in said
+        (folder / "run.yaml").write_text(long.replace("500_000_000", "500_000_000_000"))
+        assert run(*command) == 0
+
+
 def test_a_sound_file_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("check", "run.yaml", "--json") == 0
     result = json.loads(capsys.readouterr().out)

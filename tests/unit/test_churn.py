@@ -60,6 +60,13 @@ def test_a_trace_is_followed(tmp_path: Path) -> None:
     assert churn.up("cat", 5.0) == float("inf")
 
 
+def test_a_machine_may_be_away_at_first(tmp_path: Path) -> None:
+    churn = trace(tmp_path, "ann,0,down\nann,30,up\nbob,0,down\ncat,0.2,down\ncat,9,up\n")
+    assert (churn.first_start("ann"), churn.up("ann", 30.4)) == (30.0, float("inf"))
+    assert churn.first_start("bob") == float("inf")
+    assert (churn.first_start("cat"), churn.up("cat", 0.7), churn.down("cat", 0.75)) == (0.0, 0.0, 8.25)
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

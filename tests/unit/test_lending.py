@@ -11,7 +11,12 @@ import pytest
 from barnraise.core.errors import InputError, ModelError
 from barnraise.core.types import KINDS
 from barnraise.models import config, memory
+from barnraise.training.catalog import INNER
+from barnraise.wire.messages import Inner
+from barnraise.worker.building import build_executor
 from barnraise.worker.lending import Terms, terms_of
+from barnraise.worker.options import Means
+from barnraise.worker.profile import machine_profile
 from barnraise.worker.terms import tokens_at_once
 
 NOW = datetime(2026, 5, 1, 23, 30)
@@ -45,6 +50,7 @@ def test_training_includes_what_is_left_over_of_it() -> None:
         ({"max_memory": "much"}, "'much' is no amount of memory.*4GB"),
         ({"max_memory": "3"}, "from 1 MiB"),
         ({"hours": -1.0}, "above 0"),
+        ({"hours": 0.0}, "--hours is 0, but must be above 0 .*; leave it out for no limit"),
         ({"hours": float("nan")}, "above 0"),
         ({"until": "25:00"}, "'25:00' is no time of day.*08:00"),
         ({"hours": 1.0, "until": "08:00"}, "one of them"),
@@ -86,3 +92,28 @@ def test_who_has_little_memory_takes_the_rows_that_fit() -> None:
         assert tokens_at_once(manifest, meta, settings, room, "cpu") == tokens
     with pytest.raises(ModelError, match="one row of its batches need about"):
         tokens_at_once(manifest, meta, settings, short.allocated - 1, "cpu")
+
+
+def test_terms_that_are_too_narrow_are_named_in_the_refusal() -> None:
+    shape = {"hidden_size": 32, "num_layers": 2, "num_heads": 2}
+    model = config.describe({"architecture": "gpt2", "config": shape}, 64, 16)
+    manifest: Any = SimpleNamespace(model=model, num_parameters=memory.num_parameters(model))
+    meta: Any = SimpleNamespace(vocab_size=64, context=16, lengths=(16,))
+    inner = Inner(8, "adamw", INNER.resolve("adamw", {}), None, 0.0, "float32")
+    settings: Any = SimpleNamespace(inner=inner)
+    options: Any = SimpleNamespace(means=Means(max_memory="1MiB"))
+    with pytest.raises(ModelError, match=r"but 1\.0 MB are available; lend more of it \(--max-memory\), or join with"):
+        build_executor(manifest, meta, settings, options, 1 << 20)
+    options = SimpleNamespace(means=Means())
+    with pytest.raises(ModelError, match="a larger machine"):
+        build_executor(manifest, meta, settings, options, 1 << 20)
+
+
+def test_a_machine_has_what_is_free_as_it_starts_or_what_is_lent_of_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnraise.worker.profile.available_bytes", lambda: 8 << 30)
+    has = machine_profile("cpu").memory_bytes
+    assert (8 << 30) - memory.PROCESS_BYTES <= has <= 8 << 30
+    assert machine_profile("cpu", lent_bytes=2 << 30).memory_bytes == 2 << 30
+    assert machine_profile("cpu", lent_bytes=99 << 30).memory_bytes == has
+    monkeypatch.setattr("barnraise.worker.profile.available_bytes", lambda: 0)
+    assert machine_profile("cpu").room > 0, "0 would be unknown"

@@ -343,3 +343,19 @@ def test_cost_against_the_optimum() -> None:
     assert mean["gale_shapley"] < 1.03
     assert all(mean["gale_shapley"] < mean[name] for name in NAMES if name not in ("optimum", "dt_fm", "gale_shapley"))
     assert min(mean[name] for name in ("fifo", "random", "round_robin")) > 1.5
+
+
+def test_a_switching_cost_holds_what_is_on_offer_where_it_is() -> None:
+    def rematches(**options: float) -> int:
+        found = matching.create("gale_shapley", **options)
+        found.offer([TaskView(-1, 1000.0), TaskView(-2, 100.0)])
+        for a, b in [(10.0, 5.0), (5.0, 10.0), (10.0, 5.0), (5.0, 10.0)]:
+            found.place([], [NodeView("a", a), NodeView("b", b)])
+        figures = found.figures()
+        assert figures is not None
+        return figures.rematches
+
+    assert rematches() >= 4
+    assert rematches(switching_cost=1000.0) == 0
+    with pytest.raises(OptionError, match="switching_cost"):
+        matching.create("gale_shapley", switching_cost=-1.0)

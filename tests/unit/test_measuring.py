@@ -16,7 +16,7 @@ from barnraise.ledger import notes
 from barnraise.ledger.decisions import Judged, Noted
 
 from ..state_machine.chances import FLUSH, wrong_kind
-from ..state_machine.engine import Engine, answer_to, contribution, engine_settings, finding
+from ..state_machine.engine import Engine, answer_to, contribution, engine_settings, finding, on_probation
 
 
 def measured(rows: int = 40, **changes: Any) -> Engine:
@@ -431,3 +431,17 @@ def test_who_measures_goes_on_with_the_version_though_it_was_told_of_later_ones(
     for piece in (first, second):
         engine.offer("a", finding(piece, loss=1.5))
     assert losses(engine) == [(0, 1.5, 0)]
+
+
+def test_who_is_on_probation_measures_only_where_nobody_else_can() -> None:
+    engine = measured()
+    for node in ("a", "b"):
+        engine.hello(node)
+    on_probation(engine, "a")
+    asks(engine, "a")
+    assert not evaluations(engine, "a"), "b can do it"
+    asks(engine, "b")
+    assert evaluations(engine, "b")
+    engine.leave("b")
+    asks(engine, "a")
+    assert evaluations(engine, "a"), "of those that b leaves, nobody else can do them"

@@ -69,12 +69,12 @@ def test_own_keys_and_option_sections_meet() -> None:
             "outer_learning_rate": 0.5,
             "outer_options": {"delay": 8},
         },
-        controller={"scheduler": "deferred_acceptance", "scheduler_options": {"priority_first": True}},
+        controller={"scheduler": "deferred_acceptance", "scheduler_options": {"switching_cost": 2.5}},
     )
     assert found.compression.options == {"ratio": 0.05, "half_values": True}
     assert found.outer.options == {"learning_rate": 0.5, "momentum": 0.9, "delay": 8}
     assert found.scheduler.name == "gale_shapley"  # the spelling of older run files
-    assert found.scheduler.options["priority_first"] is True
+    assert (found.scheduler.options["switching_cost"], found.scheduler.options["priority_first"]) == (2.5, False)
 
 
 def test_an_algorithm_keeps_its_own_defaults() -> None:
@@ -260,6 +260,10 @@ def test_a_bad_policy_does_not_hide_other_problems() -> None:
         (
             {"faults": [{"at": 0.5, "do": "kill", "node": "w0", "nodes": ["w1"]}]},
             "faults[0].nodes: is given beside another name",
+        ),
+        (
+            {"faults": [{"at": 0.5, "do": "hang", "nodes": ["w0", "w1", "w0"], "seconds": 1.0}]},
+            "faults[0].nodes: names 'w0' more than once; name each once",
         ),
         (
             {"faults": [{"at": 0.5, "do": "hang", "nodes": ["w0", "x"], "seconds": 1.0}]},

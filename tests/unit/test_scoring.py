@@ -82,7 +82,7 @@ def test_what_half_of_the_nodes_show_is_expected_whatever_the_others_do() -> Non
 
 
 def test_doubts_cost_weight_and_end_with_a_conviction() -> None:
-    doubted = Standing(sound=9, scores=Scores(20, 0.5, suspicion.LIMIT / 2))
+    doubted = Standing(sound=9, scores=Scores(20, 0.5, suspicion.LIMIT * 3 / 4))
     assert doubted.weight() == pytest.approx(0.55)
     assert doubted.after_audit().scores == doubted.scores
     assert doubted.after_conviction(0.0).scores == Scores()

@@ -206,3 +206,11 @@ def test_a_trace_says_who_is_there(tmp_path: Path) -> None:
     assert 60.0 < away[0] < 90.0
     assert found.duration.virtual_seconds > usual.duration.virtual_seconds
     assert found.tokens >= 300_000
+
+
+def test_a_trace_may_begin_with_a_machine_that_is_away(tmp_path: Path) -> None:
+    (tmp_path / "fleet.csv").write_text("bob,0,down\nbob,120,up\ncat,0,down\n")
+    found, simulator = play(FAR, churn=str(tmp_path / "fleet.csv"))
+    assert 120.0 < min(when for change, when in changes(simulator, "bob") if change == Change.JOINED) < 150.0
+    assert Change.JOINED not in [change for change, _ in changes(simulator, "cat")]
+    assert found.tokens >= 300_000

@@ -16,6 +16,7 @@ import pytest
 from barnraise.assembly.simulation import simulate
 from barnraise.assembly.trial import Trial
 from barnraise.cli.progress import line
+from barnraise.cli.simulate import _print
 from barnraise.config import load
 from barnraise.core.errors import ModelError
 from barnraise.emulation.report import Report
@@ -92,7 +93,20 @@ def test_a_report_as_a_dict_has_all_figures_side_by_side() -> None:
     assert (figures["bytes_up"], figures["final_loss"]) == (found.traffic.bytes_up, None)
     assert figures["virtual_seconds"] == found.duration.virtual_seconds
     assert (figures["idle"], figures["conflicts"]) == (found.dispatch.idle, found.dispatch.conflicts)
+    assert (figures["stability"], figures["mean_regret"]) == (None, None)  # there is one shard alone
     assert not any(isinstance(value, dict) for value in figures.values())
+
+
+def test_how_stable_the_matching_was_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    data = {"kind": "text", "files": ["none.txt"], "context": [32, 64]}
+    plan = resolve(load(RUN | {"data": data}), purpose=Purpose.SIMULATE, nodes=5)
+    found = simulate(plan, Trial(5, hours=0.02, tokens_per_second=2000.0))
+    figures = found.as_dict()
+    assert (figures["stability"], figures["blocking_density"], figures["mean_nearly_stable"]) == (1.0, 0.0, 1.0)
+    assert figures["moves"] >= figures["rematches"] > 0
+    _print(found)
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"{figures['rematches']} from one node to another; stability 1.00 (1.00 but for" in text
 
 
 def test_tasks_are_foreseen_once_nodes_are_known() -> None:

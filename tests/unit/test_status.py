@@ -79,20 +79,32 @@ def test_how_work_found_its_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[
             assigned(10.0 * number, number, "a", compute=9.0),
             judged(10.0 * number + 10.0, number, "a", verdict="refused" if number == 2 else "accepted"),
         ]
-    matched = notes.Matched(2, 3, 9, 1, 1.0, 1.0, 0.0, regret=0.031)
-    told = [Noted(150.0, matched), Noted(150.0, notes.Employed(idle=0.125, conflicts=0.25, offers=8, refused=2))]
+    early = notes.Matched(2, 3, 7, 3, 0.5, 0.75, 0.2, regret=0.091)
+    matched = notes.Matched(2, 3, 9, 4, 1.0, 1.0, 0.0, regret=0.031, rematches=2)
+    told = [
+        Noted(90.0, early),
+        Noted(120.0, matched),
+        Noted(150.0, notes.Employed(idle=0.125, conflicts=0.25, offers=8, refused=2)),
+    ]
     run = RunDirectory.create("barn", tmp_path)
     run.run_file.write_text(dump(load(RUN_FILE)))
     (run.path / "manifest.json").write_bytes(Manifest({"model_type": "gpt2"}, Blob("ab" * 32, 1), 10).encode())
     with Ledger(run.ledger, run.segments, run=run.path.name) as ledger:
         ledger.commit([*BEGINNING[:6], *works, *told], dict.fromkeys(range(3, 14), b"payload"))
     text = " ".join(status_of(run, capsys).split())
-    assert "3.1% above the least cost" in text
+    assert "4 moves in 9 events, 2 from one node to another; stability 1.00 (1.00 but for gains below a tenth)" in text
+    assert "3.1% above the least cost; over the time 0.75 (0.88), 10.0%, 6.1%" in text
     assert "without a task 12.5% of their time; 25.0% of 8 tasks given back, lost or refused" in text
     assert "tasks take 10.0% more or less than expected in the median (of 1 task, after 10 a node)" in text
     told_as_json = json.loads(status_of(run, capsys, "--json"))
     assert (told_as_json["idle"], told_as_json["conflicts"]) == (0.125, 0.25)
     assert told_as_json["prediction_error"] == pytest.approx(0.1)
+    counts = "market_events", "moves", "rematches"
+    assert [told_as_json[name] for name in counts] == [9, 4, 2]
+    shares = "stability", "nearly_stable", "blocking_density", "regret"
+    assert [told_as_json[name] for name in shares] == [1.0, 1.0, 0.0, 0.031]
+    means = [told_as_json[f"mean_{name}"] for name in shares]  # half of the time from 90 s to the end each
+    assert means == pytest.approx([0.75, 0.875, 0.1, 0.061])
 
 
 def merged(*rules: dict[str, Any], voided: tuple[int, ...] = ()) -> list[Decision]:

@@ -8,6 +8,7 @@ from typing import Any
 from barnraise.account.chronicle import Chronicle, Happening
 from barnraise.account.merging import Merging, merging
 from barnraise.controller.hindsight import Hindsight
+from barnraise.controller.matched import Matching, Matchings, as_figures
 from barnraise.core.errors import RunDirectoryError
 from barnraise.ledger import Assigned, Judged, LedgerView, NodeTotals, Noted, RunDirectory, Totals, notes
 from barnraise.ledger.view import AssignmentRow, LossPoint
@@ -19,11 +20,11 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class Dispatched:
-    """How work found its nodes: the matching and what became of nodes' time, when last told; by which share, in the
+    """How work found its nodes: the matching, and what became of nodes' time when last told; by which share, in the
     median, what a task took was not what was expected (None: no node had done enough), and of how many tasks. Nodes
     that are `held` get none at that time: they were lost and came back again and again."""
 
-    matched: notes.Matched | None = None
+    matching: Matching | None = None
     employed: notes.Employed | None = None
     error: float | None = None
     foreseen: int = 0
@@ -86,6 +87,7 @@ class Account:
             "idle": employed.idle if employed else None,
             "conflicts": employed.conflicts if employed else None,
             "prediction_error": self.dispatch.error,
+            **as_figures(self.dispatch.matching),
         }
 
 
@@ -114,8 +116,12 @@ def _dispatched(view: LedgerView) -> Dispatched:
     rows = [*view.find(Assigned, "compute > 0"), *view.find(Judged, "1"), *view.find(Noted, "kind = 'released'")]
     for _, decision in sorted(rows, key=lambda row: row[0]):
         seen.add(decision)
-    matched, employed = view.newest(notes.Matched), view.newest(notes.Employed)
-    return Dispatched(matched, employed, seen.error, len(seen.errors), held=_held(view))
+    matchings = Matchings()
+    for time, matched in view.events(notes.Matched):
+        matchings.add(time, matched)
+    return Dispatched(
+        matchings.until(view.end), view.newest(notes.Employed), seen.error, len(seen.errors), held=_held(view)
+    )
 
 
 def _held(view: LedgerView) -> frozenset[str]:

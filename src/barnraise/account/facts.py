@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from barnraise.account.account import Account
 from barnraise.account.merging import Merging
 from barnraise.controller.hindsight import LEARNING
+from barnraise.controller.matched import Matching
 from barnraise.core.units import bytes_text, count_text, duration_text
 
 
@@ -36,14 +37,8 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
     yield "signed", signed(totals.signed, totals.accepted)
     yield "workers", f"{totals.contributors:,} of {len(account.nodes):,} contributed"
     dispatch = account.dispatch
-    if (matched := dispatch.matched) is not None:
-        yield (
-            "matching",
-            f"{matched.nodes:,} nodes and {matched.tasks:,} tasks on offer, {matched.moves:,} moves in "
-            f"{matched.events:,} events; stability {matched.stability:.2f} ({matched.nearly:.2f} but for gains below a "
-            f"tenth), {matched.blocking:.1%} of pairs block, {matched.regret:.1%} above the "
-            "least cost",
-        )
+    if dispatch.matching is not None:
+        yield "matching", matching_text(dispatch.matching)
     if (employed := dispatch.employed) is not None:
         yield (
             "nodes",
@@ -60,6 +55,17 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
     yield "traffic", f"up {bytes_text(account.traffic.up)}, down {bytes_text(account.traffic.down)}; {snapshot}"
     if totals.epochs > 1:
         yield "resumed", f"{count_text(totals.epochs - 1, 'time')}; the time between does not count"
+
+
+def matching_text(matching: Matching) -> str:
+    """How stable the matching is, and in the mean over the time, and what moved in it."""
+    now, mean = matching.newest, matching.mean
+    return (
+        f"{now.nodes:,} nodes and {now.tasks:,} tasks on offer, {now.moves:,} moves in {now.events:,} events, "
+        f"{now.rematches:,} from one node to another; stability {now.stability:.2f} ({now.nearly:.2f} but for gains "
+        f"below a tenth), {now.blocking:.1%} of pairs block, {now.regret:.1%} above the least cost; over the time "
+        f"{mean.stability:.2f} ({mean.nearly:.2f}), {mean.blocking:.1%}, {mean.regret:.1%}"
+    )
 
 
 def withstood_text(f: int | None, guaranteed: bool) -> str:

@@ -57,12 +57,8 @@ def engine_settings(
     largest_payload = max(
         payload_bytes(choice, num_parameters) for choice in (*plan.contributions, plan.last_compression) if choice
     )
-
     moments = INNER.entry(plan.inner.name).declares.moments
-    alone = {
-        length: memory.worker(model, batch_size=1, context=length, inner_states=moments).allocated
-        for length in sorted(set(rows.lengths))
-    }
+    alone = memory.rows_alone(model, rows.lengths, inner_states=moments)
 
     def rate_multiplier(done: int, total: int) -> float:
         """A task is held to one rate, that of its end: warm-up must not waste the first ones on a rate of 0."""

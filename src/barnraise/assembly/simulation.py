@@ -17,13 +17,13 @@ from barnraise.assembly.trial import Trial
 from barnraise.config.trial_sections import WorkerSection
 from barnraise.config.values import MAX_COUNT
 from barnraise.controller.machine import Controller
-from barnraise.core.errors import ModelError, RunFailedError
-from barnraise.core.units import bytes_text
+from barnraise.core.errors import RunFailedError
 from barnraise.emulation.churn import DEFAULT, MakeChurn, churn_of
 from barnraise.emulation.faults import FaultySimulator
-from barnraise.emulation.fleet import Machine, lognormal_fleet
+from barnraise.emulation.fleet import USUAL_MEMORY, Machine, lognormal_fleet
 from barnraise.emulation.report import Report, report
 from barnraise.emulation.simulator import Simulator
+from barnraise.models import memory
 from barnraise.plan.attacks import attacks_of
 from barnraise.plan.estimate import estimate
 from barnraise.plan.links import controller_link, link_of
@@ -72,7 +72,7 @@ def simulate(
     with workshop as (settings, work, node_work, digest):
         if trial.hours is not None:
             settings = replace(settings, tokens=MAX_COUNT)
-        _require_room(settings.tasks.needs.memory, fleet)
+        memory.require_room(settings.tasks.needs.memory, {machine.name: machine.memory_bytes for machine in fleet})
         line = controller_link(plan.run_file) or parse(CONTROLLER_LINK)
         access = line.throughput(line.up), line.throughput(line.down)
         options: dict[str, Any] = {
@@ -115,18 +115,6 @@ def _targets(aims: Mapping[str, Mapping[str, Any]], model: Any, done: RealContro
     return found
 
 
-def _require_room(row_memory: Mapping[int, int], fleet: Sequence[Machine]) -> None:
-    """ModelError when there are rows that no machine has the memory for."""
-    length, needed = max(row_memory.items())
-    nearest = max(fleet, key=lambda machine: machine.memory_bytes)
-    if nearest.memory_bytes < needed:
-        raise ModelError(
-            f"training on rows of {length} tokens needs {bytes_text(needed)} of memory, but {nearest.name}, the "
-            f"largest machine, has {bytes_text(nearest.memory_bytes)}; take a smaller model or "
-            "data.context, or add a machine"
-        )
-
-
 def nominal_rate(num_parameters: int) -> float:
     """Tokens a second of a machine of speed 1.0: six operations a parameter and token."""
     return NOMINAL_FLOPS / (6 * (num_parameters + OVERHEAD_PARAMETERS))
@@ -149,7 +137,7 @@ def _machine(plan: Plan, worker: WorkerSection, rate: float, index: int) -> Mach
         rate = rate * worker.flops_per_second / NOMINAL_FLOPS
     else:
         rate = rate * worker.speed
-    return Machine(worker.name, rate, connection, worker.memory_bytes or 16 << 30)
+    return Machine(worker.name, rate, connection, worker.memory_bytes or USUAL_MEMORY)
 
 
 def _churn(plan: Plan, trial: Trial, fleet: Sequence[Machine]) -> MakeChurn | None:

@@ -54,7 +54,7 @@ def join(
             show_default=False,
         ),
     ] = "",
-    hours: Annotated[float, typer.Option(help="Hours after which it leaves.", min=0.0, show_default=False)] = 0.0,
+    hours: Annotated[float | None, typer.Option(help="Hours after which it leaves.", show_default=False)] = None,
     until: Annotated[
         str, typer.Option(metavar="HH:MM", help="Time of day, here, at which it leaves.", show_default=False)
     ] = "",

@@ -105,7 +105,7 @@ def _print(result: Report) -> None:
 
 
 def _lines(result: Report) -> Iterator[tuple[str, str]]:
-    from barnraise.account.facts import signed
+    from barnraise.account.facts import matching_text, signed
 
     verdicts, traffic, losses, took = result.verdicts, result.traffic, result.losses, result.duration
     speed = took.virtual_seconds / took.seconds if took.seconds > 0 else math.inf
@@ -119,6 +119,8 @@ def _lines(result: Report) -> Iterator[tuple[str, str]]:
     yield "staleness", f"{verdicts.staleness_mean:.1f} versions on average, {verdicts.staleness_max:,} at most"
     dispatch = result.dispatch
     yield "idle", f"{dispatch.idle:.1%} of their time without a task, {dispatch.conflicts:.1%} of tasks in conflict"
+    if dispatch.matching is not None:
+        yield "matching", matching_text(dispatch.matching)
     if dispatch.prediction_error is not None:
         yield (
             "forecast",

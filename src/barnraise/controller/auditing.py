@@ -27,6 +27,7 @@ from barnraise.controller.kinds import ANY_STALENESS, TaskKind
 from barnraise.controller.membership import Membership
 from barnraise.controller.part import Context, Steps
 from barnraise.controller.publishing import Publishing
+from barnraise.controller.rooms import Rooms
 from barnraise.controller.sentencing import Sentencing
 from barnraise.controller.state import NodeState, Work
 from barnraise.controller.training import TOO_LATE, task_of
@@ -46,6 +47,7 @@ from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Noted
 from barnraise.matching.base import TaskView
 from barnraise.trust.repeats import Judgement, judge
+from barnraise.trust.standing import TRUSTED
 
 TRIES = 3
 """Nodes that are asked to do the same work anew, one after the other, besides those who did and were contradicted."""
@@ -95,11 +97,16 @@ class Auditing(TaskKind):
     result = Sketched
 
     def __init__(
-        self, context: Context, membership: Membership, publishing: Publishing, sentencing: Sentencing
+        self,
+        context: Context,
+        membership: Membership,
+        publishing: Publishing,
+        rooms: Rooms,
+        sentencing: Sentencing,
     ) -> None:
         super().__init__(context)
         self.settings, self.sentencing = context.settings.audits, sentencing
-        self.membership, self.publishing = membership, publishing
+        self.membership, self.publishing, self.rooms = membership, publishing, rooms
         self.cases: dict[int, Case] = {}
         self._next: Case | None = None  # the one that is on offer to those who ask now
 
@@ -167,6 +174,7 @@ class Auditing(TaskKind):
             shards={shard: settings.tasks.shard_bytes(shard) for shard in sorted(shards)},
             priority=1,
             memory_bytes=case.memory,
+            min_trust=self._trust_for(case),
         )
 
     def _memory(self, work: Work) -> int:
@@ -180,8 +188,16 @@ class Auditing(TaskKind):
         return back if back is not None and len(back) <= MOST_UNDONE else None
 
     def _may(self, node: NodeState, case: Case) -> bool:
-        room = node.session.profile.room
-        return node.id != case.work.node and node.id not in case.asked and (not room or room >= case.memory)
+        return self._can(node, case) and node.tally.standing.weight() >= self._trust_for(case)
+
+    def _trust_for(self, case: Case) -> float:
+        """As `least_trust`: its result is believed where it agrees with another one."""
+        trusted = (node for node in self.state.nodes.values() if node.live and not node.tally.standing.on_probation)
+        able = any(self._can(node, case) and self.membership.can(node.id, self.name) for node in trusted)
+        return TRUSTED if able else 0.0
+
+    def _can(self, node: NodeState, case: Case) -> bool:
+        return node.id != case.work.node and node.id not in case.asked and self.rooms.of(node) >= case.memory
 
     def suits(self, node: NodeState, have: int) -> bool:
         return self._next is not None and self._may(node, self._next)

@@ -19,6 +19,7 @@ from barnraise.controller.folding import MOST_OPEN
 from barnraise.controller.measuring import Measuring
 from barnraise.controller.membership import Membership
 from barnraise.controller.part import Context, Part, Steps
+from barnraise.controller.rooms import Rooms
 from barnraise.controller.state import NodeState, Work
 from barnraise.ledger.decisions import Assigned, Decision, Judged, Noted
 from barnraise.ledger.notes import COPY_CAME_FIRST, Copied
@@ -35,10 +36,17 @@ class Copies(Part):
     """Keeps which open work is late, when to look again, and who came second."""
 
     def __init__(
-        self, context: Context, custody: Custody, membership: Membership, arrivals: Arrivals, measuring: Measuring
+        self,
+        context: Context,
+        custody: Custody,
+        membership: Membership,
+        arrivals: Arrivals,
+        measuring: Measuring,
+        rooms: Rooms,
     ) -> None:
         super().__init__(context)
         self.custody, self.membership, self.arrivals, self.measuring = custody, membership, arrivals, measuring
+        self.rooms = rooms
         self.asynchronous = context.settings.asynchronous
         self._late: list[int] = []
         self._beaten: dict[str, int] = {}  # who came second, in the round of which version
@@ -87,10 +95,9 @@ class Copies(Part):
         return node if not work.task.trains or time < self._end() else None
 
     def _able(self, node: NodeState, work: Work) -> bool:
-        room = node.session.profile.room
         return (
             node.id != work.node
-            and (not room or room >= self.context.settings.tasks.memory_for(work.rows))
+            and self.rooms.of(node) >= self.context.settings.tasks.memory_for(work.rows)
             and node.speed.rate > 0.0
             and len(node.open) < MOST_OPEN
             and self.membership.can(node.id, work.kind)

@@ -22,10 +22,11 @@ from barnraise.controller.kinds import TaskKind
 from barnraise.controller.membership import Membership
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.publishing import Publishing
+from barnraise.controller.rooms import Rooms
 from barnraise.controller.state import NodeState, Work
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionMade
-from barnraise.ledger.notes import NOT_HELD, Matched, Released
-from barnraise.matching.base import LARGEST_AMOUNT, NodeView, TaskView
+from barnraise.ledger.notes import DECLINED, NOT_HELD, Matched, Released
+from barnraise.matching.base import NodeView, TaskView
 from barnraise.wire.messages import Decline, Message, Next
 
 TOLD_EVERY = 60.0
@@ -47,11 +48,12 @@ class Dispatch(Part):
         holdings: Holdings,
         copies: Copies,
         kinds: Mapping[str, TaskKind],
+        rooms: Rooms,
     ) -> None:
         super().__init__(context)
         self.settings, self.scheduler = context.settings, context.settings.tasks.scheduler()
         self.membership, self.forecasts, self.publishing = membership, forecasts, publishing
-        self.holdings, self.copies, self.kinds = holdings, copies, kinds
+        self.holdings, self.copies, self.kinds, self.rooms = holdings, copies, kinds, rooms
         self.flapping = membership.flapping
         self.asking: dict[str, int] = {}  # node -> version it has
         self.resting: dict[str, int] = {}  # those that wait for a version (without overlap)
@@ -77,7 +79,7 @@ class Dispatch(Part):
         number = message.assignment
         if number in self.state.nodes[node].open and number not in self.membership.custody.inspecting:
             self.wasted.take(node, self.now)
-            yield from self.membership.release(node, number, f"declined: {message.reason}")
+            yield from self.membership.release(node, number, DECLINED + message.reason)
             yield from self.context.follow()
 
     def _wake(self) -> None:
@@ -173,7 +175,9 @@ class Dispatch(Part):
             kind, idle = self.kinds[work.kind], self.resting | self.asking
             if work.kind in in_vain or not kind.waits(work):
                 continue
+            trust = kind.least_trust()
             free = [node for name in idle if kind.suits(node := self.state.nodes[name], idle[name])]
+            free = [node for node in free if _weight(node) >= trust]
             best = self.copies.best(work, filter(self._may_ask, free))
             if best is None:
                 in_vain.add(work.kind)
@@ -207,6 +211,7 @@ class Dispatch(Part):
                 shards=self._bytes(work),
                 priority=1,
                 memory_bytes=tasks.memory_for(work.rows),
+                min_trust=self.kinds[work.kind].least_trust(),
             )
             for work in islice(waiting, count)
         ]
@@ -238,8 +243,9 @@ class Dispatch(Part):
         """Whether somebody of those who ask can do it; `able` has what was found, by what it needs."""
         needs = lost.kind, self.settings.tasks.memory_for(lost.rows)
         if needs not in able:
+            trust = self.kinds[lost.kind].least_trust()
             able[needs] = any(
-                needs[1] <= (node.session.profile.room or LARGEST_AMOUNT) and lost.kind in self._kinds(node)
+                needs[1] <= self.rooms.of(node) and _weight(node) >= trust and lost.kind in self._kinds(node)
                 for node in asking
             )
         return able[needs]
@@ -250,7 +256,7 @@ class Dispatch(Part):
         return frozenset(name for name in can if name in self.kinds and self.kinds[name].suits(node, have))
 
     def _view(self, node: NodeState) -> NodeView:
-        """What matching knows of a node: observed speed and link, and what it could do now."""
+        """What matching knows of a node: observed speed and link, how far it is trusted, and what it could do now."""
         link = self.forecasts.link(node)
         return NodeView(
             node.id,
@@ -258,7 +264,8 @@ class Dispatch(Part):
             link.up,
             link.down,
             link.latency,
-            node.session.profile.room or int(LARGEST_AMOUNT),
+            self.rooms.of(node),
+            trust=_weight(node),
             shards=self.holdings.of(node.id),
             kinds=self._kinds(node),
         )
@@ -268,3 +275,8 @@ class Dispatch(Part):
 
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
         return {VersionMade: self._version_made, Judged: self._judged, Noted: self._noted}
+
+
+def _weight(node: NodeState) -> float:
+    """How far a node is trusted."""
+    return node.tally.standing.weight()

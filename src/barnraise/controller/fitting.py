@@ -6,16 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 from barnraise.controller.part import Context, Part, Steps
+from barnraise.controller.rooms import Rooms
 from barnraise.core.units import bytes_text
 from barnraise.ledger.decisions import Decision, NodeChanged, Noted
 from barnraise.ledger.notes import Advice
+from barnraise.models.memory import too_long
 
 
 class Fitting(Part):
-    """Keeps of which lengths it was told that nobody takes them. It looks whenever nodes come or go."""
+    """Keeps of which lengths it was told that nobody takes them. It looks whenever nodes come or go, or turn out
+    to have less memory."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, rooms: Rooms) -> None:
         super().__init__(context)
+        self.rooms, self._corrections = rooms, 0
         self.memory = context.settings.tasks.needs.memory
         self._told: frozenset[int] = frozenset()
         self._changed = False
@@ -24,22 +28,21 @@ class Fitting(Part):
         self._changed = True
 
     def look(self) -> Steps:
-        if not self._changed:
+        if not self._changed and self._corrections == self.rooms.corrections:
             return
-        self._changed = False
+        self._changed, self._corrections = False, self.rooms.corrections
         most, rooms = max(self.memory.values(), default=0), dict[str, int]()
         for node in self.state.nodes.values():
             if node.live:
-                rooms[node.id] = node.session.profile.room
-                if not rooms[node.id] or rooms[node.id] >= most:  # unknown, or enough
+                rooms[node.id] = self.rooms.of(node)
+                if rooms[node.id] >= most:  # usually that of the first
                     self._told = frozenset()
                     return
         if not rooms:
             return
-        nearest = max(rooms, key=rooms.__getitem__)
-        wait = frozenset(length for length, needed in self.memory.items() if needed > rooms[nearest])
-        told, self._told = self._told, wait
-        for length in sorted(wait - told):
+        nearest, lengths = too_long(self.memory, rooms)
+        told, self._told = self._told, frozenset(lengths)
+        for length in sorted(self._told - told):
             reason = (
                 f"rows of {length} tokens wait for a node with the memory: they need "
                 f"{bytes_text(self.memory[length])}, and {nearest}, the nearest, has {bytes_text(rooms[nearest])}"

@@ -41,21 +41,21 @@ class Flapping(Part):
             node.id: node.tally.standing.until for node in self.state.nodes.values() if node.tally.standing.until
         }
         self._sessions: dict[str, int] = {}  # of those that are here
-        self._lost: set[str] = set()
+        self.lost: set[str] = set()  # who went without a word, or broke down, and is not back
         self._useful: set[str] = set()  # who has handed in something since it came
         self._counted: tuple[tuple[float, int, int], int] = ((-math.inf, 0, 0), 0)
 
     def _changed(self, d: NodeChanged) -> None:
         if d.change == Change.JOINED:
-            if d.node in self._lost or self._sessions.get(d.node, d.session) != d.session:
+            if d.node in self.lost or self._sessions.get(d.node, d.session) != d.session:
                 self._came_back(d.node)
-            self._lost.discard(d.node)
+            self.lost.discard(d.node)
             self._sessions[d.node] = d.session
         elif d.change.gone:
             self._sessions.pop(d.node, None)
             useless = d.node not in self._useful and self.state.nodes[d.node].open
             if d.change in LOSSES or (d.change == Change.LEFT and useless):
-                self._lost.add(d.node)
+                self.lost.add(d.node)
             self._useful.discard(d.node)
 
     def _judged(self, d: Judged) -> None:
@@ -71,7 +71,7 @@ class Flapping(Part):
 
     def pardon(self, node: str) -> None:
         """That it was silent is not its fault."""
-        self._lost.discard(node)
+        self.lost.discard(node)
 
     def told(self, node: str) -> Steps:
         """The node has joined: note it if it is to rest."""

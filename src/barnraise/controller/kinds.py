@@ -56,6 +56,11 @@ class TaskKind(Part):
         """Whether a node that has version `have` can be given work of this kind now."""
         return True
 
+    def least_trust(self) -> float:
+        """What a node must weigh (`trust.standing`) to be given work of this kind now. What is believed is for those
+        who are not on probation, while there are any who can do it."""
+        return 0.0
+
     def asks(self, node: NodeState, have: int) -> None:
         """A node that has version `have` has room for work of any kind."""
 

@@ -34,6 +34,7 @@ from barnraise.controller.membership import Membership, turned_away
 from barnraise.controller.pacing import Pacing
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.publishing import Publishing
+from barnraise.controller.rooms import Rooms
 from barnraise.controller.scoring import Scoring
 from barnraise.controller.sentencing import Sentencing
 from barnraise.controller.settings import EngineSettings
@@ -68,18 +69,18 @@ class Controller:
         context.needs_nodes = lambda: self.measuring.needs_nodes
         self.ending = Ending(context, self.membership, self.publishing, self.measuring)
         flushing = Flushing(context, self.membership, self.speeds)
-        self.holdings = Holdings(context)
+        self.holdings, self.rooms = Holdings(context), Rooms(context, self.flapping)
         self.forecasts = Forecasts(context, self.custody, self.speeds, self.holdings)
-        sampling, self.employment = Sampling(context, self.forecasts), Employment(context)
+        sampling, self.employment = Sampling(context, self.forecasts, self.rooms), Employment(context)
         context.expect, context.sample = self.forecasts.expect, sampling.sample
         training = Training(context, self.speeds, self.pacing, self.publishing)
         sentencing = Sentencing(context, self.membership)
-        self.auditing = auditing = Auditing(context, self.membership, self.publishing, sentencing)
+        self.auditing = auditing = Auditing(context, self.membership, self.publishing, self.rooms, sentencing)
         self.scoring = Scoring(context, sentencing)
         kinds: tuple[TaskKind, ...] = (flushing, auditing, self.measuring, training)
         self.kinds = {kind.name: kind for kind in kinds}
         self.arrivals = Arrivals(context, self.custody, self.speeds)
-        self.copies = Copies(context, self.custody, self.membership, self.arrivals, self.measuring)
+        self.copies = Copies(context, self.custody, self.membership, self.arrivals, self.measuring, self.rooms)
         self.inspection = Inspection(
             context,
             self.custody,
@@ -100,11 +101,13 @@ class Controller:
             self.holdings,
             copies=self.copies,
             kinds=self.kinds,
+            rooms=self.rooms,
         )
         self.parts: tuple[Part, ...] = (
             self.membership,
             self.custody,
             self.flapping,
+            self.rooms,
             self.speeds,
             self.forecasts,
             self.arrivals,
@@ -121,7 +124,7 @@ class Controller:
             auditing,
             self.scoring,
             training,
-            Fitting(context),
+            Fitting(context, self.rooms),
             self.dispatch,
             self.employment,
         )

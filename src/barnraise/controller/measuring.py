@@ -23,6 +23,7 @@ from barnraise.core.types import FORWARD, AnyResult, Evaluate, Finding, News, Pa
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Noted, Terms
 from barnraise.matching.base import TaskView
+from barnraise.trust.standing import TRUSTED
 
 BATCH_ROWS = 16
 """Held-out rows in a batch; all tasks but the last take whole batches."""
@@ -132,13 +133,25 @@ class Measuring(TaskKind):
         tokens = left * self.plan.row_tokens
         down = self.settings.payloads.snapshot
         count = _enough(left, map(self._most, nodes))
-        return [TaskView(_FIRST - number, tokens / FORWARD, self.name, down, priority=2) for number in range(count)]
+        work, trust = tokens / FORWARD, self.least_trust()
+        return [
+            TaskView(_FIRST - number, work, self.name, down, priority=2, min_trust=trust) for number in range(count)
+        ]
 
     def waits(self, lost: Work) -> bool:
         return self._shared and lost.base == self.version
 
     def suits(self, node: NodeState, have: int) -> bool:
         return self._reaches(node, have) and self._is_quick(node)
+
+    def least_trust(self) -> float:
+        trusted = (
+            node
+            for node in self.state.nodes.values()
+            if node.live and not node.tally.standing.on_probation and node.id not in self.beyond
+        )
+        able = any(self.membership.can(node.id, self.name) and self._is_quick(node) for node in trusted)
+        return TRUSTED if able else 0.0
 
     def asks(self, node: NodeState, have: int) -> None:
         if self._shared and not self._reaches(node, have):

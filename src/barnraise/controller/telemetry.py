@@ -1,6 +1,6 @@
 """How nodes do, onto the ledger: what was seen of them, and what they say, at most once a minute each.
 
-What a node says of itself is for the reader of the ledger. Nothing is decided by it.
+What a node says of itself is for the reader of the ledger. Nothing is decided by it, but that it may get shorter rows.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import msgspec
 
 from barnraise.controller.forecasts import Forecasts
 from barnraise.controller.part import Context, Part, Steps
+from barnraise.controller.rooms import Rooms
 from barnraise.core.types import Telemetry
 from barnraise.ledger.decisions import Noted
 from barnraise.ledger.notes import Sampled
@@ -23,14 +24,15 @@ ROWS_PER_SECOND = 10.0
 class Sampling(Part):
     """Keeps when each node had its last row."""
 
-    def __init__(self, context: Context, forecasts: Forecasts) -> None:
+    def __init__(self, context: Context, forecasts: Forecasts, rooms: Rooms) -> None:
         super().__init__(context)
-        self.forecasts = forecasts
+        self.forecasts, self.rooms = forecasts, rooms
         self._told: dict[str, float] = {}
 
     def sample(self, name: str, telemetry: Telemetry) -> Steps:
         """A node tells how it does."""
         node, told = self.state.nodes[name], self._told.get(name)
+        self.rooms.told(node, telemetry.load)
         if told is not None and self.now < told + max(INTERVAL, self.state.num_live / ROWS_PER_SECOND):
             return
         self._told[name] = self.now

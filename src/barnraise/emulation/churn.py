@@ -19,13 +19,15 @@ from barnraise.core.errors import OptionError, UnknownNameError
 HOUR = 3600.0
 MOST_BYTES = 256 << 20
 """Of a trace file."""
+ROUNDING = 1e-6
+"""Seconds by which sums of seconds may be off."""
 
 
 class Churn(Protocol):
     """When machines leave and come back, by their names. Infinite: they do not."""
 
     def first_start(self, name: str) -> float:
-        """Seconds until the machine is first up."""
+        """Seconds until the machine is first up; infinite: it never is."""
 
     def up(self, name: str, now: float) -> float:
         """Seconds for which a machine that has just come stays."""
@@ -150,10 +152,16 @@ class Replayed:
         return min((seconds for seconds in found if seconds > 0.0), default=math.inf)
 
     def first_start(self, name: str) -> float:
-        first = self.changes.get(name, (Change(0.0, False),))[0]
-        return first.seconds if first.up else 0.0
+        changes = self.changes.get(name, ())
+        if not changes or (changes[0].seconds > 0.0 and not changes[0].up):
+            return 0.0
+        return next((change.seconds for change in changes if change.up), math.inf)
 
     def up(self, name: str, now: float) -> float:
+        """0 for a machine that should have left before it came: the simulator lets machines come within a second."""
+        before = [change for change in self.changes.get(name, ()) if change.seconds <= now + ROUNDING]
+        if before and not before[-1].up:
+            return 0.0
         return self._next(name, now, up=False)
 
     def down(self, name: str, now: float) -> float:

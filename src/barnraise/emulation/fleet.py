@@ -13,6 +13,9 @@ from dataclasses import dataclass
 
 from barnraise.transport.links.link import Link
 
+USUAL_MEMORY = 16 << 30
+"""Bytes of a machine of which nobody says how many it has."""
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -21,7 +24,7 @@ class Machine:
     name: str
     rate: float
     link: Link
-    memory_bytes: int = 16 << 30
+    memory_bytes: int = USUAL_MEMORY
 
 
 def lognormal_fleet(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from barnraise.controller.matched import Matching, as_figures
 from barnraise.emulation.simulator import Point, Simulator
 
 if TYPE_CHECKING:
@@ -62,13 +63,14 @@ class Duration:
 @dataclass(frozen=True)
 class Dispatched:
     """By which share, in the median, what a task took was not what was expected, once a node had done ten (None: none
-    had), of so many tasks; the share of the nodes' time without a task; and that of the tasks that were given back,
-    lost or refused."""
+    had), of so many tasks; the share of the nodes' time without a task; that of the tasks that were given back, lost or
+    refused; and how stable the matching was (None: none stood, or not for a minute)."""
 
     prediction_error: float | None
     predictions: int
     idle: float
     conflicts: float
+    matching: Matching | None
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,8 @@ class Report:
         found = asdict(self)
         for group in ("verdicts", "traffic", "losses", "duration", "dispatch"):
             found |= found.pop(group)
-        return found
+        del found["matching"]
+        return found | as_figures(self.dispatch.matching)
 
 
 def report(
@@ -138,6 +141,8 @@ def report(
             seconds=seconds,
             events=simulator.events,
         ),
-        dispatch=Dispatched(seen.error, len(seen.errors), tally.idle, tally.conflicts),
+        dispatch=Dispatched(
+            seen.error, len(seen.errors), tally.idle, tally.conflicts, simulator.matchings.until(simulator.now)
+        ),
         sat=sat,
     )

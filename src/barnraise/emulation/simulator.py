@@ -18,6 +18,7 @@ from barnraise.controller import actions as ca
 from barnraise.controller import events as ce
 from barnraise.controller.hindsight import Hindsight
 from barnraise.controller.machine import Controller
+from barnraise.controller.matched import Matchings
 from barnraise.core.errors import VersionRefusedError
 from barnraise.emulation.access import Access
 from barnraise.emulation.agenda import Agenda
@@ -75,7 +76,7 @@ class Simulator(Agenda):
         self.churn = churn(self.rng) if churn else None
         self.files = work.files()
         self.file_bits = {blob.digest: 1 << index for index, blob in enumerate(self.files)}
-        self.ledger_hash, self.hindsight = LedgerHash(), Hindsight()
+        self.ledger_hash, self.hindsight, self.matchings = LedgerHash(), Hindsight(), Matchings()
         self.events, self.end, self.failed = 0, "", False
         self.bytes_up = self.bytes_down = self.max_staleness = 0
         self.curve: list[Point] = []
@@ -120,8 +121,10 @@ class Simulator(Agenda):
         """The node enrols now and starts when it starts."""
         self.handle(ce.Admitted(node.spec.name, f"key of {node.spec.name}"))
         delay = self.churn.first_start(node.spec.name) if self.churn else 0.0
-        self._expected += 1
-        self.at(self.now + delay + self.rng.uniform(0.0, ARRIVALS), Simulator._start, self, 0, node)
+        delay += self.rng.uniform(0.0, ARRIVALS)
+        if delay < math.inf:
+            self._expected += 1
+            self.at(self.now + delay, Simulator._start, self, 0, node)
 
     def _start(self, _: int, node: Node) -> None:
         self._expected -= 1
@@ -242,6 +245,8 @@ class Simulator(Agenda):
     def _noted(self, note: notes.Note) -> None:
         if type(note) is notes.Started:
             self._keep(0)
+        elif type(note) is notes.Matched:
+            self.matchings.add(self.now, note)
         elif type(note) is notes.Evaluated:
             self.curve.append(self._made[note.version]._replace(loss=note.loss))
             self._made = {version: point for version, point in self._made.items() if version > note.version}

@@ -121,6 +121,10 @@ NOT_HELD = "the worker does not hold it"
 """Why an assignment is released whose node has lost or given up its work."""
 
 
+DECLINED = "declined: "
+"""How the reason begins for which an assignment is released that its node gives back."""
+
+
 class Released(Note, frozen=True, gc=False):
     """An assignment is its node's no more: somebody else may do it."""
 
@@ -292,7 +296,9 @@ class Traffic(Note, frozen=True, gc=False):
 
 
 class Matched(Note, frozen=True, gc=False):
-    """How the standing market of nodes and tasks is, and what moved in it by now. `stability` is the share of matched
+    """How the standing market of nodes and tasks is, and what moved in it since its controller started: `moves` are
+    tasks that got a place, another one or none, `rematches` those of them that went from one node to another.
+    `stability` is the share of matched
     pairs of which neither end could do better with another that wants it, by time alone; `nearly` the same where a gain
     of a tenth does not count; `blocking` the share of acceptable pairs that would rather have each other; `regret` by
     how much dearer the pairs are than the least possible, as a share."""
@@ -307,6 +313,7 @@ class Matched(Note, frozen=True, gc=False):
     nearly: float
     blocking: float
     regret: float = 0.0
+    rematches: int = 0
 
 
 class Employed(Note, frozen=True, gc=False):

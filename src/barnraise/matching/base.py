@@ -92,8 +92,9 @@ def meets(task: TaskView, node: NodeView) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """A matching that stands, and what moved in it: `stability` is the stability index by time alone, `nearly` that
-    with a tenth of a task's time as epsilon, `blocking` the blocking density, `regret` against the least total cost."""
+    """A matching that stands, and what moved in it, as `metrics.Tally` counts it: `stability` is the stability index
+    by time alone, `nearly` that with a tenth of a task's time as epsilon, `blocking` the blocking density, `regret`
+    against the least total cost."""
 
     nodes: int
     tasks: int
@@ -103,6 +104,7 @@ class Figures:
     nearly: float
     blocking: float
     regret: float = 0.0
+    rematches: int = 0
 
 
 class Scheduler(ABC):

@@ -78,8 +78,8 @@ CATALOG = Catalog(
         Entry(
             "gale_shapley",
             "barnraise.matching.standing:GaleShapley",
-            "a stable matching on observed speeds and told bandwidths (live workers tell none), at congestion prices: "
-            "no task and node would both rather have each other",
+            "a stable matching on observed speeds and told or observed bandwidths, at congestion prices: no task and "
+            "node would both rather have each other",
             options=(
                 SPEED,
                 BANDWIDTH,
@@ -95,6 +95,14 @@ CATALOG = Catalog(
                     False,
                     "of all stable matchings the one in which nodes are best off (more of a task's data is there "
                     "already), instead of the one in which tasks are",
+                ),
+                Option(
+                    "switching_cost",
+                    float,
+                    0.0,
+                    "seconds that a task on offer must gain to go from one node to another",
+                    minimum=0.0,
+                    maximum=1e6,
                 ),
             ),
             aliases=("gale-shapley", "deferred_acceptance"),

@@ -35,7 +35,8 @@ NO_ROOM: Room = (0, 0.0)
 class Market:
     """A stable matching of tasks to nodes, repaired at each event.
 
-    Each event returns what moved: {task id: its new node, or None if it has none now}. The same events give the same
+    Each event returns what moved: {task id: its new node, or None if it has none now}; `rematches` counts those of all
+    events that had a node and got another. The same events give the same
     matching. `sized`: `work_capacity` of nodes counts, not `capacity` alone. `priced`: congestion prices. `tolerance`:
     the share by which a node's rates must differ from those in use to count as a change. `best_for_nodes`: of the
     stable matchings, that in which nodes are best off is made as the market opens, and by `renew`; events repair it
@@ -61,6 +62,7 @@ class Market:
         self._order: list[tuple[float, ...]] = []  # of the levels, the highest first
         self._levels: dict[tuple[float, ...], _Class] = {}
         self._book: PriceBook | None = None
+        self.rematches = 0  # of all moves: those that took a task from one node to another
         self._changed = 0  # since prices were made: nodes that came, went or changed, and tasks that have no match
         self._beyond: Counter[object] = Counter()  # of them, by what tasks have in common: those that are too many
         for node in nodes:
@@ -275,6 +277,7 @@ class Market:
             at = level.market.at
             for j, before in level.market.moved.items():
                 if at[j] != before:
+                    self.rematches += before >= 0 <= at[j]
                     moved[level.name(j)] = self._name(at[j]) if at[j] >= 0 else None
             level.market.close()
         return moved

@@ -49,7 +49,8 @@ class Tally:
     """Counts of a run, and the shares that follow."""
 
     events: int = 0  # joins, leaves, changes, tasks that come and go
-    moves: int = 0  # tasks that got another node, or lost theirs
+    moves: int = 0  # tasks that got a node, another one, or lost theirs
+    rematches: int = 0  # those of the moves that took a task from one node to another
     offers: int = 0
     refused: int = 0  # offers that a node could not take, or that were stale
     busy: float = 0.0  # seconds of slots at work

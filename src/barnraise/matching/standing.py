@@ -51,9 +51,10 @@ class GaleShapley(Scheduler):
         default_bandwidth: float = 1.25e6,
         priority_first: bool = False,
         best_for_nodes: bool = False,
+        switching_cost: float = 0.0,
     ) -> None:
         super().__init__()
-        self.preferences = Preferences(default_speed, default_bandwidth, priority_first)
+        self.preferences = Preferences(default_speed, default_bandwidth, priority_first, switching_cost)
         self.best_for_nodes = best_for_nodes
         self.market = Market(self.preferences, tolerance=NOISE, best_for_nodes=best_for_nodes)
         self.tally = Tally()
@@ -123,6 +124,7 @@ class GaleShapley(Scheduler):
             nearly=stability_index(gains, ranks, room, matched, tenth),
             blocking=blocking_density(gains, ranks, room, matched),
             regret=_regret(-gains, matched, room),
+            rematches=self.tally.rematches,
         )
 
     @property
@@ -169,6 +171,7 @@ class GaleShapley(Scheduler):
     def _count(self, moved: dict[TaskId, NodeId | None], events: int = 1) -> None:
         self.tally.events += events
         self.tally.moves += len(moved)
+        self.tally.rematches = self.market.rematches
 
     def _best(self, tasks: Sequence[TaskView], node: NodeView) -> list[tuple[TaskId, NodeId]]:
         """With one node every task proposes to it, so it simply takes those it ranks highest: one pass."""

@@ -9,7 +9,7 @@ overhead, fragmentation, mixed precision; attention kernels that keep no scores 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,32 @@ class Memory:
     @property
     def total(self) -> int:
         return self.vectors + self.activations + self.process
+
+
+def rows_alone(resolved: Mapping[str, Any], lengths: Iterable[int], *, inner_states: int) -> dict[int, int]:
+    """Bytes that a worker needs for training with one row at a time, by the row's length."""
+    return {
+        length: worker(resolved, batch_size=1, context=length, inner_states=inner_states).allocated
+        for length in sorted(set(lengths))
+    }
+
+
+def too_long(needs: Mapping[int, int], rooms: Mapping[str, int]) -> tuple[str, list[int]]:
+    """The node with the most room, and the lengths of rows that are too long even for that, of what rows need by their
+    length (`rows_alone`) and the nodes' rooms by their names."""
+    nearest = max(rooms, key=rooms.__getitem__)
+    return nearest, sorted(length for length, needed in needs.items() if rooms[nearest] < needed)
+
+
+def require_room(needs: Mapping[int, int], rooms: Mapping[str, int]) -> None:
+    """ModelError when there are rows that no node has the memory for: a run would wait for them for ever."""
+    nearest, lengths = too_long(needs, rooms)
+    if lengths:
+        needed, has = bytes_text(needs[lengths[-1]]), bytes_text(rooms[nearest])
+        raise ModelError(
+            f"training on rows of {lengths[-1]} tokens needs {needed} of memory, but {nearest}, the largest machine, "
+            f"has {has}; take a smaller model or data.context, or add a machine"
+        )
 
 
 def num_parameters(resolved: Mapping[str, Any]) -> int:
@@ -104,10 +130,13 @@ def available_bytes() -> int:
     return free if limit == "max" else min(free, max(0, int(limit) - int(used)))
 
 
-def require(needed: int, available: int, who: str) -> None:
-    """ModelError when `who` ("4 local workers and the controller") needs more bytes than are available."""
+REMEDY = "take a smaller model, batch_size or context, fewer local workers, or a larger machine"
+
+
+def require(needed: int, available: int, who: str, instead: str = REMEDY) -> None:
+    """ModelError when `who` ("4 local workers and the controller") needs more bytes than are available; `instead`: what
+    to do about it."""
     if needed > available:
         raise ModelError(
-            f"{who} need about {bytes_text(needed)} of memory, but {bytes_text(available)} are available; "
-            "take a smaller model, batch_size or context, fewer local workers, or a larger machine"
+            f"{who} need about {bytes_text(needed)} of memory, but {bytes_text(available)} are available; {instead}"
         )

@@ -15,7 +15,7 @@ from typing import Any
 from barnraise import staleness
 from barnraise.config.trial_sections import WorkerSection
 from barnraise.models import config, memory
-from barnraise.plan.dataset import longest_row, vocabulary
+from barnraise.plan.dataset import longest_row, row_lengths, vocabulary
 from barnraise.plan.resolve import Plan, payload_bytes
 from barnraise.staleness.buffer import OVERLAPPING, least_buffer
 from barnraise.training.catalog import CATALOG as OUTER
@@ -110,6 +110,12 @@ def described(plan: Plan) -> dict[str, Any]:
         eos_id=tokens.eos_id,
         pad_id=tokens.pad_id,
     )
+
+
+def row_needs(plan: Plan) -> dict[int, int]:
+    """Bytes that a worker needs for training with one row, by the lengths of the rows; errors as of `described`."""
+    moments = INNER.entry(plan.inner.name).declares.moments
+    return memory.rows_alone(described(plan), row_lengths(plan.run_file), inner_states=moments)
 
 
 def expected_buffer(plan: Plan, workers: list[WorkerSection]) -> int | None:

@@ -75,6 +75,17 @@ def _fault_operands(case: Case) -> Found:
 
 
 @_row(
+    "a fault that names a node twice",
+    "it happens to each node once",
+    "name each once",
+)
+def _fault_twice(case: Case) -> Found:
+    for index, section, _ in _kinds(case):
+        for name in sorted({name for name in section.nodes or () if (section.nodes or []).count(name) > 1}):
+            yield ("faults", index, "nodes"), f"names '{name}' more than once"
+
+
+@_row(
     "a number of decisions as the time of anything but the controller's death",
     "only the controller's death falls between two of its decisions",
     "give at or at_seconds",

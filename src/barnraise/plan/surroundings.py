@@ -18,9 +18,10 @@ from barnraise.core.errors import InputError, nearest
 from barnraise.core.types import MOST_ROW_RANGES
 from barnraise.core.units import bytes_text
 from barnraise.data.lengths import named
+from barnraise.emulation.fleet import USUAL_MEMORY
 from barnraise.models import memory
 from barnraise.plan.dataset import mean_row, row_lengths
-from barnraise.plan.estimate import Estimate, estimate
+from barnraise.plan.estimate import Estimate, estimate, row_needs
 from barnraise.plan.purpose import SIMULATE, Purpose
 from barnraise.plan.resolve import Plan
 
@@ -38,13 +39,14 @@ def inspect(run_file: RunFile, purpose: Purpose) -> tuple[list[Problem], list[Pr
     return errors, [*_few_rows(run_file), *(_devices(run_file) if purpose.local else ())]
 
 
-def measure(plan: Plan) -> tuple[Estimate | None, list[Problem]]:
-    """What the run will take, and whether this machine has it: (estimate, errors)."""
+def measure(plan: Plan, nodes: int | None = None) -> tuple[Estimate | None, list[Problem]]:
+    """What the run will take, and whether this machine, and those of a simulation of so many `nodes` (None: the run
+    file's workers), have it: (estimate, errors)."""
     try:
         result = estimate(plan)
     except InputError as error:
         return None, [Problem(_blamed(error), str(error))]
-    return result, [*_memory(plan, result), *_disk(plan, result)]
+    return result, [*_memory(plan, result), *_disk(plan, result), *_room(plan, nodes)]
 
 
 def _blamed(error: InputError) -> tuple[str, ...]:
@@ -196,6 +198,17 @@ def _memory(plan: Plan, result: Estimate) -> Iterator[Problem]:
         memory.require(needed, memory.available_bytes(), who)
     except InputError as error:
         yield Problem(("model",), str(error))
+
+
+def _room(plan: Plan, nodes: int | None) -> Iterator[Problem]:
+    """Rows that none of the run file's machines has the memory for. Those that a simulation draws are larger."""
+    workers = plan.run_file.workers
+    if plan.purpose is not SIMULATE or not workers or nodes not in (None, len(workers)):
+        return
+    try:
+        memory.require_room(row_needs(plan), {worker.name: worker.memory_bytes or USUAL_MEMORY for worker in workers})
+    except InputError as error:
+        yield Problem(("data", "context"), str(error))
 
 
 def _disk(plan: Plan, result: Estimate) -> Iterator[Problem]:

@@ -33,7 +33,7 @@ def verify(
     problems += errors
     estimate = None
     if plan is not None and not problems:
-        estimate, problems = surroundings.measure(plan)
+        estimate, problems = surroundings.measure(plan, nodes)
     if plan is None or estimate is None or problems:
         raise refusal(document.name, located(problems, document))
     return replace(plan, warnings=tuple(located([*plan.warnings, *warnings], document))), estimate

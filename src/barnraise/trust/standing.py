@@ -28,7 +28,10 @@ NEWCOMER = 4.0
 """By how many times more often a node is audited that was never found sound, than one that was several times."""
 
 DOUBTED = 0.9
-"""Share of its weight that a node has lost when it is all but discredited."""
+"""Share of its weight that a node has lost when it is all but discredited; it loses none of it up to half the way."""
+
+TRUSTED = 1.0
+"""What the contributions of a node weigh of which nothing is suspected, and that is not on probation."""
 
 
 class Scores(msgspec.Struct, frozen=True):
@@ -45,6 +48,11 @@ class Scores(msgspec.Struct, frozen=True):
     @property
     def known(self) -> bool:
         return self.count >= suspicion.KNOWN
+
+    @property
+    def doubt(self) -> float:
+        """From 0 to 1: how near the second half of the way to the limit is to its end."""
+        return min(1.0, max(0.0, 2.0 * self.suspicion / suspicion.LIMIT - 1.0))
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -81,11 +89,16 @@ class Standing(msgspec.Struct, frozen=True):
 
         >>> Standing().weight(), Standing(1, 0.0, 1).weight(), Standing(1, 0.0, 9).weight()
         (1.0, 0.4, 1.0)
-        >>> round(Standing(scores=Scores(9, 0.6, 4.6)).weight(), 2)
-        0.55
+        >>> [round(Standing(scores=Scores(9, 0.6, found)).weight(), 2) for found in (4.6, 6.9, 9.2)]
+        [1.0, 0.55, 0.1]
         """
-        doubted = 1.0 - DOUBTED * min(1.0, self.scores.suspicion / suspicion.LIMIT)
-        return doubted if not self.convicted else min(1.0, (1 + self.sound) / PROBATION) * doubted
+        probation = 1.0 if not self.convicted else min(1.0, (1 + self.sound) / PROBATION)
+        return TRUSTED * probation * (1.0 - DOUBTED * self.scores.doubt)
+
+    @property
+    def on_probation(self) -> bool:
+        """Whether it counts less than others."""
+        return self.weight() < TRUSTED
 
     def chance(self, share: float) -> float:
         """That its next contribution is audited, where `share` of a known node's are: who could do the most harm

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnraise.data.meta import Meta
-from barnraise.models.memory import available_bytes
+from barnraise.models.memory import REMEDY
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import Welcome, WorkerSettings
 from barnraise.worker.options import Means
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from barnraise.worker.moments import Moments  # these import torch
     from barnraise.worker.options import WorkerOptions
     from barnraise.worker.task_executor import MakeExecutor, TaskExecutor
+
+LEND_MORE = "lend more of it (--max-memory), or join with a larger machine"
+"""The owner's remedy where the terms are too narrow for a run."""
 
 
 def make_executor(
@@ -37,15 +40,17 @@ def build_executor(
     meta: Meta,
     settings: WorkerSettings,
     options: WorkerOptions,
+    room: int,
     make: MakeExecutor = make_executor,
 ) -> TaskExecutor:
-    """The executor of this run on this machine; RunFailedError or ModelError when it cannot work here.
+    """The executor of this run on this machine, whose rows may take `room` bytes; RunFailedError or ModelError when it
+    cannot work here.
 
     The folder `options.cache` holds the dataset's meta.json, and token shards as they are fetched.
     """
     require_settings(settings)
-    lent, free = options.means.lent().memory_bytes, available_bytes()
-    tokens = tokens_at_once(manifest, meta, settings, min(lent or free, free), options.means.device)
+    instead = LEND_MORE if options.means.lent().memory_bytes == room else REMEDY
+    tokens = tokens_at_once(manifest, meta, settings, room, options.means.device, instead=instead)
     import torch
 
     from barnraise.data.shards import Dataset

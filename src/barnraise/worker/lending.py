@@ -36,17 +36,19 @@ class Terms:
 
 
 def terms_of(
-    max_memory: str = "", hours: float = 0.0, until: str = "", only: str = "", now: datetime | None = None
+    max_memory: str = "", hours: float | None = None, until: str = "", only: str = "", now: datetime | None = None
 ) -> Terms:
     """The terms as they are written: "4GB" or "512MiB", hours, a time of day as "08:00" (the next one, of this
-    machine's clock), kinds with commas between. Empty or 0: no limit. InputError that names what cannot be read.
+    machine's clock), kinds with commas between. Empty or None: no limit. InputError that names what cannot be read.
 
     >>> terms_of("4GB", until="08:00", only="train", now=datetime(2026, 1, 1, 23, 30))
     Terms(memory_bytes=4000000000, seconds=30600.0, kinds=('train', 'flush'))
     """
-    if hours and until:
+    if hours is not None and until:
         raise InputError("--hours and --until both say when it ends: give one of them")
-    seconds = 3600.0 * _hours(hours) if hours else _until(until, now or datetime.now()) if until else 0.0
+    seconds = _until(until, now or datetime.now()) if until else 0.0
+    if hours is not None:
+        seconds = 3600.0 * _hours(hours)
     return Terms(_bytes(max_memory) if max_memory else 0, seconds, _kinds(only) if only else tuple(KINDS))
 
 
@@ -65,7 +67,10 @@ def _bytes(text: str) -> int:
 
 def _hours(hours: float) -> float:
     if not 0.0 < hours <= _LONGEST_HOURS:
-        raise InputError(f"--hours is {hours:g}, but must be above 0 and at most {_LONGEST_HOURS:g} (a year)")
+        raise InputError(
+            f"--hours is {hours:g}, but must be above 0 and at most {_LONGEST_HOURS:g} (a year); "
+            "leave it out for no limit"
+        )
     return hours
 
 

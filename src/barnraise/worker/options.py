@@ -31,7 +31,7 @@ class Means:
     slowdown: float = 0.0
     link: Link | None = None
     max_memory: str = ""
-    hours: float = 0.0
+    hours: float | None = None
     until: str = ""
     only: str = ""
     attack: dict[str, Any] | None = None
@@ -57,7 +57,7 @@ class Given(TypedDict, total=False):
     precision: str | None
     slowdown: float
     max_memory: str
-    hours: float
+    hours: float | None
     until: str
     only: str
 

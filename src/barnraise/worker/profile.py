@@ -8,10 +8,16 @@ import platform
 import psutil
 
 from barnraise.core.types import NodeProfile
+from barnraise.models.memory import PROCESS_BYTES, available_bytes
+
+LEAST = 1 << 20
+"""Bytes of the smallest room that is told of: 0 would say that nobody knows."""
 
 
 def machine_profile(device: str, lent_bytes: int = 0) -> NodeProfile:
-    """Memory (what is lent of it, unless that is 0), cores and the device's name; rates are 0, "not measured"."""
+    """Memory, cores and the device's name; rates are 0, "not measured". The memory is what rows may take: what is free
+    now, less what this process has yet to load, and no more than is lent, unless that is 0. The worker itself trains by
+    the same number, so that it can do what it is given."""
     name = device
     if device.startswith("cuda"):
         import torch
@@ -19,5 +25,5 @@ def machine_profile(device: str, lent_bytes: int = 0) -> NodeProfile:
         name = torch.cuda.get_device_name(device)
     elif device == "cpu":
         name = f"cpu ({platform.machine()})"
-    total = psutil.virtual_memory().total
-    return NodeProfile(memory_bytes=min(lent_bytes or total, total), cores=os.cpu_count() or 1, device=name[:120])
+    free = max(LEAST, available_bytes() - max(0, PROCESS_BYTES - psutil.Process().memory_info().rss))
+    return NodeProfile(memory_bytes=min(lent_bytes or free, free), cores=os.cpu_count() or 1, device=name[:120])

@@ -304,7 +304,7 @@ class WorkerRuntime:
             self.fetcher.files[info.sha256] = folder / info.name
         options, welcome = self.options, self.machine.contact.welcome
         assert welcome is not None
-        build = partial(self.build, manifest, meta, action.settings, options)
+        build = partial(self.build, manifest, meta, action.settings, options, self.machine.profile.memory_bytes)
         self._built = await self._loop.run_in_executor(self._training, build)
         self.fetcher.limit = max(self.fetcher.limit, 8 * manifest.num_parameters + 4096)
         measure = partial(self.executor.measure, self.machine.profile, action.settings.inner.batch_size)

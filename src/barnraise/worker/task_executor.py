@@ -81,5 +81,5 @@ class BuildExecutor(Protocol):
     """Makes the executor of a real process from what it has fetched. Called on the training thread; it takes long."""
 
     def __call__(
-        self, manifest: Manifest, meta: Meta, settings: WorkerSettings, options: WorkerOptions, /
+        self, manifest: Manifest, meta: Meta, settings: WorkerSettings, options: WorkerOptions, room: int, /
     ) -> TaskExecutor: ...

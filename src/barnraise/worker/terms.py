@@ -42,9 +42,18 @@ def require_settings(settings: WorkerSettings) -> None:
         raise _unfit("batch_size", inner.batch_size, "at least 1 row")
 
 
-def tokens_at_once(manifest: Manifest, meta: Meta, settings: WorkerSettings, available: int, device: str) -> int | None:
+def tokens_at_once(
+    manifest: Manifest,
+    meta: Meta,
+    settings: WorkerSettings,
+    available: int,
+    device: str,
+    *,
+    instead: str = memory.REMEDY,
+) -> int | None:
     """How many tokens of a batch go through the model at a time, so that they fit into `available` bytes with it: so
     many of the longest rows of which one fits (the controller gives no longer ones). None: all.
+    `instead`: what to do where that is too little.
 
     ModelError or RunFailedError when the model cannot be built, does not read the data, or fits with no row. On an
     accelerator the batch and the trained parameters are in its memory, which says itself when it is too small.
@@ -57,13 +66,13 @@ def tokens_at_once(manifest: Manifest, meta: Meta, settings: WorkerSettings, ava
         )
     batch_size = settings.inner.batch_size
     if device != "cpu":
-        memory.require(HOST_VECTORS * memory.FLOAT * size, available, "this run's vectors")
+        memory.require(HOST_VECTORS * memory.FLOAT * size, available, "this run's vectors", instead)
         return None
     moments, found = INNER.entry(settings.inner.optimizer).declares.moments, 0
     for length in meta.lengths:  # the shortest first
         row = memory.worker(manifest.model, batch_size=1, context=length, inner_states=moments)
         if not found:
-            memory.require(row.allocated, available, "this run's model and one row of its batches")
+            memory.require(row.allocated, available, "this run's model and one row of its batches", instead)
         found = max(found, min(batch_size, (available - row.vectors) // row.activations) * length)
     return None if found >= batch_size * meta.context else found
 
