@@ -68,6 +68,7 @@ class Case:
     spoiled: float
     market: bool
     audited: bool
+    tokens: int = 600
 
     @property
     def settings(self) -> EngineSettings:
@@ -80,7 +81,7 @@ class Case:
             sizes["scheduler"] = partial(scheduler, "gale_shapley")
         if self.audited:
             sizes |= AUDITED
-        return engine_settings(**(MODES[self.mode] | {"tokens": 600} | sizes))
+        return engine_settings(**(MODES[self.mode] | {"tokens": self.tokens} | sizes))
 
 
 def case_of(seed: str) -> Case:

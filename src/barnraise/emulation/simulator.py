@@ -93,7 +93,7 @@ class Simulator(Agenda):
 
     def run(self, digest: str, until: float = math.inf) -> None:
         """Play the run from its start, whose parameters hash to `digest`, for `until` seconds at most."""
-        self._carry_out(self.controller.start(digest, 0.0))
+        self._begin(self.controller.start(digest, 0.0))
         for node in self.nodes.values():
             self._expect(node)
         self._until = until
@@ -101,6 +101,10 @@ class Simulator(Agenda):
         if not self.stopped:
             self._stop("the time is up" if until < math.inf else "nobody is left")
             self.now = until if until < math.inf else self.now
+
+    def _begin(self, actions: list[ca.Action]) -> None:
+        """The controller's first words."""
+        self._carry_out(actions)
 
     def progress(self) -> float:
         """Which share of the time, or of the token budget, is done. Any thread may ask."""
