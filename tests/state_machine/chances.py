@@ -46,6 +46,15 @@ MEASURED: dict[str, Any] = {"evaluations": EvaluationSettings(times=4, rows=40, 
 
 AUDITED: dict[str, Any] = {"audits": AuditSettings(0.5, b"secret", 0.02)}
 
+OWNERS: list[dict[str, str]] = [
+    {},
+    {"a": "x", "b": "x"},
+    {"a": "x", "b": "x", "c": "y", "d": "y"},
+    {"a": "x", "b": "x", "c": "x"},
+    dict.fromkeys(NODES, "x"),
+]
+"""Whose nodes are, those that are not by themselves."""
+
 STATELESS: dict[str, Any] = {"worker": told(stateless=True)}
 
 MODES: dict[str, dict[str, Any]] = {

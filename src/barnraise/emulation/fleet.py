@@ -16,12 +16,13 @@ from barnraise.transport.links.link import Link
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One simulated node. `rate` is in tokens a second."""
+    """One simulated node. `rate` is in tokens a second, `owner` the same for all that are one's ("": nobody else's)."""
 
     name: str
     rate: float
     link: Link
     memory_bytes: int = 16 << 30
+    owner: str = ""
 
 
 def lognormal_fleet(

@@ -122,7 +122,7 @@ class Simulator(Agenda):
 
     def _expect(self, node: Node) -> None:
         """The node enrols now and starts when it starts."""
-        self.handle(ce.Admitted(node.spec.name, f"key of {node.spec.name}"))
+        self.handle(ce.Admitted(node.spec.name, f"key of {node.spec.name}", owner=node.spec.owner))
         delay = self.churn.first_start(node.spec.name) if self.churn else 0.0
         self._expected += 1
         self.at(self.now + delay + self.rng.uniform(0.0, ARRIVALS), Simulator._start, self, 0, node)
