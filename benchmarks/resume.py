@@ -4,7 +4,8 @@
 
 The run's history is written first, as fast as it goes (minutes): nodes that answer at once, payloads of a tiny model.
 It ends as after a crash, some way after its last checkpoint. Then it is folded from its checkpoint's state and, to
-compare, as a whole; and `barnraise resume` is started, which accepts work once it has answered a worker's greeting.
+compare, as a whole; its hash chain is checked, as by a standby that opens its copy; and `barnraise resume` is started,
+which accepts work once it has answered a worker's greeting.
 Target: accepts work in <= 3 s.
 """
 
@@ -20,6 +21,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import torch
@@ -35,7 +37,8 @@ from barnraise.controller import saved
 from barnraise.controller.recovery import replay
 from barnraise.core.errors import BarnraiseError
 from barnraise.core.types import KINDS, Blob, Contribution, NodeProfile, Train
-from barnraise.ledger import Checkpoints, Decision, Judged, Ledger, Noted, RunDirectory, notes
+from barnraise.ledger import Checkpoints, Decision, Judged, Ledger, Noted, RunDirectory, chain, notes
+from barnraise.ledger.view import connect_read_only
 from barnraise.plan import Plan, Purpose, resolve
 from barnraise.transport import Keys
 from barnraise.transport.zmq.simple import SimpleClient
@@ -208,6 +211,8 @@ def main() -> None:
             whole = timed(lambda: replay(ledger))  # noqa: B023
             rows = ledger.last_id
             ledger.close()
+            with closing(connect_read_only(run.ledger)) as connection:
+                chained = timed(lambda: chain.checked(connection))
             seconds = [accepts_work(run, keys) for _ in range(options.repeats)]
             found.append(
                 {
@@ -215,6 +220,7 @@ def main() -> None:
                     "rows of the ledger": f"{rows:,}",
                     "MB of the ledger": f"{run.ledger.stat().st_size / 1e6:,.0f}",
                     "s to fold all rows": f"{whole:.2f}",
+                    "s to check their hash chain": f"{chained:.2f}",
                     "s to fold those after a checkpoint": f"{from_checkpoint:.2f}",
                     "s until resume accepts work": f"{statistics.median(seconds):.2f}",
                     "  the longest (target <= 3)": f"{max(seconds):.2f}",

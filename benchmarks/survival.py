@@ -2,8 +2,9 @@
 
     sudo python benchmarks/survival.py
 
-All kinds of faults take turns (docs/faults.md), on real processes behind links of 20 Mbit/s and 20 ms that a packet
-emulator plays. Then the same run without faults, to as many tokens. Needs root, iproute2 and /dev/net/tun.
+All kinds of faults take turns (docs/faults.md; a run of `--seconds 150` has the first nine of them), on real processes
+behind links of 20 Mbit/s and 20 ms that a packet emulator plays. Then the same run without faults, to as many tokens.
+Needs root, iproute2 and /dev/net/tun.
 
 Printed: *availability*, the share of time in which the run accepts work: a second without any decision is one in which
 it does not, unless the run without faults has silences as long, and the same share there; *recovery*, from a fault of a

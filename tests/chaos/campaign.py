@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import yaml
 
@@ -15,6 +16,8 @@ from barnraise.ledger import Ledger, LedgerView
 from barnraise.ledger.decisions import Judged
 
 from .cluster import Case, Cluster, case_of
+
+SomeCluster = TypeVar("SomeCluster", bound=Cluster)
 
 LAST = 12
 """Lines of each node's story, where no assignment is to blame."""
@@ -36,7 +39,11 @@ class Done:
 
 def play(seed: str) -> Cluster:
     """One seed, to its end. Raises Failed."""
-    cluster = Cluster(case_of(seed))
+    return finished(Cluster(case_of(seed)))
+
+
+def finished(cluster: SomeCluster) -> SomeCluster:
+    """The cluster, played to its end. Raises Failed."""
     try:
         cluster.play()
     except Exception as error:

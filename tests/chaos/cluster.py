@@ -68,6 +68,7 @@ class Case:
     spoiled: float
     market: bool
     audited: bool
+    tokens: int = 600
 
     @property
     def settings(self) -> EngineSettings:
@@ -80,7 +81,7 @@ class Case:
             sizes["scheduler"] = partial(scheduler, "gale_shapley")
         if self.audited:
             sizes |= AUDITED
-        return engine_settings(**(MODES[self.mode] | {"tokens": 600} | sizes))
+        return engine_settings(**(MODES[self.mode] | {"tokens": self.tokens} | sizes))
 
 
 def case_of(seed: str) -> Case:
@@ -89,7 +90,12 @@ def case_of(seed: str) -> Case:
     mode = rng.choice(sorted(MODES.keys() - MODES_AUDITED))
     minimum = MODES[mode].get("minimum_nodes", 1)
     names = [f"node{index}" for index in range(rng.choice([minimum + 1, 4, 5]))]
-    machines = [Machine(name, rng.choice([2.0, 6.0, 20.0]), parse(rng.choice(LINKS), 0), 16 << 30) for name in names]
+    audited = int(seed) % 10 in (4, 6)
+    owners = [f"owner{index // 2}" if audited else "" for index in range(len(names))]
+    machines = [
+        Machine(name, rng.choice([2.0, 6.0, 20.0]), parse(rng.choice(LINKS), 0), owner=owner)
+        for name, owner in zip(names, owners, strict=True)
+    ]
     faults = draw(rng, names, len(names) - max(minimum, 1))
     return Case(
         seed,
@@ -100,7 +106,7 @@ def case_of(seed: str) -> Case:
         churning=rng.random() < 0.2,
         spoiled=rng.choice([0.0, 0.0, 0.03]),
         market=int(seed) % 5 < 2,
-        audited=int(seed) % 10 in (4, 6),
+        audited=audited,
     )
 
 

@@ -214,6 +214,41 @@ def test_a_broken_list_of_keys_stops_a_controller_that_starts(tmp_path: Path) ->
 
 
 @both
+def test_nodes_of_one_network_count_as_one_owners_but_for_those_that_the_host_lists(
+    tmp_path: Path, use_zmq: bool
+) -> None:
+    run = run_directory(tmp_path, use_zmq=use_zmq)
+
+    async def play() -> None:
+        async with leading(run, tmp_path) as (led, _), guest(led) as ann, guest(led) as bob, guest(led) as cat:
+            enrolment, where = led.host.server.reception.enrolment, iter(["127.0.0.7", "10.1.2.3", "10.1.3.1", ""])
+            for who, name, role in ((ann, "ann", WORKER), (bob, "bob", HELPER)):
+                assert isinstance(await who.enrol(led.invite(role), name), Enrolled)
+            (run.keys / "allow").write_text(line_of(cat.keys.public, "cat"))
+            assert isinstance(await cat.enrol(led.invite(WORKER), "cat"), Enrolled)
+            (run.keys / "allow").unlink()
+            rows = [row for _, row in led.host.ledger.replay() if isinstance(row, NodeChanged)]
+            owners = {row.node: row.owner for row in rows}
+            assert owners["ann"] == owners["bob"] != owners["cat"] == ""
+            assert "127" not in owners["ann"], "it does not tell where that is"
+            state = led.host.machine.state
+            assert state.nodes["cat"].owner == "cat"
+            invite, keys = new_invite(run, led.uri, led.keys.public, uses=9, hours=1.0), Keys.generate()
+
+            def let_in() -> str:
+                nonce = secrets.token_hex(32)
+                mark = proof(invite.secret, invite.server_key, keys.public, "dan", nonce)
+                message = Enrol(PROTOCOL_VERSION, invite.token, "dan", nonce, mark, "")
+                return enrolment.let_in(message, keys.public, taken=False, address=next(where)).owner
+
+            assert [let_in() == owners["ann"], let_in() == let_in()] == [True, False]
+            with pytest.raises(InviteError, match="try again"):
+                let_in()
+
+    within(60.0, play())
+
+
+@both
 def test_a_network_has_so_many_nodes_and_no_more(tmp_path: Path, use_zmq: bool) -> None:
     run = run_directory(tmp_path, use_zmq=use_zmq, per_network=2)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,13 @@ from barnraise.assembly.fencing import fence, follows, predecessors
 from barnraise.assembly.hosting import Host, open_host
 from barnraise.assembly.invites import new_invite, open_book
 from barnraise.assembly.preparing import prepare
+from barnraise.assembly.standby import check
 from barnraise.config.load import load
 from barnraise.controller.events import Admitted, InterruptRequested
 from barnraise.controller.follower import Applicant, Follower
 from barnraise.controller.incoming_files import IncomingFiles
 from barnraise.controller.standbys import MOST_STRANGERS
-from barnraise.core.errors import InviteError, SupersededError, WireError
+from barnraise.core.errors import InviteError, RunDirectoryError, SupersededError, WireError
 from barnraise.core.types import Blob, NodeProfile
 from barnraise.ledger import Checkpoints, Ledger, RunDirectory, notes
 from barnraise.ledger.copying import TERM, LedgerCopy
@@ -154,6 +156,28 @@ def test_a_copy_can_be_resumed_and_has_a_far_higher_epoch(tmp_path: Path, use_zm
     assert (copy.keys / "controller.json").stat().st_mode & 0o777 == 0o600
     plan = resolve(load(copy.run_file), purpose=SERVE)
     asyncio.run(open_host(copy, plan, lambda text: None).close())
+
+
+def test_a_copy_that_is_changed_while_it_follows_is_not_taken_over(tmp_path: Path) -> None:
+    run = run_directory(tmp_path)
+
+    async def play() -> None:
+        async with leading(run, tmp_path) as (led, _), led.follower() as follower:
+            following = asyncio.ensure_future(follower.follow())
+            await led.complete(follower, following)
+            await follower.check()
+            led.host.server.post(Admitted("late", "k" * 40))
+            while "late" not in led.host.machine.state.nodes:
+                await asyncio.sleep(0.01)
+            await led.complete(follower, following)
+            with closing(sqlite3.connect(follower.copy.path)) as connection:
+                connection.execute("UPDATE nodes SET key = 'other' WHERE node = 'late'")
+                connection.commit()
+            with pytest.raises(RunDirectoryError, match=r"is not taken over.*barnraise verify"):
+                await check(RunDirectory(follower.copy.path.parent), follower)
+            following.cancel()
+
+    within(60, play())
 
 
 def test_a_silent_controller_is_followed_no_more_after_its_lease(tmp_path: Path) -> None:

@@ -48,6 +48,15 @@ AUDITED: dict[str, Any] = {"audits": AuditSettings(0.5, b"secret", 0.02)}
 
 SCORED: dict[str, Any] = {"scores": ScoreSettings(0.5, b"secret")}
 
+OWNERS: list[dict[str, str]] = [
+    {},
+    {"a": "x", "b": "x"},
+    {"a": "x", "b": "x", "c": "y", "d": "y"},
+    {"a": "x", "b": "x", "c": "x"},
+    dict.fromkeys(NODES, "x"),
+]
+"""Whose nodes are, those that are not by themselves."""
+
 STATELESS: dict[str, Any] = {"worker": told(stateless=True)}
 
 MODES: dict[str, dict[str, Any]] = {

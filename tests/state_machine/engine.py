@@ -10,7 +10,7 @@ import math
 import statistics
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -452,20 +452,29 @@ class Anew:
         assert note.audited not in self.over, "it is settled"
         assert (note.cosine, note.distance) in ((1.0, 0.0), (-1.0, 2.0))
         agrees, answers = note.cosine == 1.0, self.compared.setdefault(note.audited, [])
-        assert not answers or not answers[-1][1]
         answers.append((note.assignment, agrees))
         against = tuple(number for number, same in answers if same == agrees)
-        settled = agrees or len(against) > 1
+        settled = self._settled(node, answers)
         if audited.terms.pace is None:
             assert note.sound is None
         else:
             assert note.sound is (agrees if settled else None)
         if note.sound is False:
             self.guilty[note.audited] = against
-        elif note.sound:
-            self.guilty |= dict.fromkeys((number for number, same in answers if not same), against)
+        if note.sound is not None:
+            self.guilty |= dict.fromkeys((number for number, same in answers if same != agrees), against)
         if settled or audited.terms.pace is None:
             self.over.add(note.audited)
+
+    def _settled(self, node: str, answers: Sequence[tuple[int, bool]]) -> bool:
+        """Whether two owners say the same of what `node` sent, or two nodes where there is but one owner."""
+        nodes = [self.tasks[number].node for number, _ in answers]
+        whose = [self.account.owners[one] for one in (node, *nodes)]
+        if len(set(whose)) == 1:
+            whose = [node, *nodes]
+        *_, (_, agrees) = answers
+        said = {owner for owner, (_, same) in zip(whose[1:], answers, strict=True) if same == agrees}
+        return whose[-1] != whose[0] if agrees else len(said) > 1
 
     def convicted(self, node: str, note: notes.Convicted) -> None:
         assert self.guilty.pop(note.assignment) == note.against
@@ -547,6 +556,7 @@ class Account:
         self.convicted: set[str] = set()
         self.left_over: set[int] = set()  # accepted, and in no version as the run ended
         self.live: set[str] = set()
+        self.owners: dict[str, str] = {}  # of all nodes
         self.closed = self.final = self.flushing = False
         self.cursor = 0
         self.rows: Counter[tuple[int, int]] = Counter()  # how often each was handed out
@@ -579,6 +589,8 @@ class Account:
             assert d.version == len(self.made) + 1
             self.made.append(d)
             self.closed = False
+        elif isinstance(d, NodeChanged) and d.change == "enrolled":
+            self.owners[d.node] = d.owner or d.node
         elif isinstance(d, NodeChanged):
             if d.change == "joined":
                 self.live.add(d.node)
@@ -826,8 +838,9 @@ class Engine:
     """One run: the machine, its journal, what it waits for, and what each node holds. `crash` loses all but the
     journal."""
 
-    def __init__(self, settings: EngineSettings) -> None:
+    def __init__(self, settings: EngineSettings, owners: Mapping[str, str] | None = None) -> None:
         self.settings, self.now, self.epoch = settings, 0.0, 1
+        self.owners = owners or {}  # of those that are not by themselves
         self.num_events = 0
         self.journal: list[Decision] = []
         self.account, self.shadow = Account(settings), State()
@@ -1048,7 +1061,7 @@ class Engine:
     def hello(self, node: str, *, restart: bool = False, **changes: Any) -> None:
         """The node (re)connects with what it holds; after a restart, or at first, that is nothing."""
         if node not in self.state.nodes:
-            self.handle(ev.Admitted(node, f"key of {node}"))
+            self.handle(ev.Admitted(node, f"key of {node}", owner=self.owners.get(node, "")))
         if restart or node not in self.sessions:
             self.sessions[node] = self.sessions.get(node, 100) + 1
             self.held[node] = {}

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from .chances import MODES, NODES, RunChance
+from .chances import MODES, NODES, OWNERS, RunChance
 from .engine import Engine, answer_to, engine_settings
 
 EXPLORE = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
@@ -20,7 +20,8 @@ EXPLORE = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
 @pytest.mark.parametrize("mode", MODES)
 def test_short_histories_from_seeds(mode: str) -> None:
     for seed in range(2000 if EXPLORE else 60):
-        chance = RunChance(Engine(engine_settings(**MODES[mode])), random.Random(f"{mode} {seed}"))
+        engine = Engine(engine_settings(**MODES[mode]), OWNERS[seed % len(OWNERS)])
+        chance = RunChance(engine, random.Random(f"{mode} {seed}"))
         for _ in range(chance.rng.choice([20, 60, 150])):
             chance.step()
         chance.conclude()
@@ -29,9 +30,9 @@ def test_short_histories_from_seeds(mode: str) -> None:
 class Histories(RuleBasedStateMachine):
     """The same happenings in an order that hypothesis chooses, and shortens when something is wrong."""
 
-    @initialize(mode=st.sampled_from(sorted(MODES)))
-    def start(self, mode: str) -> None:
-        self.engine = Engine(engine_settings(**MODES[mode]))
+    @initialize(mode=st.sampled_from(sorted(MODES)), owners=st.sampled_from(OWNERS))
+    def start(self, mode: str, owners: dict[str, str]) -> None:
+        self.engine = Engine(engine_settings(**MODES[mode]), owners)
 
     @rule(
         happening=st.sampled_from([happening for happening, _ in RunChance.happenings]),

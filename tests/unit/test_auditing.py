@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import Any
 
 import pytest
@@ -10,13 +11,24 @@ import pytest
 from barnraise.controller import actions as act
 from barnraise.controller.auditing import MOST_CASES, TRIES
 from barnraise.controller.settings import AuditSettings
+from barnraise.controller.state import Badge, NodeState
 from barnraise.core.types import SKETCH_BYTES, Audit, NodeProfile, Train
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Judged, Noted
+from barnraise.trust.roles import WORKER
 from barnraise.wire.messages import Decline
 
-from ..state_machine.chances import FLUSH
-from ..state_machine.engine import SKETCH, Engine, contribution, engine_settings, ev, on_probation, sketched
+from ..state_machine.chances import FLUSH, STATELESS
+from ..state_machine.engine import (
+    OTHER_SKETCH,
+    SKETCH,
+    Engine,
+    contribution,
+    engine_settings,
+    ev,
+    on_probation,
+    sketched,
+)
 
 
 def audited(share: float = 1.0, **changes: Any) -> Engine:
@@ -258,3 +270,124 @@ def test_who_is_on_probation_audits_only_where_nobody_else_can() -> None:
     engine.held["c"].clear()
     asks(engine, "b")
     assert audits(engine, "b"), "c was asked"
+
+
+# Whose word counts
+
+
+def crowd(*names: str, **owners: str) -> Engine:
+    """A stateless run in which all is done anew; `names` are there, and `owners` are whose some of them are."""
+    settings = {"tokens": 10**6, "buffer_size": 1, "audits": AuditSettings(1.0, b"key", 0.02), **STATELESS}
+    engine = Engine(engine_settings(**settings), owners)
+    for name in names:
+        engine.hello(name)
+    return engine
+
+
+def answers(engine: Engine, node: str, agrees: bool) -> bool:
+    """Whether the node is asked to do something anew; it says then that it comes to what was sent, or not."""
+    engine.next(node)
+    for task in audits(engine, node):
+        engine.offer(node, sketched(task, sketch=SKETCH if agrees else OTHER_SKETCH))
+        settle(engine)
+        return True
+    return False
+
+
+def convicted(engine: Engine) -> set[str]:
+    return {d.node for d in engine.journal if isinstance(d, Noted) and isinstance(d.note, notes.Convicted)}
+
+
+def test_two_of_one_owner_do_not_convict_a_third_while_somebody_else_is_there() -> None:
+    engine = crowd("eve1", "eve2", "bob", "cat", eve1="eve", eve2="eve")
+    train_once(engine, "bob")
+    assert answers(engine, "eve1", agrees=False)
+    assert not answers(engine, "eve2", agrees=False), "one of its owner's has said so already"
+    assert answers(engine, "cat", agrees=True)
+    assert [note.sound for _, note in told(engine)] == [None, True]
+    assert convicted(engine) == {"eve1"}
+
+
+def test_nor_do_they_where_nobody_else_is() -> None:
+    engine = crowd("eve1", "eve2", "bob", eve1="eve", eve2="eve")
+    train_once(engine, "bob")
+    assert answers(engine, "eve1", agrees=False)
+    assert not answers(engine, "eve2", agrees=False)
+    assert convicted(engine) == set()
+    engine.hello("cat")
+    assert answers(engine, "cat", agrees=True)
+    assert convicted(engine) == {"eve1"}
+
+
+def test_one_does_not_speak_for_the_other() -> None:
+    engine = crowd("eve1", "eve2", "bob", "cat", eve1="eve", eve2="eve")
+    train_once(engine, "eve1")
+    assert not answers(engine, "eve2", agrees=True), "others are there"
+    assert answers(engine, "bob", agrees=False)
+    engine.handle(ev.Lost("cat", "killed"))
+    assert answers(engine, "eve2", agrees=True), "nobody else is there, and it might say so too"
+    assert [note.sound for _, note in told(engine)] == [None, None]
+    engine.hello("cat")
+    assert answers(engine, "cat", agrees=False)
+    assert convicted(engine) == {"eve1", "eve2"}
+
+
+def test_against_its_own_owners_a_node_counts() -> None:
+    engine = crowd("eve", "neighbour", "bob", eve="lab", neighbour="lab")
+    train_once(engine, "eve")
+    assert answers(engine, "bob", agrees=False)
+    assert answers(engine, "neighbour", agrees=False)
+    assert convicted(engine) == {"eve"}
+
+
+def test_where_all_are_of_one_network_each_counts() -> None:
+    names = ("eve", "ann", "bob", "cat")
+    engine = crowd(*names, **dict.fromkeys(names, "lab"))
+    train_once(engine, "ann")
+    assert answers(engine, "bob", agrees=True)
+    train_once(engine, "eve")
+    assert answers(engine, "ann", agrees=False)
+    assert answers(engine, "cat", agrees=False)
+    assert [note.sound for _, note in told(engine)] == [True, None, False]
+    assert convicted(engine) == {"eve"}
+
+
+def test_who_could_not_do_it_is_not_waited_for() -> None:
+    engine = crowd("ann", "bob", ann="lab", bob="lab")
+    engine.hello("trains", kinds=("train",))
+    train_once(engine, "ann")
+    assert answers(engine, "bob", agrees=True)
+    engine.hello("else")
+    train_once(engine, "bob")
+    assert not answers(engine, "ann", agrees=True), "somebody else is there"
+    engine.leave("else")
+    assert answers(engine, "ann", agrees=True)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_colluders_of_one_owner_gain_nothing_by_their_number(seed: int) -> None:
+    """They lie in all that they hand in, say the same of each other's lies, and slander everybody else."""
+    rng, honest, liars = random.Random(seed), ["bob", "cat", "dan"], ["eve1", "eve2", "eve3"]
+    engine = crowd(*honest, *liars, **dict.fromkeys(liars, "eve"))
+    for _ in range(60):
+        there = [name for name in honest + liars if name not in convicted(engine)]
+        node = rng.choice(there)
+        engine.next(node)
+        for task in list(engine.held[node].values()):
+            if isinstance(task, Audit):
+                whose = engine.account.tasks[task.train.id].node
+                agrees = (node in liars) == (whose in liars)
+                engine.offer(node, sketched(task, sketch=SKETCH if agrees else OTHER_SKETCH))
+            else:
+                engine.offer(node, contribution(task))
+            settle(engine)
+    assert convicted(engine) == set(liars)
+    assert set() < {node for node, note in told(engine) if note.sound} <= set(honest)
+
+
+def test_whose_a_node_is_stays_with_its_new_keys_and_with_a_new_controller() -> None:
+    engine = crowd("bob", bob="lab")
+    engine.handle(ev.Rekeyed("bob", "another key", "a signer"))
+    engine.crash()
+    assert engine.state.nodes["bob"].badge == Badge("another key", "a signer", WORKER, "lab")
+    assert (engine.state.nodes["bob"].owner, NodeState("cat").owner) == ("lab", "cat")

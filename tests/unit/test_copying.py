@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sqlite3
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from barnraise.assembly.standby import MARK, Place, stand_by
+from barnraise.assembly.voice import Voice
 from barnraise.controller.follower import pieces
 from barnraise.controller.originals import Originals
-from barnraise.core.errors import StorageError, WireError
+from barnraise.core.errors import CorruptionError, RunDirectoryError, StorageError, WireError
 from barnraise.ledger import Ledger, NodeChanged, Noted, VersionClosed, VersionMade, notes
 from barnraise.ledger.copying import TERM, CopiedRow, Found, LedgerCopy, RowReader, understood
 from barnraise.ledger.decisions import Change
-from barnraise.transport import Keys
+from barnraise.transport import Invite, Keys
 from barnraise.transport.seals import sealed, supersedes
+from barnraise.trust.roles import STANDBY
 from barnraise.wire.messages import Term, Welcome
 from barnraise.worker.contact import Contact
 
@@ -62,6 +69,78 @@ def test_a_copy_says_the_same_under_the_same_ids_and_epochs(tmp_path: Path, rows
     with Ledger(tmp_path / "copy.sqlite", tmp_path / "segments") as resumed:
         assert resumed.epoch == TERM + 1
         assert [repr(decision) for _, decision in resumed.replay()] == [repr(decision) for decision in DECISIONS]
+
+
+def changed(folder: Path, statement: str) -> None:
+    with closing(sqlite3.connect(folder / "copy.sqlite")) as connection:
+        connection.execute(statement)
+        connection.commit()
+
+
+CHANGES = [
+    ("UPDATE nodes SET key = 'other' WHERE id = 2", "one of the rows 1 to 3"),
+    ("UPDATE events SET time = 9.0 WHERE id = 1", "one of the rows 1 to 3"),
+    ("UPDATE versions SET digest = '' WHERE made_id = 4", "row 4"),
+    ("DELETE FROM events WHERE id = 1", "one of the rows 1 to 3"),
+    ("DELETE FROM events WHERE id = 5", "row 5"),
+    (f"UPDATE chain SET head = '{'ab' * 32}' WHERE id = 3", "after row 3"),
+]
+
+
+@pytest.mark.parametrize(("statement", "place"), CHANGES)
+def test_a_copy_that_was_changed_is_not_gone_on_with(
+    tmp_path: Path, rows: tuple[CopiedRow, ...], statement: str, place: str
+) -> None:
+    found = [understood(row) for row in rows]
+    with copy_in(tmp_path) as copy:
+        for piece in (found[:3], found[3:4], found[4:]):
+            copy.append(piece, {})
+    copy_in(tmp_path).close()
+    changed(tmp_path, statement)
+    with pytest.raises(CorruptionError, match=place):
+        copy_in(tmp_path)
+
+
+def test_what_came_since_is_checked_once_more(tmp_path: Path, rows: tuple[CopiedRow, ...]) -> None:
+    found = [understood(row) for row in rows]
+    with copy_in(tmp_path) as copy:
+        copy.append(found[:3], {})
+        copy.check()
+        copy.append(found[3:], {})
+        copy.check()
+    with copy_in(tmp_path) as copy:
+        copy.append([understood(("Noted", 6, 1, 2.0, "paused", "", '{"reason":"x"}'))], {})
+        changed(tmp_path, "UPDATE events SET detail = '{}' WHERE id = 6")
+        with pytest.raises(CorruptionError, match="row 6"):
+            copy.check()
+
+
+def test_what_came_is_checked_as_it_comes_so_that_little_is_left(
+    tmp_path: Path, rows: tuple[CopiedRow, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnraise.ledger.copying._UNCHECKED", 2)
+    found = [understood(row) for row in rows]
+    with copy_in(tmp_path) as copy:
+        copy.append(found[:1], {})
+        changed(tmp_path, "UPDATE events SET time = 9 WHERE id = 1")
+        with pytest.raises(CorruptionError, match="row 1"):
+            copy.append(found[1:], {})
+
+
+def test_a_standby_says_what_to_do_about_a_changed_copy(tmp_path: Path, rows: tuple[CopiedRow, ...]) -> None:
+    """Before it asks anybody: nobody listens there."""
+    how = {"now": time.time(), "lifetime": 60.0, "role": STANDBY}
+    invite = Invite.create("127.0.0.1", 9, "run", Keys.generate().public, **how)  # type: ignore[arg-type]
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / MARK).touch()
+    with LedgerCopy(folder / "ledger.sqlite", folder / "segments", run="run") as copy:
+        copy.append([understood(row) for row in rows], {})
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as connection:
+        connection.execute("UPDATE nodes SET key = 'other' WHERE id = 2")
+        connection.commit()
+    with pytest.raises(RunDirectoryError, match=r"rows 1 to 5 is missing, or is not as it was.*Remove that folder"):
+        asyncio.run(stand_by(str(invite), Voice.of(lambda text: None), Place(tmp_path)))
 
 
 def test_rows_that_do_not_follow_are_refused(tmp_path: Path, rows: tuple[CopiedRow, ...]) -> None:

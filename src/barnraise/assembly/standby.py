@@ -119,8 +119,9 @@ async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice,
         if not follower.complete:
             raise RunDirectoryError(f"{run.path} is no complete copy yet: it cannot take over; wait until it says so")
         voice.say("told to take over" if told.is_set() else f"the controller was silent for {follower.lease:g} s")
+        await check(run, follower)
         return True
-    except WireError as error:
+    except (CorruptionError, WireError) as error:
         raise _broken(run, str(error)) from None
     except AddressError as error:
         if files.newest < 0:
@@ -134,6 +135,18 @@ async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice,
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await follower.close()
+
+
+async def check(run: RunDirectory, follower: Follower) -> None:
+    """Nothing is taken over that is not as it was copied. Raises RunDirectoryError."""
+    try:
+        await follower.check()
+    except CorruptionError as error:
+        raise RunDirectoryError(
+            f"{run.path} is not taken over: {error}. Have the host resume its run, remove that folder, and start the "
+            "standby again: it copies all anew. If the controller is gone for good, see what is wrong with `barnraise "
+            f"verify {run.path}`; `barnraise resume {run.path}` goes on with it as it is"
+        ) from error
 
 
 async def _tell(run: RunDirectory, follower: Follower, voice: Voice) -> None:

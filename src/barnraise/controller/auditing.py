@@ -5,7 +5,7 @@ sketch that stands for the update). What was sent is accepted all the same; then
 done it, from the version that it began with, which that node reaches by taking deltas back. The comparison is noted on
 the ledger. Stateless work is judged by it: where they disagree others do the work, too, until two agree, and whom these
 contradict is convicted, an auditor as well (`trust.repeats`; `sentencing` says what follows). Stateful work judges
-nobody.
+nobody. Nodes of one owner count as one: nodes of others are asked as long as any are there.
 
 Cases are not on the ledger: those that are open when a controller dies are never closed, and their tasks are taken back
 from their nodes. One lapses once its version is too far back, after several nodes that did not do it, and when too many
@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -188,16 +188,36 @@ class Auditing(TaskKind):
         return back if back is not None and len(back) <= MOST_UNDONE else None
 
     def _may(self, node: NodeState, case: Case) -> bool:
-        return self._can(node, case) and node.tally.standing.weight() >= self._trust_for(case)
+        return self._answers(node, case) and node.tally.standing.weight() >= self._trust_for(case)
 
     def _trust_for(self, case: Case) -> float:
         """As `least_trust`: its result is believed where it agrees with another one."""
-        trusted = (node for node in self.state.nodes.values() if node.live and not node.tally.standing.on_probation)
-        able = any(self._can(node, case) and self.membership.can(node.id, self.name) for node in trusted)
-        return TRUSTED if able else 0.0
+        able = (node for node in self._there() if self._answers(node, case))
+        return TRUSTED if any(not node.tally.standing.on_probation for node in able) else 0.0
+
+    def _answers(self, node: NodeState, case: Case) -> bool:
+        return self._can(node, case) and self._adds(node, case)
 
     def _can(self, node: NodeState, case: Case) -> bool:
         return node.id != case.work.node and node.id not in case.asked and self.rooms.of(node) >= case.memory
+
+    def _adds(self, node: NodeState, case: Case) -> bool:
+        """Whether its answer would be another owner's than what is there. Where nobody else could answer, its neighbour
+        may; a second answer of one owner's counts only beside what that one sent (`trust.repeats`)."""
+        nodes, owner = self.state.nodes, node.owner
+        answered = {nodes[answer.node].owner for answer in case.answers}
+        heard = answered | {nodes[case.work.node].owner}
+        if owner not in heard:
+            return True
+        if owner in answered and len(heard) > 1:
+            return False
+        return not any(other.owner not in heard and self._can(other, case) for other in self._there())
+
+    def _there(self) -> Iterator[NodeState]:
+        """Who could do work anew now, or as soon as it is done with what it does."""
+        for node in self.membership.seen:
+            if self.name in self.membership.kinds[node] and not self.membership.flapping.held(node):
+                yield self.state.nodes[node]
 
     def suits(self, node: NodeState, have: int) -> bool:
         return self._next is not None and self._may(node, self._next)
@@ -260,7 +280,9 @@ class Auditing(TaskKind):
         case.answers.append(Answer(work.node, work.assignment, result.sketch))
         judged = Judgement()
         if case.transcript is not None:
-            judged = judge(case.sketch, [answer.sketch for answer in case.answers], self.settings.tolerance)
+            owners = [self.state.nodes[one].owner for one in (node, *(answer.node for answer in case.answers))]
+            sketches = [answer.sketch for answer in case.answers]
+            judged = judge(case.sketch, sketches, self.settings.tolerance, owners)
         if case.transcript is None or judged.sound is not None:
             del self.cases[audited]
         compared = compare(case.sketch, result.sketch)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import time
 from collections.abc import Callable, Container
 from contextlib import AbstractContextManager
+from typing import NamedTuple
 
 from barnraise.controller import permits
 from barnraise.core.errors import InputError, InviteError
@@ -18,6 +21,14 @@ from barnraise.wire.messages import PROTOCOL_VERSION, Enrol, Stop
 from barnraise.wire.observing import Observe
 
 ATTEMPTS_A_SECOND = 20
+
+
+class Entry(NamedTuple):
+    """What a machine came in by: which invite, for what, and whose it counts as."""
+
+    invite: str
+    role: str
+    owner: str
 
 
 class Attempts:
@@ -53,8 +64,8 @@ class Enrolment:
         self._attempts = Attempts()
         self._warned = ""
 
-    def let_in(self, message: Enrol, key: str, *, taken: bool, address: str = "") -> Token:
-        """The invite by which a machine with `key`, that calls from `address`, becomes a node, its use spent. Raises
+    def let_in(self, message: Enrol, key: str, *, taken: bool, address: str = "") -> Entry:
+        """By what a machine with `key`, that calls from `address`, becomes a node, its use of an invite spent. Raises
         InviteError when it may not."""
         _require_protocol(message)
         self._require_time()
@@ -62,16 +73,22 @@ class Enrolment:
             token, listed = self._proven(book, message, key, time.time())
             if taken:  # only who holds an invite is told of names
                 raise InviteError(f"the name '{message.name}' is taken in this run: choose another with --name")
-            network = self._network(book, address) if self._per_network and not listed else ""
-            book.spend(token.id, key, network, listed=listed)
-            return token
+            network = "" if listed else self._network(book, address)
+            book.spend(token.id, key, network if self._per_network else "", listed=listed)
+            return Entry(token.id, token.role, self._owner(network))
+
+    def _owner(self, network: str) -> str:
+        """The same for all machines of a network; "" for one that is listed: the host knows whose it is. It does not
+        tell which network that is: the ledger is shown to others."""
+        told = f"barnraise owner 1 {network}".encode()
+        return hmac.digest(self.keys.secret.encode(), told, hashlib.sha256).hex()[:16] if network else ""
 
     def _network(self, book: TokenBook, address: str) -> str:
         """That of `address`. Raises InviteError where as many nodes as may be are from there."""
         network = network_of(address)
         if not network:  # it is gone already: else who hangs up at once would be of no network
             raise InviteError("where this machine calls from is not known any more: try again")
-        if book.num_of(network) >= (self._per_network or 0):
+        if self._per_network and book.num_of(network) >= self._per_network:
             raise InviteError(
                 f"{self._per_network} machines of the network {network} came in, and the host lets in no more of one "
                 "(controller.per_network): ask for a place on the host's list of keys"

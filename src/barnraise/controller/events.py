@@ -21,13 +21,15 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 class Admitted(Event, frozen=True, gc=False):
     """A key proved an invite's secret and becomes node `node`, which signs with `signer`; a local worker needs no
-    `invite`, and what is simulated signs nothing. `role` is what it is let in for."""
+    `invite`, and what is simulated signs nothing. `role` is what it is let in for, and `owner` the same for all that
+    count as one's."""
 
     node: str
     key: str
     invite: str = ""  # the token's name
     signer: str = ""
     role: str = ""  # "": worker
+    owner: str = ""  # "": nobody else's
 
 
 class Rekeyed(Event, frozen=True, gc=False):

@@ -52,13 +52,13 @@ def apply(state: State, decision: Decision) -> None:
 
 def _node_changed(state: State, d: NodeChanged) -> None:
     if d.change == Change.ENROLLED:
-        state.nodes[d.node] = NodeState(d.node, Badge(d.key, d.signer, d.role or WORKER))
+        state.nodes[d.node] = NodeState(d.node, Badge(d.key, d.signer, d.role or WORKER, d.owner))
         state.keys[d.key] = d.node
         return
     node = state.nodes[d.node]
     if d.change == Change.REKEYED:
         del state.keys[node.badge.key]
-        node.badge = Badge(d.key, d.signer, node.badge.role)
+        node.badge = Badge(d.key, d.signer, node.badge.role, node.badge.owner)
         state.keys[d.key] = d.node
         return
     if d.change == Change.JOINED:

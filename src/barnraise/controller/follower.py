@@ -172,6 +172,10 @@ class Follower:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def check(self) -> None:
+        """Whether what was copied is still as it came. Raises CorruptionError, StorageError."""
+        await self._in_thread(self.copy.check)
+
     async def close(self) -> None:
         await self._connection.close()
         self._thread.shutdown(wait=True, cancel_futures=True)

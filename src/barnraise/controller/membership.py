@@ -77,8 +77,15 @@ class Membership(Part):
         if event.key not in self.state.keys and event.node not in self.state.nodes:
             reason = f"invite {event.invite}" if event.invite else ""
             yield NodeChanged(
-                self.now, event.node, Change.ENROLLED, reason, key=event.key, signer=event.signer, role=event.role
-            )  # fmt: skip
+                self.now,
+                event.node,
+                Change.ENROLLED,
+                reason,
+                key=event.key,
+                signer=event.signer,
+                role=event.role,
+                owner=event.owner,
+            )
             yield Send(event.node, Enrolled(event.node))
 
     def rekey(self, event: Rekeyed) -> Steps:

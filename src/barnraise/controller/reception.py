@@ -59,8 +59,8 @@ class Reception:
         node = self._machine.state.nodes.get(message.name)
         if not message.endorsement:
             taken = node is not None or message.name in self._peers
-            token = self.enrolment.let_in(message, peer.key, taken=taken, address=self._address(peer))
-            return Admitted(message.name, peer.key, token.id, message.signer, token.role)
+            entry = self.enrolment.let_in(message, peer.key, taken=taken, address=self._address(peer))
+            return Admitted(message.name, peer.key, entry.invite, message.signer, entry.role, entry.owner)
         told = signatures.rotation(self._machine.settings.run, message.name, peer.key, message.signer)
         signer = node.badge.signer if node is not None and not node.revoked else ""
         self.enrolment.take_new_keys(message, peer.key, vouched=signatures.verified(told, message.endorsement, signer))

@@ -162,11 +162,13 @@ class Session(msgspec.Struct):
 
 
 class Badge(msgspec.Struct, frozen=True):
-    """What a node was let in by: its key, that of its signatures ("": it signs nothing), and what it is there for."""
+    """What a node was let in by: its key, that of its signatures ("": it signs nothing), what it is there for, and
+    whose it is ("": nobody else's)."""
 
     key: str = ""
     signer: str = ""
     role: str = WORKER
+    owner: str = ""
 
 
 class NodeState(msgspec.Struct):
@@ -183,6 +185,11 @@ class NodeState(msgspec.Struct):
     tally: Tally = msgspec.field(default_factory=Tally)
     open: list[int] = []
     verdicts: dict[int, tuple[bool, str]] = {}
+
+    @property
+    def owner(self) -> str:
+        """The same for all nodes that count as one's."""
+        return self.badge.owner or self.id
 
 
 class Newest(msgspec.Struct):

@@ -19,12 +19,13 @@ USUAL_MEMORY = 16 << 30
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One simulated node. `rate` is in tokens a second."""
+    """One simulated node. `rate` is in tokens a second, `owner` the same for all that are one's ("": nobody else's)."""
 
     name: str
     rate: float
     link: Link
     memory_bytes: int = USUAL_MEMORY
+    owner: str = ""
 
 
 def lognormal_fleet(

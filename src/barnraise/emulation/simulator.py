@@ -94,7 +94,7 @@ class Simulator(Agenda):
 
     def run(self, digest: str, until: float = math.inf) -> None:
         """Play the run from its start, whose parameters hash to `digest`, for `until` seconds at most."""
-        self._carry_out(self.controller.start(digest, 0.0))
+        self._begin(self.controller.start(digest, 0.0))
         for node in self.nodes.values():
             self._expect(node)
         self._until = until
@@ -102,6 +102,10 @@ class Simulator(Agenda):
         if not self.stopped:
             self._stop("the time is up" if until < math.inf else "nobody is left")
             self.now = until if until < math.inf else self.now
+
+    def _begin(self, actions: list[ca.Action]) -> None:
+        """The controller's first words."""
+        self._carry_out(actions)
 
     def progress(self) -> float:
         """Which share of the time, or of the token budget, is done. Any thread may ask."""
@@ -119,7 +123,7 @@ class Simulator(Agenda):
 
     def _expect(self, node: Node) -> None:
         """The node enrols now and starts when it starts."""
-        self.handle(ce.Admitted(node.spec.name, f"key of {node.spec.name}"))
+        self.handle(ce.Admitted(node.spec.name, f"key of {node.spec.name}", owner=node.spec.owner))
         delay = self.churn.first_start(node.spec.name) if self.churn else 0.0
         delay += self.rng.uniform(0.0, ARRIVALS)
         if delay < math.inf:

@@ -54,6 +54,9 @@ class TroubledSimulator(Simulator):
         self._digest = digest
         super().run(digest, until)
 
+    def _begin(self, actions: list[ca.Action]) -> None:
+        self._commit(actions, set())
+
     def awaiting(self, seconds: float) -> None:
         """Something comes back in so many seconds: nobody gives up before."""
         self._expected += 1

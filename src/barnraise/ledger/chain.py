@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from barnraise.core.errors import CorruptionError
 from barnraise.ledger import schema
 from barnraise.ledger.rows import FORMATS, Row, RowFormat
 
@@ -38,6 +39,24 @@ class Head(NamedTuple):
 
     rows: int
     digest: str
+
+
+BEGINNING = Head(0, GENESIS.hex())
+
+
+class Break(NamedTuple):
+    """Where rows do not lead to a head that the ledger keeps."""
+
+    first: int
+    last: int
+    head: str  # that is kept after the last of them
+    rows: bool  # whether it is they that are changed; else the head is
+
+    def __str__(self) -> str:
+        if not self.rows:
+            return f"the head of its hash chain after row {self.last} is another than the rows lead to"
+        place = f"row {self.first}" if self.first == self.last else f"one of the rows {self.first} to {self.last}"
+        return f"{place} is missing, or is not as it was committed: its hash chain does not hold"
 
 
 class _Place(NamedTuple):
@@ -82,16 +101,16 @@ def rows_after(connection: sqlite3.Connection, row_id: int) -> Iterator[tuple[in
     return heapq.merge(*(_read(connection, form, row_id) for form in FORMATS.values()), key=lambda row: row[0])
 
 
-def heads(connection: sqlite3.Connection) -> Iterator[Head]:
-    """What the ledger keeps of its chain, the oldest first."""
-    for rows, digest in map(tuple, connection.execute("SELECT id, head FROM chain ORDER BY id")):
+def heads(connection: sqlite3.Connection, after: int = 0) -> Iterator[Head]:
+    """What the ledger keeps of its chain, after more rows than that, the oldest first."""
+    for rows, digest in map(tuple, connection.execute("SELECT id, head FROM chain WHERE id > ? ORDER BY id", (after,))):
         yield Head(rows, digest)
 
 
 def newest(connection: sqlite3.Connection) -> Head:
     """The last head that the ledger keeps."""
     row = connection.execute("SELECT id, head FROM chain ORDER BY id DESC LIMIT 1").fetchone()
-    return Head(*tuple(row)) if row else Head(0, GENESIS.hex())
+    return Head(*tuple(row)) if row else BEGINNING
 
 
 def keep(connection: sqlite3.Connection, head: Head) -> None:
@@ -117,6 +136,89 @@ def extended(head: Head, rows: Iterable[tuple[RowFormat, Sequence[Any]]]) -> Hea
     for form, columns in rows:
         number, digest = number + 1, link(digest, form, columns)
     return Head(number, digest.hex())
+
+
+class Comparison:
+    """Rows, one after another, against the heads that are kept of them.
+
+    Rows that do not lead to a head are changed, or it is: which of these, the next head tells, which goes on from the
+    one or the other. Until then they are `suspect`.
+    """
+
+    def __init__(self, kept: Iterable[Head], since: Head = BEGINNING) -> None:
+        self.last, self.digest = since.rows, bytes.fromhex(since.digest)  # of the rows so far
+        self.first = since.rows + 1  # of the rows that no head is of yet
+        self.compared = 0
+        self.suspect: Break | None = None
+        self._other: bytes | None = None  # what the chain would be if the head before, not its rows, were changed
+        self._kept = iter(kept)
+        self._next = next(self._kept, None)
+
+    @property
+    def head(self) -> Head:
+        """What the rows so far lead to."""
+        return Head(self.last, self.digest.hex())
+
+    def take(self, row_id: int, form: RowFormat, columns: Sequence[Any]) -> Iterator[Break]:
+        """What the next row shows to be broken."""
+        self.digest = link(self.digest, form, columns)
+        self._other = link(self._other, form, columns) if self._other is not None else None
+        self.last = row_id
+        while self._next is not None and self._next.rows < row_id:
+            self._next = next(self._kept, None)
+        if self._next is not None and self._next.rows == row_id:
+            kept, self._next = self._next, next(self._kept, None)
+            yield from self._compare(kept)
+
+    def end(self) -> Iterator[Break]:
+        """What is broken at the end of all rows."""
+        if self.suspect is not None:
+            yield self.suspect
+        for kept in self._rest():
+            yield Break(self.last + 1, kept.rows, kept.digest, rows=True)
+
+    def _compare(self, kept: Head) -> Iterator[Break]:
+        self.compared += 1
+        first, self.first = self.first, self.last + 1
+        ours, other = self.digest.hex(), self._other.hex() if self._other is not None else ""
+        if self.suspect is not None and kept.digest in (ours, other):
+            yield self.suspect._replace(rows=kept.digest == other)
+            if kept.digest == other and self._other is not None:
+                self.digest = self._other
+            self.suspect = self._other = None
+        elif kept.digest != ours:
+            if self.suspect is not None:
+                yield self.suspect
+            self.suspect = Break(first, self.last, kept.digest, rows=True)
+            self._other = _bytes(kept.digest)
+
+    def _rest(self) -> Iterator[Head]:
+        """The last of the heads that are kept of more rows than there are."""
+        newest = self._next
+        for newest in self._kept:  # noqa: B007
+            pass
+        self._next = None
+        if newest is not None:
+            yield newest
+
+
+def checked(connection: sqlite3.Connection, since: Head = BEGINNING) -> Head:
+    """The head after all rows; those after `since` lead to each that is kept. Raises CorruptionError."""
+    comparison = Comparison(heads(connection, since.rows), since)
+    for row in rows_after(connection, since.rows):
+        for broken in comparison.take(*row):
+            raise CorruptionError(str(broken))
+    for broken in comparison.end():
+        raise CorruptionError(str(broken))
+    return comparison.head
+
+
+def _bytes(digest: str) -> bytes:
+    """The bytes of a head; of what is none, others."""
+    try:
+        return bytes.fromhex(digest)
+    except ValueError:
+        return GENESIS
 
 
 def _read(connection: sqlite3.Connection, form: RowFormat, row_id: int) -> Iterator[tuple[int, RowFormat, Row]]:

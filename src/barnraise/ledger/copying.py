@@ -30,6 +30,7 @@ it would count as later than the other."""
 
 _FORMS: dict[str, RowFormat] = {decision.__name__: form for decision, form in FORMATS.items()}
 _AT_ONCE = 2000
+_UNCHECKED = 20_000  # rows at most, so that who takes over need not check many: a third of a second
 _MALFORMED = (
     CorruptionError,
     msgspec.MsgspecError,
@@ -112,12 +113,24 @@ def understood(row: CopiedRow) -> Found:
 class LedgerCopy(Ledger):
     """The ledger of a run as its standby holds it. It takes rows over, and decides nothing.
 
-    Whoever opens the folder as a run has a far higher epoch than the controller that was followed.
+    Whoever opens the folder as a run has a far higher epoch than the controller that was followed. Opening it raises
+    CorruptionError also when its rows are not in their chain.
     """
 
     def __init__(self, path: Path, segments: Path, *, run: str, segment_bytes: int = SEGMENT_BYTES) -> None:
         super().__init__(path, segments, run=run, segment_bytes=segment_bytes)
         self._forgotten = -1
+        self._checked = chain.BEGINNING
+        try:
+            self.check()
+        except BaseException:
+            self.close()
+            raise
+
+    def check(self) -> None:
+        """Whether the rows since the last check are still in their chain. Raises CorruptionError, StorageError."""
+        with storage_errors(self.path, "read"):
+            self._checked = chain.checked(self._connection, self._checked)
 
     def follow(self, epoch: int) -> None:
         """Rows of a controller with this epoch come from now on. Raises CorruptionError when the copy is ahead."""
@@ -128,12 +141,14 @@ class LedgerCopy(Ledger):
         """Make rows durable, with the payloads, by assignment, that are there of the contributions among them. When it
         fails, some of the first are.
 
-        Raises WireError when they do not follow on what is here, StorageError.
+        Raises WireError when they do not follow on what is here, CorruptionError, StorageError.
         """
         if [row.id for row in rows] != list(range(self.last_id + 1, self.last_id + 1 + len(rows))):
             raise WireError(f"rows that do not follow on {self.last_id}, where this copy of the ledger ends")
         for piece in self._pieces(rows, payloads):
             self._append(piece, {number: payloads[number] for number in map(_number, piece) if number in payloads})
+        if self.last_id - self._checked.rows >= _UNCHECKED:
+            self.check()
 
     def _pieces(self, rows: Sequence[Found], payloads: Mapping[int, PayloadBytes]) -> Iterator[Sequence[Found]]:
         """Rows that are committed together. A payload is on disk before its row is: its assignment has to be known by

@@ -67,6 +67,7 @@ class NodeChanged(Decision, frozen=True, gc=False):
     profile: NodeProfile | None = None
     signer: str = ""
     role: str = ""  # what an enrolled node is there for; "": it works, and nothing else was thought of
+    owner: str = ""  # whose an enrolled node is, as far as is known; "": nobody else's
 
 
 class Terms(Columns, frozen=True, gc=False):

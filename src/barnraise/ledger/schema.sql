@@ -22,7 +22,8 @@ CREATE TABLE nodes (                 -- a node was enrolled, took new keys, join
     session INTEGER NOT NULL,        -- drawn by each worker process: tells a restart from a reconnection
     profile TEXT,                    -- JSON: what the worker measured of its machine
     signer  TEXT NOT NULL DEFAULT '', -- Ed25519 public key, in hexadecimal digits; '': it signs nothing
-    role    TEXT NOT NULL DEFAULT '' -- of an enrolled node: worker, helper; '': worker
+    role    TEXT NOT NULL DEFAULT '', -- of an enrolled node: worker, helper; '': worker
+    owner   TEXT NOT NULL DEFAULT '' -- of an enrolled node: equal for those of one network; '': it is by itself
 ) STRICT;
 
 CREATE TABLE assignments (           -- a piece of work went to a node
