@@ -6,8 +6,9 @@ Ten workers whose speeds are a hundred times apart, two of which attack. Contrib
 `--audits` tasks are stateless, and each contribution is done anew with that probability, newcomers' four times as
 often; with `--scores` tasks are stateful, and that share of the contributions of known nodes is scored. Counted are a
 liar's contributions until it is convicted or discredited, the honest who are, and the share of all tokens that is
-trained on again; of scores how many of the honest nodes' pass, the fewest of a node's, and how many of the liars'. With
-`none` nobody lies: what is found then is a false alarm.
+trained on again; of scores how many of the honest nodes' pass, the fewest of a node's, how many of the liars', and
+after how many honest ones the loss on others' rows is lower (which is what a gate on the held-out loss would go by).
+With `none` nobody lies: what is found then is a false alarm.
 """
 
 from __future__ import annotations
@@ -96,6 +97,7 @@ class Found:
     audited: int
     tokens: int
     passed: dict[str, tuple[int, int]] = field(default_factory=dict)  # of scores: how many by node, of how many
+    helped: int = 0  # of the honest ones, after which the loss on others' rows was lower
 
 
 def main() -> None:
@@ -124,7 +126,10 @@ def main() -> None:
             known.add(list(key), runs[key])
     print(f"{options.seeds} seeds, {NUM_LIARS} of {NUM_WORKERS} workers lie, {how[0]} {how[1]:g}")
     head = f"{'':28}{'found':>10}{'after (median, most)':>22}{'honest: work':>14}{'wronged':>9}"
-    print(head + (f"{'pass':>8}{'least':>8}{'liars':>8}" if options.scores else f"{'farthest':>10}{'again':>8}"))
+    print(
+        head
+        + (f"{'pass':>8}{'least':>8}{'liars':>8}{'help':>8}" if options.scores else f"{'farthest':>10}{'again':>8}")
+    )
     for name in names:
         found = [run for key, run in runs.items() if key[0] == name and run is not None]
         print(f"{name:28}{told(found)}{passes(found) if options.scores else again(found)}")
@@ -146,13 +151,15 @@ def again(found: list[Found]) -> str:
 
 
 def passes(found: list[Found]) -> str:
-    """How many comparisons passed: of all honest nodes, of the honest node with the fewest, of the liars."""
+    """How many comparisons passed: of all honest nodes, of the honest node with the fewest, of the liars; and after how
+    many of the honest ones' the loss on others' rows was lower."""
     lied = bool(found[0].until)
     honest = [counts for run in found for node, counts in run.passed.items() if not lied or node not in LIARS]
     liars = [counts for run in found for node, counts in run.passed.items() if lied and node in LIARS]
     least = min((passed / count for passed, count in honest if count >= FEW), default=float("nan"))
     rates = [sum(passed for passed, _ in each) / max(1, sum(count for _, count in each)) for each in (honest, liars)]
-    return f"{rates[0]:>8.1%}{least:>8.1%}" + (f"{rates[1]:>8.1%}" if liars else f"{'-':>8}")
+    helped = sum(run.helped for run in found) / max(1, sum(count for _, count in honest))
+    return f"{rates[0]:>8.1%}{least:>8.1%}" + (f"{rates[1]:>8.1%}" if liars else f"{'-':>8}") + f"{helped:>8.1%}"
 
 
 def play(name: str, how: str, share: float, tokens: int, seed: int) -> Found:
@@ -205,6 +212,7 @@ class _Count:
         self.wronged, self.farthest, self.audits, self.audited = 0, 0.0, 0, 0
         self._audits: dict[int, int] = {}
         self.passed: dict[str, tuple[int, int]] = {}
+        self.helped = 0
 
     def add(self, decision: Decision) -> None:
         if isinstance(decision, Assigned) and decision.kind == name_of(Audit):
@@ -226,6 +234,7 @@ class _Count:
         elif isinstance(decision, Noted) and isinstance(decision.note, notes.Scored):
             passed, count = self.passed.get(decision.node, (0, 0))
             self.passed[decision.node] = passed + decision.note.passed, count + 1
+            self.helped += decision.node not in self.liars and (decision.note.others or 0.0) > 0.0
 
     def found(self, tokens: int) -> Found:
         return Found(
@@ -238,6 +247,7 @@ class _Count:
             audited=self.audited,
             tokens=tokens,
             passed=self.passed,
+            helped=self.helped,
         )
 
 
