@@ -100,6 +100,7 @@ def train_once(engine: Engine, node: str, gains: ev.Gains | None) -> Train | Non
     """The node contributes; what is asked for is done, and scores come to `gains`. None: it gets no task."""
     if node not in engine.machine.membership.seen:
         engine.hello(node)
+    engine.now += 0.5  # which a task takes
     engine.next(node)
     tasks = [task for task in engine.held.get(node, {}).values() if isinstance(task, Train)]
     if not tasks:

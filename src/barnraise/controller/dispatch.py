@@ -23,6 +23,7 @@ from barnraise.controller.membership import Membership
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.publishing import Publishing
 from barnraise.controller.rooms import Rooms
+from barnraise.controller.scoring import Scoring
 from barnraise.controller.state import NodeState, Work
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionMade
 from barnraise.ledger.notes import DECLINED, NOT_HELD, Matched, Released
@@ -49,11 +50,13 @@ class Dispatch(Part):
         copies: Copies,
         kinds: Mapping[str, TaskKind],
         rooms: Rooms,
+        scoring: Scoring,
     ) -> None:
         super().__init__(context)
         self.settings, self.scheduler = context.settings, context.settings.tasks.scheduler()
         self.membership, self.forecasts, self.publishing = membership, forecasts, publishing
         self.holdings, self.copies, self.kinds, self.rooms = holdings, copies, kinds, rooms
+        self.scoring = scoring
         self.flapping = membership.flapping
         self.asking: dict[str, int] = {}  # node -> version it has
         self.resting: dict[str, int] = {}  # those that wait for a version (without overlap)
@@ -106,7 +109,8 @@ class Dispatch(Part):
 
     def _may_ask(self, node: NodeState) -> bool:
         """However fast a node is, others' contributions are to come between its own; one whose work comes to nothing
-        again and again, or that is lost again and again, has to wait; so has one that may be lost by now."""
+        again and again, or that is lost again and again, has to wait; so has one whose work is to be looked at, or that
+        may be lost by now."""
         if len(node.open) >= MOST_OPEN or self.state.buffer.count(node.id) >= MOST_IN_BUFFER:
             return False
         if not self.wasted.has(node.id, self.now):
@@ -114,6 +118,9 @@ class Dispatch(Part):
             return False
         if self.flapping.held(node.id):
             self.ask_again = min(self.ask_again, self.flapping.held_until(node.id))
+            return False
+        if (until := self.scoring.held_until(node.id)) > self.now:
+            self.ask_again = min(self.ask_again, until)
             return False
         return not self.membership.passed_over(node.id)
 

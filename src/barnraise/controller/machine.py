@@ -76,7 +76,7 @@ class Controller:
         training = Training(context, self.speeds, self.pacing, self.publishing)
         sentencing = Sentencing(context, self.membership)
         self.auditing = auditing = Auditing(context, self.membership, self.publishing, self.rooms, sentencing)
-        self.scoring = Scoring(context, sentencing)
+        self.scoring = Scoring(context, sentencing, self.speeds)
         kinds: tuple[TaskKind, ...] = (flushing, auditing, self.measuring, training)
         self.kinds = {kind.name: kind for kind in kinds}
         self.arrivals = Arrivals(context, self.custody, self.speeds)
@@ -102,6 +102,7 @@ class Controller:
             copies=self.copies,
             kinds=self.kinds,
             rooms=self.rooms,
+            scoring=self.scoring,
         )
         self.parts: tuple[Part, ...] = (
             self.membership,

@@ -6,6 +6,10 @@ of the assignment's number chooses, and gives the seed by which rows are drawn. 
 that is the newest as it is accepted; those that come meanwhile are not. What is found goes onto the ledger, and moves
 the node's standing (`trust.suspicion`); whose contributions do no more for its own rows, too often for chance, is
 discredited.
+
+Nobody takes much of the budget faster than it can be looked at: whose contribution was to be scored gets no task while
+one is, for a while, and who was not seen to be sound yet none before a machine PACE times as fast as the
+median node would have done what it has just handed in.
 """
 
 from __future__ import annotations
@@ -17,34 +21,45 @@ from collections.abc import Callable
 from typing import Any
 
 from barnraise.controller.actions import Score
-from barnraise.controller.events import Event, Scored
+from barnraise.controller.events import Event, Gains, Scored
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.sentencing import Sentencing
+from barnraise.controller.speeds import LEAST_PATIENCE, Speeds
 from barnraise.controller.state import Work
 from barnraise.core.types import Batches, Contribution
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted
 from barnraise.trust import suspicion
 
+PACE = 2.0
+"""By how many times a node that was not seen to be sound yet may be faster than the median one."""
+
 DISCREDITED = "its updates do no more for the rows that it was to train on than for others, too often for chance"
 """Why a node is dismissed."""
 
 
 class Scoring(Part):
-    """Keeps whose contribution is being scored, by its assignment (0: none)."""
+    """Keeps whose contribution is being scored, by its assignment (0: none), who else's was to be since, and when each
+    node's newest came, of how many tokens."""
 
-    def __init__(self, context: Context, sentencing: Sentencing) -> None:
+    def __init__(self, context: Context, sentencing: Sentencing, speeds: Speeds) -> None:
         super().__init__(context)
-        self.settings, self.sentencing = context.settings.scores, sentencing
+        self.settings, self.sentencing, self.speeds = context.settings.scores, sentencing, speeds
         self.busy, self._node = 0, ""
+        self._came: dict[str, tuple[float, int]] = {}
+        self._unseen: set[str] = set()
 
     def begin(self, work: Work, offer: Contribution) -> Steps:
         """The contribution was accepted: see what it does, if it is one of the share."""
-        if not work.task.trains or not self.settings.share or self.busy or self.state.progress.final:
+        if not work.task.trains or not self.settings.share or self.state.progress.final:
             return
+        self._came[work.node] = self.now, work.credit(offer.steps)
         share = self.state.nodes[work.node].tally.standing.chance_of_score(self.settings.share)
         drawn = hmac.digest(self.settings.key, f"score {work.assignment}".encode(), hashlib.sha256)
         if int.from_bytes(drawn[:8]) >= share * 2**64:
+            return
+        self._unseen.add(work.node)
+        if self.busy:
             return
         tasks = self.context.settings.tasks
         batches = Batches(work.rows, tasks.batch_size, tasks.seed + work.root, work.done)
@@ -56,9 +71,13 @@ class Scoring(Part):
         if event.epoch != self.context.epoch or event.assignment != self.busy:
             return
         node, self.busy = self._node, 0
-        if event.gains is None:
-            return
-        own, others, more = (gain if math.isfinite(gain) else None for gain in event.gains)
+        self._unseen.clear()
+        if event.gains is not None:
+            yield from self._found(node, event, event.gains)
+        yield from self.context.follow()
+
+    def _found(self, node: str, event: Scored, gains: Gains) -> Steps:
+        own, others, more = (gain if math.isfinite(gain) else None for gain in gains)
         passed = more is not None and more > suspicion.ENOUGH
         before = self.state.nodes[node].tally.standing.scores.suspicion
         left = suspicion.after(before, passed, self._expected())
@@ -72,7 +91,22 @@ class Scoring(Part):
         if left >= suspicion.LIMIT:
             note = notes.Discredited(event.assignment, left, self.sentencing.until(node))
             yield from self.sentencing.pass_on(node, note, DISCREDITED)
-            yield from self.context.follow()
+
+    def held_until(self, node: str) -> float:
+        """Until when a node gets no task, or one is scored; 0 where it may have one."""
+        if node not in self._came:
+            return 0.0
+        sound, seen = self.state.nodes[node].tally.standing.scores.sound, node not in self._unseen
+        if sound and seen:
+            return 0.0
+        self.speeds.refresh()
+        came, tokens = self._came[node]
+        paced = tokens / (PACE * self.speeds.median) if self.speeds.median > 0.0 and not sound else 0.0
+        return came + (paced if seen else max(paced, LEAST_PATIENCE, self.speeds.usual_period))
+
+    def forget(self, node: str) -> None:
+        self._came.pop(node, None)
+        self._unseen.discard(node)
 
     def _expected(self) -> float:
         found = (node.tally.standing.scores for node in self.state.nodes.values())

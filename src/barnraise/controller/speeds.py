@@ -48,6 +48,7 @@ class Speeds(Part):
         self.at, self.time = -1, -math.inf  # the news and the time of the figures
         self.count = 0  # how often they were found by now
         self.counted: list[NodeState] = []  # on whose next contributions the others count
+        self.usual_period = 0.0  # median seconds from one of their contributions to the next
         self.num_keeping_pace = 0  # of those that are nearly as fast as the median one
         self.median = self.total = 0.0  # of their rates
         self.lowest = self.highest = 0.0  # within which a claim is believed
@@ -80,8 +81,8 @@ class Speeds(Part):
         working = [rate for rate in working if rate > 0.0]
         self.median = median(working) if working else 0.0
         periods = [self.period(node) for node in self.counted]
-        usual = median(known) if (known := [period for period in periods if period > 0.0]) else 0.0
-        self.num_keeping_pace = sum(period <= OVERDUE * usual for period in periods)
+        self.usual_period = median(known) if (known := [period for period in periods if period > 0.0]) else 0.0
+        self.num_keeping_pace = sum(period <= OVERDUE * self.usual_period for period in periods)
         self.total = sum(min(rate, SPREAD * self.median) for rate in working)
         sized = [updates for node in living if (updates := node.updates).norm > 0.0]
         self.num_norms, self.norm = len(sized), median(updates.norm for updates in sized) if sized else 0.0

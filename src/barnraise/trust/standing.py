@@ -50,6 +50,11 @@ class Scores(msgspec.Struct, frozen=True):
         return self.count >= suspicion.KNOWN
 
     @property
+    def sound(self) -> bool:
+        """Whether it is known for work on its rows, and under no suspicion."""
+        return self.known and not self.suspicion and self.passing > (suspicion.OTHER + suspicion.MOST) / 2
+
+    @property
     def doubt(self) -> float:
         """From 0 to 1: how near the second half of the way to the limit is to its end."""
         return min(1.0, max(0.0, 2.0 * self.suspicion / suspicion.LIMIT - 1.0))
