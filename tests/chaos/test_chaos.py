@@ -54,7 +54,7 @@ def test_a_node_that_never_greets_again_is_found(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Contact, "silent", lambda contact, now: not contact.greeted)
     monkeypatch.setitem(machine._MESSAGES, Who, lambda worker, message, now: [])
     with pytest.raises(Failed, match=r"node0 has not greeted for 50\.\d s"):
-        play("101")
+        play("112")
 
 
 def test_one_seed_is_one_history() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,18 @@ def test_a_matrix_that_is_interrupted_says_how_to_go_on(barnraise, tmp_path: Pat
 def test_who_does_not_train_is_discredited_and_told_of(barnraise, run_file) -> None:
     """Real processes, whose tasks nobody could do again; what two of four hand in has nothing to do with their rows."""
     workers = [{"name": "one"}, {"name": "two"}, {"name": "three"}, {"name": "four", "attack": {"kind": "zero"}}]
-    training = {"tokens": 400_000, "batch_size": 8, "local_steps": 4, "learning_rate": 0.003, "scores": 0.2}
-    process = barnraise("train", str(run_file(workers=workers, training=training)), "--json")
+    training = {"tokens": 2_500_000, "batch_size": 8, "local_steps": 15, "learning_rate": 0.003, "scores": 0.2}
+    names = (
+        "argparse",
+        "doctest",
+        "inspect",
+        "pydoc",
+        "tarfile",
+        "typing",
+    )  # with much in them that has to be learnt by heart
+    files = [f"{sysconfig.get_path('stdlib')}/{name}.py" for name in names]
+    data = {"kind": "text", "files": files, "context": 64}
+    process = barnraise("train", str(run_file(workers=workers, training=training, data=data)), "--json")
     assert process.wait(240) == 0, process.text()
     result = process.json()
     with LedgerView(Path(result["run_dir"]) / "ledger.sqlite") as view:
