@@ -319,3 +319,32 @@ def test_a_costed_simulation_scores_too_and_all_of_it_is_sound() -> None:
     )
     assert plain.ledger_hash != scored.ledger_hash == again.ledger_hash
     assert scored.verdicts.accepted == plain.verdicts.accepted
+
+
+def test_who_was_not_seen_to_be_sound_works_at_the_pace_of_others() -> None:
+    """However fast it is, and though it leaves and comes back; once it is known, it works as fast as it can."""
+    engine = scored()
+    for _ in range(10):
+        for node in ("a", "b", "c"):
+            train_once(engine, node, GOOD)
+    assert train_once(engine, "d", GOOD) is not None
+    held = engine.machine.scoring.held_until("d")
+    assert held > engine.now
+    engine.now -= 0.5
+    assert train_once(engine, "d", GOOD) is None, "no time has passed"
+    engine.leave("d")
+    engine.hello("d")
+    assert engine.machine.scoring.held_until("d") == held
+    for _ in range(8):
+        engine.now += 100.0
+        assert train_once(engine, "d", GOOD) is not None
+    assert engine.machine.scoring.held_until("d") == 0.0
+
+
+def test_where_comparisons_say_little_fast_nodes_are_not_held_up_for_ever() -> None:
+    engine, rng = scored(), random.Random(3)
+    for _ in range(20):
+        for node in ("a", "b", "c"):
+            engine.now += 100.0
+            train_once(engine, node, rng.choice([GOOD, BAD, BAD]))
+    assert all(engine.machine.scoring.held_until(node) <= engine.now for node in ("a", "b", "c"))

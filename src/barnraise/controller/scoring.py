@@ -8,8 +8,8 @@ the node's standing (`trust.suspicion`); whose contributions do no more for its 
 discredited.
 
 Nobody takes much of the budget faster than it can be looked at: whose contribution was to be scored gets no task while
-one is, for a while, and who was not seen to be sound yet none before a machine PACE times as fast as the
-median node would have done what it has just handed in.
+one is, for a while, and who was not seen to be sound yet none before a machine PACE times as fast as the median node
+would have done what it has just handed in. Who comes back has not begun anew.
 """
 
 from __future__ import annotations
@@ -96,17 +96,14 @@ class Scoring(Part):
         """Until when a node gets no task, or one is scored; 0 where it may have one."""
         if node not in self._came:
             return 0.0
-        sound, seen = self.state.nodes[node].tally.standing.scores.sound, node not in self._unseen
+        scores, seen = self.state.nodes[node].tally.standing.scores, node not in self._unseen
+        sound = scores.sound(self._expected())
         if sound and seen:
             return 0.0
         self.speeds.refresh()
         came, tokens = self._came[node]
         paced = tokens / (PACE * self.speeds.median) if self.speeds.median > 0.0 and not sound else 0.0
         return came + (paced if seen else max(paced, LEAST_PATIENCE, self.speeds.usual_period))
-
-    def forget(self, node: str) -> None:
-        self._came.pop(node, None)
-        self._unseen.discard(node)
 
     def _expected(self) -> float:
         found = (node.tally.standing.scores for node in self.state.nodes.values())

@@ -49,10 +49,19 @@ class Scores(msgspec.Struct, frozen=True):
     def known(self) -> bool:
         return self.count >= suspicion.KNOWN
 
-    @property
-    def sound(self) -> bool:
-        """Whether it is known for work on its rows, and under no suspicion."""
-        return self.known and not self.suspicion and self.passing > (suspicion.OTHER + suspicion.MOST) / 2
+    def sound(self, expected: float) -> bool:
+        """Whether it is known for work on its rows, as far as comparisons tell: they pass nearer to what is expected of
+        an honest node than to what is of others.
+
+        >>> scores = Scores(9, 0.6), Scores(9, 0.5), Scores(7, 0.9), Scores(9, 0.6, 8.0)
+        >>> (
+        ...     [one.sound(0.9) for one in scores],
+        ...     Scores(9, 0.3).sound(suspicion.OTHER),
+        ...     Scores(9, 0.1).sound(suspicion.OTHER),
+        ... )
+        ([True, False, False, False], True, False)
+        """
+        return self.known and not self.doubt and self.passing >= (suspicion.OTHER + expected) / 2
 
     @property
     def doubt(self) -> float:
