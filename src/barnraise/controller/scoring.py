@@ -34,6 +34,9 @@ from barnraise.trust import suspicion
 PACE = 2.0
 """By how many times a node that was not seen to be sound yet may be faster than the median one."""
 
+LONGEST = 60.0
+"""Seconds that a node waits at most: rates that were seen while a clock jumped say anything."""
+
 DISCREDITED = "its updates do no more for the rows that it was to train on than for others, too often for chance"
 """Why a node is dismissed."""
 
@@ -100,10 +103,13 @@ class Scoring(Part):
         sound = scores.sound(self._expected())
         if sound and seen:
             return 0.0
-        self.speeds.refresh()
         came, tokens = self._came[node]
+        if came > self.now:  # the clock went back
+            return 0.0
+        self.speeds.refresh()
         paced = tokens / (PACE * self.speeds.median) if self.speeds.median > 0.0 and not sound else 0.0
-        return came + (paced if seen else max(paced, LEAST_PATIENCE, self.speeds.usual_period))
+        wait = paced if seen else max(paced, LEAST_PATIENCE, self.speeds.usual_period)
+        return came + min(wait, LONGEST)
 
     def _expected(self) -> float:
         found = (node.tally.standing.scores for node in self.state.nodes.values())
