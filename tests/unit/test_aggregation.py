@@ -21,6 +21,7 @@ from torch import Tensor
 from barnraise import aggregation
 from barnraise.aggregation import network
 from barnraise.aggregation.base import Rule
+from barnraise.aggregation.gram import one_thread
 from barnraise.core.errors import InputError, OptionError, UnknownNameError
 
 torch.set_num_threads(1)
@@ -217,6 +218,21 @@ def test_bits_do_not_depend_on_threads() -> None:
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, cwd=root, env=env)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def test_who_leaves_last_gives_torch_its_threads_back() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        first, second = one_thread(), one_thread()  # as two threads of a crew do
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert torch.get_num_threads() == 1, "the second is within"
+        second.__exit__(None, None, None)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
 
 
 @EVERY

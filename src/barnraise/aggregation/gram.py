@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -106,17 +107,29 @@ def _summed(block: Array) -> Array:
     return gram
 
 
+class _Alone:
+    """How many are within `one_thread` now, and the number of torch's threads without them."""
+
+    lock, inside, usual = Lock(), 0, 1
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """torch has but the caller's thread meanwhile: how its matrix library sums hangs on how many there are, and on the
-    processor. A crew's threads share the work instead. (The number is each thread's own, and a new thread's is what was
-    set last.)"""
-    usual = torch.get_num_threads()
-    torch.set_num_threads(1)
+    processor. A crew's threads share the work instead. The number is the whole process's, so who leaves last restores
+    it: what others compute with torch meanwhile has one thread, too."""
+    with _Alone.lock:
+        if not _Alone.inside:
+            _Alone.usual = torch.get_num_threads()
+        _Alone.inside += 1
+        torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(usual)
+        with _Alone.lock:
+            _Alone.inside -= 1
+            if not _Alone.inside:
+                torch.set_num_threads(_Alone.usual)
 
 
 def _serve(gram: Array, products: Array, rows: Array) -> bool:
