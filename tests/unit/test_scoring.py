@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 import barnraise
 from barnraise import compression
 from barnraise.controller import actions as act
-from barnraise.controller.evaluator import Evaluator, Step
+from barnraise.controller.evaluator import Evaluator
 from barnraise.controller.scorer import Scorer
 from barnraise.controller.settings import ScoreSettings
+from barnraise.controller.version.base import Step
 from barnraise.core.types import Batches, Blob, Contribution, ParameterRange, RowRange, Train
 from barnraise.data.batches import batches
 from barnraise.data.shards import Dataset
@@ -120,16 +121,21 @@ def told(engine: Engine, kind: type[Any]) -> list[tuple[str, Any]]:
     return [(d.node, d.note) for d in engine.journal if isinstance(d, Noted) and isinstance(d.note, kind)]
 
 
-def test_what_is_looked_at_are_the_steps_that_were_handed_in() -> None:
+def looked_at() -> tuple[Engine, Train, act.Score]:
+    """A first contribution that is being scored."""
     engine = scored()
     engine.hello("a")
     engine.next("a")
     (task,) = engine.held["a"].values()
     assert isinstance(task, Train)
     engine.offer("a", contribution(task))
-    (inspect,) = [job for job in engine.jobs if isinstance(job, act.Inspect)]
-    engine.answer(inspect)
+    engine.answer(*[job for job in engine.jobs if isinstance(job, act.Inspect)])
     (score,) = [job for job in engine.jobs if isinstance(job, act.Score)]
+    return engine, task, score
+
+
+def test_what_is_looked_at_are_the_steps_that_were_handed_in() -> None:
+    _, task, score = looked_at()
     assert (score.node, score.contribution.assignment, score.steps) == ("a", task.id, task.local_steps)
     assert score.batches == task.batches
 
@@ -187,14 +193,7 @@ def test_gains_that_are_no_numbers_do_not_pass_and_nothing_to_compare_says_nothi
 
 
 def test_a_result_of_a_dead_controller_is_none() -> None:
-    engine = scored()
-    engine.hello("a")
-    engine.next("a")
-    (task,) = engine.held["a"].values()
-    assert isinstance(task, Train)
-    engine.offer("a", contribution(task))
-    engine.answer(*[job for job in engine.jobs if isinstance(job, act.Inspect)])
-    (score,) = [job for job in engine.jobs if isinstance(job, act.Score)]
+    engine, task, score = looked_at()
     engine.handle(ev.Scored(score.epoch - 1, task.id, 0, BAD))
     assert not told(engine, notes.Scored)
 

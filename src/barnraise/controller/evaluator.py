@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from barnraise.compression.base import Reader
+from barnraise.controller.version.base import Step
 from barnraise.core.threads import SPAN, spans
-from barnraise.core.types import ParameterRange
 from barnraise.data.shards import Dataset, labels
 from barnraise.training.local import held_out_loss
 
 BATCH_ROWS = 16
-
-
-class Step(NamedTuple):
-    """An update of a range of the parameters."""
-
-    update: Reader
-    where: ParameterRange
 
 
 class Evaluator:

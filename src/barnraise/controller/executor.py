@@ -11,11 +11,12 @@ from torch import Tensor
 
 from barnraise.controller.actions import Aggregate, Checkpoint, Evaluate, Inspect, Score
 from barnraise.controller.blobs import BlobStore
-from barnraise.controller.evaluator import Evaluator, Step
+from barnraise.controller.evaluator import Evaluator
 from barnraise.controller.events import Aggregated, Checkpointed, Evaluated, Event, Inspected, Scored, Unmade
 from barnraise.controller.frozen import Frozen
 from barnraise.controller.parameter_server import Made, ParameterServer
 from barnraise.controller.scorer import Scorer
+from barnraise.controller.version.base import Step
 from barnraise.core.errors import CorruptionError, StorageError, VersionRefusedError, WireError
 from barnraise.ledger import Checkpoints, Head, Ledger
 from barnraise.wire.blobs import Upload

@@ -19,10 +19,9 @@ from torch import Tensor
 from barnraise.aggregation.base import Rule
 from barnraise.compression.base import Codec, Reader
 from barnraise.controller.actions import Slot
-from barnraise.controller.evaluator import Step
 from barnraise.controller.frozen import Frozen
 from barnraise.controller.version.arriving import Arrival
-from barnraise.controller.version.base import Making, ReadPayload
+from barnraise.controller.version.base import Making, ReadPayload, Step
 from barnraise.controller.version.opening import codec_of
 from barnraise.controller.version.preserving import Preserve
 from barnraise.controller.version.publishing import Publish

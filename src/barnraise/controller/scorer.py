@@ -10,15 +10,14 @@ import numpy as np
 from torch import Tensor
 
 from barnraise.controller.actions import Score
-from barnraise.controller.evaluator import BATCH_ROWS, Evaluator, Step
+from barnraise.controller.evaluator import BATCH_ROWS, Evaluator
 from barnraise.controller.events import Gains
+from barnraise.controller.scoring import ROWS
+from barnraise.controller.version.base import Step
 from barnraise.core.types import Batches
 from barnraise.data.batches import Batch, Rows, batches
 from barnraise.data.shards import Dataset, labels
 from barnraise.training.local import row_losses
-
-ROWS = 32
-"""Of either kind, at most."""
 
 FEWEST = 16
 """Of its own where a task has few: from about a quarter of its steps, so that half of the work is half of a chance."""

@@ -31,6 +31,9 @@ from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted
 from barnraise.trust import suspicion
 
+ROWS = 32
+"""Of its own, and of others, that a contribution is scored by, at most."""
+
 PACE = 2.0
 """By how many times a node that was not seen to be sound yet may be faster than the median one."""
 
@@ -49,6 +52,7 @@ class Scoring(Part):
         super().__init__(context)
         self.settings, self.sentencing, self.speeds = context.settings.scores, sentencing, speeds
         self.busy, self._node = 0, ""
+        self._expected = self._shown()  # as of the last score: many nodes ask between two
         self._came: dict[str, tuple[float, int]] = {}
         self._unseen: set[str] = set()
 
@@ -83,7 +87,8 @@ class Scoring(Part):
         own, others, more = (gain if math.isfinite(gain) else None for gain in gains)
         passed = more is not None and more > suspicion.ENOUGH
         before = self.state.nodes[node].tally.standing.scores.suspicion
-        left = suspicion.after(before, passed, self._expected())
+        self._expected = self._shown()
+        left = suspicion.after(before, passed, self._expected)
         yield Noted(
             self.now,
             notes.Scored(
@@ -100,7 +105,7 @@ class Scoring(Part):
         if node not in self._came:
             return 0.0
         scores, seen = self.state.nodes[node].tally.standing.scores, node not in self._unseen
-        sound = scores.sound(self._expected())
+        sound = scores.sound(self._expected)
         if sound and seen:
             return 0.0
         came, tokens = self._came[node]
@@ -111,7 +116,8 @@ class Scoring(Part):
         wait = paced if seen else max(paced, LEAST_PATIENCE, self.speeds.usual_period)
         return came + min(wait, LONGEST)
 
-    def _expected(self) -> float:
+    def _shown(self) -> float:
+        """How often an honest node's comparisons pass, by what all nodes show."""
         found = (node.tally.standing.scores for node in self.state.nodes.values())
         return suspicion.expected(scores.passing for scores in found if scores.known)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from barnraise.compression.catalog import CATALOG, Traits
 from barnraise.controller.actions import Aggregate
+from barnraise.controller.scoring import ROWS
 from barnraise.core.types import AnyResult, AnyTask, Blob, Contribution, News, Sketched, Update
 
 NANO = 1e-9
@@ -19,7 +20,6 @@ NORM = 1.9 * NANO
 SKETCH = 9 * NANO
 MEAN, ROBUST = 0.9 * NANO, 2.5 * NANO  # of an aggregation rule, an element of each row
 OUTER = 2.0 * NANO  # of an outer optimizer, between SGD's 0.5 and Adam's 7
-SCORED_ROWS = 32  # of either kind
 FLOPS = 2e10  # floating-point operations a second of one core that evaluates
 
 
@@ -83,7 +83,7 @@ class ControllerCosts:
         self.row = ROBUST if robust else MEAN
         token = 2.0 * num_parameters / (FLOPS * threads)
         self.evaluate = evaluation_tokens * token
-        self.score = 6 * SCORED_ROWS * row_tokens * token  # two kinds of rows, three times each
+        self.score = 6 * ROWS * row_tokens * token  # two kinds of rows, three times each
 
     def inspect(self, contribution: Contribution, *, sketched: bool = False) -> float:
         """A look at a payload: its digest, its elements, their norm, and a sketch of them."""

@@ -13,10 +13,11 @@ from typing import Any
 
 from barnraise.controller.actions import Aggregate, Score
 from barnraise.controller.blobs import BlobStore
-from barnraise.controller.evaluator import Evaluator, Step
+from barnraise.controller.evaluator import Evaluator
 from barnraise.controller.events import Gains
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.controller.scorer import Scorer
+from barnraise.controller.version.base import Step
 from barnraise.core.types import AnyResult, AnyTask, Blob, Contribution, News, ParameterRange
 from barnraise.data.shards import Dataset
 from barnraise.emulation.conduct import HONEST, Conduct

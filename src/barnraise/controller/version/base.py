@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -14,6 +14,13 @@ from barnraise.core.types import ParameterRange
 
 ReadPayload = Callable[[int], Any]
 """Assignment id -> the payload's bytes."""
+
+
+class Step(NamedTuple):
+    """An update of a range of the parameters, to go along."""
+
+    update: Reader
+    where: ParameterRange
 
 
 @dataclass
