@@ -96,6 +96,17 @@ def test_a_warning_has_its_line(folder: Path, capsys: pytest.CaptureFixture[str]
     assert err.startswith("warning: run.yaml:9: controller.buffer_size: is 7, but the run has 2 nodes")
 
 
+def test_scores_need_the_model_where_nothing_else_does(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scored = RUN.replace("batch_size: 4", "batch_size: 4, scores: 0.1") + "controller: {evaluated_by: %s}\n"
+    for measures, warned in (("workers", True), ("controller", False)):
+        (folder / "run.yaml").write_text(scored % measures)
+        assert run("check", "run.yaml") == 0
+        assert ("training.scores: is 0.1" in capsys.readouterr().err) == warned
+    (folder / "run.yaml").write_text(RUN.replace("batch_size: 4", "batch_size: 4, scores: 1.5"))
+    assert run("check", "run.yaml") == 2
+    assert "training.scores: is 1.5" in capsys.readouterr().err
+
+
 def test_audits_take_nodes_out_of_rounds_that_wait(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rounds = RUN.replace("batch_size: 4", "batch_size: 4, audits: 0.1") + "controller: {use_async_training: %s}\n"
     for asynchronous, warned in (("true", False), ("false", True)):

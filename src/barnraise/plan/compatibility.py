@@ -60,6 +60,18 @@ def _averaged_elsewhere(case: Case) -> Found:
 
 
 @_row(
+    "scores where workers measure the held-out loss",
+    "who scores contributions has the model: the controller loads it, which it would not for anything else",
+    "leave controller.evaluated_by `controller`, or training.scores 0",
+    warning=True,
+)
+def _scored_without_model(case: Case) -> Found:
+    scores = case.training.scores
+    if scores and case.controller.evaluated_by == "workers":
+        yield ("training", "scores"), f"is {scores:g}, but controller.evaluated_by is workers"
+
+
+@_row(
     "audits in rounds that wait for all",
     "who does another's work anew is not in that round's version, and a round of few nodes counts like any other",
     "leave controller.use_async_training true, or training.audits 0",
