@@ -27,6 +27,8 @@ def test_nothing_that_was_seen_makes_an_expectation_worthless(
         for work_of_next in (1e-9, 1.0, 1e12):
             assert 0.0 <= learned.compute(sort, work_of_next) < math.inf
         assert 0.0 < learned.fetch(1.0) < math.inf
+        assert 0.0 < learned.compute_spread(sort) < math.inf
+        assert 0.0 < learned.link_spread < math.inf
 
 
 @given(st.lists(st.tuples(sorts, st.floats(1.0, 1e6), seconds), min_size=1), st.lists(st.floats(1e-6, 1e9), min_size=2))

@@ -157,7 +157,8 @@ class RunChance:
 
     def join(self, node: str) -> None:
         kinds = tuple(KINDS)[: None if self.rng.random() < 0.8 else 2]  # some know no other
-        self.engine.hello(node, restart=self.rng.random() < 0.4, kinds=kinds)
+        lent = self.rng.choice([0.0, 0.0, 0.0, 1e-3, 5.0, 1e9])
+        self.engine.hello(node, restart=self.rng.random() < 0.4, kinds=kinds, lent=lent)
 
     def come_back(self, node: str) -> None:
         """With some of what it held, and perhaps claims to what it never had."""

@@ -27,6 +27,7 @@ from barnraise.controller.invariants import validate
 from barnraise.controller.machine import Controller
 from barnraise.controller.measuring import TIMES
 from barnraise.controller.membership import LOOKS
+from barnraise.controller.pacing import LEAST_PART
 from barnraise.controller.settings import (
     EngineSettings,
     EvaluationSettings,
@@ -557,6 +558,7 @@ class Account:
         self.left_over: set[int] = set()  # accepted, and in no version as the run ended
         self.live: set[str] = set()
         self.owners: dict[str, str] = {}  # of all nodes
+        self.lent: set[str] = set()  # nodes that said for how long
         self.closed = self.final = self.flushing = False
         self.cursor = 0
         self.rows: Counter[tuple[int, int]] = Counter()  # how often each was handed out
@@ -687,7 +689,8 @@ class Account:
             few = told.rows.total * MOST_ROW_RANGES // 2 < told.local_steps * told.batch_size
             assert 1 <= d.local_steps <= told.max_local_steps
             most = told.local_steps * (2 if self.settings.worker.overlap else 1)  # to let others catch up
-            assert few or not alike or told.local_steps <= d.local_steps <= most
+            least = LEAST_PART * told.local_steps if d.node in self.lent else told.local_steps
+            assert few or not alike or least <= d.local_steps <= most
             count = sum(r.stop - r.start for r in d.rows)
             assert count == d.local_steps * self.settings.tasks.batch_size or (few and d.local_steps == 1)
             assert d.cursor == self.cursor + count
@@ -1077,6 +1080,7 @@ class Engine:
             "kinds": tuple(KINDS),
         }
         message = Hello(**(values | changes))
+        (self.account.lent.add if message.lent else self.account.lent.discard)(node)
         kept = {*message.pending, *message.working}
         self.held[node] = {i: task for i, task in self.held[node].items() if i in kept}
         self.handle(ev.Received(node, message))

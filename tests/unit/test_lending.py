@@ -19,6 +19,8 @@ from barnraise.worker.options import Means
 from barnraise.worker.profile import machine_profile
 from barnraise.worker.terms import tokens_at_once
 
+from ..state_machine.engine import Engine, contribution, engine_settings
+
 NOW = datetime(2026, 5, 1, 23, 30)
 
 
@@ -117,3 +119,63 @@ def test_a_machine_has_what_is_free_as_it_starts_or_what_is_lent_of_that(monkeyp
     assert machine_profile("cpu", lent_bytes=99 << 30).memory_bytes == has
     monkeypatch.setattr("barnraise.worker.profile.available_bytes", lambda: 0)
     assert machine_profile("cpu").room > 0, "0 would be unknown"
+
+
+# What the controller makes of it
+
+
+def lent(seconds: float, rate: float = 120.0, **changes: Any) -> int:
+    """Steps of the task that a node gets which was seen to train so many tokens a second, of 60 in 5 s."""
+    engine = Engine(engine_settings(tokens=10**9, pace="fixed", local_steps=10, **changes))
+    engine.hello("a", lent=seconds)
+    if rate:
+        engine.observed(a=rate)
+    engine.next("a")
+    (task,) = engine.held["a"].values()
+    return int(task.local_steps)
+
+
+def test_a_task_is_cut_to_the_time_for_which_a_node_is_lent() -> None:
+    assert lent(0.0) == lent(1e9) == 10, "for as long as the run lasts, and for long enough"
+    batch = engine_settings().tasks
+    seconds = batch.batch_size * batch.context / 120.0  # a step
+    assert [lent(n * seconds + 1e-6) for n in (12, 10, 7, 4)] == [10, 10, 7, 4]
+    assert lent(seconds) == 3, "a quarter at least: what is done by then is handed in"
+    assert lent(seconds, rate=0.0) == 10, "nobody knows yet how long a step takes"
+
+
+def test_time_that_is_over_while_the_node_stays_counts_no_more() -> None:
+    engine = Engine(engine_settings(tokens=10**9, pace="fixed", local_steps=10))
+    engine.hello("a", lent=2.0)
+    engine.observed(a=1.0)
+    membership = engine.machine.membership
+    assert membership.left("a") == 2.0
+    assert not membership.has_time(engine.state.nodes["a"], 3.0)
+    engine.tick(2.5)
+    engine.next("a")
+    assert membership.left("a") == float("inf")
+    (task,) = engine.held["a"].values()
+    assert task.local_steps == 10
+    engine.hello("a", lent=7.0)
+    assert membership.left("a") == 7.0, "it says so anew"
+    engine.hello("a")
+    assert membership.left("a") == float("inf"), "it says no such thing any more"
+
+
+def test_what_is_lost_goes_on_to_who_has_less_time_in_pieces() -> None:
+    engine = Engine(engine_settings(tokens=10**9, pace="fixed", local_steps=10))
+    step = engine.settings.tasks.batch_size * engine.settings.tasks.context
+    for node, seconds in (("a", 0.0), ("b", 5.0 * step)):
+        engine.hello(node, lent=seconds)
+        engine.observed(**{node: 1.0})
+    engine.next("a")
+    (whole,) = engine.held["a"].values()
+    engine.leave("a")
+    engine.next("b")
+    (part,) = engine.held["b"].values()
+    assert part.local_steps == 5
+    assert part.batches.rows == whole.batches.rows
+    engine.offer("b", contribution(part))
+    while engine.jobs:
+        engine.answer(engine.jobs[0])
+    assert [(rest.done, rest.local_steps) for rest in engine.state.redo.values()] == [(5, 5)], "and waits for others"

@@ -17,7 +17,7 @@ from barnraise.controller.state import State
 from barnraise.core.types import Blob, NodeProfile
 from barnraise.ledger import Assigned, Decision, Judged, Ledger, LedgerView, NodeChanged, Noted
 from barnraise.ledger.notes import Released
-from barnraise.matching.predictor import MOST_AT_ONCE, REMEMBERED, Learned, Times, sort_of
+from barnraise.matching.predictor import MOST_AT_ONCE, REMEMBERED, UNKNOWN_SPREAD, Learned, Times, sort_of
 from barnraise.wire.messages import Offer
 
 from .. import decisions as some
@@ -75,9 +75,33 @@ def test_the_same_tasks_make_the_same_predictor() -> None:
     assert known(*seconds).spread == pytest.approx(0.3, abs=0.2)
 
 
+def test_how_far_a_task_may_be_off_is_told_with_it() -> None:
+    """About two of three are within the deviation that was expected, whatever their noise; and few tasks say little."""
+    chance = random.Random(3)
+    for noise in (0.05, 0.2, 0.5):
+        learned, off = Learned(), []
+        for _ in range(600):
+            spread, expected = learned.compute_spread("train 1"), learned.compute("train 1", 100.0)
+            seconds = 2.0 * math.exp(chance.gauss(0.0, noise))
+            if expected:
+                off.append(abs(math.log(seconds / expected)) <= spread)
+            learned.finished("train 1", 100.0, seconds)
+        assert 0.58 <= sum(off[10:]) / len(off[10:]) <= 0.76
+        assert learned.compute_spread("train 1") < learned.compute_spread("never seen")
+    assert Learned().compute_spread("train 1") > known(2.0).compute_spread("train 1") > 0.5
+    assert known(*[2.0] * 8).compute_spread("train 1") < 0.15
+
+
+def test_a_links_uncertainty_counts_where_a_task_waits_for_its_bytes() -> None:
+    times = Times(compute=4.0, fetch=3.0, send=1.0, compute_spread=0.1, link_spread=0.5)
+    assert times.deviation(given=10.0, free=20.0) == pytest.approx(math.hypot(0.4, 0.5)), "fetched while it computes"
+    assert times.deviation(given=10.0, free=0.0) == pytest.approx(math.hypot(0.4, 2.0))
+
+
 def test_what_is_fetched_is_compared_with_the_links_figures() -> None:
     """A link that is four times slower than it says: told by tasks that wait for their bytes, and not by the others."""
     learned, now = Learned(), 0.0
+    assert learned.link_spread == UNKNOWN_SPREAD
     for number in range(12):
         fetch = learned.fetch(10.0) if number % 2 else 0.0
         times = Times(learned.compute("a", 100.0), fetch, 0.5)
@@ -85,6 +109,7 @@ def test_what_is_fetched_is_compared_with_the_links_figures() -> None:
         learned.observed("a", 100.0, times, now, done)
         now = done
     assert learned.fetch(10.0) == pytest.approx(40.0, rel=0.1)
+    assert learned.link_spread < 0.1, "always as much slower"
     assert learned.compute("a", 100.0) == pytest.approx(2.0, rel=0.1)
 
 
@@ -163,7 +188,7 @@ def test_hindsight_compares_what_was_expected_with_what_was_seen(tmp_path: Path)
     rows: list[Decision] = [NodeChanged(0.0, "a", "enrolled", key="a"), NodeChanged(0.0, "a", "joined", session=1)]
     for number in range(1, LEARNING + 4):
         rows += [
-            some.assigned(10.0 * number, number, "a", compute=5.0, fetch=1.0, send=2.0),
+            some.assigned(10.0 * number, number, "a", compute=5.0, fetch=1.0, send=2.0, compute_spread=number / 33),
             some.judged(10.0 * number + 10.0, number, "a"),
         ]
     lost = some.assigned(500.0, 99, "a", compute=1.0), Noted(501.0, Released(99, "declined"), "a")
@@ -172,12 +197,14 @@ def test_hindsight_compares_what_was_expected_with_what_was_seen(tmp_path: Path)
         seen.add(row)
     assert len(seen.early) == LEARNING
     assert seen.errors == [pytest.approx(0.2)] * 3
+    assert seen.off == [pytest.approx(2.0 / (5.0 * number / 33)) for number in (11, 12, 13)]
+    assert seen.within == 0.0
     payloads = {d.assignment: b"p" for d in rows if isinstance(d, Judged)}
     with Ledger(tmp_path / "ledger.sqlite", tmp_path / "segments") as ledger:
         ledger.commit([*rows, *lost], payloads)
     with LedgerView(tmp_path / "ledger.sqlite") as view:
         told = _dispatched(view)
-    assert (told.error, told.foreseen) == (pytest.approx(0.2), 3)
+    assert (told.error, told.within, told.foreseen) == (pytest.approx(0.2), 0.0, 3)
 
 
 def test_uploads_tell_a_nodes_way_up() -> None:

@@ -21,12 +21,13 @@ MANIFEST = "manifest.json"
 @dataclass(frozen=True)
 class Dispatched:
     """How work found its nodes: the matching, and what became of nodes' time when last told; by which share, in the
-    median, what a task took was not what was expected (None: no node had done enough), and of how many tasks. Nodes
-    that are `held` get none at that time: they were lost and came back again and again."""
+    median, what a task took was not what was expected (None: no node had done enough), the share of those that were
+    `within` the standard deviation that was told, and of how many tasks. Nodes that are `held` get none at that time: they were lost and came back again and again."""
 
     matching: Matching | None = None
     employed: notes.Employed | None = None
     error: float | None = None
+    within: float | None = None
     foreseen: int = 0
     held: frozenset[str] = frozenset()
 
@@ -87,6 +88,7 @@ class Account:
             "idle": employed.idle if employed else None,
             "conflicts": employed.conflicts if employed else None,
             "prediction_error": self.dispatch.error,
+            "predicted_within": self.dispatch.within,
             **as_figures(self.dispatch.matching),
         }
 
@@ -120,7 +122,12 @@ def _dispatched(view: LedgerView) -> Dispatched:
     for time, matched in view.events(notes.Matched):
         matchings.add(time, matched)
     return Dispatched(
-        matchings.until(view.end), view.newest(notes.Employed), seen.error, len(seen.errors), held=_held(view)
+        matching=matchings.until(view.end),
+        employed=view.newest(notes.Employed),
+        error=seen.error,
+        within=seen.within,
+        foreseen=len(seen.errors),
+        held=_held(view),
     )
 
 

@@ -46,11 +46,7 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
             "given back, lost or refused",
         )
     if dispatch.error is not None:
-        yield (
-            "forecast",
-            f"tasks take {dispatch.error:.1%} more or less than expected in the median (of "
-            f"{count_text(dispatch.foreseen, 'task')}, after {LEARNING} a node)",
-        )
+        yield "forecast", forecast_text(dispatch.error, dispatch.within, dispatch.foreseen)
     snapshot = f"a snapshot of the model is {bytes_text(account.snapshot_bytes)}"
     yield "traffic", f"up {bytes_text(account.traffic.up)}, down {bytes_text(account.traffic.down)}; {snapshot}"
     if totals.epochs > 1:
@@ -65,6 +61,15 @@ def matching_text(matching: Matching) -> str:
         f"{now.rematches:,} from one node to another; stability {now.stability:.2f} ({now.nearly:.2f} but for gains "
         f"below a tenth), {now.blocking:.1%} of pairs block, {now.regret:.1%} above the least cost; over the time "
         f"{mean.stability:.2f} ({mean.nearly:.2f}), {mean.blocking:.1%}, {mean.regret:.1%}"
+    )
+
+
+def forecast_text(error: float, within: float | None, tasks: int) -> str:
+    """How well it was foreseen what tasks take, of so many tasks."""
+    told = "" if within is None else f"; {within:.0%} of them within the standard deviation that was expected"
+    return (
+        f"tasks take {error:.1%} more or less than expected in the median (of {count_text(tasks, 'task')}, after "
+        f"{LEARNING} a node){told}"
     )
 
 

@@ -12,7 +12,6 @@ import typer
 from barnraise.assembly.trial import DEFAULT_NODES, planned
 from barnraise.cli import console
 from barnraise.config.document import read
-from barnraise.controller.hindsight import LEARNING
 from barnraise.core.units import bytes_text, count_text, duration_text
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def _print(result: Report) -> None:
 
 
 def _lines(result: Report) -> Iterator[tuple[str, str]]:
-    from barnraise.account.facts import matching_text, signed
+    from barnraise.account.facts import forecast_text, matching_text, signed
 
     verdicts, traffic, losses, took = result.verdicts, result.traffic, result.losses, result.duration
     speed = took.virtual_seconds / took.seconds if took.seconds > 0 else math.inf
@@ -122,11 +121,8 @@ def _lines(result: Report) -> Iterator[tuple[str, str]]:
     if dispatch.matching is not None:
         yield "matching", matching_text(dispatch.matching)
     if dispatch.prediction_error is not None:
-        yield (
-            "forecast",
-            f"tasks take {dispatch.prediction_error:.1%} more or less than expected in the median (of "
-            f"{count_text(dispatch.predictions, 'task')}, after {LEARNING} a node)",
-        )
+        told = forecast_text(dispatch.prediction_error, dispatch.predicted_within, dispatch.predictions)
+        yield "forecast", told
     yield "transfer", f"up {bytes_text(traffic.bytes_up)}, down {bytes_text(traffic.bytes_down)}"
     if losses.first_loss is not None and losses.final_loss is not None:
         yield "loss", f"{losses.first_loss:.3f} to {losses.final_loss:.3f} nats a token, held out"

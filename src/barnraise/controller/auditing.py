@@ -199,7 +199,9 @@ class Auditing(TaskKind):
         return self._can(node, case) and self._adds(node, case)
 
     def _can(self, node: NodeState, case: Case) -> bool:
-        return node.id != case.work.node and node.id not in case.asked and self.rooms.of(node) >= case.memory
+        if node.id == case.work.node or node.id in case.asked or self.rooms.of(node) < case.memory:
+            return False
+        return self.membership.has_time(node, case.work.tokens)
 
     def _adds(self, node: NodeState, case: Case) -> bool:
         """Whether its answer would be another owner's than what is there. Where nobody else could answer, its neighbour

@@ -101,6 +101,7 @@ class Copies(Part):
             and node.speed.rate > 0.0
             and len(node.open) < MOST_OPEN
             and self.membership.can(node.id, work.kind)
+            and self.membership.has_time(node, work.tokens * work.task.toll)
         )
 
     def _arrival(self, node: NodeState, work: Work) -> float:

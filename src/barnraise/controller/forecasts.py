@@ -66,7 +66,7 @@ class Forecasts(Part):
     def expect(self, decision: Assigned, task: AnyTask) -> Assigned:
         """The assignment, with how long it is expected to take."""
         times = self.times(self.state.nodes[decision.node], decision, task)
-        terms = msgspec.structs.replace(decision.terms, compute=times.compute, fetch=times.fetch, send=times.send)
+        terms = msgspec.structs.replace(decision.terms, **msgspec.structs.asdict(times))
         return msgspec.structs.replace(decision, terms=terms)
 
     def times(self, node: NodeState, decision: Assigned, task: AnyTask) -> Times:
@@ -82,6 +82,8 @@ class Forecasts(Part):
             compute,
             learned.fetch(transfer(fetched, link.down or DEFAULT_BANDWIDTH, link.latency)) + link.latency,
             transfer(self._sent(decision), link.up or DEFAULT_BANDWIDTH, 0.0) + link.latency,
+            learned.compute_spread(sort),
+            learned.link_spread,
         )
 
     def _claimed(self, node: NodeState, learned: Learned, effort: float) -> float:

@@ -20,11 +20,12 @@ LEARNING = 10
 
 @dataclass
 class Hindsight:
-    """Is told of assignments and verdicts in their order. `errors` are shares of what tasks took; `early` are those of
-    the first tasks of a node."""
+    """Is told of assignments and verdicts in their order. `errors` are shares of what tasks took, `off` the same in
+    standard deviations as they were told; `early` are errors of the first tasks of a node."""
 
     errors: list[float] = field(default_factory=list)
     early: list[float] = field(default_factory=list)
+    off: list[float] = field(default_factory=list)
     _open: dict[int, Assigned] = field(default_factory=dict)
     _ahead: dict[str, dict[int, None]] = field(default_factory=dict)  # by node
     _free: dict[str, float] = field(default_factory=dict)
@@ -34,6 +35,12 @@ class Hindsight:
     def error(self) -> float | None:
         """The median absolute error, as a share of what tasks took; None where no node had more than ten."""
         return median(self.errors) if self.errors else None
+
+    @property
+    def within(self) -> float | None:
+        """The share of tasks that were within the standard deviation that was told: 68% where it says what it should;
+        None where none was told."""
+        return sum(off <= 1.0 for off in self.off) / len(self.off) if self.off else None
 
     def add(self, decision: Decision) -> None:
         """The next decision of a run; most say nothing of it."""
@@ -63,5 +70,7 @@ class Hindsight:
         took = d.time - max(given.time, free)
         if work.expected.compute > 0.0 and took > 0.0 and d.claim.steps == given.local_steps:
             number = self._tasks[d.node] = self._tasks.get(d.node, 0) + 1
-            error = abs(work.expected.end(given.time, free) - d.time) / took
-            (self.errors if number > LEARNING else self.early).append(error)
+            error = abs(work.expected.end(given.time, free) - d.time)
+            (self.errors if number > LEARNING else self.early).append(error / took)
+            if number > LEARNING and (deviation := work.expected.deviation(given.time, free)) > 0.0:
+                self.off.append(error / deviation)

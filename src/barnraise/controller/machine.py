@@ -63,7 +63,7 @@ class Controller:
         self.flapping = Flapping(context)
         self.speeds = Speeds(context, self.custody, self.flapping)
         self.membership = Membership(context, self.custody, self.flapping, self.speeds)
-        self.pacing = Pacing(context, self.speeds)
+        self.pacing = Pacing(context, self.speeds, self.membership)
         self.publishing = Publishing(context, self.pacing)
         self.measuring = Measuring(context, self.membership, self.pacing, self.publishing)
         context.needs_nodes = lambda: self.measuring.needs_nodes

@@ -215,7 +215,7 @@ class Measuring(TaskKind):
     def _most(self, node: NodeState) -> int:
         """Rows, in whole batches, that take the node about as long as a training task does, the median one or its own:
         nobody's measurement is to be waited for longer than others' work."""
-        own = FORWARD * self.pacing.local_steps(node) * self.settings.tasks.batch_size
+        own = FORWARD * self.pacing.in_time(node, self.pacing.local_steps(node)) * self.settings.tasks.batch_size
         most = int(min(own, self._quick(node)))
         return max(BATCH_ROWS, most - most % BATCH_ROWS)
 

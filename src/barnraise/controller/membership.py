@@ -61,6 +61,7 @@ class Membership(Part):
         self.lease = self.lease_told = 0.0  # seconds of silence allowed, and when the fleet was last told so much
         self.heartbeat = 0.0  # seconds between frames that the fleet was told of
         self.kinds: dict[str, frozenset[str]] = {}  # of task, that a node says it can do
+        self.ends: dict[str, float] = {}  # when owners want nodes back, as they say
         self.silent: dict[str, float] = {}  # when nodes were last heard whose lease then ended
         self.detectors: dict[str, Detector] = {}  # what is known of nodes' frames, also while they are gone
         self.suspects: set[str] = set()  # who was passed over for work, and is to be asked about when it is heard
@@ -126,6 +127,8 @@ class Membership(Part):
                 detector.learn(self.now, self.now - silent - self.heartbeat)
         self.context.forget(node)
         self.seen[node], self.kinds[node] = self.now, permits.tasks(known.badge.role, message.kinds)
+        if message.lent > 0.0:
+            self.ends[node] = self.now + message.lent
         yield from self._agree(known, message)
 
     def _agree(self, known: NodeState, message: Hello) -> Steps:
@@ -196,6 +199,15 @@ class Membership(Part):
         """Whether the node takes tasks of that kind on."""
         return kind in self.kinds.get(node, ())
 
+    def left(self, node: str) -> float:
+        """Seconds for which the node is lent yet, as it says: infinite where it says nothing, or says so no more."""
+        ends = self.ends.get(node, math.inf)
+        return ends - self.now if ends > self.now else math.inf
+
+    def has_time(self, node: NodeState, effort: float) -> bool:
+        """Whether a node can do so much before its owner wants it back, as far as its speed was seen."""
+        return effort <= self.left(node.id) * (node.speed.rate or math.inf)
+
     def _release_all(self, node: str, reason: str) -> Steps:
         """Let others do the node's open work, but for what has arrived and is being inspected."""
         for assignment in list(self.state.nodes[node].open):
@@ -220,6 +232,7 @@ class Membership(Part):
     def forget(self, node: str) -> None:
         self.seen.pop(node, None)
         self.kinds.pop(node, None)
+        self.ends.pop(node, None)
         self.awaited.pop(node, None)
         self.suspects.discard(node)
 

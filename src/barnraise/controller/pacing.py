@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import astuple, replace
 from statistics import median_high
 
+from barnraise.controller.membership import Membership
 from barnraise.controller.part import Context, Part
 from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import NodeState
@@ -19,13 +21,16 @@ CLAIMED = 4.0
 """By how many times longer than the median node's an exchange counts for the length of all nodes' rounds: nodes say
 themselves how fast their links are."""
 
+LEAST_PART = 0.25
+"""Of its task, that a node gets at least whose owner wants it back before: what it has done by then it hands in."""
+
 
 class Pacing(Part):
     """Keeps the length of a round at the fleet's pace."""
 
-    def __init__(self, context: Context, speeds: Speeds) -> None:
+    def __init__(self, context: Context, speeds: Speeds, membership: Membership) -> None:
         super().__init__(context)
-        self.speeds = speeds
+        self.speeds, self.membership = speeds, membership
         self.tasks, self.payloads, self.worker = (
             context.settings.tasks, context.settings.payloads, context.settings.worker
         )  # fmt: skip
@@ -38,6 +43,14 @@ class Pacing(Part):
             return steps
         most = max(steps, self.tasks.max_local_steps)
         return min(most, pace.aligned_steps(steps, self._batch_tokens / node.speed.rate, node.speed.waited))
+
+    def in_time(self, node: NodeState, steps: int) -> int:
+        """Of so many steps those that the node can take before its owner wants it back."""
+        seconds = self.membership.left(node.id) - len(node.open) * node.speed.turnaround
+        if math.isinf(seconds) or node.speed.rate <= 0.0:
+            return steps
+        most = int(max(0.0, seconds) * node.speed.rate / self._batch_tokens)
+        return max(math.ceil(LEAST_PART * steps), min(steps, most))
 
     def rate_factor(self, node: NodeState, steps: int, num_rows: float) -> float:
         """The share of the learning rate at which the node takes `steps` steps with so many rows.

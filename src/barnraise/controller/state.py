@@ -78,7 +78,8 @@ class Work(Assigned, frozen=True):
     @property
     def expected(self) -> Times:
         """What it was expected to take as it was given."""
-        return Times(self.terms.compute, self.terms.fetch, self.terms.send)
+        terms = self.terms
+        return Times(terms.compute, terms.fetch, terms.send, terms.compute_spread, terms.link_spread)
 
     @property
     def sort(self) -> str:

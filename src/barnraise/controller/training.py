@@ -104,7 +104,7 @@ class Training(TaskKind):
         lost = work if isinstance(work, Work) else None
         cursor = state.totals.rows
         yield from self.pacing.tuned(node)
-        steps = max(self.pacing.local_steps(node), node.tuning.least_steps)
+        steps = self.pacing.in_time(node, max(self.pacing.local_steps(node), node.tuning.least_steps))
         number = state.totals.assigned + 1
         root, skip = number, 0
         if isinstance(work, Work):

@@ -63,10 +63,12 @@ class Duration:
 @dataclass(frozen=True)
 class Dispatched:
     """By which share, in the median, what a task took was not what was expected, once a node had done ten (None: none
-    had), of so many tasks; the share of the nodes' time without a task; that of the tasks that were given back, lost or
-    refused; and how stable the matching was (None: none stood, or not for a minute)."""
+    had), and the share of these that were within the standard deviation that was told, of so many tasks; the share of
+    the nodes' time without a task; that of the tasks that were given back, lost or refused; and how stable the matching
+    was (None: none stood, or not for a minute)."""
 
     prediction_error: float | None
+    predicted_within: float | None
     predictions: int
     idle: float
     conflicts: float
@@ -142,7 +144,12 @@ def report(
             events=simulator.events,
         ),
         dispatch=Dispatched(
-            seen.error, len(seen.errors), tally.idle, tally.conflicts, simulator.matchings.until(simulator.now)
+            prediction_error=seen.error,
+            predicted_within=seen.within,
+            predictions=len(seen.errors),
+            idle=tally.idle,
+            conflicts=tally.conflicts,
+            matching=simulator.matchings.until(simulator.now),
         ),
         sat=sat,
     )

@@ -80,6 +80,8 @@ class Terms(Columns, frozen=True, gc=False):
     compute: float = 0.0  # seconds that it is expected to take, 0 where nothing is: its own, and of its bytes
     fetch: float = 0.0
     send: float = 0.0
+    compute_spread: float = 0.0  # standard deviations of the logarithms: of its own seconds, and of its bytes'
+    link_spread: float = 0.0
     pace: float | None = None  # of a stateless task: what of a version's movement is one step's
 
 

@@ -46,6 +46,8 @@ CREATE TABLE assignments (           -- a piece of work went to a node
     compute       REAL DEFAULT 0,    -- seconds that it was expected to take
     fetch         REAL DEFAULT 0,    -- and those of its bytes down
     send          REAL DEFAULT 0,    -- and up
+    compute_spread REAL DEFAULT 0,   -- standard deviation of the logarithm of the first
+    link_spread   REAL DEFAULT 0,    -- and of the other two
     pace          REAL DEFAULT NULL  -- of a stateless task: what of a version's movement is one step's
 ) STRICT;
 

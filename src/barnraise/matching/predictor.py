@@ -10,6 +10,9 @@ its result; what a node says of its own speed counts until its first task is don
 shifts seconds between p and d: their sum is what was seen. Results that were held back and come at once count as one,
 so that nobody seems faster for it.
 
+Each half has an uncertainty of its own: how far the newest tasks were from what was expected of them, and how well that
+is known after so few.
+
 Pure: the same tasks in the same order make the same predictor, so a ledger that is replayed makes it anew.
 """
 
@@ -43,6 +46,9 @@ LEAST_SHARE = 0.25
 UNKNOWN_SPREAD = 0.7
 """Of the logarithm of seconds, before two tasks were seen: within a factor of two."""
 
+LEAST_SPREAD = 0.01
+"""Nothing is known better than that."""
+
 FEW, MOSTLY = 3, 0.5
 """So many tasks say how fast a node computes, whatever they fetched; from then on those of which less than this share
 is waiting for bytes."""
@@ -55,11 +61,14 @@ SHORTEST, LONGEST = 1e-12, 1e12
 
 
 class Times(msgspec.Struct, frozen=True, gc=False):
-    """What a task is expected to take: seconds of computing, of fetching before it, and of sending after it."""
+    """What a task is expected to take: seconds of computing, of fetching before it, and of sending after it; and the
+    standard deviations of the logarithms of the first, and of the other two."""
 
     compute: float = 0.0
     fetch: float = 0.0
     send: float = 0.0
+    compute_spread: float = 0.0
+    link_spread: float = 0.0
 
     @property
     def total(self) -> float:
@@ -74,6 +83,11 @@ class Times(msgspec.Struct, frozen=True, gc=False):
     def waits(self, given: float, free: float) -> float:
         """Seconds for which a node that is free has to wait for the task's bytes."""
         return max(0.0, given + self.fetch - max(given, free))
+
+    def deviation(self, given: float, free: float) -> float:
+        """Seconds, a standard deviation, that `end` may be off: what is fetched while the node computes holds nothing
+        up."""
+        return math.hypot(self.compute_spread * self.compute, self.link_spread * (self.waits(given, free) + self.send))
 
     def computed(self, given: float, free: float, done: float) -> float:
         """Seconds of computing, of a task whose result came at `done`."""
@@ -97,7 +111,7 @@ class Seen(msgspec.Struct, array_like=True):
 class Learned(msgspec.Struct):
     """What a node's tasks tell of it: its pace (logarithm of seconds a unit of work), how far tasks were from that, the
     paces of the newest tasks of each sort, by how much what it fetched took longer than its link's figures say (a
-    logarithm), and from when on it was free."""
+    logarithm) and how far that scatters, and from when on it was free."""
 
     tasks: int = 0
     pace: float = 0.0
@@ -106,6 +120,7 @@ class Learned(msgspec.Struct):
     newest: list[Seen] = []
     sorts: dict[str, list[float]] = {}
     fetched: list[float] = []
+    link_spread: float = UNKNOWN_SPREAD
 
     @property
     def rate(self) -> float:
@@ -117,6 +132,11 @@ class Learned(msgspec.Struct):
         if not self.newest or not work > 0.0:
             return 0.0
         return within(work * math.exp(self._pace(sort)))
+
+    def compute_spread(self, sort: str) -> float:
+        """The standard deviation of p_ij's logarithm: of a task, and of what is expected after so few of the sort."""
+        known = len(self.sorts.get(sort, ())) + DOUBT if self.newest else 1.0
+        return math.hypot(self.spread * math.sqrt(1.0 + 1.0 / known), UNKNOWN_SPREAD / max(1, self.tasks))
 
     def fetch(self, seconds: float) -> float:
         """What takes so many seconds by the link's figures, as far as was seen."""
@@ -134,6 +154,8 @@ class Learned(msgspec.Struct):
             ratio = (waited + times.fetch - waits) / times.fetch
             known = middle(self.fetched) if self.fetched else 0.0
             self.fetched = [*self.fetched[1 - REMEMBERED :], known + math.log(min(max(ratio, 1 / MOST_OFF), MOST_OFF))]
+            expected = middle(self.fetched)
+            self.link_spread = spread([one - expected for one in self.fetched])
 
     def finished(self, sort: str, work: float, seconds: float, early: float = 0.0) -> None:
         """A task was seen to take so long, which the node had so much `early`: correct what is expected of the next."""
@@ -153,7 +175,7 @@ class Learned(msgspec.Struct):
         self.tasks += 1
         self.pace = middle([each.pace for each in self.newest])
         if len(self.newest) > 1:
-            self.spread = max(0.01, 1.5 * median(abs(each.pace - self._pace(each.sort)) for each in self.newest))
+            self.spread = spread([each.pace - self._pace(each.sort) for each in self.newest])
 
     def _pace(self, sort: str) -> float:
         """That of a sort of tasks: what was seen of it, drawn towards the node's own."""
@@ -189,6 +211,18 @@ def middle(values: Sequence[float]) -> float:
     out = max(len(values) // 4, int(len(values) > 2))
     kept = sorted(values)[out : len(values) - out]
     return math.fsum(kept) / len(kept)
+
+
+def spread(differences: Sequence[float]) -> float:
+    """About the standard deviation of what differs so from what was expected: 1.5 median absolute deviations, as of a
+    normal distribution, whatever a few of them are.
+
+    >>> spread([0.1, -0.1, 0.2, 5.0]), spread([0.0])
+    (0.225, 0.7)
+    """
+    if len(differences) < 2:
+        return UNKNOWN_SPREAD
+    return max(LEAST_SPREAD, 1.5 * median(map(abs, differences)))
 
 
 def within(value: float) -> float:

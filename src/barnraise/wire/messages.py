@@ -124,6 +124,7 @@ class Hello(Message, frozen=True, tag=True):
     working: AssignmentIds = ()
     kinds: Annotated[tuple[Name, ...], msgspec.Meta(max_length=64)] = ()  # of task, that it can do
     term: Term = Term()  # the highest that it was welcomed in
+    lent: Seconds = 0.0  # for how long its owner lends it yet; 0: as long as the run lasts
 
 
 class Uplink(msgspec.Struct, frozen=True):

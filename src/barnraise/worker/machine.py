@@ -60,7 +60,7 @@ NOT_FINITE = (
 
 class Worker:
     """One worker of one run. `session` tells this process from an earlier one of the same name; `kinds` of tasks are
-    what it takes on."""
+    what it takes on. `ends` is when its owner wants it back, in the machine's time."""
 
     def __init__(
         self,
@@ -71,6 +71,7 @@ class Worker:
         self.profile, self.kinds, self.contact = profile, kinds, Contact(session)
         self.incoming, self.outgoing = Incoming(), Outgoing()
         self.tasks = Tasks(self.contact, self.incoming, self.outgoing, self._hello)
+        self.ends = math.inf
         self.leaving, self.leaving_since = "", math.inf
         self.quit = False
 
@@ -117,7 +118,8 @@ class Worker:
         number, pending = self.contact.greet(), tuple(self.outgoing.pending)
         held = self.incoming.have, pending, self.tasks.held
         about = PROTOCOL_VERSION, self.contact.session, number, self.profile
-        return self.contact.send(Hello(*about, *held, kinds=self.kinds, term=self.contact.term), now)
+        lent = max(0.0, self.ends - now) if self.ends < math.inf else 0.0
+        return self.contact.send(Hello(*about, *held, kinds=self.kinds, term=self.contact.term, lent=lent), now)
 
     def _tick(self, event: Tick, now: float) -> list[Action]:
         if now < self.deadline:

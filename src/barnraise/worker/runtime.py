@@ -115,6 +115,7 @@ class WorkerRuntime:
         """Work. Raises InviteError when the controller lets this machine in no more, AddressError, and bugs."""
         self._loop = asyncio.get_running_loop()
         if self.lent.seconds:
+            self.machine.ends = time.monotonic() + self.lent.seconds
             self._loop.call_later(self.lent.seconds, self.leave, self.lent.over)
         self.roaming = RoamingConnection(self.say)
         self.connection: Connection = self.roaming
