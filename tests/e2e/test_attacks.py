@@ -103,4 +103,7 @@ def test_who_does_not_train_is_discredited_and_told_of(barnraise, run_file) -> N
     assert story.wait() == 0
     told = " ".join(story.text().split())
     assert "it does not pass" in told
+    status = barnraise("status", result["run_dir"])
+    assert status.wait() == 0
+    assert f"{len(scored)} contributions scored" in " ".join(status.text().split())
     assert "four is discredited" in told

@@ -32,7 +32,8 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
         f"{count_text(totals.accepted, 'contribution')} accepted, {totals.refused:,} refused, "
         f"{totals.discarded:,} left over at the end"
         + (f"; {count_text(measured, 'measurement')} of the loss by workers" if measured else "")
-        + (f"; {count_text(totals.anew, 'contribution')} done anew by others" if totals.anew else ""),
+        + (f"; {count_text(totals.anew, 'contribution')} done anew by others" if totals.anew else "")
+        + (f"; {count_text(totals.scored, 'contribution')} scored" if totals.scored else ""),
     )
     yield "signed", signed(totals.signed, totals.accepted)
     yield "workers", f"{totals.contributors:,} of {len(account.nodes):,} contributed"

@@ -109,6 +109,8 @@ class Auditing(TaskKind):
         self.membership, self.publishing, self.rooms = membership, publishing, rooms
         self.cases: dict[int, Case] = {}
         self._next: Case | None = None  # the one that is on offer to those who ask now
+        self._trust: dict[int, float] = {}  # what it takes to be given a case, by those who are there at this moment
+        self._strangers: dict[int, bool] = {}  # whether another owner's node could answer it
 
     # Which
 
@@ -150,6 +152,8 @@ class Auditing(TaskKind):
     def fresh(self, nodes: Sequence[NodeState]) -> Sequence[TaskView]:
         """The oldest case that any of the nodes can take on; one at a time, as not everybody may take each."""
         self._next = None
+        self._trust.clear()
+        self._strangers.clear()
         if not self.open:
             return ()
         for number, case in list(self.cases.items()):
@@ -192,8 +196,11 @@ class Auditing(TaskKind):
 
     def _trust_for(self, case: Case) -> float:
         """As `least_trust`: its result is believed where it agrees with another one."""
-        able = (node for node in self._there() if self._answers(node, case))
-        return TRUSTED if any(not node.tally.standing.on_probation for node in able) else 0.0
+        number = case.work.assignment
+        if number not in self._trust:
+            able = (node for node in self._there() if self._answers(node, case))
+            self._trust[number] = TRUSTED if any(not node.tally.standing.on_probation for node in able) else 0.0
+        return self._trust[number]
 
     def _answers(self, node: NodeState, case: Case) -> bool:
         return self._can(node, case) and self._adds(node, case)
@@ -213,7 +220,11 @@ class Auditing(TaskKind):
             return True
         if owner in answered and len(heard) > 1:
             return False
-        return not any(other.owner not in heard and self._can(other, case) for other in self._there())
+        number = case.work.assignment
+        if number not in self._strangers:
+            there = (other for other in self._there() if other.owner not in heard)
+            self._strangers[number] = any(self._can(other, case) for other in there)
+        return not self._strangers[number]
 
     def _there(self) -> Iterator[NodeState]:
         """Who could do work anew now, or as soon as it is done with what it does."""

@@ -64,6 +64,7 @@ class Totals(msgspec.Struct, frozen=True):
     seconds: float
     found: int = 0  # accepted results that are no contributions: measurements, and work that was done anew
     anew: int = 0  # of these the latter
+    scored: int = 0  # contributions of which the controller saw what they do for their own rows
     signed: int = 0  # accepted contributions that their nodes signed
 
 
@@ -202,6 +203,7 @@ class LedgerView:
             "count(*) FILTER (WHERE outcome = 'discarded') AS discarded, "
             "count(*) FILTER (WHERE outcome = 'found') AS found, "
             "(SELECT count(*) FROM events WHERE kind = 'audited') AS anew, "
+            "(SELECT count(*) FROM events WHERE kind = 'scored') AS scored, "
             "count(*) FILTER (WHERE outcome = 'accepted' AND signature != '') AS signed, "
             "coalesce(sum(tokens) FILTER (WHERE outcome = 'accepted'), 0) AS tokens, "
             "coalesce(sum(num_bytes), 0) AS num_bytes, "
