@@ -15,7 +15,7 @@ from barnraise.core.types import LinkReport
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionClosed
 from barnraise.staleness import create as staleness
 
-from ..state_machine.engine import Engine, contribution, engine_settings
+from ..state_machine.engine import Engine, contribution, engine_settings, on_probation
 
 
 def run(*nodes: str, **changes: Any) -> Engine:
@@ -178,6 +178,25 @@ def test_staleness_leaves_what_fedbuff_says() -> None:
     assert weights == [6.0, 12.0]
     assert [slot.freshness for slot in closing.slots] == [0.5, 1.0]
     assert closing.rate == pytest.approx(2 / 3 * 18 / 24)  # two of three nodes, and what is left of their 24 tokens
+
+
+def test_who_is_trusted_less_moves_a_version_less_and_holds_back_nobody_else() -> None:
+    """Trust is no staleness: what the others bring moves the model as far as ever."""
+    settings = engine_settings(buffer_size=2, staleness=staleness("fixed", max_staleness=5, weighting="inverse_sqrt"))
+    engine = Engine(settings)
+    for node in ("a", "b"):
+        engine.hello(node)
+    on_probation(engine, "b")
+    trust = engine.state.nodes["b"].tally.standing.weight()
+    for node in ("a", "b"):
+        engine.next(node)
+        hand_in(engine, node)
+    (closing,) = [job for job in engine.jobs if isinstance(job, act.Aggregate)]
+    assert 0.0 < trust < 0.5
+    assert [slot.trust for slot in closing.slots] == [1.0, trust]
+    assert [slot.freshness for slot in closing.slots] == [1.0, 1.0]
+    assert [slot.weight for slot in closing.slots] == [12.0, trust * 12.0]
+    assert closing.rate == pytest.approx((1.0 + trust) / 2)  # each half of the work, as far as it is trusted
 
 
 def test_the_rate_of_a_node_survives_an_outage() -> None:

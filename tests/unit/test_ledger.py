@@ -243,6 +243,7 @@ def test_a_view_counts_what_happened(path: Path) -> None:
             "seconds": 13.0,
             "found": 0,
             "anew": 0,
+            "scored": 0,
         }
         a, b = view.nodes()
         assert (a.node, a.change, a.tokens) == ("a", "joined", 2000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +11,9 @@ import torch
 from torch import Tensor
 
 from barnraise import aggregation, compression, training
+from barnraise.aggregation import chain, fallback
+from barnraise.aggregation.base import Rule
+from barnraise.aggregation.catalog import resolve
 from barnraise.controller.actions import Held, Slot
 from barnraise.controller.parameter_server import Made, ParameterServer
 from barnraise.core.errors import VersionRefusedError
@@ -186,6 +189,61 @@ def test_robust_rules_count_slots_alike() -> None:
     server.aggregate(1, [slot(f"n{n}", (n, 10.0**n)) for n in (1, 2, 3)], uploads.read)
     expected = torch.stack([vector(n) for n in (1, 2, 3)]).median(0).values
     torch.testing.assert_close(server.parameters, start - expected)
+
+
+def doubted(node: str, number: int, trust: float) -> Slot:
+    return Slot(node, ParameterRange(0, SIZE), (Held(number, 100.0 * trust, 0, 0, trust),), 100.0 * trust)
+
+
+CHAIN = resolve(["clip_median", "nnm", "trimmed_mean"], {"f": 0.3})
+
+
+@pytest.mark.parametrize(
+    ("rule", "trusted", "left_out"),
+    [
+        (lambda: aggregation.create("median"), 3, True),
+        (lambda: aggregation.create("krum", f=1), 5, True),
+        (lambda: aggregation.create("krum", f=1), 4, False),  # which is too few for it
+        (lambda: chain.build(CHAIN), 5, True),
+        (lambda: fallback.build(CHAIN, "mean"), 5, True),
+        (lambda: fallback.build(CHAIN, "mean"), 3, False),  # without the fourth a mean would be made of them
+    ],
+)
+def test_who_is_hardly_trusted_has_no_vote_where_all_rows_count_alike(
+    rule: Callable[[], Rule], trusted: int, left_out: bool
+) -> None:
+    """What is made of the others alone, if they are enough for the rule; `trust` of a half or more has a vote."""
+
+    def made(*slots: Slot) -> Tensor:
+        server = ParameterServer(
+            vector(0),
+            0,
+            rule=rule(),
+            codecs=[compression.create("none")],
+            downlink=compression.create("none"),
+            outer=training.create("sgd"),
+        )
+        uploads = Uploads(server)
+        for number in range(9):
+            uploads.add(number, vector(number) * (0.1 if number == 0 else 1.0))
+        server.aggregate(1, slots, uploads.read)
+        return server.parameters.clone()
+
+    others = [slot(f"n{number}", (number, 100.0)) for number in range(1, 1 + trusted)]
+    both = made(*others, slot("x", (0, 100.0)))
+    found = made(*others, doubted("x", 0, 0.4))
+    assert torch.equal(found, both) is not left_out
+    assert not left_out or torch.equal(found, made(*others))
+    assert torch.equal(made(*others, doubted("x", 0, 0.6)), both)
+
+
+def test_where_nodes_weigh_alike_who_is_trusted_less_weighs_less() -> None:
+    server = make_server(alike=True)
+    start, uploads = server.parameters.clone(), Uploads(server)
+    for number in (1, 2):
+        uploads.add(number, vector(number))
+    server.aggregate(1, [slot("a", (1, 100.0)), doubted("b", 2, 0.25)], uploads.read)
+    torch.testing.assert_close(server.parameters, start - (vector(1) + 0.25 * vector(2)) / 1.25)
 
 
 def test_each_range_of_the_parameters_is_aggregated_by_itself() -> None:

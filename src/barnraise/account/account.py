@@ -22,7 +22,8 @@ MANIFEST = "manifest.json"
 class Dispatched:
     """How work found its nodes: the matching, and what became of nodes' time when last told; by which share, in the
     median, what a task took was not what was expected (None: no node had done enough), the share of those that were
-    `within` the standard deviation that was told, and of how many tasks. Nodes that are `held` get none at that time: they were lost and came back again and again."""
+    `within` the standard deviation that was told, and of how many tasks. Nodes that are `held` get none at that time:
+    they were lost and came back again and again."""
 
     matching: Matching | None = None
     employed: notes.Employed | None = None

@@ -51,13 +51,14 @@ class Discard(Action, frozen=True, gc=False):
 
 
 class Held(NamedTuple):
-    """A contribution in a slot: what it weighs there, which codec its payload is written in, and how many versions it
-    was behind as it came."""
+    """A contribution in a slot: what it weighs there, which codec its payload is written in, how many versions it was
+    behind as it came, and how far its node was trusted then (`trust.standing`)."""
 
     assignment: int
     weight: float
     codec: int
     staleness: int = 0
+    trust: float = 1.0
 
 
 class Slot(msgspec.Struct, frozen=True, gc=False):
@@ -73,6 +74,11 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
         return sum(held.weight for held in self.contributions)
 
     @property
+    def trust(self) -> float:
+        """How far its node was trusted as the newest of them came."""
+        return self.contributions[-1].trust if self.contributions else 1.0
+
+    @property
     def freshness(self) -> float:
         """What staleness has left of the weights."""
         return self.weight / self.fresh_weight if self.fresh_weight else 1.0
@@ -84,7 +90,8 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
     def without(self, assignment: int, tokens: int, trains: bool) -> Slot:
         """Without the contribution of that assignment, if it is in it: of so many tokens, if its task `trains`."""
         left = tuple(held for held in self.contributions if held.assignment != assignment)
-        gone = sum(tokens if trains else held.weight for held in self.contributions if held.assignment == assignment)
+        found = (held for held in self.contributions if held.assignment == assignment)
+        gone = sum(held.trust * tokens if trains else held.weight for held in found)
         return Slot(self.node, self.parameters, left, self.fresh_weight - gone)
 
 

@@ -190,16 +190,16 @@ class Buffer(Part):
     def _rates(self, held: tuple[Slot, ...]) -> tuple[float, tuple[float, ...]]:
         """How far the version moves, and what of that each range of the parameters does when there are several.
 
-        By its nodes' share of all work, in asynchronous mode, and by what staleness has left of their weights: a mean
-        sees how these compare, so that of one node alone they would count for nothing.
+        By its nodes' share of all work, as far as they are trusted, in asynchronous mode, and by what staleness has
+        left of their weights: a mean sees how these compare, so that of one node alone they would count for nothing.
         """
         alike, rates = bool(self.settings.worker.uplink.normalize_steps), []
         for parameters in disjoint(slot.parameters for slot in held):
             there = [slot for slot in held if covers(slot.parameters, parameters)]
             rate = _freshness(there, alike)
             if self.settings.asynchronous and self.versions.participation:
-                nodes = (self.state.nodes[slot.node] for slot in there)
-                rate *= min(1.0, sum(self.speeds.participation(node, alike) for node in nodes))
+                nodes = ((self.state.nodes[slot.node], slot.trust) for slot in there)
+                rate *= min(1.0, sum(trust * self.speeds.participation(node, alike) for node, trust in nodes))
             rates.append(rate)
         most = max(rates)
         return most, tuple(rate / most for rate in rates) if len(rates) > 1 else ()

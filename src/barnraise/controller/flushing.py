@@ -62,4 +62,5 @@ class Flushing(TaskKind):
 
     def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
         """As all that the node sent before weighed."""
-        return self.speeds.usable(self.state.nodes[work.node]) or 1.0
+        node = self.state.nodes[work.node]
+        return (self.speeds.usable(node) or 1.0) * node.tally.standing.weight()

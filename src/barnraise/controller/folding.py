@@ -138,9 +138,10 @@ def _contributed(state: State, node: NodeState, work: Work, d: Judged) -> None:
     """An update enters the buffer."""
     buffer, totals = state.buffer, state.totals
     slots = buffer.slots.setdefault(d.node, {})
-    held = Held(d.assignment, d.weight, d.claim.codec, d.staleness)
+    trust = node.tally.standing.weight()
+    held = Held(d.assignment, d.weight, d.claim.codec, d.staleness, trust)
     slot = slots.get(d.parameters, Slot(d.node, d.parameters))
-    slots[d.parameters] = slot.plus(held, d.tokens if work.task.trains else d.weight)
+    slots[d.parameters] = slot.plus(held, trust * d.tokens if work.task.trains else d.weight)
     state.merging[d.assignment] = work.at(Status.ACCEPTED, tokens=d.tokens, local_steps=d.claim.steps)
     if d.tokens < work.tokens:
         _redo(state, _rest(work, d.claim.steps, d.tokens, d.assignment))

@@ -59,7 +59,8 @@ class Open(Stage):
 
 
 class Weigh(Stage):
-    """A row weighs what its contributions do together; where rows count `alike`, by its freshness alone."""
+    """A row weighs what its contributions do together; where rows count `alike`, by how fresh it is and how far its
+    node is trusted alone."""
 
     def __init__(self, alike: bool) -> None:
         self._alike = alike
@@ -69,4 +70,4 @@ class Weigh(Stage):
             weights = [held.weight for held in row.slot.contributions]
             total = sum(weights)
             row.shares = [weight / total if total else 0.0 for weight in weights]
-            row.weight = row.slot.freshness if self._alike else total
+            row.weight = row.slot.freshness * row.slot.trust if self._alike else total

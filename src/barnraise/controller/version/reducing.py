@@ -17,6 +17,7 @@ from torch import Tensor
 from barnraise.aggregation.base import Array, Combination, Rule
 from barnraise.aggregation.context import Context, names_of, of_nodes
 from barnraise.controller.version.base import Making, Row, Stage
+from barnraise.core.errors import OptionError
 from barnraise.core.ranges import covers, disjoint
 from barnraise.core.threads import Crew
 from barnraise.core.types import ParameterRange
@@ -24,6 +25,10 @@ from barnraise.core.types import ParameterRange
 FORGOTTEN = 100
 """Versions after which what was kept of a node that is in none of them is dropped: it is gone, or what is kept is of
 parameters long past."""
+
+VOTES = 0.5
+"""Trust below which a row is left out, where all rows count alike and enough others are there: a rule that chooses
+knows no half votes."""
 
 _VECTOR, _VALUES, _SEEN = "rule.vector.", "rule.values", "rule.seen"  # in checkpoints
 _NONE = msgspec.msgpack.encode({})
@@ -126,7 +131,7 @@ class PseudoGradient:
         self.start, self.stop = cut[0].start, cut[-1].stop
         self._reduced = []
         for index, parameters in enumerate(cut):
-            there = [row for row in making.rows if covers(row.parameters, parameters)]
+            there = _voting(rule, [row for row in making.rows if covers(row.parameters, parameters)])
             if there:
                 context = _context(rule, parameters, there, kept, values, making.version)
                 combination = _combined(rule, parameters, there, context, crew)
@@ -157,6 +162,18 @@ class PseudoGradient:
                 if each.scale is not None:
                     target *= np.float32(each.scale)
         out[covered:] = 0
+
+
+def _voting(rule: Rule, rows: Sequence[Row]) -> Sequence[Row]:
+    """Those that the rule is to see: all of them where it weighs them, or could not do with fewer."""
+    trusted = [row for row in rows if row.slot.trust >= VOTES]
+    if len(trusted) == len(rows):
+        return rows
+    try:
+        rule.require(len(trusted))
+    except OptionError:
+        return rows
+    return rows if rule.among(len(trusted)).weighted else trusted
 
 
 def _context(
