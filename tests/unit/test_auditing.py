@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 import random
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from barnraise.controller import actions as act
-from barnraise.controller.auditing import MOST_CASES, TRIES
+from barnraise.controller import auditing
+from barnraise.controller.auditing import LONGEST_WINDOW, MOST_CASES, TRIES
 from barnraise.controller.settings import AuditSettings
 from barnraise.controller.state import Badge, NodeState
 from barnraise.core.types import SKETCH_BYTES, Audit, NodeProfile, Train
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Judged, Noted
 from barnraise.trust.roles import WORKER
+from barnraise.trust.standing import Standing
 from barnraise.wire.messages import Decline
 
 from ..state_machine.chances import FLUSH, STATELESS
@@ -29,6 +32,12 @@ from ..state_machine.engine import (
     on_probation,
     sketched,
 )
+
+
+@pytest.fixture(autouse=True)
+def _all_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But in the tests of who is drawn."""
+    monkeypatch.setattr(auditing, "DRAWN", 1e9)
 
 
 def audited(share: float = 1.0, **changes: Any) -> Engine:
@@ -275,9 +284,9 @@ def test_who_is_on_probation_audits_only_where_nobody_else_can() -> None:
 # Whose word counts
 
 
-def crowd(*names: str, **owners: str) -> Engine:
+def crowd(*names: str, key: bytes = b"key", **owners: str) -> Engine:
     """A stateless run in which all is done anew; `names` are there, and `owners` are whose some of them are."""
-    settings = {"tokens": 10**6, "buffer_size": 1, "audits": AuditSettings(1.0, b"key", 0.02), **STATELESS}
+    settings = {"tokens": 10**6, "buffer_size": 1, "audits": AuditSettings(1.0, key, 0.02), **STATELESS}
     engine = Engine(engine_settings(**settings), owners)
     for name in names:
         engine.hello(name)
@@ -391,3 +400,45 @@ def test_whose_a_node_is_stays_with_its_new_keys_and_with_a_new_controller() -> 
     engine.crash()
     assert engine.state.nodes["bob"].badge == Badge("another key", "a signer", WORKER, "lab")
     assert (engine.state.nodes["bob"].owner, NodeState("cat").owner) == ("lab", "cat")
+
+
+# Who is drawn
+
+
+def drawn(engine: Engine, nodes: list[str]) -> set[str]:
+    """Who of the nodes may do the only case anew by now."""
+    kind: Any = engine.machine.kinds["audit"]
+    (case,) = kind.cases.values()
+    return {node for node in nodes if kind._is_drawn(engine.state.nodes[node], case)}
+
+
+def test_who_asks_first_is_not_who_does_it_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few are drawn, others for each contribution, and in the end anybody may; who was found sound comes first."""
+    monkeypatch.setattr(auditing, "DRAWN", 2.0)
+    names, seen = [f"n{number}" for number in range(40)], list[set[str]]()
+    for key in range(20):
+        engine = crowd(*names, key=bytes([key]))
+        for name in names[:20]:
+            for state in (engine.state, engine.shadow):
+                state.nodes[name].tally.standing = Standing(sound=3)
+        train_once(engine, "n0")
+        seen.append(drawn(engine, names))
+        later = list[set[str]]()
+        for _ in range(6):
+            engine.now += LONGEST_WINDOW
+            engine.machine.context.now = engine.now
+            later.append(drawn(engine, names))
+        assert all(before <= after for before, after in pairwise([seen[-1], *later])), "who was drawn remains so"
+        assert later[-1] == set(names)
+    assert 1.0 <= sum(map(len, seen)) / len(seen) <= 2.5  # half of two of 39, and a quarter
+    assert len(set.union(*seen)) > 10
+    sound = sum(name in one for one in seen for name in names[:20])
+    assert sound > 1.3 * sum(name in one for one in seen for name in names[20:])
+
+
+def test_where_few_are_there_each_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auditing, "DRAWN", 2.0)
+    for share in (1, 2, 3):
+        engine = crowd(*(names := [f"n{number}" for number in range(share)]))
+        train_once(engine, "n0")
+        assert drawn(engine, names) == set(names)

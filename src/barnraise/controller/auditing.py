@@ -2,10 +2,11 @@
 
 Which ones nobody knows before they are here: a keyed hash of the assignment's number chooses (and gives the seed of the
 sketch that stands for the update). What was sent is accepted all the same; then the work goes to a node that has not
-done it, from the version that it began with, which that node reaches by taking deltas back. The comparison is noted on
-the ledger. Stateless work is judged by it: where they disagree others do the work, too, until two agree, and whom these
-contradict is convicted, an auditor as well (`trust.repeats`; `sentencing` says what follows). Stateful work judges
-nobody. Nodes of one owner count as one: nodes of others are asked as long as any are there.
+done it, and that such a hash draws, as who asks first may be waiting for a friend's. It begins at the version at which
+that work began, and gets there by taking deltas back. The comparison is noted on the ledger. Stateless work is judged
+by it: where they disagree others do the work, too, until two agree, and whom these contradict is convicted, an auditor
+as well (`trust.repeats`; `sentencing` says what follows). Stateful work judges nobody. Nodes of one owner count as one:
+nodes of others are asked as long as any are there.
 
 Cases are not on the ledger: those that are open when a controller dies are never closed, and their tasks are taken back
 from their nodes. One lapses once its version is too far back, after several nodes that did not do it, and when too many
@@ -55,6 +56,13 @@ TRIES = 3
 MOST_CASES = 64
 """That wait to be done anew; of more than that the oldest lapse."""
 
+DRAWN = 2.0
+"""Nodes that may do a case anew at first, in the mean; twice as many after each half of the time in which a usual node
+does a task."""
+
+LEAST_WINDOW, LONGEST_WINDOW = 1.0, 60.0
+"""Seconds that are between."""
+
 VECTORS = 4
 """Of the parameters' size, that a node needs besides what training takes: the version before, and moments of its
 own."""
@@ -77,13 +85,14 @@ class Answer(NamedTuple):
 @dataclass
 class Case:
     """A contribution that is done anew: what was to be done for it, and the sketch of what came. It takes `memory`
-    bytes; `by` is the assignment of the newest of the nodes that were asked for it, `answers` is what came of others
-    and contradicts it."""
+    bytes, and waits `since` then; `by` is the assignment of the newest of the nodes that were asked for it, `answers`
+    is what came of others and contradicts it."""
 
     work: Work
     sketch: bytes
     seed: int
     memory: int
+    since: float
     transcript: Transcript | None = None
     by: int = 0
     asked: set[str] = field(default_factory=set)
@@ -132,7 +141,7 @@ class Auditing(TaskKind):
         steps = offer.steps if offer.transcript is None else offer.transcript.batches
         done = msgspec.structs.replace(work, local_steps=steps, tokens=work.credit(steps))
         seed = 1 + int.from_bytes(self._drawn(str(work.assignment))[8:14])
-        self.cases[work.assignment] = Case(done, sketch, seed, self._memory(done), offer.transcript)
+        self.cases[work.assignment] = Case(done, sketch, seed, self._memory(done), self.now, offer.transcript)
         while len(self.cases) > MOST_CASES:
             del self.cases[next(iter(self.cases))]
 
@@ -192,7 +201,20 @@ class Auditing(TaskKind):
         return back if back is not None and len(back) <= MOST_UNDONE else None
 
     def _may(self, node: NodeState, case: Case) -> bool:
-        return self._answers(node, case) and node.tally.standing.weight() >= self._trust_for(case)
+        if not (self._is_drawn(node, case) and self._answers(node, case)):
+            return False
+        return node.tally.standing.weight() >= self._trust_for(case)
+
+    def _is_drawn(self, node: NodeState, case: Case) -> bool:
+        """Whether a node may do a case anew by now. Half as soon who was never found sound; all of them where there are
+        few."""
+        speeds = self.membership.speeds
+        window = min(max(speeds.usual_period / 2, LEAST_WINDOW), LONGEST_WINDOW)
+        windows = min(max(self.now - case.since, 0.0) / window, 64.0)
+        chance = DRAWN * 2.0 ** int(windows) / max(1, self.state.num_live - 1)
+        if chance < 1.0 and not node.tally.standing.sound:
+            chance /= 2.0
+        return int.from_bytes(self._drawn(f"{case.work.assignment} {node.id}")[:8]) < chance * 2**64
 
     def _trust_for(self, case: Case) -> float:
         """As `least_trust`: its result is believed where it agrees with another one."""
