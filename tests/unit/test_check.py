@@ -107,12 +107,29 @@ def test_scores_need_the_model_where_nothing_else_does(folder: Path, capsys: pyt
     assert "training.scores: is 1.5" in capsys.readouterr().err
 
 
+def test_who_looks_at_whose_work(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("check", "run.yaml") == 0
+    assert "checked" not in capsys.readouterr().out, "workers are the host's own"
+    assert run("check", "run.yaml", "--serve") == 0
+    assert "nobody's work: training.scores: 0.2, or tasks: stateless" in capsys.readouterr().out
+    found = {}
+    for name in ("stateful", "stateless"):
+        told = f"batch_size: 4, audits: 0.05, tasks: {name}, scores: 0.2"
+        (folder / "run.yaml").write_text(RUN.replace("batch_size: 4", told))
+        assert run("check", "run.yaml", "--serve") == 0
+        found[name] = "".join(capsys.readouterr())
+    assert "training.audits: is 0.05, but tasks is stateful" in found["stateful"]
+    assert "checked        0.2 of the contributions by what they do" in found["stateful"]
+    assert "audits: is" not in found["stateless"]
+    assert "checked        0.05 of the contributions by another node that does them anew, 0.2" in found["stateless"]
+
+
 def test_audits_take_nodes_out_of_rounds_that_wait(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rounds = RUN.replace("batch_size: 4", "batch_size: 4, audits: 0.1") + "controller: {use_async_training: %s}\n"
     for asynchronous, warned in (("true", False), ("false", True)):
         (folder / "run.yaml").write_text(rounds % asynchronous)
         assert run("check", "run.yaml") == 0
-        assert ("training.audits: is 0.1" in capsys.readouterr().err) == warned
+        assert ("is 0.1: in the mean a round lacks" in capsys.readouterr().err) == warned
     (folder / "run.yaml").write_text(RUN.replace("batch_size: 4", "batch_size: 4, audits: 0.7"))
     assert run("check", "run.yaml") == 2
     assert "training.audits: is 0.7" in capsys.readouterr().err

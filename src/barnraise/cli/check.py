@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from barnraise.plan.resolve import Plan
 
 
+NOBODY = (
+    "nobody's work: training.scores: 0.2, or tasks: stateless with audits: 0.05, finds who does not do what it is given"
+)
+
+
 def check(
     run_file: Annotated[Path, typer.Argument(metavar="RUN.yaml", help="The run file.", show_default=False)],
     serve: Annotated[bool, typer.Option("--serve", help="Check it for `serve`: without local workers.")] = False,
@@ -67,6 +72,16 @@ def _verify(run_file: Path, wanted: dict[str, bool]) -> tuple[Plan, Estimate]:
     return verify(document, purpose=Purpose(commands[0]) if commands else None)
 
 
+def _looked_at(plan: Plan) -> str:
+    """Which share of the work is looked at for lies; empty where none is."""
+    training, told = plan.run_file.training, []
+    if training.audits and training.tasks == "stateless":
+        told.append(f"{training.audits:.2g} of the contributions by another node that does them anew")
+    if training.scores:
+        told.append(f"{training.scores:.2g} of the contributions by what they do for their own rows")
+    return ", ".join(told)
+
+
 def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     """What the run would take, for people."""
     model = plan.run_file.model
@@ -97,6 +112,8 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
             missed = f"; no K reaches {target:g}" if (target := plan.aggregation.belief.target or 1.0) < odds else ""
             f = plan.aggregation.withstood(nodes)
             yield "liars", f"of {living} nodes K {nodes}, f {f}: more lie with probability {odds:.2g}{missed}"
+    if (looked_at := _looked_at(plan)) or plan.purpose.value == "serve":
+        yield "checked", looked_at or NOBODY
     if plan.run_file.workers and (said := plan.aggregation.beside_overview(len(plan.run_file.workers))):
         yield "overview", said
     if plan.purpose.local:

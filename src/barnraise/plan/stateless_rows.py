@@ -24,6 +24,19 @@ def _stateless_own(case: Case) -> Found:
 
 
 @_row(
+    "audits of stateful tasks",
+    "each worker has moments and a residual of its own, so honest ones differ as much as liars do: the ledger tells how "
+    "far, and nobody is judged",
+    "set tasks: stateless, or give scores instead, which judge work of any kind",
+    warning=True,
+)
+def _audits_that_judge_nobody(case: Case) -> Found:
+    training = case.training
+    if training.audits and training.tasks != STATELESS:
+        yield ("training", "audits"), f"is {training.audits:g}, but tasks is {training.tasks}"
+
+
+@_row(
     "momentum of the fleet where tasks are stateless",
     "each begins with it anyway",
     "leave it out",
