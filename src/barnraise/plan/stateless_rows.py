@@ -25,8 +25,8 @@ def _stateless_own(case: Case) -> Found:
 
 @_row(
     "audits of stateful tasks",
-    "each worker has moments and a residual of its own, so honest ones differ as much as liars do: the ledger tells how "
-    "far, and nobody is judged",
+    "each worker has moments and a residual of its own, so honest ones differ as much as liars do: the ledger tells "
+    "how far, and nobody is judged",
     "set tasks: stateless, or give scores instead, which judge work of any kind",
     warning=True,
 )
