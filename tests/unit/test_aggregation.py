@@ -310,7 +310,7 @@ def test_with_a_share_the_message_says_what_helps() -> None:
         (["nnm", "trimmed_mean"], {"trim_ration": 0.2}, "did you mean 'trim_ratio'"),
         ("mean", {"f": 2}, "no option 'f'"),
         ("krum", {"f": -1}, "at least 0"),
-        ("krum", {"f": 1.0}, "is 1.0, but must be int, or a share from 0 to below 0.5"),
+        ("krum", {"f": 1.0}, "is 1.0, but must be a whole number, or a share from 0 to below 0.5"),
         ("krum", {"f": 0.5}, "a share from 0 to below 0.5"),
         ("krum", {"f": -0.1}, "a share from 0 to below 0.5"),
         ("krum", {"f": float("nan")}, "a share from 0 to below 0.5"),

@@ -189,6 +189,17 @@ def test_a_matrix_tries_the_rule_that_auto_stands_for() -> None:
     [
         (["trimmed_mean", "clip_median"], "stands before 'clip_median'; write [clip_median, trimmed_mean]"),
         (["krum", "nnm", "median"], "stands before 'nnm'; write [nnm, krum] or [nnm, median]"),
+        (
+            ["nnm", "clip_median", "mean"],
+            "stands behind 'nnm', which has made one of several; write [clip_median, nnm, mean]",
+        ),
+        (
+            ["bucketing", "arc", "krum"],
+            "stands behind 'bucketing', which has made one of several; write [arc, bucketing, krum]",
+        ),
+        (["clip_median", "arc", "mean"], "which has shortened the updates already; write [clip_median, mean]"),
+        (["trimmed_mean", "nnm", "clip_median"], "stands before 'nnm'; write [clip_median, nnm, trimmed_mean]"),
+        (["nnm", "worker_momentum", "mean"], "goes in front: [worker_momentum, nnm, mean]"),
         (["nnm"], "put a rule behind it, for example [nnm, trimmed_mean]"),
         (["nnm", "nnm", "mean"], "'nnm' stands twice in a chain; write [nnm, mean]"),
         ("nnm+trimmed_mean", "a chain is a list: [nnm, trimmed_mean]"),

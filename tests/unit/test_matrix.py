@@ -100,15 +100,23 @@ def test_a_rule_withstands_as_many_as_lie_unless_it_says_otherwise() -> None:
             "training.aggregation_ff: unknown key; did you mean 'aggregation_f'?",
         ),
         ({"rules": [["median", "nnm"]]}, "stands before 'nnm'; write [nnm, median]"),
-        ({"rules": [{"aggregation_rule": "mean", "liars": "two"}]}, "rules[0]: liars must be as in `2 of 9`"),
-        ({"codecs": ["topkk"]}, "did you mean 'topk'"),
+        (
+            {"rules": [{"aggregation_rule": "mean", "liars": "two"}]},
+            "rules[0]: liars is 'two' (text), but must be as in `2 of 9`",
+        ),
+        (
+            {"rules": [{"aggregation_rule": "mean", "modes": "asynch"}]},
+            "rules[0]: modes is 'asynch' (text), but must be",
+        ),
+        ({"codecs": ["none", "topkk"]}, "codecs[1]: unknown codec 'topkk'; did you mean 'topk'"),
+        ({"rules": [{"aggregation_rule": "mean", "codecs": ["topkk"]}]}, "rules[0]: mean with codec topkk, "),
         (
             {"run": RUN | {"controller": {"buffer_size": 2}}, "rules": ["trimmed_mean"], "modes": ["async"]},
             "rules[0]: trimmed_mean with codec none, async, 4 nodes: controller.buffer_size: ",
         ),
         ({"run": RUN | {"workers": [{"name": "ann"}]}}, "run.workers: a matrix makes its workers itself"),
         ({"atacks": ["zero"]}, "atacks: unknown key; did you mean 'attacks'?"),
-        ({"modes": ["synchronous"]}, "modes[0]: is 'synchronous' (text), but input should be 'sync' or 'async'"),
+        ({"modes": ["synchronous"]}, "modes[0]: is 'synchronous' (text), but must be sync or async"),
         ({"seeds": []}, "seeds: is [] (a list), but must list one at least"),
     ],
 )
@@ -116,6 +124,32 @@ def test_what_cannot_be_is_refused_with_what_can(changed: dict[str, Any], messag
     with pytest.raises(RunFileError) as refused:
         cells(**changed)
     assert message in str(refused.value)
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    with pytest.raises(RunFileError) as refused:
+        cells(
+            run=RUN | {"workers": [{"name": "ann"}]},
+            attacks=["zeroo", {"kind": "ALIE"}],
+            rules=[{"aggregation_rule": "trimmed_mean", "trim_ratio": 7}, ["trimmed_mean", "nnm"], "mean"],
+            liars="1 of 4",
+        )
+    places = [problem.key for problem in refused.value.problems]
+    assert places == ["run.workers", "attacks[0]", "attacks[1]", "rules[0]", "rules[1]"]
+
+
+def test_a_rule_may_have_lists_of_its_own() -> None:
+    """So one file can be a table of several settings, without all that their combinations come to."""
+    own = {"liars": "1 of 5", "modes": "async", "data": ["skewed"], "codecs": {"compression": "none", "update_clip": 2}}
+    found = cells(rules=["mean", {"aggregation_rule": "median"} | own], liars="1 of 4", modes=["sync"], seeds=[0, 1])
+    settings = {cell.rule: str(cell.setting) for cell in found if cell.rule != HONEST_ONLY}
+    assert settings == {
+        "mean": "1 of 4 lie, iid data, codec none, sync",
+        "median": "1 of 5 lie, skewed data, codec none update_clip=2, async",
+    }
+    assert len(found) == 2 * 2 * 4  # seeds; the rules; honest only, no attack, and two attacks
+    clips = {(cell.rule, load(cell.content).training.update_clip) for cell in found if cell.setting.nodes == 5}
+    assert clips == {(HONEST_ONLY, 2.0), ("median", 2.0)}, "what it is compared with has the same codec"
 
 
 def test_a_refusal_names_the_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -142,11 +142,11 @@ def test_a_bad_policy_does_not_hide_other_problems() -> None:
         ),
         (
             {"training": {"aggregation_rule": ["nnm", "trimmed_mean"], "trim_ratio": 0.1}},
-            "nnm+trimmed_mean needs n >= 1/trim_ratio, here 10 nodes",
+            "nnm+trimmed_mean with trim_ratio=0.1 needs n >= 1/trim_ratio, here 10 nodes",
         ),
         (
             {"training": {"aggregation_rule": "trimmed_mean", "trim_ratio": 0.3}, "controller": {"buffer_size": 3}},
-            "controller.buffer_size: is 3, but trimmed_mean needs n >= 1/trim_ratio, here 4 contributions",
+            "is 3, but trimmed_mean with trim_ratio=0.3 needs n >= 1/trim_ratio, here 4 contributions",
         ),
         (
             {"training": {"aggregation_rule": "mean", "aggregation_f": 2}},
@@ -189,7 +189,7 @@ def test_a_bad_policy_does_not_hide_other_problems() -> None:
         ),
         (
             {"training": {"aggregation_rule": "krum", "aggregation_options": {"f": 0.5}}},
-            "option 'f' is 0.5, but must be int, or a share from 0 to below 0.5",
+            "option 'f' is 0.5, but must be a whole number, or a share from 0 to below 0.5",
         ),
         ({"training": {"aggregation_rule": ["nnm"]}}, "only prepares updates; put a rule behind it"),
         ({"training": {"aggregation_rule": "krun"}}, "unknown aggregation rule 'krun'; did you mean 'krum'?"),

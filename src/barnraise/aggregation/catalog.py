@@ -51,6 +51,7 @@ class Traits:
     trims to zero unless a pre-aggregation `mixes` them first.
     `prepares`: gives updates for updates, so it only goes in front of a rule: n for n, or as many as
     `merges(options, n)` says, where it has that. Merged ones are no single node's.
+    `bounds`: shortens what each node sent, so it stands before what mixes or merges.
     `mixes`: each of those is made of most others, so that even sparse updates become dense.
     `keeps`: the vectors that it keeps from version to version, by name, each as large as the parameters; one with
     `{node}` in its name for each node, of what this sent, so that such a rule goes first.
@@ -63,6 +64,7 @@ class Traits:
     weighted: bool = False
     coordinatewise: bool = False
     prepares: bool = False
+    bounds: bool = False
     mixes: bool = False
     keeps: tuple[str, ...] = ()
     merges: Callable[[Mapping[str, Any], int], int] | None = None
@@ -111,6 +113,20 @@ def resolve(names: str | Sequence[str], options: Mapping[str, Any], *, unguarant
                 f"aggregation rule '{entry.name}' keeps something of what each node sends, so it goes in front: "
                 f"[{', '.join([entry.name, *others])}]"
             )
+    bounded = [entry for entry in entries if entry.declares.bounds]
+    for entry in bounded:
+        blind = [other.name for other in entries[: entries.index(entry)] if _joins(other)]
+        if blind:
+            raise OptionError(
+                f"aggregation rule '{entry.name}' shortens what each node sends, but stands behind '{blind[0]}', which "
+                f"has made one of several; write {_in_order(entries)}"
+            )
+    if len(bounded) > 1:
+        others = [name for name in names if name != bounded[1].name]
+        raise OptionError(
+            f"aggregation rule '{bounded[1].name}' stands behind '{bounded[0].name}', which has shortened the updates "
+            f"already; write [{', '.join(others)}]"
+        )
     merging = [entry.name for entry in entries if entry.declares.merges]
     if len(merging) > 1:
         raise OptionError(
@@ -120,7 +136,7 @@ def resolve(names: str | Sequence[str], options: Mapping[str, Any], *, unguarant
     known = {option.name for entry in entries for option in entry.options}
     for key in options:
         if key not in known:
-            close = nearest(key, known) or nearest(key.lower(), known)
+            close = nearest(key, known)
             hint = f"; did you mean '{close}'?" if close else f" (known: {', '.join(sorted(known)) or 'none'})"
             raise OptionError(f"aggregation rule '{'+'.join(names)}' has no option '{key}'{hint}")
     resolved: list[Member] = []
@@ -133,9 +149,15 @@ def resolve(names: str | Sequence[str], options: Mapping[str, Any], *, unguarant
 
 def _in_order(entries: Sequence[Entry]) -> str:
     """Chains of these, one for each rule that can end it."""
-    first = [entry.name for entry in entries if entry.declares.prepares]
+    ranked = sorted(entries, key=lambda entry: (_joins(entry), not any(NODE in kept for kept in entry.declares.keeps)))
+    first = list(dict.fromkeys(entry.name for entry in ranked if entry.declares.prepares))
     ends = dict.fromkeys(entry.name for entry in entries if not entry.declares.prepares)
     return " or ".join(f"[{', '.join([*first, end])}]" for end in ends)
+
+
+def _joins(entry: Entry) -> bool:
+    """Whether what it makes is of several nodes."""
+    return bool(entry.declares.mixes or entry.declares.merges)
 
 
 def falls_back(members: Sequence[Member], fallback: str) -> int:
@@ -341,13 +363,13 @@ CATALOG = Catalog(
             "barnraise.aggregation.arc:AdaptiveRobustClipping",
             "shortens the longest updates, somewhat more than f, to the next; goes in front of a rule",
             options=(_F,),
-            declares=Traits(lambda o: 2 * o["f"] + 1, lambda _: "n >= 2f+1", prepares=True),
+            declares=Traits(lambda o: 2 * o["f"] + 1, lambda _: "n >= 2f+1", prepares=True, bounds=True),
         ),
         Entry(
             "clip_median",
             "barnraise.aggregation.clip_median:ClipMedian",
             "shortens each update to the median of their norms; goes in front of a rule",
-            declares=Traits(lambda _: 1, lambda _: "n >= 1", prepares=True),
+            declares=Traits(lambda _: 1, lambda _: "n >= 1", prepares=True, bounds=True),
         ),
         Entry(
             "bucketing",

@@ -118,7 +118,9 @@ def _heading(section: Path) -> str:
 
 
 def _unquote(value: object, what: str) -> str:
-    """A hint for a number or truth value that was written as text."""
+    """A hint for a number or truth value that was written as text, or a name where a section is wanted."""
+    if isinstance(value, str) and value.isidentifier() and what.startswith("a section with the `kind`"):
+        return f"; write {{kind: {value}}}"
     if not isinstance(value, str):
         return "; write it in quotes" if what.startswith(("text", "a name", "the name")) and value is not None else ""
     if what == "true or false" and value.lower() in ("yes", "no", "on", "off"):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from barnraise.config.document import Document
 from barnraise.config.load import located
 from barnraise.config.problems import Path, Problem, refusal, shown
 from barnraise.config.section import Section
-from barnraise.core.errors import nearest
+from barnraise.core.errors import InputError, nearest
 
 MOST = 64
 """Entries of each list."""
@@ -22,6 +22,11 @@ Named = str | dict[str, Any]
 Members = Annotated[str, Field(pattern=r"^\d{1,4} of \d{1,4}$")]
 
 
+def _listed(value: object) -> object:
+    """One that stands for itself is a list of one."""
+    return [value] if isinstance(value, str | dict) else value
+
+
 class MatrixFile(Section):
     """Each of the attacks under each of the rules, and so on: every combination of the lists is a cell."""
 
@@ -30,27 +35,30 @@ class MatrixFile(Section):
         description="Names of attacks, or sections with a kind and options."
     )
     rules: Annotated[list[str | list[str] | dict[str, Any]], Field(min_length=1, max_length=MOST)] = Field(
-        description="Names of rules, chains, or keys of the training section with aggregation_rule; `liars` beside "
-        "them counts for that rule instead."
+        description="Names of rules, chains, or keys of the training section with aggregation_rule; `liars`, `data`, "
+        "`codecs` and `modes` beside them count for that rule instead."
     )
-    liars: Annotated[list[Members], Field(min_length=1, max_length=MOST)] = Field(
+    liars: Annotated[list[Members], BeforeValidator(_listed), Field(min_length=1, max_length=MOST)] = Field(
         description="How many of how many nodes lie, as in `2 of 9`."
     )
-    data: Annotated[list[Literal["iid", "skewed"]], Field(min_length=1, max_length=2)] = Field(
-        default=["iid"], description="Whether all nodes have rows of one kind."
+    data: Annotated[list[Literal["iid", "skewed"]], BeforeValidator(_listed), Field(min_length=1, max_length=2)] = (
+        Field(default=["iid"], description="Whether all nodes have rows of one kind.")
     )
     skew: Annotated[float, Field(gt=0, le=1000)] = Field(
         default=0.3, description="Of skewed data: Dirichlet's concentration; the smaller, the less alike the nodes."
     )
-    codecs: Annotated[list[Named], Field(min_length=1, max_length=MOST)] = Field(
+    codecs: Annotated[list[Named], BeforeValidator(_listed), Field(min_length=1, max_length=MOST)] = Field(
         default=["none"], description="Names of codecs, or keys of the training section with compression."
     )
-    modes: Annotated[list[Literal["sync", "async"]], Field(min_length=1, max_length=2)] = Field(
-        default=["async"], description="Rounds that wait, or bounded staleness."
+    modes: Annotated[list[Literal["sync", "async"]], BeforeValidator(_listed), Field(min_length=1, max_length=2)] = (
+        Field(default=["async"], description="Rounds that wait, or bounded staleness.")
     )
     seeds: Annotated[list[Annotated[int, Field(ge=0, le=2**31 - 1)]], Field(min_length=1, max_length=MOST)] = Field(
         default=[0], description="Each cell is played with each of them."
     )
+
+
+_CHOICES = {"data": ("iid", "skewed"), "modes": ("sync", "async")}
 
 
 def matrix_of(document: Document) -> MatrixFile:
@@ -59,6 +67,19 @@ def matrix_of(document: Document) -> MatrixFile:
         return MatrixFile.model_validate(document.content)
     except ValidationError as error:
         raise refusal(document.name, located(list(_problems(error)), document)) from None
+
+
+OWN = "liars", "data", "codecs", "modes"
+"""What a rule may have lists of its own for."""
+
+
+def for_rule(matrix: MatrixFile, rule: Mapping[str, Any]) -> MatrixFile:
+    """The matrix with the lists that count for one rule: its own, where it has some. InputError."""
+    own = {name: rule[name] for name in OWN if name in rule}
+    try:
+        return MatrixFile.model_validate(matrix.model_dump() | own) if own else matrix
+    except ValidationError as error:
+        raise InputError("; ".join(f"{problem.path[0]} {problem.message}" for problem in _problems(error))) from None
 
 
 def _problems(error: ValidationError) -> Iterator[Problem]:
@@ -79,6 +100,10 @@ def _problems(error: ValidationError) -> Iterator[Problem]:
             yield Problem(path, f"is missing; {keys[name].description}")
         elif detail["type"] == "string_pattern_mismatch":
             yield Problem(path, f"is {shown(detail['input'])}, but must be as in `2 of 9`")
+        elif detail["type"] == "literal_error":
+            close = nearest(str(detail["input"]), _CHOICES[name])
+            hint = f"; did you mean '{close}'?" if close else ""
+            yield Problem(path, f"is {shown(detail['input'])}, but must be {' or '.join(_CHOICES[name])}{hint}")
         elif detail["type"] == "too_short":
             yield Problem(path, f"is {shown(detail['input'])}, but must list one at least. {keys[name].description}")
         else:

@@ -142,6 +142,9 @@ class SupersededError(RunFailedError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name closest to `name`, or None when nothing is close."""
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return matches[0] if matches else None
+    """The known name closest to `name`, however it is capitalised, or None when nothing is close."""
+    there = list(known)
+    for given in (name, name.lower()):
+        if matches := difflib.get_close_matches(given, there, n=1, cutoff=0.6):
+            return matches[0]
+    return None

@@ -19,6 +19,9 @@ from barnraise.core.errors import OptionError, UnknownNameError, nearest
 SHARE_LIMIT = 0.5
 """What a share of the contributions must be below: of attackers, half can be withstood by nobody."""
 
+WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", dict: "a section"}
+"""What options are, for people."""
+
 
 @dataclass(frozen=True)
 class Option:
@@ -45,7 +48,7 @@ class Option:
         if self.share and type(value) is float:
             if not 0 <= value < SHARE_LIMIT:
                 raise OptionError(
-                    f"{owner}: option '{self.name}' is {value}, but must be {self.type.__name__}, or a share from "
+                    f"{owner}: option '{self.name}' is {value}, but must be {WORDS[self.type]}, or a share from "
                     f"0 to below {SHARE_LIMIT}"
                 )
             if value:
@@ -53,7 +56,7 @@ class Option:
             value = 0
         if type(value) is not self.type:
             raise OptionError(
-                f"{owner}: option '{self.name}' is {value!r} ({type(value).__name__}), but must be {self.type.__name__}"
+                f"{owner}: option '{self.name}' is {value!r} ({type(value).__name__}), but must be {WORDS[self.type]}"
             )
         if self.choices and value not in self.choices:
             listed = ", ".join(map(str, self.choices))
@@ -93,7 +96,7 @@ class Entry:
         owner = f"{family} '{self.name}'"
         for key in given:
             if key not in known:
-                close = nearest(key, known) or nearest(key.lower(), known)
+                close = nearest(key, known)
                 hint = f"; did you mean '{close}'?" if close else f" (known: {', '.join(known) or 'none'})"
                 raise OptionError(f"{owner} has no option '{key}'{hint}")
         return {

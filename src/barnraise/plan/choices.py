@@ -38,6 +38,10 @@ class Choice:
     options: Mapping[str, Any]
 
 
+SHOWN = "f", "trim_ratio"
+"""Options of rules that say how many liars they are for."""
+
+
 @dataclass(frozen=True)
 class Belief:
     """The `share` of the nodes that is thought to lie. With a `target` a version is made of so many nodes that more of
@@ -72,9 +76,10 @@ class Aggregation:
     fallback: str | None = None
 
     def __str__(self) -> str:
-        f = self.options.get("f")
+        given = [f"{name}={value}" for name in SHOWN if (value := self.options.get(name)) is not None]
+        told = f" with {', '.join(given)}" if given else ""
         below = f"; of fewer than {self.sound_nodes} nodes {self.fallback}" if self.fallback else ""
-        return f"{'+'.join(self.names)}{f' with f={f}' if f is not None else ''}{below}"
+        return f"{'+'.join(self.names)}{told}{below}"
 
     def num_kept(self, num_nodes: int) -> int:
         """How many vectors as large as the parameters it keeps of so many nodes."""

@@ -13,7 +13,7 @@ from typing import Any
 from barnraise import aggregation
 from barnraise.config.document import Document, read
 from barnraise.config.load import build, located
-from barnraise.config.matrix import MatrixFile, matrix_of
+from barnraise.config.matrix import OWN, MatrixFile, for_rule, matrix_of
 from barnraise.config.problems import Problem, refusal
 from barnraise.config.schema import TrainingSection
 from barnraise.core.errors import InputError, RunFileError
@@ -80,32 +80,55 @@ class _Entry:
     index: int
 
 
+@dataclass(frozen=True)
+class _Rule(_Entry):
+    """A rule with the matrix's lists that count for it, and the names of those that are its `own`."""
+
+    file: MatrixFile
+    own: frozenset[str]
+
+    @property
+    def members(self) -> list[tuple[int, int]]:
+        """(liars, nodes) that it is tried with."""
+        pairs = [text.split(" of ") for text in self.file.liars]
+        return [(int(liars), int(nodes)) for liars, nodes in pairs]
+
+    @property
+    def codecs(self) -> list[_Entry]:
+        return [_entry(given, "compression", index) for index, given in enumerate(self.file.codecs)]
+
+
 def planned(document: Document) -> Matrix:
     """The runs of a matrix file; RunFileError lists what is wrong with it, and every cell that cannot be."""
     file = matrix_of(document)
-    base = _base(file, FilePath(document.name).parent)
+    base, problems = _base(file, FilePath(document.name).parent)
     attacks = [_entry(given, KIND, index) for index, given in enumerate(file.attacks)]
-    rules = [_settled(_entry(given, "aggregation_rule", index)) for index, given in enumerate(file.rules)]
-    codecs = [_entry(given, "compression", index) for index, given in enumerate(file.codecs)]
-    problems = [*_base_problems(base), *_attack_problems(attacks)]
-    problems += _rule_problems(file, rules)
-    if not problems:
-        problems += _run_problems(file, base, rules, codecs)
+    problems += _attack_problems(attacks)
+    rules = []
+    for index, given in enumerate(file.rules):
+        try:
+            rule = _rule(file, given, index)
+            wrong = list(_rule_problems(rule))
+            if not wrong:
+                wrong += _run_problems(base, rule)
+            rules.append(rule)
+        except InputError as error:
+            wrong = [Problem(("rules", index), str(error))]
+        problems += wrong
     if problems:
         raise refusal(document.name, located(list(dict.fromkeys(problems)), document))
-    cells = {
-        (cell.setting, cell.rule, cell.attack, cell.seed): cell for cell in _cells(file, base, rules, codecs, attacks)
-    }
+    cells = {(cell.setting, cell.rule, cell.attack, cell.seed): cell for cell in _cells(file, base, rules, attacks)}
     return Matrix(tuple(cells.values()), {entry.label: entry.keys for entry in attacks})
 
 
-def _base(file: MatrixFile, folder: FilePath) -> dict[str, Any]:
-    return dict(file.run) if isinstance(file.run, dict) else dict(read(folder / file.run).content)
-
-
-def _base_problems(base: dict[str, Any]) -> Iterator[Problem]:
-    if base.get("workers"):
-        yield Problem(("run", "workers"), "a matrix makes its workers itself; leave them out")
+def _base(file: MatrixFile, folder: FilePath) -> tuple[dict[str, Any], list[Problem]]:
+    """The run file's content without workers, and what is wrong with it."""
+    content = dict(file.run) if isinstance(file.run, dict) else dict(read(folder / file.run).content)
+    if not content.pop("workers", None):
+        return content, []
+    where = "" if isinstance(file.run, dict) else f" of {folder / file.run}"
+    text = f"a matrix makes its workers itself; leave the workers{where} out"
+    return content, [Problem(("run", "workers") if isinstance(file.run, dict) else ("run",), text)]
 
 
 def _entry(given: object, key: str, index: int) -> _Entry:
@@ -113,7 +136,15 @@ def _entry(given: object, key: str, index: int) -> _Entry:
     return _Entry(_label(keys, key), keys, index)
 
 
-def _settled(rule: _Entry) -> _Entry:
+def _rule(file: MatrixFile, given: object, index: int) -> _Rule:
+    """InputError where its own lists are none."""
+    entry = _entry(given, "aggregation_rule", index)
+    keys = {key: value for key, value in entry.keys.items() if key not in OWN}
+    own = frozenset(entry.keys) & frozenset(OWN)
+    return _settled(_Rule(_label(keys, "aggregation_rule"), keys, index, for_rule(file, entry.keys), own))
+
+
+def _settled(rule: _Rule) -> _Rule:
     """With the rule that `auto` comes to where somebody lies, so that it is the same where nobody does."""
     if _rule_of(rule.keys) != AUTO:
         return rule
@@ -133,16 +164,9 @@ def _label(keys: Mapping[str, Any], key: str) -> str:
     name = keys.get(key)
     words = ["+".join(map(str, name)) if isinstance(name, list) else str(name)]
     for option, value in keys.items():
-        if option not in (key, "liars"):
+        if option != key:
             words.append(f"{option}={f'({_label(value, key)})' if isinstance(value, dict) else value}")
     return " ".join(words)
-
-
-def _members(file: MatrixFile, rule: _Entry) -> list[tuple[int, int]]:
-    """(liars, nodes) that a rule is tried with."""
-    own = rule.keys.get("liars", file.liars)
-    pairs = [str(text).split(" of ") for text in ([own] if isinstance(own, str) else own)]
-    return [(int(liars), int(nodes)) for liars, nodes in pairs]
 
 
 def _attack_problems(attacks: list[_Entry]) -> Iterator[Problem]:
@@ -153,26 +177,19 @@ def _attack_problems(attacks: list[_Entry]) -> Iterator[Problem]:
             yield Problem(("attacks", entry.index), str(error))
 
 
-def _rule_problems(file: MatrixFile, rules: list[_Entry]) -> Iterator[Problem]:
-    """Rules that there are not, and those with too few nodes for so many liars."""
-    for rule in rules:
-        place = "rules", rule.index
-        try:
-            for liars, nodes in _members(file, rule):
-                if not 0 < 2 * liars < nodes:
-                    near = f"{max(1, min(liars, (nodes - 1) // 2))} of {max(3, nodes)}"
-                    near += f" or {liars} of {2 * liars + 1}" if liars else ""
-                    text = f"{liars} of {nodes} lie, but it must be one at least, and less than half"
-                    yield Problem(place, f"{text}; nearest: {near}")
-                elif not rule.keys.get("unguaranteed"):
-                    yield from _too_few(rule, liars, nodes)
-        except ValueError:
-            yield Problem(("rules", rule.index), "liars must be as in `2 of 9`, or a list of such")
-        except InputError as error:
-            yield Problem(("rules", rule.index), str(error))
+def _rule_problems(rule: _Rule) -> Iterator[Problem]:
+    """Too few nodes for so many liars. InputError for a rule that there is not."""
+    for liars, nodes in rule.members:
+        if not 0 < 2 * liars < nodes:
+            near = f"{max(1, min(liars, (nodes - 1) // 2))} of {max(3, nodes)}"
+            near += f" or {liars} of {2 * liars + 1}" if liars else ""
+            text = f"{liars} of {nodes} lie, but it must be one at least, and less than half"
+            yield Problem(("rules", rule.index), f"{text}; nearest: {near}")
+        elif not rule.keys.get("unguaranteed"):
+            yield from _too_few(rule, liars, nodes)
 
 
-def _too_few(rule: _Entry, liars: int, nodes: int) -> Iterator[Problem]:
+def _too_few(rule: _Rule, liars: int, nodes: int) -> Iterator[Problem]:
     names = _rule_of(rule.keys)
     options = _training(rule, liars)
     given = {"f": options["aggregation_f"]} if "aggregation_f" in options else {}
@@ -191,43 +208,39 @@ def _rule_of(keys: dict[str, Any]) -> Any:
     return keys.get("aggregation_rule", TrainingSection.model_fields["aggregation_rule"].default)
 
 
-def _training(rule: _Entry, liars: int) -> dict[str, Any]:
+def _training(rule: _Rule, liars: int) -> dict[str, Any]:
     """The rule's keys of the training section, with f where it has one."""
-    keys = {key: value for key, value in rule.keys.items() if key != "liars"}
-    names = _rule_of(keys)
-    members = aggregation.resolve(names, {})
+    members = aggregation.resolve(_rule_of(rule.keys), {})
     knows_f = any("f" in entry.known_options for entry, _ in members)
-    return ({"aggregation_f": liars} if knows_f and "trim_ratio" not in keys else {}) | keys
+    return ({"aggregation_f": liars} if knows_f and "trim_ratio" not in rule.keys else {}) | rule.keys
 
 
-def _run_problems(
-    file: MatrixFile, base: dict[str, Any], rules: list[_Entry], codecs: list[_Entry]
-) -> Iterator[Problem]:
-    """What the run files of the cells are refused for."""
-    for rule, codec, mode in product(rules, codecs, file.modes):
-        for liars, nodes in _members(file, rule):
-            keys = _training(rule, liars) | codec.keys
-            content = Document("the run file of a cell", _content(base, keys, mode, _names(liars, nodes)))
-            try:
-                _, problems = examine(build(content), purpose=SIMULATE, nodes=nodes)
-            except RunFileError as error:
-                problems = [found for found in error.problems if isinstance(found, Problem)]
-            for problem in problems:
-                yield Problem(
-                    ("rules", rule.index), f"{rule.label} with codec {codec.label}, {mode}, {nodes} nodes: {problem}"
-                )
+def _run_problems(base: dict[str, Any], rule: _Rule) -> Iterator[Problem]:
+    """What the run files of its cells are refused for. What is said of a codec alone stands where that does."""
+    for codec, mode, (liars, nodes) in product(rule.codecs, rule.file.modes, rule.members):
+        keys = _training(rule, liars) | codec.keys
+        content = Document("the run file of a cell", _content(base, keys, mode, _names(liars, nodes)))
+        try:
+            _, problems = examine(build(content), purpose=SIMULATE, nodes=nodes)
+        except RunFileError as error:
+            problems = [found for found in error.problems if isinstance(found, Problem)]
+        for problem in problems:
+            if problem.path[-1:] == ("compression",) and "codecs" not in rule.own:
+                yield Problem(("codecs", codec.index), problem.message)
+                continue
+            text = f"{rule.label} with codec {codec.label}, {mode}, {nodes} nodes: {problem}"
+            yield Problem(("rules", rule.index), text)
 
 
-def _cells(
-    file: MatrixFile, base: dict[str, Any], rules: list[_Entry], codecs: list[_Entry], attacks: list[_Entry]
-) -> Iterator[Cell]:
+def _cells(file: MatrixFile, base: dict[str, Any], rules: list[_Rule], attacks: list[_Entry]) -> Iterator[Cell]:
     """Seed by seed, and of a seed the runs without liars first."""
     for seed in file.seeds:
         run = base | {"run": base.get("run", {}) | {"seed": seed}}
         cells = []
-        for codec, mode, data, rule in product(codecs, file.modes, file.data, rules):
-            skew = file.skew if data == "skewed" else None
-            for liars, nodes in _members(file, rule):
+        for rule in rules:
+            lists = rule.file
+            for codec, mode, data, (liars, nodes) in product(rule.codecs, lists.modes, lists.data, rule.members):
+                skew = lists.skew if data == "skewed" else None
                 setting = Setting(liars, nodes, data, codec.label, mode)
                 names, keys = _names(liars, nodes), _training(rule, liars) | codec.keys
                 honest = _content(_shortened(run, liars, nodes), codec.keys, mode, names[: nodes - liars])
