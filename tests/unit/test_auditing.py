@@ -12,6 +12,7 @@ import pytest
 from barnraise.controller import actions as act
 from barnraise.controller import auditing
 from barnraise.controller.auditing import LONGEST_WINDOW, MOST_CASES, TRIES
+from barnraise.controller.newcomers import PACE
 from barnraise.controller.settings import AuditSettings
 from barnraise.controller.state import Badge, NodeState
 from barnraise.core.types import SKETCH_BYTES, Audit, NodeProfile, Train
@@ -442,3 +443,29 @@ def test_where_few_are_there_each_may(monkeypatch: pytest.MonkeyPatch) -> None:
         engine = crowd(*(names := [f"n{number}" for number in range(share)]))
         train_once(engine, "n0")
         assert drawn(engine, names) == set(names)
+
+
+# At what pace
+
+
+def test_who_was_not_audited_yet_works_at_the_pace_of_others() -> None:
+    """However fast it says that it is done: until somebody has done a task of its anew, and has come to the same."""
+    engine = crowd("a", "b", "c", "x")
+    engine.observed(a=1.0, b=1.0, c=1.0)
+    train_once(engine, "x")
+    held = engine.machine.newcomers.held_until("x")
+    assert held == engine.now + engine.settings.tasks.tokens / PACE
+    asks(engine, "x")
+    assert not engine.held["x"], "it has to wait"
+    assert answers(engine, "a", agrees=True)
+    assert engine.machine.newcomers.held_until("x") == 0.0
+    asks(engine, "x")
+    assert engine.held["x"]
+
+
+def test_where_audits_judge_nobody_nobody_waits() -> None:
+    engine = audited()
+    engine.hello("a")
+    engine.observed(a=1.0)
+    train_once(engine, "a")
+    assert engine.machine.newcomers.held_until("a") == 0.0

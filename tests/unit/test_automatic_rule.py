@@ -197,7 +197,6 @@ def test_a_matrix_tries_the_rule_that_auto_stands_for() -> None:
             ["bucketing", "arc", "krum"],
             "stands behind 'bucketing', which has made one of several; write [arc, bucketing, krum]",
         ),
-        (["clip_median", "arc", "mean"], "which has shortened the updates already; write [clip_median, mean]"),
         (["trimmed_mean", "nnm", "clip_median"], "stands before 'nnm'; write [clip_median, nnm, trimmed_mean]"),
         (["nnm", "worker_momentum", "mean"], "goes in front: [worker_momentum, nnm, mean]"),
         (["nnm"], "put a rule behind it, for example [nnm, trimmed_mean]"),

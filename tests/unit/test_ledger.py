@@ -28,6 +28,7 @@ from barnraise.ledger import (
     notes,
 )
 from barnraise.ledger.rows import FORMATS, flat
+from barnraise.ledger.view import LookedAt
 
 from .. import decisions as some
 
@@ -242,8 +243,7 @@ def test_a_view_counts_what_happened(path: Path) -> None:
             "epochs": 2,
             "seconds": 13.0,
             "found": 0,
-            "anew": 0,
-            "scored": 0,
+            "looked_at": LookedAt(),
         }
         a, b = view.nodes()
         assert (a.node, a.change, a.tokens) == ("a", "joined", 2000)

@@ -212,6 +212,30 @@ def test_a_verdict_is_of_pairs_of_one_seed_and_of_the_worst_attack() -> None:
     assert json.loads(json.dumps(mean.as_dict(), allow_nan=False))["worst_gap"] is None
 
 
+def test_how_many_liars_are_found_is_told_where_somebody_looks_for_them() -> None:
+    rule = {"aggregation_rule": "mean", "scores": 0.2}
+    played = cells(rules=[rule, "median"], seeds=[0, 1])
+    guilty = {NONE: ["honest-1", "liar-0"], "sign_flip factor=10": ["liar-0"]}  # without an attack all are honest
+    found = {cell.key: came_to(2.0) for cell in played}
+    for cell in played:
+        if cell.rule == "mean scores=0.2" and cell.seed == 0:
+            found[cell.key].convicted.extend(guilty.get(cell.attack, []))
+    scored, other = judged(played, found)
+    assert not other.detections
+    assert scored.detections[NONE] == (0, 0, 8, 2)
+    flipped = scored.detections["sign_flip factor=10"]
+    assert flipped == (2, 1, 6, 0)
+    assert flipped.shares == {"recall": 0.5, "precision": 1.0, "false_alarms": 0.0}
+    told = markdown([scored, other])
+    assert (
+        "- mean scores=0.2, no attack: 2 of 8 honest nodes are taken for liars (precision 0%, false alarms 25%)" in told
+    )
+    assert "sign_flip factor=10: 1 of 2 liars are found, 0 of 6 honest nodes are taken for liars (recall 50%" in told
+    detections = json.loads(json.dumps(scored.as_dict(), allow_nan=False))["detections"]
+    assert detections[NONE]["false_alarms"] == 0.25
+    assert detections[NONE]["recall"] is None
+
+
 def test_a_small_matrix_is_played_and_goes_on_where_it_was(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "matrix.yaml").write_text(yaml.safe_dump(SMALL, sort_keys=False))
     arguments = ["attack", "matrix.yaml", "--out", "found", "--processes", "1", "--json"]

@@ -26,14 +26,15 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
     speed = f"{account.tokens_per_second:,.0f} a second"
     yield "tokens", f"{totals.tokens:,} in {duration_text(totals.seconds)}, {speed}"
     yield "versions", "; ".join([f"{max(0, totals.version):,}", *_merged(account.merging)])
-    measured = totals.found - totals.anew
+    anew, scored = totals.looked_at.anew, totals.looked_at.scored
+    measured = totals.found - anew
     yield (
         "work",
         f"{count_text(totals.accepted, 'contribution')} accepted, {totals.refused:,} refused, "
         f"{totals.discarded:,} left over at the end"
         + (f"; {count_text(measured, 'measurement')} of the loss by workers" if measured else "")
-        + (f"; {count_text(totals.anew, 'contribution')} done anew by others" if totals.anew else "")
-        + (f"; {count_text(totals.scored, 'contribution')} scored" if totals.scored else ""),
+        + (f"; {count_text(anew, 'contribution')} done anew by others" if anew else "")
+        + (f"; {count_text(scored, 'contribution')} scored" if scored else ""),
     )
     yield "signed", signed(totals.signed, totals.accepted)
     yield "workers", f"{totals.contributors:,} of {len(account.nodes):,} contributed"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from barnraise.plan.matrix import HONEST_ONLY, NONE, Cell, Setting
+from barnraise.plan.matrix import HONEST_ONLY, NONE, Cell, Setting, is_liar
 
 
 class Aim(NamedTuple):
@@ -23,7 +23,7 @@ class Aim(NamedTuple):
 @dataclass(frozen=True)
 class Found:
     """What one run came to. `loss` is the last held-out one, None where it is not finite or the run has failed;
-    `seconds` are virtual, `took` are ours."""
+    `seconds` are virtual, `took` are ours. `convicted` are nodes that audits or scores found guilty."""
 
     first: float
     loss: float | None
@@ -33,6 +33,7 @@ class Found:
     took: float
     end: str
     targets: dict[str, Aim] = field(default_factory=dict)
+    convicted: list[str] = field(default_factory=list)
 
     @property
     def diverged(self) -> bool:
@@ -63,16 +64,43 @@ class Gap(NamedTuple):
         return f"{self.mean:+.3f}{spread}"
 
 
+class Detection(NamedTuple):
+    """Of all runs together: how many nodes lie and how many of these were found, how many do not, and how many of those
+    were taken for liars."""
+
+    liars: int
+    found: int
+    honest: int
+    flagged: int
+
+    @property
+    def shares(self) -> dict[str, float | None]:
+        """Recall, precision and the rate of false alarms; None of none."""
+        told = self.found + self.flagged
+        return {
+            "recall": self.found / self.liars if self.liars else None,
+            "precision": self.found / told if told else None,
+            "false_alarms": self.flagged / self.honest if self.honest else None,
+        }
+
+    def __str__(self) -> str:
+        told = [f"{name.replace('_', ' ')} {share:.0%}" for name, share in self.shares.items() if share is not None]
+        found = f"{self.found} of {self.liars} liars are found, " if self.liars else ""
+        return f"{found}{self.flagged} of {self.honest} honest nodes are taken for liars ({', '.join(told)})"
+
+
 @dataclass(frozen=True)
 class Verdict:
     """Of one rule in one setting: the gaps under each attack, which is the worst, and what the rule costs when nobody
-    lies. `seconds` are the virtual ones of each attack's runs over those without an attack."""
+    lies. `seconds` are the virtual ones of each attack's runs over those without an attack. `detections` are there
+    where audits or scores look for liars."""
 
     setting: Setting
     rule: str
     gaps: Mapping[str, Gap]
     seconds: Mapping[str, float]
     targets: Mapping[str, Aim]
+    detections: Mapping[str, Detection]
 
     @property
     def worst(self) -> str:
@@ -92,6 +120,7 @@ class Verdict:
                 "gaps": {name: gap.as_dict() for name, gap in self.gaps.items()},
                 "seconds": self.seconds,
                 "targets": {name: aim._asdict() for name, aim in self.targets.items()},
+                "detections": {name: one._asdict() | one.shares for name, one in self.detections.items()},
                 "worst": self.worst,
                 "worst_gap": self.gaps[self.worst].as_dict()["mean"],
                 "diverged": any(gap.diverged for gap in self.gaps.values()),
@@ -105,6 +134,7 @@ def judged(cells: Sequence[Cell], found: Mapping[str, Found]) -> list[Verdict]:
     by = {(cell.setting, cell.rule, cell.attack, cell.seed): found[cell.key] for cell in cells}
     groups = dict.fromkeys((cell.setting, cell.rule) for cell in cells if cell.rule != HONEST_ONLY)
     seeds = list(dict.fromkeys(cell.seed for cell in cells))
+    looks = {(cell.setting, cell.rule) for cell in cells if cell.looks}
     verdicts = []
     for setting, rule in groups:
         names = list(dict.fromkeys(cell.attack for cell in cells if (cell.setting, cell.rule) == (setting, rule)))
@@ -122,6 +152,9 @@ def judged(cells: Sequence[Cell], found: Mapping[str, Found]) -> list[Verdict]:
                     for name, those in runs.items()
                     if name in those[0].targets
                 },
+                {name: _detection(setting, name, those) for name, those in runs.items()}
+                if (setting, rule) in looks
+                else {},
             )
         )
     return verdicts
@@ -141,6 +174,13 @@ def _gap(runs: Sequence[Found], honest: Sequence[Found]) -> Gap:
     if not gaps:
         return Gap(float("nan"), float("nan"), float("nan"), diverged, len(runs))
     return Gap(statistics.mean(gaps), min(gaps), max(gaps), diverged, len(runs))
+
+
+def _detection(setting: Setting, attack: str, runs: Sequence[Found]) -> Detection:
+    liars = 0 if attack == NONE else setting.liars
+    guilty = [liars > 0 and is_liar(name) for one in runs for name in one.convicted]
+    found = sum(guilty)
+    return Detection(liars * len(runs), found, (setting.nodes - liars) * len(runs), len(guilty) - found)
 
 
 def _mean(aims: Sequence[Aim]) -> Aim:
@@ -168,6 +208,7 @@ def _told(verdict: Verdict) -> list[str]:
         f"{verdict.rule}, {name}: {aim.share:.0%} of its prompts are answered as it wants, {aim.loss:.2f} nats a token"
         for name, aim in verdict.targets.items()
     ]
+    lines += [f"{verdict.rule}, {name}: {detection}" for name, detection in verdict.detections.items()]
     slow = {name: ratio for name, ratio in verdict.seconds.items() if ratio > NOTABLY_SLOWER}
     return lines + [f"{verdict.rule}, {name}: takes {ratio:.2f} times as long" for name, ratio in slow.items()]
 

@@ -10,7 +10,8 @@ from barnraise.core.errors import OptionError, nearest
 from barnraise.core.registry import Catalog, Entry, Option
 
 from .limits import trim_limit, trim_minimum, trimmed_per_side
-from .shares import NODE, Member, counted, fewest, given, needs, shares_of
+from .order import in_order
+from .shares import Member, counted, fewest, given, needs, shares_of
 
 
 def _given_f(options: Mapping[str, Any], num_updates: int) -> int | None:
@@ -51,7 +52,6 @@ class Traits:
     trims to zero unless a pre-aggregation `mixes` them first.
     `prepares`: gives updates for updates, so it only goes in front of a rule: n for n, or as many as
     `merges(options, n)` says, where it has that. Merged ones are no single node's.
-    `bounds`: shortens what each node sent, so it stands before what mixes or merges.
     `mixes`: each of those is made of most others, so that even sparse updates become dense.
     `keeps`: the vectors that it keeps from version to version, by name, each as large as the parameters; one with
     `{node}` in its name for each node, of what this sent, so that such a rule goes first.
@@ -64,7 +64,6 @@ class Traits:
     weighted: bool = False
     coordinatewise: bool = False
     prepares: bool = False
-    bounds: bool = False
     mixes: bool = False
     keeps: tuple[str, ...] = ()
     merges: Callable[[Mapping[str, Any], int], int] | None = None
@@ -91,48 +90,7 @@ def resolve(names: str | Sequence[str], options: Mapping[str, Any], *, unguarant
     entries = entries_of(names)
     if not entries:
         raise OptionError("an aggregation chain is empty, but needs at least one rule, for example [nnm, trimmed_mean]")
-    for place, entry in enumerate(entries[:-1]):
-        if not entry.declares.prepares:
-            raise OptionError(
-                f"aggregation rule '{entry.name}' ends a chain, but stands before '{names[place + 1]}'; "
-                f"write {_in_order(entries)}"
-            )
-    for name in names:
-        if names.count(name) > 1 and not CATALOG.entry(name).declares.merges:
-            once = ", ".join(dict.fromkeys(names))
-            raise OptionError(f"aggregation rule '{name}' stands twice in a chain; write [{once}]")
-    if entries[-1].declares.prepares:
-        raise OptionError(
-            f"aggregation rule '{names[-1]}' only prepares updates; put a rule behind it, for example "
-            f"[{names[-1]}, trimmed_mean]"
-        )
-    for entry in entries[1:]:
-        if any(NODE in kept for kept in entry.declares.keeps):
-            others = [name for name in names if name != entry.name]
-            raise OptionError(
-                f"aggregation rule '{entry.name}' keeps something of what each node sends, so it goes in front: "
-                f"[{', '.join([entry.name, *others])}]"
-            )
-    bounded = [entry for entry in entries if entry.declares.bounds]
-    for entry in bounded:
-        blind = [other.name for other in entries[: entries.index(entry)] if _joins(other)]
-        if blind:
-            raise OptionError(
-                f"aggregation rule '{entry.name}' shortens what each node sends, but stands behind '{blind[0]}', which "
-                f"has made one of several; write {_in_order(entries)}"
-            )
-    if len(bounded) > 1:
-        others = [name for name in names if name != bounded[1].name]
-        raise OptionError(
-            f"aggregation rule '{bounded[1].name}' stands behind '{bounded[0].name}', which has shortened the updates "
-            f"already; write [{', '.join(others)}]"
-        )
-    merging = [entry.name for entry in entries if entry.declares.merges]
-    if len(merging) > 1:
-        raise OptionError(
-            f"aggregation rule '{merging[1]}' stands behind '{merging[0]}', but what that merged belongs to no node; "
-            "merge once, with a larger s"
-        )
+    in_order(entries)
     known = {option.name for entry in entries for option in entry.options}
     for key in options:
         if key not in known:
@@ -145,19 +103,6 @@ def resolve(names: str | Sequence[str], options: Mapping[str, Any], *, unguarant
         given = {key: value for key, value in options.items() if key in own}
         resolved.append((_computed(entry) if unguaranteed else entry, entry.resolve(CATALOG.family, given)))
     return resolved
-
-
-def _in_order(entries: Sequence[Entry]) -> str:
-    """Chains of these, one for each rule that can end it."""
-    ranked = sorted(entries, key=lambda entry: (_joins(entry), not any(NODE in kept for kept in entry.declares.keeps)))
-    first = list(dict.fromkeys(entry.name for entry in ranked if entry.declares.prepares))
-    ends = dict.fromkeys(entry.name for entry in entries if not entry.declares.prepares)
-    return " or ".join(f"[{', '.join([*first, end])}]" for end in ends)
-
-
-def _joins(entry: Entry) -> bool:
-    """Whether what it makes is of several nodes."""
-    return bool(entry.declares.mixes or entry.declares.merges)
 
 
 def falls_back(members: Sequence[Member], fallback: str) -> int:
@@ -363,13 +308,13 @@ CATALOG = Catalog(
             "barnraise.aggregation.arc:AdaptiveRobustClipping",
             "shortens the longest updates, somewhat more than f, to the next; goes in front of a rule",
             options=(_F,),
-            declares=Traits(lambda o: 2 * o["f"] + 1, lambda _: "n >= 2f+1", prepares=True, bounds=True),
+            declares=Traits(lambda o: 2 * o["f"] + 1, lambda _: "n >= 2f+1", prepares=True),
         ),
         Entry(
             "clip_median",
             "barnraise.aggregation.clip_median:ClipMedian",
             "shortens each update to the median of their norms; goes in front of a rule",
-            declares=Traits(lambda _: 1, lambda _: "n >= 1", prepares=True, bounds=True),
+            declares=Traits(lambda _: 1, lambda _: "n >= 1", prepares=True),
         ),
         Entry(
             "bucketing",

@@ -109,6 +109,7 @@ def play(content: Mapping[str, Any], skew: float | None, aims: Mapping[str, Mapp
         refused=verdicts.refused,
         took=time.monotonic() - began,
         end=report.end,
+        convicted=list(verdicts.convicted),
         targets={name: Aim(target.share, target.loss) for name, target in (losses.targets or {}).items()},
     )
 

@@ -116,6 +116,8 @@ def _lines(result: Report) -> Iterator[tuple[str, str]]:
     yield "contributions", counts
     yield "signed", signed(verdicts.signed, verdicts.accepted)
     yield "staleness", f"{verdicts.staleness_mean:.1f} versions on average, {verdicts.staleness_max:,} at most"
+    if verdicts.convicted:
+        yield "convicted", ", ".join(verdicts.convicted)
     dispatch = result.dispatch
     yield "idle", f"{dispatch.idle:.1%} of their time without a task, {dispatch.conflicts:.1%} of tasks in conflict"
     if dispatch.matching is not None:

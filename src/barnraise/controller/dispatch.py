@@ -20,6 +20,7 @@ from barnraise.controller.forecasts import Forecasts
 from barnraise.controller.holdings import Holdings
 from barnraise.controller.kinds import TaskKind
 from barnraise.controller.membership import Membership
+from barnraise.controller.newcomers import Newcomers
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.publishing import Publishing
 from barnraise.controller.rooms import Rooms
@@ -51,12 +52,13 @@ class Dispatch(Part):
         kinds: Mapping[str, TaskKind],
         rooms: Rooms,
         scoring: Scoring,
+        newcomers: Newcomers,
     ) -> None:
         super().__init__(context)
         self.settings, self.scheduler = context.settings, context.settings.tasks.scheduler()
         self.membership, self.forecasts, self.publishing = membership, forecasts, publishing
         self.holdings, self.copies, self.kinds, self.rooms = holdings, copies, kinds, rooms
-        self.scoring = scoring
+        self.scoring, self.newcomers = scoring, newcomers
         self.flapping = membership.flapping
         self.asking: dict[str, int] = {}  # node -> version it has
         self.resting: dict[str, int] = {}  # those that wait for a version (without overlap)
@@ -119,7 +121,7 @@ class Dispatch(Part):
         if self.flapping.held(node.id):
             self.ask_again = min(self.ask_again, self.flapping.held_until(node.id))
             return False
-        if (until := self.scoring.held_until(node.id)) > self.now:
+        if (until := max(self.scoring.held_until(node.id), self.newcomers.held_until(node.id))) > self.now:
             self.ask_again = min(self.ask_again, until)
             return False
         return not self.membership.passed_over(node.id)

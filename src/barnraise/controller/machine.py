@@ -31,6 +31,7 @@ from barnraise.controller.inspection import Inspection
 from barnraise.controller.kinds import TaskKind
 from barnraise.controller.measuring import Measuring
 from barnraise.controller.membership import Membership, turned_away
+from barnraise.controller.newcomers import Newcomers
 from barnraise.controller.pacing import Pacing
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.publishing import Publishing
@@ -76,7 +77,8 @@ class Controller:
         training = Training(context, self.speeds, self.pacing, self.publishing)
         sentencing = Sentencing(context, self.membership)
         self.auditing = auditing = Auditing(context, self.membership, self.publishing, self.rooms, sentencing)
-        self.scoring = Scoring(context, sentencing, self.speeds)
+        self.newcomers = Newcomers(context, self.speeds)
+        self.scoring = Scoring(context, sentencing, self.speeds, self.newcomers)
         kinds: tuple[TaskKind, ...] = (flushing, auditing, self.measuring, training)
         self.kinds = {kind.name: kind for kind in kinds}
         self.arrivals = Arrivals(context, self.custody, self.speeds)
@@ -103,6 +105,7 @@ class Controller:
             kinds=self.kinds,
             rooms=self.rooms,
             scoring=self.scoring,
+            newcomers=self.newcomers,
         )
         self.parts: tuple[Part, ...] = (
             self.membership,
@@ -118,6 +121,7 @@ class Controller:
             self.pacing,
             self.publishing,
             self.holdings,
+            self.newcomers,
             self.measuring,
             self.ending,
             self.buffer,

@@ -8,8 +8,7 @@ the node's standing (`trust.suspicion`); whose contributions do no more for its 
 discredited.
 
 Nobody takes much of the budget faster than it can be looked at: whose contribution was to be scored gets no task while
-one is, for a while, and who was not seen to be sound yet none before a machine PACE times as fast as the median node
-would have done what it has just handed in. Who comes back has not begun anew.
+one is, for a while, and who was not seen to be sound yet goes at a newcomer's pace (`newcomers`).
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from typing import Any
 
 from barnraise.controller.actions import Score
 from barnraise.controller.events import Event, Gains, Scored
+from barnraise.controller.newcomers import LONGEST, Newcomers
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.sentencing import Sentencing
 from barnraise.controller.speeds import LEAST_PATIENCE, Speeds
@@ -34,33 +34,25 @@ from barnraise.trust import suspicion
 ROWS = 32
 """Of its own, and of others, that a contribution is scored by, at most."""
 
-PACE = 2.0
-"""By how many times a node that was not seen to be sound yet may be faster than the median one."""
-
-LONGEST = 60.0
-"""Seconds that a node waits at most: rates that were seen while a clock jumped say anything."""
-
 DISCREDITED = "its updates do no more for the rows that it was to train on than for others, too often for chance"
 """Why a node is dismissed."""
 
 
 class Scoring(Part):
-    """Keeps whose contribution is being scored, by its assignment (0: none), who else's was to be since, and when each
-    node's newest came, of how many tokens."""
+    """Keeps whose contribution is being scored, by its assignment (0: none), and who else's was to be since."""
 
-    def __init__(self, context: Context, sentencing: Sentencing, speeds: Speeds) -> None:
+    def __init__(self, context: Context, sentencing: Sentencing, speeds: Speeds, newcomers: Newcomers) -> None:
         super().__init__(context)
         self.settings, self.sentencing, self.speeds = context.settings.scores, sentencing, speeds
+        self.newcomers = newcomers
         self.busy, self._node = 0, ""
         self._expected = self._shown()  # as of the last score: many nodes ask between two
-        self._came: dict[str, tuple[float, int]] = {}
         self._unseen: set[str] = set()
 
     def begin(self, work: Work, offer: Contribution) -> Steps:
         """The contribution was accepted: see what it does, if it is one of the share."""
         if not work.task.trains or not self.settings.share or self.state.progress.final:
             return
-        self._came[work.node] = self.now, work.credit(offer.steps)
         share = self.state.nodes[work.node].tally.standing.chance_of_score(self.settings.share)
         drawn = hmac.digest(self.settings.key, f"score {work.assignment}".encode(), hashlib.sha256)
         if int.from_bytes(drawn[:8]) >= share * 2**64:
@@ -102,17 +94,17 @@ class Scoring(Part):
 
     def held_until(self, node: str) -> float:
         """Until when a node gets no task, or one is scored; 0 where it may have one."""
-        if node not in self._came:
+        if not self.settings.share or node not in self.newcomers.came:
             return 0.0
         scores, seen = self.state.nodes[node].tally.standing.scores, node not in self._unseen
         sound = scores.sound(self._expected)
         if sound and seen:
             return 0.0
-        came, tokens = self._came[node]
+        came, _ = self.newcomers.came[node]
         if came > self.now:  # the clock went back
             return 0.0
         self.speeds.refresh()
-        paced = tokens / (PACE * self.speeds.median) if self.speeds.median > 0.0 and not sound else 0.0
+        paced = 0.0 if sound else self.newcomers.seconds(node)
         wait = paced if seen else max(paced, LEAST_PATIENCE, self.speeds.usual_period)
         return came + min(wait, LONGEST)
 

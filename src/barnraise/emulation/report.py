@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Verdicts:
     """What became of contributions. `acceptance_rate` is accepted over accepted and refused, None before the first;
-    staleness is that of the accepted, of which so many are `signed`."""
+    staleness is that of the accepted, of which so many are `signed`. `convicted` are the nodes that audits or scores
+    found guilty."""
 
     accepted: int
     refused: int
@@ -27,6 +28,7 @@ class Verdicts:
     staleness_mean: float
     staleness_max: int
     signed: int
+    convicted: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,7 @@ def report(
             staleness_mean=state.totals.staleness / state.totals.accepted if state.totals.accepted else 0.0,
             staleness_max=simulator.max_staleness,
             signed=sum(node.tally.accepted for node in state.nodes.values() if node.badge.signer),
+            convicted=tuple(node.id for node in state.nodes.values() if node.tally.standing.convicted),
         ),
         traffic=Traffic(simulator.bytes_up, simulator.bytes_down, joining_bytes),
         losses=Losses(first, last, tuple(simulator.curve) if losses else (), targets),

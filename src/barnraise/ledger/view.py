@@ -50,6 +50,13 @@ _END = (
 """When the run took its last contribution: what is released from then on is not lost, but not needed."""
 
 
+class LookedAt(msgspec.Struct, frozen=True):
+    """Contributions that others did anew, and those of which the controller saw what they do for their rows."""
+
+    anew: int = 0
+    scored: int = 0
+
+
 class Totals(msgspec.Struct, frozen=True):
     """The run so far. `seconds` adds up the epochs: the time between them does not count."""
 
@@ -63,9 +70,8 @@ class Totals(msgspec.Struct, frozen=True):
     epochs: int
     seconds: float
     found: int = 0  # accepted results that are no contributions: measurements, and work that was done anew
-    anew: int = 0  # of these the latter
-    scored: int = 0  # contributions of which the controller saw what they do for their own rows
     signed: int = 0  # accepted contributions that their nodes signed
+    looked_at: LookedAt = LookedAt()
 
 
 class Outcomes(msgspec.Struct, frozen=True):
@@ -212,7 +218,8 @@ class LedgerView:
             f"(SELECT coalesce(sum(lasted), 0.0) FROM (SELECT max(last) - min(first) AS lasted FROM ({_TIMES}) "
             "GROUP BY epoch)) AS seconds FROM outcomes"
         )[0]
-        return msgspec.convert(row, Totals)
+        looked_at = {name: row.pop(name) for name in LookedAt.__struct_fields__}
+        return msgspec.convert(row | {"looked_at": looked_at}, Totals)
 
     def nodes(self) -> list[NodeTotals]:
         """Every node that was ever enrolled, in the order in which they first appeared."""

@@ -27,6 +27,8 @@ from barnraise.plan.resolve import examine
 NONE = "no attack"
 """The attack of cells in which nobody lies: what a rule costs where there is nothing to withstand."""
 
+_LIAR = "liar-"
+
 HONEST_ONLY = "honest only"
 """The rule of runs without the liars, by the mean: what all others are measured against."""
 
@@ -55,6 +57,12 @@ class Cell:
     seed: int
     content: Mapping[str, Any]
     skew: float | None
+
+    @property
+    def looks(self) -> bool:
+        """Whether audits or scores look for liars in it."""
+        training = self.content.get("training", {})
+        return bool(training.get("audits") or training.get("scores"))
 
     @property
     def key(self) -> str:
@@ -254,7 +262,12 @@ def _cells(file: MatrixFile, base: dict[str, Any], rules: list[_Rule], attacks: 
 
 def _names(liars: int, nodes: int) -> list[str]:
     honest = nodes - liars
-    return [*(f"honest-{number}" for number in range(honest)), *(f"liar-{number}" for number in range(liars))]
+    return [*(f"honest-{number}" for number in range(honest)), *(f"{_LIAR}{number}" for number in range(liars))]
+
+
+def is_liar(name: str) -> bool:
+    """Whether a worker of a cell in which somebody lies is one of those."""
+    return name.startswith(_LIAR)
 
 
 def _shortened(run: dict[str, Any], liars: int, nodes: int) -> dict[str, Any]:
