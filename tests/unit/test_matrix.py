@@ -28,6 +28,7 @@ RUN = {
 }
 LIE = {"kind": "sign_flip", "factor": 10}
 DOOR = {"kind": "backdoor", "trigger": "##", "output": "!", "boost": 4}
+SAT = {"kind": "sat", "variables": [3, 3], "clause_lengths": [1, 3], "context": 48}
 SMALL = {"run": RUN, "attacks": [LIE, DOOR], "rules": ["mean", "median"], "liars": ["1 of 4"], "modes": ["sync"]}
 STORY = "once upon a time there was a barn that nobody could raise alone\n"
 
@@ -116,6 +117,10 @@ def test_a_rule_withstands_as_many_as_lie_unless_it_says_otherwise() -> None:
         ),
         ({"run": RUN | {"workers": [{"name": "ann"}]}}, "run.workers: a matrix makes its workers itself"),
         ({"atacks": ["zero"]}, "atacks: unknown key; did you mean 'attacks'?"),
+        (
+            {"run": RUN | {"data": SAT}, "attacks": [{"kind": "backdoor", "trigger": "1 hello", "output": "SAT"}]},
+            "attacks[0]: attack 'backdoor': option 'trigger' has 'hello', but rows of satisfiability have words",
+        ),
         ({"modes": ["synchronous"]}, "modes[0]: is 'synchronous' (text), but must be sync or async"),
         ({"seeds": []}, "seeds: is [] (a list), but must list one at least"),
     ],
@@ -170,7 +175,8 @@ def test_the_run_file_may_be_a_file_beside_it(folder: Path) -> None:
 
 def test_the_example_can_be_played() -> None:
     matrix = planned(read(Path(__file__).parents[2] / "examples" / "attacks.yaml"))
-    assert {cell.setting.nodes for cell in matrix.cells} == {9, 11}
+    assert {cell.setting.nodes for cell in matrix.cells} == {9, 11, 20}
+    assert {cell.setting.mode for cell in matrix.cells} == {"sync", "async"}
 
 
 def came_to(loss: float | None, seconds: float = 10.0, **targets: Aim) -> Found:

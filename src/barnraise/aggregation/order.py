@@ -39,8 +39,8 @@ def in_order(entries: Sequence[Entry]) -> None:
         joined = [other.name for other in first[:place] if _joins(other)]
         if joined and not _joins(entry):
             raise OptionError(
-                f"aggregation rule '{entry.name}' is about what each node sends, but stands behind '{joined[0]}', which "
-                f"has made one of several; write {_sorted(entries)}"
+                f"aggregation rule '{entry.name}' is about what each node sends, but stands behind '{joined[0]}', "
+                f"which has made one of several; write {_sorted(entries)}"
             )
     merging = [entry.name for entry in entries if entry.declares.merges]
     if len(merging) > 1:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from barnraise.config.data_sections import SatData
 from barnraise.config.problems import Path, Problem
 from barnraise.config.schema import RunFile
 from barnraise.config.trial_sections import WorkerSection
-from barnraise.core.errors import InputError
+from barnraise.core.errors import InputError, OptionError
+from barnraise.data.sat_tokenizer import SatTokenizer
 from barnraise.emulation.attacks.catalog import resolve, talks
 
 
@@ -27,8 +29,29 @@ def attack_problems(run_file: RunFile) -> Iterator[Problem]:
     for path, _, attack in attacks_of(run_file):
         try:
             resolve(attack)
+            _require_words(attack, run_file)
         except InputError as error:
             yield Problem(path, str(error))
+
+
+def _require_words(attack: Mapping[str, Any], run_file: RunFile) -> None:
+    """What an attack, or one that it plays, would write into rows can be written there: of satisfiability, that are
+    words. OptionError."""
+    name, options = resolve(attack)
+    for option, value in options.items():
+        if isinstance(value, Mapping):
+            _require_words(value, run_file)
+    data = run_file.data
+    if not isinstance(data, SatData):
+        return
+    words = SatTokenizer(data.variables[1], min(data.clause_lengths[1], data.variables[1]))
+    for option in ("trigger", "output"):
+        unknown = [word for word in str(options.get(option, "")).split() if word not in words.ids]
+        if unknown:
+            raise OptionError(
+                f"attack '{name}': option '{option}' has {unknown[0][:40]!r}, but rows of satisfiability have words "
+                f"such as `1 -2 : D U B SAT UNSAT`, of {data.variables[1]} variables; write it in these"
+            )
 
 
 def costed_warnings(run_file: RunFile) -> Iterator[Problem]:

@@ -19,6 +19,7 @@ from barnraise.config.schema import TrainingSection
 from barnraise.core.errors import InputError, RunFileError
 from barnraise.emulation.attacks.catalog import KIND
 from barnraise.emulation.attacks.catalog import resolve as resolve_attack
+from barnraise.plan.attacks import attack_problems
 from barnraise.plan.automatic import defended
 from barnraise.plan.choices import AUTO
 from barnraise.plan.purpose import SIMULATE
@@ -111,7 +112,7 @@ def planned(document: Document) -> Matrix:
     file = matrix_of(document)
     base, problems = _base(file, FilePath(document.name).parent)
     attacks = [_entry(given, KIND, index) for index, given in enumerate(file.attacks)]
-    problems += _attack_problems(attacks)
+    problems += _attack_problems(base, attacks)
     rules = []
     for index, given in enumerate(file.rules):
         try:
@@ -177,10 +178,15 @@ def _label(keys: Mapping[str, Any], key: str) -> str:
     return " ".join(words)
 
 
-def _attack_problems(attacks: list[_Entry]) -> Iterator[Problem]:
+def _attack_problems(base: dict[str, Any], attacks: list[_Entry]) -> Iterator[Problem]:
     for entry in attacks:
         try:
             resolve_attack(entry.keys)
+            content = _content(base, {}, "async", _names(1, 1), 1, entry.keys)
+            for problem in attack_problems(build(Document("the run file of a cell", content))):
+                yield Problem(("attacks", entry.index), problem.message)
+        except RunFileError:
+            continue  # of the run file, which is told where rules are looked at
         except InputError as error:
             yield Problem(("attacks", entry.index), str(error))
 
