@@ -38,7 +38,7 @@ def _require_words(attack: Mapping[str, Any], run_file: RunFile) -> None:
     """What an attack, or one that it plays, would write into rows can be written there: of satisfiability, that are
     words. OptionError."""
     name, options = resolve(attack)
-    for option, value in options.items():
+    for value in options.values():
         if isinstance(value, Mapping):
             _require_words(value, run_file)
     data = run_file.data
