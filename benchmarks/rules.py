@@ -2,6 +2,7 @@
 
     python benchmarks/rules.py                  # dense updates in memory
     python benchmarks/rules.py --contributions  # what contributions hold, decoded span by span: n = 8 and 16, d = 1e8
+    python benchmarks/rules.py --agree          # whether both come to the same, on random, tied and degenerate updates
 
 32 updates of 10 million float32, f = 6, on one thread; the median of `REPEATS`, in CPU seconds of the thread. The floor
 is one sum of all updates. Extra memory is the peak above the updates, output included. byzfl (0.0.11) is measured where
@@ -20,6 +21,7 @@ import importlib.util
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -35,6 +37,7 @@ from barnraise.compression.base import Reader
 from barnraise.core.threads import spans
 
 ROWS, SIZE, F, REPEATS = 32, 10_000_000, 6, 3
+CASES, SORTS = 3000, ("random", "ties", "three values", "two far", "all the same")
 CONTRIBUTED, CODECS = 100_000_000, (("int8", {}), ("topk", {"ratio": 0.01}))
 RULES: list[tuple[Any, dict[str, Any], Callable[[ModuleType], Any] | None]] = [
     ("krum", {"f": F}, lambda byzfl: byzfl.Krum(F)),
@@ -56,9 +59,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
     parser.add_argument("--size", type=int, default=SIZE, help="elements of an update")
+    parser.add_argument("--agree", action="store_true", help="compare results with byzfl's instead of costs")
     parser.add_argument("--contributions", action="store_true", help="sparse and 8-bit ones instead of dense updates")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    if args.agree:
+        agreement(200 if args.quick else CASES)
+        return
     if args.contributions or args.quick:
         contributions(1_000_000 if args.quick else CONTRIBUTED)
     if args.contributions:
@@ -79,6 +86,58 @@ def main() -> None:
             their_seconds, their_extra = cost(lambda other=other: other(updates), 1)
             line += f"{their_seconds:10.3f}{their_seconds / seconds:8.1f}{their_extra / 1e6:10.0f}"
         print(line, flush=True)
+
+
+def agreement(cases: int) -> None:
+    """Prints of how many cases each rule comes to what byzfl's comes to, at a relative 1e-4 of the largest element.
+
+    Its Krum adds up one neighbour more than the paper's, n-f-1, so ours with f=1 is its with f=2; where distances are
+    equal its choice of neighbours is the partition's, ours the first.
+    """
+    byzfl = peer()
+    if byzfl is None:
+        raise SystemExit("byzfl is not installed: pip install '.[bench]'")
+    before = importlib.import_module("byzfl.aggregators.preaggregators")
+    pairs: list[tuple[Any, dict[str, Any], Callable[[Any], Any]]] = [
+        ("mean", {}, byzfl.Average()),
+        ("median", {}, byzfl.Median()),
+        ("trimmed_mean", {"f": 2}, byzfl.TrMean(2)),
+        ("krum", {"f": 1}, byzfl.Krum(2)),
+        ("multi_krum", {"f": 2}, byzfl.MultiKrum(2)),
+        ("centered_clipping", {"tau": 1.5, "iterations": 2}, lambda x: byzfl.CenteredClipping(None, 2, 1.5)(x)),
+        (["nnm", "trimmed_mean"], {"f": 2}, lambda x: byzfl.TrMean(2)(before.NNM(2)(x))),
+        (["nnm", "median"], {"f": 2}, lambda x: byzfl.Median()(before.NNM(2)(x))),
+        (["arc", "mean"], {"f": 2}, lambda x: before.ARC(2)(x).mean(axis=0)),
+    ]
+    print(f"{cases:,} cases, five sorts by turns; the same, by sort")
+    for name, options, theirs in pairs:
+        rule, same = aggregation.create(name, **options), Counter[str]()
+        for number in range(cases):
+            sort, x = case(number)
+            found, other = rule(torch.from_numpy(x.copy())).numpy(), np.asarray(theirs(x.copy()))
+            same[sort] += bool(np.abs(found - other).max() <= 1e-4 * max(1e-9, float(np.abs(other).max())))
+        told = ", ".join(f"{sort} {count}" for sort, count in same.items())
+        print(
+            f"{'+'.join([name] if isinstance(name, str) else name):24}{same.total():6,} of {cases:,}: {told}",
+            flush=True,
+        )
+
+
+def case(number: int) -> tuple[str, Any]:
+    """Whole numbers where there are ties, so that sums are exact."""
+    random = np.random.default_rng(number)
+    n, size = int(random.integers(11, 17)), int(random.integers(1, 30))
+    x = random.normal(size=(n, size))
+    sort = SORTS[number % len(SORTS)]
+    if sort == "ties":
+        x = random.integers(-2, 3, size=(n, size)).astype(float)
+    elif sort == "three values":
+        x = random.integers(-9, 10, size=(3, size)).astype(float)[random.integers(0, 3, size=n)]
+    elif sort == "two far":
+        x[:2] *= 10.0 ** float(random.integers(-6, 7))
+    elif sort == "all the same":
+        x = np.repeat(x[:1].round(), n, axis=0)
+    return sort, x
 
 
 def contributions(size: int) -> None:
