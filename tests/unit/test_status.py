@@ -12,8 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from barnraise.account.nodes import living
 from barnraise.cli.main import main
 from barnraise.config.load import dump, load
+from barnraise.controller.folding import apply
+from barnraise.controller.state import State
 from barnraise.core.types import Blob, NodeProfile, ParameterRange, RowRange
 from barnraise.ledger import (
     Decision,
@@ -226,6 +229,25 @@ def test_running_run_names_its_process(tmp_path: Path, capsys: pytest.CaptureFix
     assert "resume" not in text
     assert told["state"] == "running"
     assert {node["name"]: node["state"] for node in told["nodes"]} == {"a": "training", "b": "starting"}
+
+
+def test_who_was_found_guilty_is_told_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    guilty: list[Decision] = [
+        NodeChanged(8.5, "b", "joined", session=2),
+        Noted(9.0, notes.Discredited(1, 9.3, until=609.0), "a"),
+        NodeChanged(9.0, "a", "dismissed", "found out"),
+        Noted(10.0, notes.Convicted(2, (3, 4), until=None), "b"),
+        NodeChanged(10.0, "b", "dismissed", "found out"),
+    ]
+    run = make_run(tmp_path, [*BEGINNING, *guilty])
+    told = json.loads(status_of(run, capsys, "--json"))
+    assert {node["name"]: node["state"] for node in told["nodes"]} == {"a": "quarantined", "b": "banned"}
+    assert "quarantined" in status_of(run, capsys)
+    state = State()
+    for decision in [*BEGINNING, *guilty]:
+        apply(state, decision)
+    assert [row.state for row in living(state, {}, 20.0)] == ["quarantined", "banned"]
+    assert [row.state for row in living(state, {}, 700.0)] == ["left", "banned"]
 
 
 def test_a_running_run_says_who_is_held_off_and_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

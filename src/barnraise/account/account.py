@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from barnraise.account.chronicle import Chronicle, Happening
 from barnraise.account.merging import Merging, merging
+from barnraise.account.nodes import BANNED, HELD_OFF, QUARANTINED
 from barnraise.controller.hindsight import Hindsight
 from barnraise.controller.matched import Matching, Matchings, as_figures
 from barnraise.core.errors import RunDirectoryError
@@ -22,15 +24,15 @@ MANIFEST = "manifest.json"
 class Dispatched:
     """How work found its nodes: the matching, and what became of nodes' time when last told; by which share, in the
     median, what a task took was not what was expected (None: no node had done enough), the share of those that were
-    `within` the standard deviation that was told, and of how many tasks. Nodes that are `held` get none at that time:
-    they were lost and came back again and again."""
+    `within` the standard deviation that was told, and of how many tasks. `doubts` tell why nodes get none at that time
+    (`account.nodes`): they were lost and came back again and again, or were found guilty."""
 
     matching: Matching | None = None
     employed: notes.Employed | None = None
     error: float | None = None
     within: float | None = None
     foreseen: int = 0
-    held: frozenset[str] = frozenset()
+    doubts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -128,18 +130,24 @@ def _dispatched(view: LedgerView) -> Dispatched:
         error=seen.error,
         within=seen.within,
         foreseen=len(seen.errors),
-        held=_held(view),
+        doubts=_doubts(view),
     )
 
 
-def _held(view: LedgerView) -> frozenset[str]:
-    """Nodes that were held off and get no tasks yet."""
-    found = [noted for _, noted in view.find(Noted, "kind = ?", notes.kind_of(notes.HeldOff))]
-    return frozenset(
-        noted.node
-        for noted in found
-        if isinstance(noted.note, notes.HeldOff) and noted.time + noted.note.seconds > view.end
-    )
+def _doubts(view: LedgerView) -> dict[str, str]:
+    """Nodes that get no tasks yet, and why."""
+    kinds = tuple(notes.kind_of(kind) for kind in (notes.HeldOff, notes.Convicted, notes.Discredited))
+    found: dict[str, str] = {}
+    for _, noted in view.find(Noted, f"kind IN ({', '.join('?' * len(kinds))})", *kinds):
+        if isinstance(noted.note, notes.HeldOff):
+            if noted.time + noted.note.seconds > view.end:
+                found[noted.node] = HELD_OFF
+        elif isinstance(noted.note, notes.Convicted | notes.Discredited):
+            if noted.note.until is None:
+                found[noted.node] = BANNED
+            elif noted.note.until > view.end:
+                found[noted.node] = QUARANTINED
+    return found
 
 
 def assignments(run: RunDirectory) -> list[AssignmentRow]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -14,6 +15,7 @@ from barnraise.ledger.decisions import Change
 
 if TYPE_CHECKING:
     from barnraise.controller.state import NodeState, State
+    from barnraise.trust.standing import Standing
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,14 @@ class NodeRow:
 
 STARTING, TRAINING, IDLE, LEFT, KILLED, REVOKED = "starting", "training", "idle", "left", "killed", "revoked"
 SUSPECT, HELD_OFF = "suspect", "held off"
+PROBATION, QUARANTINED, BANNED = "probation", "quarantined", "banned"
 NEVER, STAYED, CUT_OFF = "never came", "stayed", "cut off"
 _STANDING = dict.fromkeys((change for change in Change if change.gone), LEFT) | {
     Change.ENDED: STAYED,
     Change.KILLED: KILLED,
     Change.REVOKED: REVOKED,
 }
-GONE = (LEFT, KILLED, REVOKED, NEVER)
+GONE = (LEFT, KILLED, REVOKED, NEVER, QUARANTINED, BANNED)
 
 
 def living(
@@ -61,22 +64,30 @@ def living(
     rates = [node.speed.rate for node in state.nodes.values() if node.live and node.speed.rate > 0]
     middle = median(rates) if rates else 0.0
     return [
-        _living(node, state, middle, seen.get(node.id), now, _standing(node, state, dismissed, doubts))
+        _living(node, state, middle, seen.get(node.id), now, _standing(node, state, now, dismissed, doubts))
         for node in state.nodes.values()
     ]
 
 
-def _standing(node: NodeState, state: State, dismissed: Container[str], doubts: Mapping[str, str]) -> str:
+def judged(standing: Standing, now: float) -> str:
+    """What follows for a node from what it was found guilty of; empty where it gets tasks."""
+    if standing.until == math.inf:
+        return BANNED
+    return QUARANTINED if standing.until > now else ""
+
+
+def _standing(node: NodeState, state: State, now: float, dismissed: Container[str], doubts: Mapping[str, str]) -> str:
     if node.revoked:
         return REVOKED
     if not node.live:
-        return STAYED if node.id in dismissed else LEFT if node.session.id else STARTING
+        guilty = judged(node.tally.standing, now)
+        return guilty or (STAYED if node.id in dismissed else LEFT if node.session.id else STARTING)
     if state.progress.finished:
         return STAYED
     if node.id in doubts:
         return doubts[node.id]
     if node.open:
-        return TRAINING
+        return PROBATION if node.tally.standing.on_probation else TRAINING
     return IDLE if node.tally.accepted + node.tally.refused else STARTING  # it measures itself first
 
 
@@ -98,21 +109,24 @@ def _living(node: NodeState, state: State, middle: float, seen: float | None, no
     )
 
 
-def recorded(nodes: Sequence[NodeTotals], *, running: bool, finished: bool, held: Container[str] = ()) -> list[NodeRow]:
+def recorded(
+    nodes: Sequence[NodeTotals], *, running: bool, finished: bool, doubts: Mapping[str, str] = {}
+) -> list[NodeRow]:
     """The nodes of a ledger whose run works, is finished, or neither. Rates are over the seconds that nodes report.
-    Those `held` get no tasks now."""
+    `doubts` are HELD_OFF, QUARANTINED or BANNED, of nodes that get no tasks now."""
     rates = {node.node: (node.tokens / node.seconds if node.seconds > 0 else 0.0) for node in nodes}
     known = [rate for rate in rates.values() if rate > 0]
     middle, total = (median(known) if known else 0.0), max(1, sum(node.tokens for node in nodes))
-    return [_recorded(node, rates[node.node], middle, total, _stood(node, running, finished, held)) for node in nodes]
+    return [_recorded(node, rates[node.node], middle, total, _stood(node, running, finished, doubts)) for node in nodes]
 
 
-def _stood(node: NodeTotals, running: bool, finished: bool, held: Container[str]) -> str:
+def _stood(node: NodeTotals, running: bool, finished: bool, doubts: Mapping[str, str]) -> str:
+    doubt = doubts.get(node.node, "")
     if node.change in _STANDING:
-        return _STANDING[node.change]
+        return doubt if doubt in (QUARANTINED, BANNED) else _STANDING[node.change]
     if running:
-        if node.node in held:
-            return HELD_OFF
+        if doubt:
+            return doubt
         return TRAINING if node.outcomes.open else IDLE if node.outcomes.judged else STARTING
     if node.change == Change.ENROLLED:
         return NEVER

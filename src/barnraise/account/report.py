@@ -81,7 +81,7 @@ def _section(title: str) -> Iterator[str]:
 
 
 def _workers(account: Account) -> Iterator[str]:
-    rows = nodes.recorded(account.nodes, running=False, finished=bool(account.finished))
+    rows = nodes.recorded(account.nodes, running=False, finished=bool(account.finished), doubts=account.dispatch.doubts)
     shown = nodes.in_order_of_interest(rows, MOST_ROWS)
     totals = {node.node: node for node in account.nodes}
     header = (

@@ -149,8 +149,8 @@ def as_json(account: Account, budget: int, pid: int | None, marks: Marks) -> dic
 
 
 def _rows(account: Account, pid: int | None) -> list[nodes.NodeRow]:
-    running, held = pid is not None, account.dispatch.held
-    return nodes.recorded(account.nodes, running=running, finished=bool(account.finished), held=held)
+    running, doubts = pid is not None, account.dispatch.doubts
+    return nodes.recorded(account.nodes, running=running, finished=bool(account.finished), doubts=doubts)
 
 
 def state(account: Account, pid: int | None) -> str:

@@ -49,7 +49,9 @@ def show(account: Account, scores: SatScores | None) -> None:
     for label, text in facts(account):
         screen.print(Text.assemble((f"  {label:<9}", "dim"), text))
     console.say()
-    for line in node_table(nodes.recorded(account.nodes, running=False, finished=bool(account.finished))):
+    for line in node_table(
+        nodes.recorded(account.nodes, running=False, finished=bool(account.finished), doubts=account.dispatch.doubts)
+    ):
         screen.print(Text("  ").append_text(line))
     console.say()
     if links := recorded(account.run):

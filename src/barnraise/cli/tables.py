@@ -10,11 +10,14 @@ from rich.text import Text
 from barnraise.account.chronicle import plain
 from barnraise.account.links import LinkUse
 from barnraise.account.nodes import (
+    BANNED,
     GONE,
     HELD_OFF,
     IDLE,
     KILLED,
     LEFT,
+    PROBATION,
+    QUARANTINED,
     REVOKED,
     STARTING,
     SUSPECT,
@@ -30,6 +33,9 @@ from barnraise.transport.links.presets import MBIT
 STYLES = {TRAINING: "green", IDLE: "cyan", STARTING: "yellow", LEFT: "red", KILLED: "red", REVOKED: "red"} | {
     SUSPECT: "yellow",
     HELD_OFF: "yellow",
+    PROBATION: "yellow",
+    QUARANTINED: "red",
+    BANNED: "red",
 }
 
 MOST_LINKS = 8
