@@ -19,6 +19,7 @@ import barnraise
 from barnraise import compression
 from barnraise.controller import actions as act
 from barnraise.controller.evaluator import Evaluator
+from barnraise.controller.newcomers import PACE
 from barnraise.controller.scorer import Scorer
 from barnraise.controller.settings import ScoreSettings
 from barnraise.controller.version.base import Step
@@ -327,17 +328,35 @@ def test_who_was_not_seen_to_be_sound_works_at_the_pace_of_others() -> None:
         for node in ("a", "b", "c"):
             train_once(engine, node, GOOD)
     assert train_once(engine, "d", GOOD) is not None
-    held = engine.machine.scoring.held_until("d")
+    held = engine.machine.newcomers.held_until("d")
     assert held > engine.now
     engine.now -= 0.5
     assert train_once(engine, "d", GOOD) is None, "no time has passed"
     engine.leave("d")
     engine.hello("d")
-    assert engine.machine.scoring.held_until("d") == held
+    assert engine.machine.newcomers.held_until("d") == held
     for _ in range(8):
         engine.now += 100.0
         assert train_once(engine, "d", GOOD) is not None
-    assert engine.machine.scoring.held_until("d") == 0.0
+    assert engine.machine.newcomers.held_until("d") == 0.0
+
+
+def test_who_was_not_seen_to_be_sound_gets_no_larger_tasks_than_others() -> None:
+    """So that a fast node is known after as much time as any other, and not after as many of its own large tasks."""
+    engine = scored(pace="matched", max_local_steps=1000)
+    nodes = {"a": 60.0, "b": 60.0, "c": 60.0, "d": 6000.0}
+    for node in nodes:
+        engine.hello(node)
+    engine.observed(**nodes)
+    steps = {}
+    for node in nodes:
+        engine.next(node)
+        (task,) = engine.held[node].values()
+        steps[node] = task.local_steps
+    assert steps == {"a": steps["a"], "b": steps["a"], "c": steps["a"], "d": PACE * steps["a"]}
+    for state in (engine.state, engine.shadow):
+        state.nodes["d"].tally.standing = Standing(scores=Scores(count=9, passing=0.9))
+    assert engine.machine.newcomers.most(engine.state.nodes["d"], 999) == 999
 
 
 def test_where_comparisons_say_little_fast_nodes_are_not_held_up_for_ever() -> None:
@@ -346,4 +365,4 @@ def test_where_comparisons_say_little_fast_nodes_are_not_held_up_for_ever() -> N
         for node in ("a", "b", "c"):
             engine.now += 100.0
             train_once(engine, node, rng.choice([GOOD, BAD, BAD]))
-    assert all(engine.machine.scoring.held_until(node) <= engine.now for node in ("a", "b", "c"))
+    assert all(engine.machine.newcomers.held_until(node) <= engine.now for node in ("a", "b", "c"))

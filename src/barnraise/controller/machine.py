@@ -74,11 +74,11 @@ class Controller:
         self.forecasts = Forecasts(context, self.custody, self.speeds, self.holdings)
         sampling, self.employment = Sampling(context, self.forecasts, self.rooms), Employment(context)
         context.expect, context.sample = self.forecasts.expect, sampling.sample
-        training = Training(context, self.speeds, self.pacing, self.publishing)
+        self.newcomers = Newcomers(context, self.pacing)
+        training = Training(context, self.speeds, self.pacing, self.publishing, self.newcomers)
         sentencing = Sentencing(context, self.membership)
         self.auditing = auditing = Auditing(context, self.membership, self.publishing, self.rooms, sentencing)
-        self.newcomers = Newcomers(context, self.speeds)
-        self.scoring = Scoring(context, sentencing, self.speeds, self.newcomers)
+        self.scoring = Scoring(context, sentencing, self.newcomers)
         kinds: tuple[TaskKind, ...] = (flushing, auditing, self.measuring, training)
         self.kinds = {kind.name: kind for kind in kinds}
         self.arrivals = Arrivals(context, self.custody, self.speeds)

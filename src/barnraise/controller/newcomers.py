@@ -2,18 +2,21 @@
 
 How fast a node is shows in what it hands in, and whoever takes one step and claims all is the fastest of them. So
 where anybody looks at the work (audits that judge, or scores) a node that nothing speaks for yet gets no task before a
-machine PACE times as fast as the median node would have done what it has just handed in. Who comes back has not begun
-anew.
+machine PACE times as fast as the median node would have done what it has just handed in, and no larger one than such a
+machine does in the time of a task: so it is known soon, however fast it is. Who comes back has not begun anew.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+from barnraise.controller.pacing import Pacing
 from barnraise.controller.part import Context, Part
-from barnraise.controller.speeds import Speeds
+from barnraise.controller.state import NodeState
 from barnraise.ledger.decisions import Decision, Judged
+from barnraise.trust import suspicion
 
 PACE = 2.0
 """By how many times it may be faster than the median node."""
@@ -23,26 +26,37 @@ LONGEST = 60.0
 
 
 class Newcomers(Part):
-    """Keeps when each node's newest contribution came, and of how many tokens."""
+    """Keeps when each node's newest contribution came, and of how many tokens; and, where there are scores, how often
+    an honest node's comparisons are expected to pass by now."""
 
-    def __init__(self, context: Context, speeds: Speeds) -> None:
+    def __init__(self, context: Context, pacing: Pacing) -> None:
         super().__init__(context)
-        self.speeds = speeds
+        self.pacing, self.speeds = pacing, pacing.speeds
+        self.scored = bool(context.settings.scores.share)
         self.audited = bool(context.settings.audits.share and context.settings.worker.stateless)
         self.came: dict[str, tuple[float, int]] = {}
+        self.expected = suspicion.OTHER
 
-    def seconds(self, node: str) -> float:
-        """For how long after its newest contribution it waits, if nothing speaks for it."""
-        _, tokens = self.came[node]
-        self.speeds.refresh()
-        return min(tokens / (PACE * self.speeds.median), LONGEST) if self.speeds.median > 0.0 else 0.0
+    def unknown(self, node: NodeState) -> bool:
+        """Whether somebody looks, and nothing was found that speaks for the node."""
+        standing = node.tally.standing
+        return not standing.scores.sound(self.expected) if self.scored else self.audited and not standing.sound
+
+    def most(self, node: NodeState, steps: int) -> int:
+        """Of so many steps those that its next task may have."""
+        if not self.unknown(node):
+            return steps
+        return min(steps, math.ceil(PACE * self.pacing.usual_steps()))
 
     def held_until(self, node: str) -> float:
-        """Until when a node gets no task that no audit was of yet; 0 for all others."""
-        if not self.audited or node not in self.came or self.state.nodes[node].tally.standing.sound:
+        """Until when a node that is unknown gets no task; 0 for all others."""
+        if node not in self.came or not self.unknown(self.state.nodes[node]):
             return 0.0
-        came, _ = self.came[node]
-        return came + self.seconds(node) if came <= self.now else 0.0  # else the clock went back
+        came, tokens = self.came[node]
+        self.speeds.refresh()
+        if came > self.now or self.speeds.median <= 0.0:  # the clock went back
+            return 0.0
+        return came + min(tokens / (PACE * self.speeds.median), LONGEST)
 
     def _judged(self, d: Judged) -> None:
         if d.brings and d.tokens:

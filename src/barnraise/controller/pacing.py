@@ -44,6 +44,13 @@ class Pacing(Part):
         most = max(steps, self.tasks.max_local_steps)
         return min(most, pace.aligned_steps(steps, self._batch_tokens / node.speed.rate, node.speed.waited))
 
+    def usual_steps(self) -> int:
+        """How many steps a task takes of a node of median speed."""
+        if self.tasks.pace == "fixed" or self.speeds.median <= 0.0:
+            return self.tasks.local_steps
+        speed = pace.Speed(self._batch_tokens / self.speeds.median, 0.0)
+        return max(self.tasks.local_steps, pace.local_steps(speed, self._round(), self.tasks.max_local_steps))
+
     def in_time(self, node: NodeState, steps: int) -> int:
         """Of so many steps those that the node can take before its owner wants it back."""
         seconds = self.membership.left(node.id) - len(node.open) * node.speed.turnaround

@@ -24,7 +24,7 @@ from barnraise.controller.events import Event, Gains, Scored
 from barnraise.controller.newcomers import LONGEST, Newcomers
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.sentencing import Sentencing
-from barnraise.controller.speeds import LEAST_PATIENCE, Speeds
+from barnraise.controller.speeds import LEAST_PATIENCE
 from barnraise.controller.state import Work
 from barnraise.core.types import Batches, Contribution
 from barnraise.ledger import notes
@@ -41,12 +41,12 @@ DISCREDITED = "its updates do no more for the rows that it was to train on than 
 class Scoring(Part):
     """Keeps whose contribution is being scored, by its assignment (0: none), and who else's was to be since."""
 
-    def __init__(self, context: Context, sentencing: Sentencing, speeds: Speeds, newcomers: Newcomers) -> None:
+    def __init__(self, context: Context, sentencing: Sentencing, newcomers: Newcomers) -> None:
         super().__init__(context)
-        self.settings, self.sentencing, self.speeds = context.settings.scores, sentencing, speeds
-        self.newcomers = newcomers
+        self.settings, self.sentencing = context.settings.scores, sentencing
+        self.newcomers, self.speeds = newcomers, newcomers.speeds
         self.busy, self._node = 0, ""
-        self._expected = self._shown()  # as of the last score: many nodes ask between two
+        newcomers.expected = self._shown()  # as of the last score: many nodes ask between two
         self._unseen: set[str] = set()
 
     def begin(self, work: Work, offer: Contribution) -> Steps:
@@ -79,8 +79,8 @@ class Scoring(Part):
         own, others, more = (gain if math.isfinite(gain) else None for gain in gains)
         passed = more is not None and more > suspicion.ENOUGH
         before = self.state.nodes[node].tally.standing.scores.suspicion
-        self._expected = self._shown()
-        left = suspicion.after(before, passed, self._expected)
+        self.newcomers.expected = self._shown()
+        left = suspicion.after(before, passed, self.newcomers.expected)
         yield Noted(
             self.now,
             notes.Scored(
@@ -94,19 +94,11 @@ class Scoring(Part):
 
     def held_until(self, node: str) -> float:
         """Until when a node gets no task, or one is scored; 0 where it may have one."""
-        if not self.settings.share or node not in self.newcomers.came:
-            return 0.0
-        scores, seen = self.state.nodes[node].tally.standing.scores, node not in self._unseen
-        sound = scores.sound(self._expected)
-        if sound and seen:
-            return 0.0
-        came, _ = self.newcomers.came[node]
-        if came > self.now:  # the clock went back
+        came, _ = self.newcomers.came.get(node, (math.inf, 0))
+        if node not in self._unseen or came > self.now:  # the clock went back
             return 0.0
         self.speeds.refresh()
-        paced = 0.0 if sound else self.newcomers.seconds(node)
-        wait = paced if seen else max(paced, LEAST_PATIENCE, self.speeds.usual_period)
-        return came + min(wait, LONGEST)
+        return came + min(max(LEAST_PATIENCE, self.speeds.usual_period), LONGEST)
 
     def _shown(self) -> float:
         """How often an honest node's comparisons pass, by what all nodes show."""

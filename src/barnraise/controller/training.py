@@ -15,6 +15,7 @@ import msgspec
 from barnraise.controller.admission import refuse_transcript, refuse_update
 from barnraise.controller.kinds import TaskKind
 from barnraise.controller.lanes import Lanes
+from barnraise.controller.newcomers import Newcomers
 from barnraise.controller.pacing import Pacing
 from barnraise.controller.part import Context, Steps
 from barnraise.controller.publishing import Publishing
@@ -47,8 +48,11 @@ class Training(TaskKind):
 
     task = Train
 
-    def __init__(self, context: Context, speeds: Speeds, pacing: Pacing, publishing: Publishing) -> None:
+    def __init__(
+        self, context: Context, speeds: Speeds, pacing: Pacing, publishing: Publishing, newcomers: Newcomers
+    ) -> None:
         super().__init__(context)
+        self.newcomers = newcomers
         self.settings, self.tasks, self.payloads = context.settings, context.settings.tasks, context.settings.payloads
         self.speeds, self.pacing, self.publishing = speeds, pacing, publishing
         self.lanes = Lanes(self.tasks.rows, self.state.totals.handed)
@@ -104,7 +108,8 @@ class Training(TaskKind):
         lost = work if isinstance(work, Work) else None
         cursor = state.totals.rows
         yield from self.pacing.tuned(node)
-        steps = self.pacing.in_time(node, max(self.pacing.local_steps(node), node.tuning.least_steps))
+        steps = max(self.newcomers.most(node, self.pacing.local_steps(node)), node.tuning.least_steps)
+        steps = self.pacing.in_time(node, steps)
         number = state.totals.assigned + 1
         root, skip = number, 0
         if isinstance(work, Work):
