@@ -25,7 +25,7 @@ demo: $(VENV)/.runtime  ## set up, then train a SAT solver by imitation on four 
 install: $(VENV)/.dev  ## set up .venv with the development tools
 
 test: install  ## set up, then run all tests
-	$(BIN)/python -m pytest -n $(NUM_TEST_PROCESSES) --dist worksteal
+	$(BIN)/python -m pytest -n $(NUM_TEST_PROCESSES) --dist worksteal --durations 20
 
 check: lint types layers test  ## lint, types, layers and tests
 

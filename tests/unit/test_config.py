@@ -122,6 +122,12 @@ def test_attackers_that_are_neither_are_refused(given: object) -> None:
         load(with_keys("training", aggregation_f=given))
 
 
+def test_the_name_of_an_attack_is_no_section() -> None:
+    workers = [{"name": "eve", "attack": "sign_flip"}]
+    with pytest.raises(RunFileError, match=r"workers\[0\].attack: is 'sign_flip' .*; write \{kind: sign_flip\}"):
+        load(MINIMAL | {"workers": workers})
+
+
 def test_an_empty_section_has_its_defaults(tmp_path: Path) -> None:
     text = 'model: {architecture: gpt2}\ndata: {kind: text, files: ["a"]}\ntraining:\nworkers:\n'
     assert load(written(tmp_path, text)) == load({"model": MINIMAL["model"], "data": {"kind": "text", "files": ["a"]}})

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 NOBODY = (
     "nobody's work: training.scores: 0.2, or tasks: stateless with audits: 0.05, finds who does not do what it is given"
 )
+"""Who looks at whose work, where strangers may join and the run file says nothing of it."""
 
 
 def check(
