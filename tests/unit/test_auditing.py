@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from barnraise.controller import actions as act
-from barnraise.controller import auditing
+from barnraise.controller import auditing, publishing
 from barnraise.controller.auditing import LONGEST_WINDOW, MOST_CASES, TRIES
 from barnraise.controller.newcomers import PACE
 from barnraise.controller.settings import AuditSettings
 from barnraise.controller.state import Badge, NodeState
-from barnraise.core.types import SKETCH_BYTES, Audit, NodeProfile, Train
+from barnraise.core.types import MOST_UNDONE, SKETCH_BYTES, Audit, NodeProfile, Train
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Judged, Noted
 from barnraise.trust.roles import WORKER
@@ -220,8 +220,9 @@ def test_what_is_no_answer_is_refused_and_somebody_else_is_asked(changes: dict[s
     assert [again.train for again in audits(engine, "c")] == [task.train]
 
 
-def test_what_cannot_be_reached_any_more_is_let_be() -> None:
-    """The deltas back to it would be more bytes than a snapshot."""
+def test_what_cannot_be_reached_any_more_is_let_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deltas back to it would be more bytes than are kept."""
+    monkeypatch.setattr(publishing, "UNDONE_BYTES", 0)
     engine = audited(num_parameters=60)  # deltas of 90 bytes, snapshots of 240
     for _ in range(16):
         train_once(engine, "a")
@@ -230,6 +231,15 @@ def test_what_cannot_be_reached_any_more_is_let_be() -> None:
     assert task.train.id > 1
     assert task.base - task.train.base == len(task.back) <= 14
     assert min(engine.machine.kinds["audit"].cases) == task.train.id  # type: ignore[attr-defined]
+
+
+def test_deltas_as_large_as_the_model_are_kept_for_as_many_versions() -> None:
+    engine = audited(num_parameters=20)  # of 80 bytes, in deltas of 90
+    for _ in range(MOST_UNDONE):
+        train_once(engine, "a")
+    asks(engine, "b")
+    (task,) = audits(engine, "b")
+    assert len(task.back) == MOST_UNDONE
 
 
 def test_a_node_without_the_memory_is_not_asked() -> None:
@@ -435,6 +445,25 @@ def test_who_asks_first_is_not_who_does_it_anew(monkeypatch: pytest.MonkeyPatch)
     assert len(set.union(*seen)) > 10
     sound = sum(name in one for one in seen for name in names[:20])
     assert sound > 1.3 * sum(name in one for one in seen for name in names[20:])
+
+
+def test_whoever_asks_is_passed_over_until_some_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handful of those who ask, however many there are, and not mostly the first: nothing waits for long."""
+    monkeypatch.setattr(auditing, "DRAWN", 2.0)
+    names, places = [f"n{number}" for number in range(64)], list[int]()
+    for key in range(40):
+        engine = crowd(*names, key=bytes([key]))
+        train_once(engine, "n0")
+        for place, name in enumerate(names[1:]):
+            for _ in range(3):  # who asks again and again is passed over once
+                engine.next(name)
+            if audits(engine, name):
+                places.append(place)
+                break
+            engine.held[name].clear()
+    assert len(places) == 40
+    assert max(places) <= 6
+    assert sum(place == 0 for place in places) <= 6
 
 
 def test_where_few_are_there_each_may(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,8 +57,8 @@ MOST_CASES = 64
 """That wait to be done anew; of more than that the oldest lapse."""
 
 DRAWN = 2.0
-"""Nodes that may do a case anew at first, in the mean; twice as many after each half of the time in which a usual node
-does a task."""
+"""Nodes that may do a case anew at first, in the mean; twice as many for each that asked and was not drawn, and after
+each half of the time in which a usual node does a task."""
 
 LEAST_WINDOW, LONGEST_WINDOW = 1.0, 60.0
 """Seconds that are between."""
@@ -86,7 +86,7 @@ class Answer(NamedTuple):
 class Case:
     """A contribution that is done anew: what was to be done for it, and the sketch of what came. It takes `memory`
     bytes, and waits `since` then; `by` is the assignment of the newest of the nodes that were asked for it, `answers`
-    is what came of others and contradicts it."""
+    is what came of others and contradicts it. Who was `passed` over asked, and was not drawn yet."""
 
     work: Work
     sketch: bytes
@@ -96,6 +96,7 @@ class Case:
     transcript: Transcript | None = None
     by: int = 0
     asked: set[str] = field(default_factory=set)
+    passed: set[str] = field(default_factory=set)
     answers: list[Answer] = field(default_factory=list)
 
 
@@ -166,7 +167,11 @@ class Auditing(TaskKind):
         if not self.open:
             return ()
         for number, case in list(self.cases.items()):
-            if case.by in self.state.works or not any(self._may(node, case) for node in nodes):
+            if case.by in self.state.works:
+                continue
+            able = [node for node in nodes if self._may(node, case)]
+            if not any(self._is_drawn(node, case) for node in able):
+                case.passed.update(node.id for node in able)
                 continue
             if len(case.asked) < TRIES + len(case.answers) and (back := self._back(case)) is not None:
                 self._next = case
@@ -201,9 +206,7 @@ class Auditing(TaskKind):
         return back if back is not None and len(back) <= MOST_UNDONE else None
 
     def _may(self, node: NodeState, case: Case) -> bool:
-        if not (self._is_drawn(node, case) and self._answers(node, case)):
-            return False
-        return node.tally.standing.weight() >= self._trust_for(case)
+        return self._answers(node, case) and node.tally.standing.weight() >= self._trust_for(case)
 
     def _is_drawn(self, node: NodeState, case: Case) -> bool:
         """Whether a node may do a case anew by now. Half as soon who was never found sound; all of them where there are
@@ -211,7 +214,8 @@ class Auditing(TaskKind):
         speeds = self.membership.speeds
         window = min(max(speeds.usual_period / 2, LEAST_WINDOW), LONGEST_WINDOW)
         windows = min(max(self.now - case.since, 0.0) / window, 64.0)
-        chance = DRAWN * 2.0 ** int(windows) / max(1, self.state.num_live - 1)
+        doubled = min(len(case.passed), 64) + int(windows)
+        chance = DRAWN * 2.0**doubled / max(1, self.state.num_live - 1)
         if chance < 1.0 and not node.tally.standing.sound:
             chance /= 2.0
         return int.from_bytes(self._drawn(f"{case.work.assignment} {node.id}")[:8]) < chance * 2**64
@@ -255,7 +259,8 @@ class Auditing(TaskKind):
                 yield self.state.nodes[node]
 
     def suits(self, node: NodeState, have: int) -> bool:
-        return self._next is not None and self._may(node, self._next)
+        case = self._next
+        return case is not None and self._may(node, case) and self._is_drawn(node, case)
 
     def give(self, node: NodeState, have: int, work: Work | TaskView) -> Steps:
         assert self._next is not None, "it is given while it is on offer"

@@ -10,7 +10,7 @@ from barnraise.controller.actions import Release, Send
 from barnraise.controller.pacing import Pacing
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.state import NodeState
-from barnraise.core.types import Blob, News, Update, kind_of
+from barnraise.core.types import MOST_UNDONE, Blob, News, Update, kind_of
 from barnraise.ledger.decisions import Assigned, Decision
 from barnraise.wire.messages import Message, Newer, Watch
 
@@ -21,8 +21,9 @@ CHAIN_SLACK = 1024
 """Bytes by which a chain may exceed the snapshot: an uncompressed delta is one payload header larger."""
 
 
-UNDONE_SNAPSHOTS = 4
-"""Bytes of deltas, in snapshots of the model, that are kept for those who do work of earlier versions anew."""
+UNDONE_SNAPSHOTS, UNDONE_BYTES = 4, 256 << 20
+"""Bytes of deltas that are kept for those who do work of earlier versions anew: so many snapshots of the model, or those
+of all versions that can be taken back, where they are no more than so many."""
 
 
 class Publishing(Part):
@@ -35,7 +36,10 @@ class Publishing(Part):
         self.update_bytes = 0
         self.watching: dict[str, int] = {}  # nodes that train and want to know of a newer version than they have
         self.told: dict[str, int] = {}  # the version that such a node has once what was sent has arrived
-        self.most_bytes = self.settings.payloads.snapshot * (UNDONE_SNAPSHOTS if self.settings.audits.share else 1)
+        self.most_bytes = snapshot = self.settings.payloads.snapshot
+        if self.settings.audits.share:
+            whole = MOST_UNDONE * (snapshot + CHAIN_SLACK)
+            self.most_bytes = max(UNDONE_SNAPSHOTS * snapshot, min(whole, UNDONE_BYTES))
 
     def keep(self, update: Update) -> Steps:
         """One more delta; those that are not worth sending any more go."""
