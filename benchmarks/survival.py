@@ -1,6 +1,7 @@
 """What a run is worth while machines fail: a lab of eight workers, and a fault every 15 s of ten minutes.
 
     sudo python benchmarks/survival.py
+    python benchmarks/survival.py --simulated 5_000_000 --seconds 240 --seeds 5
 
 All kinds of faults take turns (docs/faults.md; a run of `--seconds 150` has the first nine of them), on real processes
 behind links of 20 Mbit/s and 20 ms that a packet emulator plays. Then the same run without faults, to as many tokens.
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import statistics
 import subprocess
@@ -33,13 +35,21 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from barnraise.assembly.simulation import simulate
+from barnraise.assembly.trial import Trial
+from barnraise.config import load
 from barnraise.emulation import namespaces
 from barnraise.ledger.decisions import Assigned, Judged, Noted
 from barnraise.ledger.view import LedgerView
+from barnraise.plan import Purpose, resolve
 
 BARNRAISE = [sys.executable, "-m", "barnraise.cli.main"]
 EVERY, FIRST = 15.0, 20.0
 """Seconds between faults, and to the first."""
+
+RATE, DELAY = "20mbit", "20ms"
+TOKENS_PER_SECOND = 4300.0
+"""Of a worker of the lab, as it was once; simulated ones are as fast."""
 
 GAP = 1.0
 WINDOW, BEFORE = 10.0, 15.0
@@ -129,7 +139,7 @@ def watch(folder: Path, file: Path, over: Callable[[Record], bool]) -> Record:
     """Run a lab until `over` of what was seen; then it is finished early."""
     found, log, out = Record(), folder / "lab.log", folder / "lab.out"
     with log.open("wb") as errors, out.open("wb") as results:
-        command = [*BARNRAISE, "lab", str(file), "--network", "20mbit/20ms", "--json"]
+        command = [*BARNRAISE, "lab", str(file), "--network", f"{RATE}/{DELAY}", "--json"]
         lab = subprocess.Popen(command, stdout=results, stderr=errors)
     try:
         run = None
@@ -278,6 +288,37 @@ def tell_losses(pairs: list[tuple[Record, Record]]) -> None:
     print(f"standard deviation {spread:.2%} ({', '.join(f'{one:+.2%}' for one in differences)})")
 
 
+def tell_simulated(seconds: float, workers: int, seeds: int, tokens: int) -> None:
+    """Losses of pairs of simulations that train, with the same faults and without any."""
+    ratios = []
+    for seed in range(seeds):
+        losses = [simulated(seconds if faults else 0.0, workers, seed, tokens) for faults in (True, False)]
+        ratios.append(losses[0] / losses[1] - 1)
+        print(f"seed {seed}: {losses[0]:.4f} with faults, {losses[1]:.4f} without: {ratios[-1]:+.2%}", flush=True)
+    spread = statistics.stdev(ratios) if seeds > 1 else math.nan
+    print(
+        f"after {tokens:,} tokens, {seeds} pairs: mean {statistics.mean(ratios):+.2%}, standard deviation {spread:.2%}"
+    )
+
+
+def simulated(seconds: float, workers: int, seed: int, tokens: int) -> float:
+    """The loss after so many tokens, with the faults of so many seconds."""
+    link = {"link": f"{RATE}/{DELAY}"}
+    faults = [fault for fault in plan(seconds, workers) if fault.get("node") != "pacer"]
+    for fault in faults:
+        if "join" in fault:
+            fault["join"] |= link
+    with tempfile.TemporaryDirectory() as name:
+        content = json.loads(run_file(Path(name), workers, faults if seconds else [], seed).read_text())
+        content["workers"] = [worker | link for worker in content["workers"] if worker["name"] != "pacer"]
+        content["training"]["tokens"] = tokens
+        content["controller"]["threads"] = 1
+        run = resolve(load(content), purpose=Purpose.SIMULATE, nodes=workers)
+        report = simulate(run, Trial(workers, seed=seed, real=True, tokens_per_second=TOKENS_PER_SECOND))
+    assert report.losses.final_loss is not None
+    return report.losses.final_loss
+
+
 def tell_others() -> None:
     print("\nelsewhere:")
     for what, figure in PUBLISHED:
@@ -290,8 +331,12 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
     parser.add_argument("--seeds", type=int, default=1, help="pairs of runs")
+    parser.add_argument("--simulated", type=int, default=0, help="compare losses of simulations, after so many tokens")
     parser.add_argument("--keep", type=Path, help="a folder for the runs, which stay there")
     options = parser.parse_args()
+    if options.simulated:
+        tell_simulated(options.seconds, options.workers, options.seeds, options.simulated)
+        return
     if lack := namespaces.missing():
         print(f"no lab here: {lack}")
         return
