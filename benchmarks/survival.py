@@ -12,7 +12,7 @@ it does not, unless the run without faults has silences as long, and the same sh
 node until all that it had in hand was handed in by it or runs elsewhere; *pause*, from the fault until the run's next
 accepted contribution; *throughput*, tokens that the others bring in ten seconds from such a fault on, over what they
 brought in the fifteen before it; and the loss at equal tokens, of which one pair of runs tells little: `--seeds` plays
-several.
+several, and `--simulated` compares simulations that train, with the same workers, links and faults, without root.
 
 All workers share this machine's cores, and each takes a tenth of what one could do: a worker that is gone should not
 make the others faster. Starts of new ones take seconds of a core all the same.
