@@ -22,8 +22,8 @@ CHAIN_SLACK = 1024
 
 
 UNDONE_SNAPSHOTS, UNDONE_BYTES = 4, 256 << 20
-"""Bytes of deltas that are kept for those who do work of earlier versions anew: so many snapshots of the model, or those
-of all versions that can be taken back, where they are no more than so many."""
+"""Bytes of deltas that are kept for those who do work of earlier versions anew: so many snapshots of the model, or
+those of all versions that can be taken back, where they are no more than so many."""
 
 
 class Publishing(Part):
