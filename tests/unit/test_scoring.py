@@ -23,7 +23,7 @@ from barnraise.controller.newcomers import PACE
 from barnraise.controller.scorer import Scorer
 from barnraise.controller.settings import ScoreSettings
 from barnraise.controller.version.base import Step
-from barnraise.core.types import Batches, Blob, Contribution, ParameterRange, RowRange, Train
+from barnraise.core.types import Batches, Blob, Contribution, NodeProfile, ParameterRange, RowRange, Train
 from barnraise.data.batches import batches
 from barnraise.data.shards import Dataset
 from barnraise.data.text import build as build_data
@@ -353,10 +353,23 @@ def test_who_was_not_seen_to_be_sound_gets_no_larger_tasks_than_others() -> None
         engine.next(node)
         (task,) = engine.held[node].values()
         steps[node] = task.local_steps
-    assert steps == {"a": steps["a"], "b": steps["a"], "c": steps["a"], "d": PACE * steps["a"]}
+    assert steps == {"a": steps["a"], "b": steps["a"], "c": steps["a"], "d": math.ceil(PACE * steps["a"])}
     for state in (engine.state, engine.shadow):
         state.nodes["d"].tally.standing = Standing(scores=Scores(count=9, passing=0.9))
     assert engine.machine.newcomers.most(engine.state.nodes["d"], 999) == 999
+
+
+def test_who_is_done_at_once_before_others_were_seen_goes_at_the_pace_that_they_tell() -> None:
+    engine = scored()
+    for node in ("a", "b", "c", "eve"):
+        engine.hello(node, profile=NodeProfile(10.0))
+    began, seconds = engine.now, engine.settings.tasks.tokens / (PACE * 10.0)
+    for _ in range(40):
+        train_once(engine, "eve", BAD)
+        engine.now -= 0.4  # of the half of a second that passes
+    tally = engine.state.nodes["eve"].tally
+    assert engine.state.nodes["eve"].speed.rate > 3 * PACE * 10.0
+    assert 3 <= tally.accepted <= 2 + (engine.now - began) / seconds, "one ahead, and then it waits"
 
 
 def test_where_comparisons_say_little_fast_nodes_are_not_held_up_for_ever() -> None:

@@ -2,8 +2,9 @@
 
 How fast a node is shows in what it hands in, and whoever takes one step and claims all is the fastest of them. So
 where anybody looks at the work (audits that judge, or scores) a node that nothing speaks for yet gets no task before a
-machine PACE times as fast as the median node would have done what it has just handed in, and no larger one than such a
-machine does in the time of a task: so it is known soon, however fast it is. Who comes back has not begun anew.
+machine PACE times as fast as the median node would have done what it has just handed in (as that one says, while
+nothing was seen of it: who is done at once is the first to be seen), and no larger one than such a machine does in the
+time of a task: so it is known soon, however fast it is. Who comes back has not begun anew.
 """
 
 from __future__ import annotations
@@ -12,29 +13,31 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from barnraise.controller.folding import MOST_OPEN
 from barnraise.controller.pacing import Pacing
 from barnraise.controller.part import Context, Part
 from barnraise.controller.state import NodeState
 from barnraise.ledger.decisions import Decision, Judged
 from barnraise.trust import suspicion
 
-PACE = 2.0
+PACE = 1.1
 """By how many times it may be faster than the median node."""
 
 LONGEST = 60.0
-"""Seconds that a node waits at most: rates that were seen while a clock jumped say anything."""
+"""Seconds that a node waits at most for each contribution: rates that were seen while a clock jumped say anything."""
 
 
 class Newcomers(Part):
-    """Keeps when each node's newest contribution came, and of how many tokens; and, where there are scores, how often
-    an honest node's comparisons are expected to pass by now."""
+    """Keeps when each node's newest contribution came, and until when such a machine would have worked on those that
+    came by then; and, where there are scores, how often an honest node's comparisons are expected to pass by now."""
 
     def __init__(self, context: Context, pacing: Pacing) -> None:
         super().__init__(context)
         self.pacing, self.speeds = pacing, pacing.speeds
         self.scored = bool(context.settings.scores.share)
         self.audited = bool(context.settings.audits.share and context.settings.worker.stateless)
-        self.came: dict[str, tuple[float, int]] = {}
+        self.came: dict[str, float] = {}
+        self.worked: dict[str, float] = {}
         self.expected = suspicion.OTHER
 
     def unknown(self, node: NodeState) -> bool:
@@ -52,15 +55,17 @@ class Newcomers(Part):
         """Until when a node that is unknown gets no task; 0 for all others."""
         if node not in self.came or not self.unknown(self.state.nodes[node]):
             return 0.0
-        came, tokens = self.came[node]
-        self.speeds.refresh()
-        if came > self.now or self.speeds.median <= 0.0:  # the clock went back
-            return 0.0
-        return came + min(tokens / (PACE * self.speeds.median), LONGEST)
+        return self.worked[node] if self.came[node] <= self.now else 0.0  # else the clock went back
 
     def _judged(self, d: Judged) -> None:
-        if d.brings and d.tokens:
-            self.came[d.node] = d.time, d.tokens
+        """What was given ahead comes at once with what it was given ahead of: each counts."""
+        if not (d.brings and d.tokens):
+            return
+        self.speeds.refresh()
+        pace = PACE * self.speeds.middle
+        seconds = min(d.tokens / pace, LONGEST) if pace > 0.0 else 0.0
+        begun = min(max(self.worked.get(d.node, 0.0), d.time), d.time + MOST_OPEN * LONGEST)
+        self.came[d.node], self.worked[d.node] = d.time, begun + seconds
 
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
         return {Judged: self._judged}

@@ -94,7 +94,7 @@ class Scoring(Part):
 
     def held_until(self, node: str) -> float:
         """Until when a node gets no task, or one is scored; 0 where it may have one."""
-        came, _ = self.newcomers.came.get(node, (math.inf, 0))
+        came = self.newcomers.came.get(node, math.inf)
         if node not in self._unseen or came > self.now:  # the clock went back
             return 0.0
         self.speeds.refresh()

@@ -51,6 +51,7 @@ class Speeds(Part):
         self.usual_period = 0.0  # median seconds from one of their contributions to the next
         self.num_keeping_pace = 0  # of those that are nearly as fast as the median one
         self.median = self.total = 0.0  # of their rates
+        self.middle = 0.0  # the median of all living nodes' rates, as they say where nothing was seen
         self.lowest = self.highest = 0.0  # within which a claim is believed
         self.turnaround = 0.0  # median seconds from a task to its contribution
         self.usual_staleness = 0.0  # of the median node
@@ -74,6 +75,8 @@ class Speeds(Part):
         self.turnaround = median(node.speed.turnaround for node in seen) if seen else 0.0
         rates = [node.speed.rate for node in seen] or [node.session.profile.tokens_per_second for node in living]
         middle = median(rates) if rates else 0.0
+        told = [node.speed.rate or node.session.profile.tokens_per_second for node in living]
+        self.middle = median(known) if (known := [rate for rate in told if rate > 0.0]) else 0.0
         self.lowest = min(rates) if seen else middle / SPREAD
         self.highest = max(rates) if seen else middle * SPREAD
         self.counted = [node for node in living if self._counts(node)]
