@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from barnraise.controller.folding import MOST_OPEN
 from barnraise.controller.pacing import Pacing
 from barnraise.controller.part import Context, Part
 from barnraise.controller.state import NodeState
@@ -24,7 +23,7 @@ PACE = 1.1
 """By how many times it may be faster than the median node."""
 
 LONGEST = 60.0
-"""Seconds that a node waits at most for each contribution: rates that were seen while a clock jumped say anything."""
+"""Seconds that a node waits at most: rates that were seen while a clock jumped say anything."""
 
 
 class Newcomers(Part):
@@ -63,9 +62,9 @@ class Newcomers(Part):
             return
         self.speeds.refresh()
         pace = PACE * self.speeds.middle
-        seconds = min(d.tokens / pace, LONGEST) if pace > 0.0 else 0.0
-        begun = min(max(self.worked.get(d.node, 0.0), d.time), d.time + MOST_OPEN * LONGEST)
-        self.came[d.node], self.worked[d.node] = d.time, begun + seconds
+        begun = max(self.worked.get(d.node, 0.0), d.time)
+        worked = begun + d.tokens / pace if pace > 0.0 else begun
+        self.came[d.node], self.worked[d.node] = d.time, min(worked, d.time + LONGEST)
 
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
         return {Judged: self._judged}

@@ -217,8 +217,8 @@ def spread(differences: Sequence[float]) -> float:
     """About the standard deviation of what differs so from what was expected: 1.5 median absolute deviations, as of a
     normal distribution, whatever a few of them are.
 
-    >>> spread([0.1, -0.1, 0.2, 5.0]), spread([0.0])
-    (0.225, 0.7)
+    >>> spread([0.5, -0.5, 1.0, 50.0]), spread([0.0])
+    (1.125, 0.7)
     """
     if len(differences) < 2:
         return UNKNOWN_SPREAD
