@@ -76,7 +76,7 @@ def _verify(run_file: Path, wanted: dict[str, bool]) -> tuple[Plan, Estimate]:
 def _looked_at(plan: Plan) -> str:
     """Which share of the work is looked at for lies; empty where none is."""
     training, told = plan.run_file.training, []
-    if training.audits and training.tasks == "stateless":
+    if training.audits and plan.stateless:
         told.append(f"{training.audits:.2g} of the contributions by another node that does them anew")
     if training.scores:
         told.append(f"{training.scores:.2g} of the contributions by what they do for their own rows")
