@@ -17,7 +17,7 @@ from barnraise.assembly.trial import planned
 from barnraise.cli import main
 from barnraise.config.load import document, dump, load
 from barnraise.core.errors import OptionError, PayloadError, UnknownNameError
-from barnraise.core.types import Audit, Contribution, ParameterRange, RowRange, Train
+from barnraise.core.types import Audit, Contribution, Flush, ParameterRange, RowRange, Train
 from barnraise.data.meta import Format
 from barnraise.emulation.attacks.base import HONEST
 from barnraise.emulation.attacks.board import Scene
@@ -154,6 +154,16 @@ def test_what_is_not_finite_has_the_right_length_and_is_refused(kind: str, codec
     assert executor.codecs[0].wrote(data, size)
     with pytest.raises(PayloadError):
         executor.codecs[0].open(data, size, 0)
+
+
+@pytest.mark.parametrize("kind", ["nan", "inf"])
+def test_the_residual_that_is_handed_in_as_a_run_ends_is_not_finite_either(kind: str) -> None:
+    executor = worker({"kind": kind}, codec="topk")
+    hand_in(executor)
+    whole = ParameterRange(0, len(executor.replica))
+    executor.flush(Flush(id=2, base=0, parameters=whole))
+    with pytest.raises(PayloadError):
+        executor.codecs[0].open(bytes(executor.payloads[2].data), len(executor.replica), 0)
 
 
 @pytest.mark.parametrize(("kind", "is_so"), [("nan", np.isnan), ("inf", np.isposinf)])

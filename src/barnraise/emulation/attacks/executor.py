@@ -1,4 +1,4 @@
-"""A worker that attacks: an executor like any other, but for what its attack does in a training task.
+"""A worker that attacks: an executor like any other, but for what its attack does as it trains and hands in.
 
 It measures its speed, evaluates and does others' work anew as an honest worker does.
 """
@@ -28,7 +28,7 @@ from .catalog import create, resolve
 
 
 class Attacker(WorkerExecutor):
-    """Carries out tasks, training tasks as `attack` has it."""
+    """Carries out tasks, and those that send an update as `attack` has it."""
 
     def __init__(
         self,
@@ -70,7 +70,11 @@ class Attacker(WorkerExecutor):
         residual = self.path.feedback.residual if self.path.feedback else None
         if residual is not None:
             self.attack.residual(residual)
-        return super().flush(task)
+        self.acting = self.attack.in_task(f"{self.node} {task.id}")
+        try:
+            return self._falsified(super().flush(task))
+        finally:
+            self.acting = HONEST
 
     def scene(self, base: int) -> Scene:
         """What it knows now."""
