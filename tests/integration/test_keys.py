@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from barnraise.controller.inspection import MOST_FORGED
-from barnraise.ledger.decisions import NodeChanged
+from barnraise.controller.offences import MOST
+from barnraise.ledger.decisions import NodeChanged, Noted
 from barnraise.ledger.evidence import Signatures
+from barnraise.ledger.notes import Offended
 from barnraise.transport import Keys
 from barnraise.trust.signatures import RunId, rotation, signed
 from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Enrol, Enrolled, Go, Offer, Stop
@@ -37,8 +38,8 @@ def test_a_node_that_does_not_sign_is_dismissed_whatever_it_does_between(tmp_pat
     async def scenario(cluster: Cluster) -> None:
         client = await cluster.client(signs=True)
         await client.hello()
-        for number in range(MOST_FORGED):
-            if number == MOST_FORGED - 1:
+        for number in range(MOST):
+            if number == MOST - 1:
                 await accepted(client, await client.task())
             task = await client.task()
             forged = signed(
@@ -48,10 +49,14 @@ def test_a_node_that_does_not_sign_is_dismissed_whatever_it_does_between(tmp_pat
             assert "wrong signature" in (await client.expect(Ack)).reason
         told = await client.expect(Stop)
         assert not told.final
-        assert f"{MOST_FORGED} contributions in its name" in told.reason
+        assert f"{MOST} results that no honest machine hands in" in told.reason
+        assert "is not signed by the key" in told.reason
         changes = [d for d in cluster.decisions(NodeChanged) if d.change == "dismissed"]
         assert [d.reason for d in changes] == [told.reason]
         assert not cluster.machine.state.nodes["n0"].live
+        (found,) = [d.note for d in cluster.decisions(Noted) if isinstance(d.note, Offended)]
+        assert found.count == MOST
+        assert cluster.machine.state.nodes["n0"].tally.standing.convicted == 1
 
     run(tmp_path, scenario)
 

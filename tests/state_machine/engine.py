@@ -620,6 +620,11 @@ class Account:
         elif isinstance(d, Noted) and d.kind == "discredited":
             self.scoring.discredited(d.node, d.note)
             self.convicted.add(d.node)
+        elif isinstance(d, Noted) and d.kind == "offended":
+            refused = [one for one in self.verdicts.values() if (one.node, one.verdict) == (d.node, "refused")]
+            assert len(refused) >= d.note.count == 10
+            self.scoring.forget(d.node)
+            self.convicted.add(d.node)
         elif isinstance(d, Noted) and d.kind == "reopened" and d.note.assignment in self.measured.tasks:
             self.measured.reopened(d.note.assignment)
         elif isinstance(d, Noted) and d.kind == "released":

@@ -155,7 +155,7 @@ def test_a_node_that_is_lost_again_and_again_rests_longer_each_time() -> None:
         assert rests(engine)[-1].seconds == pytest.approx(expected * flapping.FIRST_REST)
         engine.next("a")
         assert not engine.held["a"]
-    assert rests(engine)[-1].reason == "it was lost and came back 6 times lately"
+    assert rests(engine)[-1].reason == "it was lost, or sent away, and came back 6 times lately"
     seconds = rests(engine)[-1].seconds
     beats(engine, "a", "b", seconds=seconds - 1.0)
     assert not engine.held["a"]

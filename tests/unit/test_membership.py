@@ -258,7 +258,7 @@ def test_a_node_whose_work_comes_to_nothing_has_to_wait() -> None:
     for _ in range(1000):
         engine.next("a")
         for task in list(engine.held["a"].values()):
-            engine.offer("a", contribution(task, steps=0))
+            engine.offer("a", contribution(task, loss=1e9))
         engine.hello("a", pending=(), working=())
     assert len(engine.journal) < 70
     engine.now += 60.0

@@ -231,10 +231,15 @@ def test_running_run_names_its_process(tmp_path: Path, capsys: pytest.CaptureFix
     assert {node["name"]: node["state"] for node in told["nodes"]} == {"a": "training", "b": "starting"}
 
 
-def test_who_was_found_guilty_is_told_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "found", [notes.Discredited(1, 9.3, until=609.0), notes.Offended(1, 10, "claims 99 steps", until=609.0)]
+)
+def test_who_was_found_guilty_is_told_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], found: notes.Sentence
+) -> None:
     guilty: list[Decision] = [
         NodeChanged(8.5, "b", "joined", session=2),
-        Noted(9.0, notes.Discredited(1, 9.3, until=609.0), "a"),
+        Noted(9.0, found, "a"),
         NodeChanged(9.0, "a", "dismissed", "found out"),
         Noted(10.0, notes.Convicted(2, (3, 4), until=None), "b"),
         NodeChanged(10.0, "b", "dismissed", "found out"),

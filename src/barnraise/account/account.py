@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from barnraise.account.chronicle import Chronicle, Happening
 from barnraise.account.merging import Merging, merging
@@ -136,13 +136,13 @@ def _dispatched(view: LedgerView) -> Dispatched:
 
 def _doubts(view: LedgerView) -> dict[str, str]:
     """Nodes that get no tasks yet, and why."""
-    kinds = tuple(notes.kind_of(kind) for kind in (notes.HeldOff, notes.Convicted, notes.Discredited))
+    kinds = tuple(notes.kind_of(kind) for kind in (notes.HeldOff, *get_args(notes.Sentence)))
     found: dict[str, str] = {}
     for _, noted in view.find(Noted, f"kind IN ({', '.join('?' * len(kinds))})", *kinds):
         if isinstance(noted.note, notes.HeldOff):
             if noted.time + noted.note.seconds > view.end:
                 found[noted.node] = HELD_OFF
-        elif isinstance(noted.note, notes.Convicted | notes.Discredited):
+        elif isinstance(noted.note, notes.Sentence):
             if noted.note.until is None:
                 found[noted.node] = BANNED
             elif noted.note.until > view.end:

@@ -69,6 +69,7 @@ _ASSIGNMENT_NOTES = ", ".join(
         notes.Convicted,
         notes.Scored,
         notes.Discredited,
+        notes.Offended,
         notes.Released,
         notes.Copied,
         notes.Reopened,
@@ -222,6 +223,10 @@ _NOTES: dict[type[notes.Note], Callable[[Any, str], str]] = {
         f"{note.assignment}: {node} is discredited: what it hands in does no more for the rows that it was to train on "
         f"than for others, too often for chance (suspicion {note.suspicion:.1f}); it gets no tasks "
         f"{'any more' if note.until is None else 'for a while'}"
+    ),
+    notes.Offended: lambda note, node: (
+        f"{note.assignment}: {node} has handed in {note.count} results that no honest machine does (the last "
+        f"{printable(note.reason)}); it gets no tasks {'any more' if note.until is None else 'for a while'}"
     ),
     notes.Reopened: lambda note, node: f"{note.assignment}: is {node}'s again, before anybody else took it",
     notes.Voided: lambda note, node: (

@@ -33,14 +33,21 @@ ENOUGH_NODES = 3
 """Whose norms must be known for their median to be one that a single node cannot move."""
 
 
+class Offence(str):
+    """Why a result is refused that no honest machine hands in, however slow or late it is."""
+
+    __slots__ = ()
+
+
 def refuse_result(result: AnyResult, work: Work, version: int) -> str:
     """Why `result`, arriving when `version` was newest, is no answer to `work`; empty when it can be."""
     if result.base != work.base:
-        return f"base is version {result.base}, but the task started from {work.base}: fetch the assigned version"
+        told = f"base is version {result.base}, but the task started from {work.base}"
+        return Offence(f"{told}: fetch the assigned version")
     if result.steps > work.local_steps:
-        return f"claims {result.steps} steps, but {work.local_steps} were assigned"
+        return Offence(f"claims {result.steps} steps, but {work.local_steps} were assigned")
     if work.local_steps and not result.steps:
-        return "claims no step: nothing was done, so nothing is taken"
+        return Offence("claims no step: nothing was done, so nothing is taken")
     staleness = version - result.base
     if staleness > work.terms.max_staleness:
         return f"stale: {staleness} versions behind, at most {work.terms.max_staleness} are allowed for this node"
@@ -50,15 +57,15 @@ def refuse_result(result: AnyResult, work: Work, version: int) -> str:
 def refuse_update(offer: Contribution, work: Work, codec: int, payloads: PayloadSettings) -> str:
     """Why `offer` is no update that was assigned, in `codec`; empty when it can be."""
     if offer.parameters != work.terms.parameters:
-        return f"updates parameters {offer.parameters}, but {work.terms.parameters} were assigned"
+        return Offence(f"updates parameters {offer.parameters}, but {work.terms.parameters} were assigned")
     if not offer.payload.num_bytes:
-        return "payload of 0 bytes: a contribution has one"
+        return Offence("payload of 0 bytes: a contribution has one")
     last = offer.codec == payloads.last_codec and payloads.last > 0  # of a residual, or of a node that leaves
     if not last and offer.codec != codec:
-        return f"is written in codec {offer.codec}, but codec {codec} was assigned"
+        return Offence(f"is written in codec {offer.codec}, but codec {codec} was assigned")
     most = payloads.last if last else payloads.rungs[codec]
     if offer.payload.num_bytes > most:
-        return f"payload of {offer.payload.num_bytes} bytes, but the codec needs at most {most}"
+        return Offence(f"payload of {offer.payload.num_bytes} bytes, but the codec needs at most {most}")
     if not 0.0 <= offer.loss <= LARGEST_LOSS:
         return f"training loss is {offer.loss}: training diverged on this worker; lower the learning rate"
     return ""
@@ -68,17 +75,17 @@ def refuse_transcript(offer: Contribution, work: Work, newest: int) -> str:
     """Why its transcript cannot be that of `work`, with versions up to the `newest`; empty when it can be."""
     told, stateless = offer.transcript, work.terms.pace is not None
     if told is None or not stateless:
-        missing = "tells no transcript, but its task was stateless" if stateless else ""
-        return "tells a transcript, but its task was stateful" if told is not None else missing
+        missing = Offence("tells no transcript, but its task was stateless") if stateless else ""
+        return Offence("tells a transcript, but its task was stateful") if told is not None else missing
     places = [(0, told.start), *((taken.step, taken.version) for taken in told.taken)]
     ordered = all(a[0] <= b[0] and a[1] < b[1] for a, b in pairwise(places))
     if told.moved and not told.start:
-        return "tells how version 0 had moved, which nothing led to"
+        return Offence("tells how version 0 had moved, which nothing led to")
     if not offer.steps <= told.batches <= work.local_steps:
-        return f"tells {told.batches} batches, but took {offer.steps} steps of {work.local_steps} assigned"
+        return Offence(f"tells {told.batches} batches, but took {offer.steps} steps of {work.local_steps} assigned")
     if not ordered or told.start < work.base or told.newest > newest or places[-1][0] > told.batches:
         batches = f"{told.batches} batches from version {work.base}"
-        return f"tells versions {places} by batch, which no task of {batches} can have had by now"
+        return Offence(f"tells versions {places} by batch, which no task of {batches} can have had by now")
     return ""
 
 
@@ -89,7 +96,8 @@ def refuse_signature(run: RunId, node: str, offer: AnyResult, signer: str) -> st
         return ""
     if signatures.verified(signatures.contribution(run, node, offer), offer.signature, signer):
         return ""
-    return f"{NOT_SIGNED} ({'wrong signature' if offer.signature else 'no signature'})"
+    wrong = f"{NOT_SIGNED} ({'wrong signature' if offer.signature else 'no signature'})"
+    return Offence(f"{wrong}; join again with the key file that this machine joined with")
 
 
 def most_norm(work: Work, dense: bool, speeds: Speeds, payloads: PayloadSettings) -> float:

@@ -1,5 +1,5 @@
-"""Who gets no tasks for a while, though it is there: a node that is lost and comes back again and again, and one that
-was convicted or discredited (`sentencing`).
+"""Who gets no tasks for a while, though it is there: a node that is lost, or sent away, and comes back again and
+again, and one that was sentenced (`sentencing`).
 
 Work that goes to the first is done twice, and others wait for it meanwhile. It rests, longer each time, where they can
 do without it, and is forgotten slowly: a machine that was started a few times in a row is as good as any other. The
@@ -14,7 +14,7 @@ from typing import Any
 
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.ledger.decisions import Change, Decision, Judged, NodeChanged, Noted
-from barnraise.ledger.notes import Convicted, Discredited, HeldOff
+from barnraise.ledger.notes import HeldOff, Sentence
 
 FREE = 3.0
 """Returns that cost nothing."""
@@ -42,20 +42,24 @@ class Flapping(Part):
         }
         self._sessions: dict[str, int] = {}  # of those that are here
         self.lost: set[str] = set()  # who went without a word, or broke down, and is not back
+        self._sent_away: set[str] = set()  # and is not back
         self._useful: set[str] = set()  # who has handed in something since it came
         self._counted: tuple[tuple[float, int, int], int] = ((-math.inf, 0, 0), 0)
 
     def _changed(self, d: NodeChanged) -> None:
         if d.change == Change.JOINED:
-            if d.node in self.lost or self._sessions.get(d.node, d.session) != d.session:
+            if d.node in self.lost | self._sent_away or self._sessions.get(d.node, d.session) != d.session:
                 self._came_back(d.node)
             self.lost.discard(d.node)
+            self._sent_away.discard(d.node)
             self._sessions[d.node] = d.session
         elif d.change.gone:
             self._sessions.pop(d.node, None)
             useless = d.node not in self._useful and self.state.nodes[d.node].open
             if d.change in LOSSES or (d.change == Change.LEFT and useless):
                 self.lost.add(d.node)
+            if d.change == Change.DISMISSED:
+                self._sent_away.add(d.node)
             self._useful.discard(d.node)
 
     def _judged(self, d: Judged) -> None:
@@ -77,7 +81,7 @@ class Flapping(Part):
         """The node has joined: note it if it is to rest."""
         if node in self.resting and self.held(node):
             count = round(self.returns[node][0])
-            reason = f"it was lost and came back {count} times lately"
+            reason = f"it was lost, or sent away, and came back {count} times lately"
             yield Noted(self.now, HeldOff(self.resting[node] - self.now, reason), node)
 
     def held(self, node: str) -> bool:
@@ -122,7 +126,7 @@ class Flapping(Part):
         return self._counted[1]
 
     def _noted(self, d: Noted) -> None:
-        if isinstance(d.note, Convicted | Discredited):
+        if isinstance(d.note, Sentence):
             self.away[d.node] = math.inf if d.note.until is None else d.note.until
 
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:

@@ -274,7 +274,7 @@ def _scored(state: State, d: Noted, note: notes.Scored) -> None:
     node.tally.standing = node.tally.standing.after_score(note.passed, note.suspicion)
 
 
-def _convicted(state: State, d: Noted, note: notes.Convicted | notes.Discredited) -> None:
+def _convicted(state: State, d: Noted, note: notes.Sentence) -> None:
     node = state.nodes[d.node]
     node.tally.standing = Standing(node.tally.standing.convicted + 1, math.inf if note.until is None else note.until)
 
@@ -337,6 +337,7 @@ _NOTED: dict[type[notes.Note], Callable[[State, Noted, Any], None]] = {
     notes.Convicted: _convicted,
     notes.Scored: _scored,
     notes.Discredited: _convicted,
+    notes.Offended: _convicted,
     notes.Released: _released,
     notes.Reopened: _reopened,
     notes.Voided: _voided,

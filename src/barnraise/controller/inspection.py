@@ -15,33 +15,26 @@ from barnraise.controller.copies import Copies
 from barnraise.controller.custody import Custody
 from barnraise.controller.events import Arrived, Event, Inspected
 from barnraise.controller.kinds import TaskKind
-from barnraise.controller.membership import Membership
+from barnraise.controller.offences import Offences
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.scoring import Scoring
 from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import Work
-from barnraise.core.errors import DIVERGED
 from barnraise.core.types import AnyResult, Contribution
-from barnraise.ledger.decisions import Change, Claim, Judged
+from barnraise.ledger.decisions import Claim, Judged
 from barnraise.ledger.notes import COPY_CAME_FIRST
-from barnraise.wire.messages import Ack, Message, Offer, Stop
-
-MOST_INSANE = 10
-"""Updates in a row that cannot be taken, after which a node is not asked for more."""
-
-MOST_FORGED = 10
-"""Contributions that a node has not signed, whatever came between: no honest machine has a single one."""
+from barnraise.wire.messages import Ack, Message, Offer
 
 
 class Inspection(Part):
-    """Keeps how many updates in a row of a node could not be taken, and how many offers it had not signed."""
+    """Keeps nothing: an offer that is looked at is in `custody`."""
 
     def __init__(
         self,
         context: Context,
         custody: Custody,
         speeds: Speeds,
-        membership: Membership,
+        offences: Offences,
         copies: Copies,
         *,
         kinds: Mapping[str, TaskKind],
@@ -52,9 +45,7 @@ class Inspection(Part):
         self.copies, self.kinds = copies, kinds
         self.auditing, self.scoring = auditing, scoring
         self.settings = context.settings
-        self.custody, self.speeds, self.membership = custody, speeds, membership
-        self.insane: dict[str, int] = {}
-        self.forged: dict[str, int] = {}
+        self.custody, self.speeds, self.offences = custody, speeds, offences
 
     def offered(self, node: str, message: Offer) -> Steps:
         """Judge a header; what may come is asked for."""
@@ -66,19 +57,8 @@ class Inspection(Part):
             yield Send(node, Ack(number, *self.state.nodes[node].verdicts.get(number, unknown)))
         elif number in self.custody.inspecting:
             return  # its payload is here: the answer follows
-        elif reason := self._refuse(work, offer):
+        elif reason := self._refuse(work, offer) or self._unsigned(node, offer):
             yield from self._turn_down(work, offer, reason)
-            yield from self.context.follow()
-        elif reason := admission.refuse_signature(self.settings.run, node, offer, self.state.nodes[node].badge.signer):
-            yield from self._turn_down(work, offer, reason)
-            self.forged[node] = self.forged.get(node, 0) + 1
-            if self.forged[node] >= MOST_FORGED:
-                del self.forged[node]
-                yield from self._send_away(
-                    node,
-                    f"{MOST_FORGED} contributions in its name, of which the last {reason}; join again with the key "
-                    "file that this machine joined with",
-                )
             yield from self.context.follow()
         elif isinstance(offer, Contribution):
             yield from self.custody.expect(node, offer)
@@ -90,6 +70,7 @@ class Inspection(Part):
         """Refuse a result by its header: nothing more of it is wanted."""
         yield from self.custody.drop(work.node, work.assignment)
         yield from self._judge(work, offer, self.context.arrival_version, 0.0, reason)
+        yield from self.offences.refused(work.node, work.assignment, reason)
 
     def arrived(self, event: Arrived) -> Steps:
         """Bytes of a payload; all of it is looked at once more, since versions were made meanwhile, and inspected."""
@@ -120,17 +101,20 @@ class Inspection(Part):
             if event.sketch:
                 self.auditing.begin(work, offer, event.sketch)
             yield from self.scoring.begin(work, offer)
-        yield from self._dismiss(work.node, reason)
+        yield from self.offences.inspected(work.node, reason)
         yield from self.context.follow()
 
     def _refuse(self, work: Work, offer: AnyResult) -> str:
         """What is wrong with an offer as things stand; empty when it may go on."""
         kind, version = self.kinds.get(work.kind), self.context.arrival_version
         if kind is None or not isinstance(offer, kind.result):
-            return f"a {type(offer).__name__.lower()} is no answer to a task of the kind {work.kind}"
+            return admission.Offence(f"a {type(offer).__name__.lower()} is no answer to a task of the kind {work.kind}")
         if reason := self._too_late(work):
             return reason
         return admission.refuse_result(offer, work, version) or kind.refuse(offer, work, version)
+
+    def _unsigned(self, node: str, offer: AnyResult) -> str:
+        return admission.refuse_signature(self.settings.run, node, offer, self.state.nodes[node].badge.signer)
 
     def _too_late(self, work: Work) -> str:
         """Why nobody waits for a result of `work` any more; empty while it is wanted."""
@@ -158,7 +142,7 @@ class Inspection(Part):
             assignment=work.assignment,
             node=work.node,
             verdict=verdict,
-            reason=reason,
+            reason=str(reason),
             claim=Claim.of(offer),
             version=version,
             staleness=staleness,
@@ -171,22 +155,7 @@ class Inspection(Part):
             yield from self.kinds[work.kind].taken(offer, work)
         elif isinstance(offer, Contribution):
             yield Discard(work.node, work.assignment)
-        yield Send(work.node, Ack(work.assignment, verdict == "accepted", reason))
-
-    def _dismiss(self, node: str, wrong: str) -> Steps:
-        """Dismiss a node whose updates are all `wrong` (empty: this one was not): what it sends leads nowhere."""
-        self.insane[node] = self.insane.get(node, 0) + 1 if wrong else 0
-        if self.insane[node] >= MOST_INSANE:
-            del self.insane[node]
-            yield from self._send_away(
-                node,
-                f"{DIVERGED}: {MOST_INSANE} updates in a row could not be taken (the last: {wrong}); "
-                "lower the learning rate, or raise warmup_tokens",
-            )
-
-    def _send_away(self, node: str, reason: str) -> Steps:
-        yield Send(node, Stop(reason, final=False))
-        yield from self.membership.gone(node, reason, Change.DISMISSED)
+        yield Send(work.node, Ack(work.assignment, verdict == "accepted", str(reason)))
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {Arrived: self.arrived, Inspected: self.inspected}

@@ -32,6 +32,7 @@ from barnraise.controller.kinds import TaskKind
 from barnraise.controller.measuring import Measuring
 from barnraise.controller.membership import Membership, turned_away
 from barnraise.controller.newcomers import Newcomers
+from barnraise.controller.offences import Offences
 from barnraise.controller.pacing import Pacing
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.publishing import Publishing
@@ -87,7 +88,7 @@ class Controller:
             context,
             self.custody,
             self.speeds,
-            self.membership,
+            Offences(context, self.membership, sentencing),
             self.copies,
             kinds=self.kinds,
             auditing=auditing,

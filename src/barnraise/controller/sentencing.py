@@ -1,5 +1,5 @@
-"""What follows for a node that others' work, or its own updates, speak against: it is dismissed, what it handed in and
-is in no version yet is taken back, and for a while it gets no tasks (`trust.standing`)."""
+"""What follows for a node that others' work, its own updates or what it sends speak against: it is dismissed, what it
+handed in and is in no version yet is taken back, and for a while it gets no tasks (`trust.standing`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Sentencing(Part):
         standing = self.state.nodes[node].tally.standing.after_conviction(self.now)
         return None if standing.banned else standing.until
 
-    def pass_on(self, node: str, note: notes.Convicted | notes.Discredited, reason: str) -> Steps:
+    def pass_on(self, node: str, note: notes.Sentence, reason: str) -> Steps:
         """`note` is the finding; the node is told the `reason`."""
         yield Noted(self.now, note, node)
         held = [held for slot in self.state.buffer.slots.get(node, {}).values() for held in slot.contributions]

@@ -8,7 +8,7 @@ not know is kept as `Unknown`: what another version noted stops no replay.
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import msgspec
 
@@ -199,6 +199,20 @@ class Discredited(Note, frozen=True, gc=False):
     assignment: int
     suspicion: float
     until: float | None
+
+
+class Offended(Note, frozen=True, gc=False):
+    """A node has handed in `count` results that no honest machine does: `assignment` was the last, and this its
+    `reason`. The node gets no tasks until then (the controller's clock), or never again (None)."""
+
+    assignment: int
+    count: int
+    reason: str
+    until: float | None
+
+
+Sentence: TypeAlias = Convicted | Discredited | Offended
+"""That a node was found guilty: it gets no tasks until `until`, and what is in no version yet is taken back."""
 
 
 class HeldOff(Note, frozen=True, gc=False):
