@@ -8,7 +8,10 @@ often; with `--scores` tasks are stateful, and that share of the contributions o
 liar's contributions until it is convicted or discredited, the honest who are, and the share of all tokens that is
 trained on again; of scores how many of the honest nodes' pass, the fewest of a node's, how many of the liars', and
 after how many honest ones the loss on others' rows is lower (which is what a gate on the held-out loss would go by).
-With `none` nobody lies: what is found then is a false alarm.
+With `none` nobody lies: what is found then is a false alarm. With *two classes* every other node takes a row at a time
+through the model, which adds up in another order as another device would. The last lines are of all runs: recall is
+the share of the liars that are found, precision that of the found who lie; false alarms are of honest nodes in a run,
+with the exact bound on their rate (Clopper and Pearson 1934, one-sided, 95%).
 """
 
 from __future__ import annotations
@@ -24,20 +27,25 @@ from pathlib import Path
 from typing import Any
 
 from _races import Known, files
+from scipy.stats import beta
 
 from barnraise.assembly.simulation import simulate
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.controller.actions import Journal
 from barnraise.core.types import Audit, name_of
+from barnraise.data.shards import Dataset
 from barnraise.emulation import simulator
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Decision, Judged, Noted
 from barnraise.plan import Purpose, resolve
+from barnraise.training.local import LocalTrainer
+from barnraise.wire.messages import WorkerSettings
+from barnraise.worker.executor import WorkerExecutor
 
-NONE, SKEWED = "none", "none, skewed data"
+NONE, SKEWED, CLASSES = "none", "none, skewed data", "none, two classes"
+PLAIN: dict[str, dict[str, Any]] = {NONE: {}, CLASSES: {}}
 HONEST: dict[str, dict[str, Any]] = {
-    NONE: {},
     "none, 100 steps": {"local_steps": 100},
     "none, 3 steps": {"local_steps": 3},
     "none, a tenth of the rate": {"learning_rate": 0.0003},
@@ -48,7 +56,6 @@ HONEST: dict[str, dict[str, Any]] = {
 """Of scores: what makes comparisons say less."""
 
 ATTACKS: dict[str, dict[str, Any]] = {
-    NONE: {},
     "sign_flip": {"kind": "sign_flip"},
     "scale 1.2": {"kind": "scale", "factor": 1.2},
     "noise 0.1": {"kind": "noise", "sigma": 0.1},
@@ -114,7 +121,7 @@ def main() -> None:
     if options.quick:
         options.seeds, options.tokens = 1, 60_000
     known = Known(options.results)
-    sides = HONEST | ATTACKS | SEEING if options.scores else ATTACKS
+    sides = PLAIN | HONEST | ATTACKS | SEEING if options.scores else PLAIN | ATTACKS
     names = [name for name in sides if not options.only or name in options.only.split(";")]
     how = ["scores", options.scores] if options.scores else ["audits", options.audits]
     keys = [(name, *how, options.tokens, seed) for name in names for seed in range(options.seeds)]
@@ -133,6 +140,7 @@ def main() -> None:
     for name in names:
         found = [run for key, run in runs.items() if key[0] == name and run is not None]
         print(f"{name:28}{told(found)}{passes(found) if options.scores else again(found)}")
+    print(summary([run for run in runs.values() if run is not None]))
 
 
 def told(found: list[Found]) -> str:
@@ -142,6 +150,19 @@ def told(found: list[Found]) -> str:
     after = f"{statistics.median(caught):g}, {caught[-1]}" if caught else "-"
     honest, wronged = sum(run.honest for run in found), sum(run.wronged for run in found)
     return f"{f'{len(caught)} of {len(until)}' if until else '-':>10}{after:>22}{honest:>14,}{wronged:>9}"
+
+
+def summary(found: list[Found]) -> str:
+    """Recall, precision and false alarms."""
+    until = [count for run in found for count in run.until]
+    caught, wronged = sum(count is not None for count in until), sum(run.wronged for run in found)
+    honest = sum(NUM_WORKERS - len(run.until) for run in found)
+    most = beta.ppf(0.95, wronged + 1, honest - wronged) if wronged < honest else 1.0
+    alarms = f"{wronged} false alarms of {honest} honest nodes (at most {most:.2%})"
+    if not until:
+        return alarms
+    precision = f"{caught / (caught + wronged):.0%}" if caught else "-"
+    return f"recall {caught}/{len(until)} = {caught / len(until):.0%}, precision {precision}; {alarms}"
 
 
 def again(found: list[Found]) -> str:
@@ -200,10 +221,17 @@ def play(name: str, how: str, share: float, tokens: int, seed: int) -> Found:
         plan = resolve(load(content), purpose=Purpose.SIMULATE, nodes=NUM_WORKERS)
         skew = 0.3 if name == SKEWED else None
         trial = Trial(NUM_WORKERS, real=True, seed=seed, skew=skew, tokens_per_second=RATE)
-        report = simulate(plan, trial)
+        others = {f"n{place}": by_row for place in range(1, NUM_WORKERS, 2)} if name == CLASSES else {}
+        report = simulate(plan, trial, executors=others)
     finally:
         simulator._ACTIONS[Journal] = journal
     return counted.found(report.tokens)
+
+
+def by_row(trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, slowdown: float, /) -> WorkerExecutor:
+    """That of a node of another class."""
+    trainer.tokens_at_once = 1
+    return WorkerExecutor(trainer, dataset, settings, slowdown)
 
 
 class _Count:
@@ -222,7 +250,7 @@ class _Count:
                 self.audits, self.audited = self.audits + 1, self.audited + self._audits[decision.assignment]
             elif decision.brings:
                 self.accepted[decision.node] += 1
-        elif isinstance(decision, Noted) and isinstance(decision.note, notes.Convicted | notes.Discredited):
+        elif isinstance(decision, Noted) and isinstance(decision.note, notes.Sentence):
             if decision.node in self.liars:
                 self.until.setdefault(decision.node, self.accepted[decision.node])
             else:
@@ -230,7 +258,6 @@ class _Count:
         elif isinstance(decision, Noted) and isinstance(decision.note, notes.Audited):
             sound = decision.note.sound and decision.node not in self.liars
             self.farthest = max(self.farthest, decision.note.distance if sound else 0.0)
-
         elif isinstance(decision, Noted) and isinstance(decision.note, notes.Scored):
             passed, count = self.passed.get(decision.node, (0, 0))
             self.passed[decision.node] = passed + decision.note.passed, count + 1

@@ -229,13 +229,19 @@ def _training(rule: _Rule, liars: int) -> dict[str, Any]:
     return ({"aggregation_f": liars} if knows_f and "trim_ratio" not in rule.keys else {}) | rule.keys
 
 
+_OWN_ROWS = "where data are skewed a node has rows of its own, so nobody can do its work anew; nearest: scores: 0.2"
+
+
 def _run_problems(base: dict[str, Any], rule: _Rule) -> Iterator[Problem]:
     """What the run files of its cells are refused for. What is said of a codec alone stands where that does."""
     for codec, mode, (liars, nodes) in product(rule.codecs, rule.file.modes, rule.members):
         keys = _training(rule, liars) | codec.keys
         content = Document("the run file of a cell", _content(base, keys, mode, _names(liars, nodes)))
         try:
-            _, problems = examine(build(content), purpose=SIMULATE, nodes=nodes)
+            run_file = build(content)
+            _, problems = examine(run_file, purpose=SIMULATE, nodes=nodes)
+            if run_file.training.audits and "skewed" in rule.file.data:
+                problems = [*problems, Problem(("training", "audits"), _OWN_ROWS)]
         except RunFileError as error:
             problems = [found for found in error.problems if isinstance(found, Problem)]
         for problem in problems:
