@@ -136,7 +136,7 @@ def test_a_controller_that_dies_as_planned_comes_back_to_the_workers_that_it_lef
 
 @pytest.mark.slow
 def test_train_over_slow_links(barnraise, run_file) -> None:
-    training = {"tokens": 40_000, "batch_size": 4, "local_steps": 5, "learning_rate": 0.003, "compression": "topk"}
+    training = {"tokens": 25_000, "batch_size": 4, "local_steps": 5, "learning_rate": 0.003, "compression": "topk"}
     process = barnraise("train", str(run_file(training=training)), "--network", "cellular/1%", "--json")
     assert process.wait() == 0, process.text()
     result = process.json()

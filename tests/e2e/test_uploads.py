@@ -97,14 +97,14 @@ def accepted(run_dir: Path) -> Callable[[str], int]:
 @pytest.mark.slow
 def test_payloads_that_take_longer_than_a_task_all_arrive(barnraise, run_file) -> None:
     """While one payload goes up the next task ends: they are sent one after the other, and none is lost."""
-    training = TRAINING | {"tokens": 4000}
+    training = TRAINING | {"tokens": 2500}
     process = barnraise(
         "train", str(run_file(model=MODEL, training=training, network={"profile": "satellite"})), "--json"
     )
     assert process.wait(150) == 0, process.text()
     result = process.json()
     once_in_versions(Path(result["run_dir"]))
-    assert result["tokens"] >= 4000
+    assert result["tokens"] >= 2500
     assert result["refused"] == 0
     assert result["bytes_up"] < (result["accepted"] + 3) * result["snapshot_bytes"], "payloads were sent more than once"
 

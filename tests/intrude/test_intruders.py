@@ -12,7 +12,7 @@ from barnraise.emulation.intrusion.catalog import CATALOG, kind_of
 from .intruders import intrude
 from .live import LARGEST_GROWTH
 
-ATTEMPTS = 400
+ATTEMPTS = 250
 
 
 @pytest.mark.slow

@@ -114,7 +114,7 @@ def test_a_rule_withstands_as_many_as_lie_unless_it_says_otherwise() -> None:
                 "rules": [{"aggregation_rule": "mean", "audits": 0.05, "codecs": {"tasks": "stateless"}}],
                 "data": ["iid", "skewed"],
             },
-            "4 nodes: training.audits: where data are skewed a node has rows of its own, so nobody can do its work anew",
+            "training.audits: where data are skewed a node has rows of its own, so nobody can do its work anew",
         ),
         ({"codecs": ["none", "topkk"]}, "codecs[1]: unknown codec 'topkk'; did you mean 'topk'"),
         ({"rules": [{"aggregation_rule": "mean", "codecs": ["topkk"]}]}, "rules[0]: mean with codec topkk, "),

@@ -19,7 +19,7 @@ EXAMPLE = yaml.safe_load((Path(__file__).parents[2] / "examples" / "fleet-mixed.
 def played(scheduler: str, seed: int) -> str:
     """The hash of what was decided."""
     sections = {"controller": EXAMPLE["controller"] | {"scheduler": scheduler}}
-    run = EXAMPLE | sections | {"training": EXAMPLE["training"] | {"tokens": 40_000_000}}
+    run = EXAMPLE | sections | {"training": EXAMPLE["training"] | {"tokens": 20_000_000}}
     nodes = len(run["workers"])
     plan = resolve(load(run), purpose=Purpose.SIMULATE, nodes=nodes)
     return simulate(plan, Trial(nodes, seed=seed, churn=True, tokens_per_second=4000.0)).ledger_hash

@@ -14,7 +14,9 @@ from barnraise.config.load import build
 from barnraise.core.errors import RunFileError
 from barnraise.plan import Plan, Purpose, resolve
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "overview.yaml"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLE = EXAMPLES / "overview.yaml"
+TRIMMED = EXAMPLES / "overview-trimmed.yaml"
 VERBATIM = """
 controller: {use_async_training: true, max_staleness: 50, adaptive_staleness: true, use_zmq: true}
 training: {compression: topk, compression_ratio: 0.01, aggregation_rule: bulyan, bulyan_f: 2}
@@ -29,6 +31,8 @@ def planned(nodes: int, **training: Any) -> Plan:
 
 def test_the_example_has_the_overviews_words() -> None:
     assert VERBATIM in EXAMPLE.read_text()
+    other = VERBATIM.replace("bulyan, bulyan_f: 2", "trimmed_mean, trim_ratio: 0.3")
+    assert other in TRIMMED.read_text()
 
 
 def test_it_is_sound_as_it_is() -> None:
@@ -54,3 +58,14 @@ def test_it_trains(nodes: int, training: dict[str, Any], guaranteed: bool) -> No
     assert found.losses.first_loss is not None
     assert found.losses.final_loss is not None
     assert found.losses.final_loss < found.losses.first_loss
+
+
+def test_the_other_case_trains_and_needs_four() -> None:
+    plan = resolve(build(read(TRIMMED), SMALL), purpose=Purpose.SIMULATE, nodes=8)
+    assert plan.aggregation.minimum_nodes == 4
+    found = simulate(plan, Trial(8, real=True, tokens_per_second=1000.0))
+    assert found.losses.first_loss is not None
+    assert found.losses.final_loss is not None
+    assert found.losses.final_loss < found.losses.first_loss
+    with pytest.raises(RunFileError, match=r"trim_ratio=0.3 needs n >= 1/trim_ratio, here 4 "):
+        resolve(build(read(TRIMMED), SMALL | {"controller.buffer_size": 3}), purpose=Purpose.SIMULATE, nodes=8)
