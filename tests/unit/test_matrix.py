@@ -18,6 +18,7 @@ from barnraise.core.errors import RunFileError
 from barnraise.data.shards import Dataset
 from barnraise.data.text import build
 from barnraise.emulation.skewed import Skew, spread
+from barnraise.ledger.notes import BUDGET_MET
 from barnraise.plan.matrix import HONEST_ONLY, NONE, Cell, planned
 
 RUN = {
@@ -186,8 +187,8 @@ def test_the_example_can_be_played() -> None:
     assert {cell.setting.mode for cell in matrix.cells} == {"sync", "async"}
 
 
-def came_to(loss: float | None, seconds: float = 10.0, **targets: Aim) -> Found:
-    return Found(first=5.0, loss=loss, seconds=seconds, accepted=9, refused=0, took=1.0, end="done", targets=targets)
+def came_to(loss: float | None, seconds: float = 10.0, *, end: str = BUDGET_MET, **targets: Aim) -> Found:
+    return Found(first=5.0, loss=loss, seconds=seconds, accepted=9, refused=0, took=1.0, end=end, targets=targets)
 
 
 def test_a_verdict_is_of_pairs_of_one_seed_and_of_the_worst_attack() -> None:
@@ -223,6 +224,21 @@ def test_a_verdict_is_of_pairs_of_one_seed_and_of_the_worst_attack() -> None:
     assert f"- median, {door}: 50% of its prompts are answered as it wants, 1.00 nats a token" in told
     assert f"- median, {door}: takes 1.20 times as long" in told
     assert json.loads(json.dumps(mean.as_dict(), allow_nan=False))["worst_gap"] is None
+
+
+def test_a_run_that_could_not_go_on_is_told_as_such() -> None:
+    """Its loss is near that of an untrained model, which is no matter of what liars did to the versions."""
+    played = cells(rules=["median"], attacks=["zero", "nan"], seeds=[0, 1])
+    ends = {("nan", 0): "10 live nodes, but the aggregation rule needs 11"}
+    found = {
+        cell.key: came_to(4.9, end=text) if (text := ends.get((cell.attack, cell.seed))) else came_to(2.0)
+        for cell in played
+    }
+    (verdict,) = judged(played, found)
+    assert str(verdict.gaps["nan"]) == "stopped (1 of 2)"
+    assert verdict.gaps["nan"].mean == 0.0
+    assert verdict.worst == "nan"
+    assert verdict.as_dict()["stopped"]
 
 
 def test_how_many_liars_are_found_is_told_where_somebody_looks_for_them() -> None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from barnraise.ledger.notes import BUDGET_MET
 from barnraise.plan.matrix import HONEST_ONLY, NONE, Cell, Setting, is_liar
 
 
@@ -40,24 +41,35 @@ class Found:
         """Whether the model is worse than one that has learnt nothing, or none."""
         return self.loss is None or self.loss > self.first
 
+    @property
+    def stopped(self) -> bool:
+        """Whether it could not go on, as where so many nodes were sent away that its rule has too few."""
+        return self.loss is not None and self.end != BUDGET_MET
+
 
 class Gap(NamedTuple):
     """By how many nats the losses are above those of the same seeds without liars: their mean, least and most; of so
-    many runs `diverged` did. NaN where all did."""
+    many `runs` these diverged, or stopped before the budget was met, and do not count. NaN where none does."""
 
     mean: float
     least: float
     most: float
     diverged: int
+    stopped: int
     runs: int
+
+    @property
+    def failed(self) -> int:
+        return self.diverged + self.stopped
 
     def as_dict(self) -> dict[str, float | None]:
         """As JSON has it, which knows no NaN."""
         return {name: None if math.isnan(value) else value for name, value in self._asdict().items()}
 
     def __str__(self) -> str:
-        if self.diverged:
-            return "diverged" if self.diverged == self.runs else f"diverged ({self.diverged} of {self.runs})"
+        for what, count in (("diverged", self.diverged), ("stopped", self.stopped)):
+            if count:
+                return what if count == self.runs else f"{what} ({count} of {self.runs})"
         if math.isnan(self.mean):
             return "none to compare with"
         spread = f" ({self.least:+.3f} to {self.most:+.3f})" if self.runs > 1 else ""
@@ -104,8 +116,8 @@ class Verdict:
 
     @property
     def worst(self) -> str:
-        """The attack with the worst gap; one that makes runs diverge is worse than any that does not."""
-        return max(self.attacks, key=lambda name: (self.gaps[name].diverged, self.gaps[name].mean))
+        """The attack with the worst gap; one that makes runs diverge, or stop, is worse than any that does not."""
+        return max(self.attacks, key=lambda name: (self.gaps[name].failed, self.gaps[name].mean))
 
     @property
     def attacks(self) -> list[str]:
@@ -124,6 +136,7 @@ class Verdict:
                 "worst": self.worst,
                 "worst_gap": self.gaps[self.worst].as_dict()["mean"],
                 "diverged": any(gap.diverged for gap in self.gaps.values()),
+                "stopped": any(gap.stopped for gap in self.gaps.values()),
             }
         )
         return found
@@ -165,15 +178,15 @@ def _aims(runs: Sequence[Found], attack: str) -> bool:
 
 
 def _gap(runs: Sequence[Found], honest: Sequence[Found]) -> Gap:
-    diverged = sum(one.diverged for one in runs)
+    diverged, stopped = sum(one.diverged for one in runs), sum(one.stopped and not one.diverged for one in runs)
     gaps = [
         one.loss - other.loss
         for one, other in zip(runs, honest, strict=True)
-        if one.loss is not None and other.loss is not None and not one.diverged
+        if one.loss is not None and other.loss is not None and not one.diverged and not one.stopped
     ]
     if not gaps:
-        return Gap(float("nan"), float("nan"), float("nan"), diverged, len(runs))
-    return Gap(statistics.mean(gaps), min(gaps), max(gaps), diverged, len(runs))
+        return Gap(float("nan"), float("nan"), float("nan"), diverged, stopped, len(runs))
+    return Gap(statistics.mean(gaps), min(gaps), max(gaps), diverged, stopped, len(runs))
 
 
 def _detection(setting: Setting, attack: str, runs: Sequence[Found]) -> Detection:

@@ -146,7 +146,7 @@ def _write(folder: Path, verdicts: list[Verdict]) -> None:
     settings = {verdict.setting for verdict in verdicts}
     rows = [verdict.rule if len(settings) == 1 else f"{verdict.rule}: {verdict.setting}" for verdict in verdicts]
     values = [
-        [None if (gap := verdict.gaps.get(name)) is None or gap.diverged else gap.mean for name in names]
+        [None if (gap := verdict.gaps.get(name)) is None or gap.failed else gap.mean for name in names]
         for verdict in verdicts
     ]
     with storage_errors(folder):

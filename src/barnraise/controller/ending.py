@@ -116,7 +116,7 @@ class Ending(Part):
         elif state.record.checkpoint != state.newest.version:
             yield from self._checkpoint()
         else:
-            reason = state.progress.stopping or "the token budget is met"
+            reason = state.progress.stopping or notes.BUDGET_MET
             if self.settings.evaluations.by_workers:
                 yield from self.dismiss_all()
             yield Noted(self.now, notes.Finished(reason))

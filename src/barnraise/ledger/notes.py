@@ -287,6 +287,10 @@ class Interrupted(Note, frozen=True, gc=False):
     reason: str
 
 
+BUDGET_MET = "the token budget is met"
+"""Why a run finishes, unless it is told to before."""
+
+
 class Finished(Note, frozen=True, gc=False):
     """The run is over."""
 
