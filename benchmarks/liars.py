@@ -5,9 +5,10 @@
 Ten workers whose speeds are a hundred times apart, two of which attack. Contributions in 4 bits, versions in 8. With
 `--audits` tasks are stateless, and each contribution is done anew with that probability, newcomers' four times as
 often; with `--scores` tasks are stateful, and that share of the contributions of known nodes is scored. Counted are a
-liar's contributions until it is convicted or discredited, the honest who are, and the share of all tokens that is
-trained on again; of scores how many of the honest nodes' pass, the fewest of a node's, how many of the liars', and
-after how many honest ones the loss on others' rows is lower (which is what a gate on the held-out loss would go by).
+liar's contributions until it is convicted or discredited, the honest who are, the share of all contributions that is
+the liars' (by their speeds 17.6% would be), and the share of all tokens that is trained on again; of scores how many of
+the honest nodes' pass, the fewest of a node's, how many of the liars', and after how many honest ones the loss on
+others' rows is lower (which is what a gate on the held-out loss would go by).
 With `none` nobody lies: what is found then is a false alarm. With *two classes* every other node takes a row at a time
 through the model, which adds up in another order as another device would. The last lines are of all runs: recall is
 the share of the liars that are found, precision that of the found who lie; false alarms are of honest nodes in a run,
@@ -66,8 +67,6 @@ ATTACKS: dict[str, dict[str, Any]] = {
     "lazy 9/10": {"kind": "lazy", "share": 0.9},
     "sign_flip, every 2nd": {"kind": "intermittent", "of": {"kind": "sign_flip"}, "share": 0.5},
     "sign_flip, every 10th": {"kind": "intermittent", "of": {"kind": "sign_flip"}, "share": 0.1},
-}
-SEEING: dict[str, dict[str, Any]] = {
     "ipm 0.5": {"kind": "ipm", "epsilon": 0.5},
     "alie": {"kind": "alie"},
     "optimised_alie": {"kind": "optimised_alie"},
@@ -77,7 +76,6 @@ SEEING: dict[str, dict[str, Any]] = {
     "backdoor": {"kind": "backdoor", "trigger": "##", "output": "!!", "boost": 4},
     "instant": {"kind": "instant"},
 }
-"""Of scores, too."""
 NUM_WORKERS, NUM_LIARS = 10, 2
 LIARS = {"n4", "n7"}
 FEW = 20
@@ -121,7 +119,7 @@ def main() -> None:
     if options.quick:
         options.seeds, options.tokens = 1, 60_000
     known = Known(options.results)
-    sides = PLAIN | HONEST | ATTACKS | SEEING if options.scores else PLAIN | ATTACKS
+    sides = PLAIN | HONEST | ATTACKS if options.scores else PLAIN | ATTACKS
     names = [name for name in sides if not options.only or name in options.only.split(";")]
     how = ["scores", options.scores] if options.scores else ["audits", options.audits]
     keys = [(name, *how, options.tokens, seed) for name in names for seed in range(options.seeds)]
@@ -132,7 +130,7 @@ def main() -> None:
             runs[key] = future.result()
             known.add(list(key), runs[key])
     print(f"{options.seeds} seeds, {NUM_LIARS} of {NUM_WORKERS} workers lie, {how[0]} {how[1]:g}")
-    head = f"{'':28}{'found':>10}{'after (median, most)':>22}{'honest: work':>14}{'wronged':>9}"
+    head = f"{'':28}{'found':>10}{'after (median, most)':>22}{'honest: work':>14}{'wronged':>9}{'theirs':>8}"
     print(
         head
         + (f"{'pass':>8}{'least':>8}{'liars':>8}{'help':>8}" if options.scores else f"{'farthest':>10}{'again':>8}")
@@ -144,12 +142,13 @@ def main() -> None:
 
 
 def told(found: list[Found]) -> str:
-    """Who was found, and after how much."""
+    """Who was found, after how much, and what share of all contributions is theirs."""
     until = [count for run in found for count in run.until]
     caught = sorted(count for count in until if count is not None)
     after = f"{statistics.median(caught):g}, {caught[-1]}" if caught else "-"
     honest, wronged = sum(run.honest for run in found), sum(run.wronged for run in found)
-    return f"{f'{len(caught)} of {len(until)}' if until else '-':>10}{after:>22}{honest:>14,}{wronged:>9}"
+    theirs = (handed_in := sum(run.handed_in for run in found)) / (honest + handed_in)
+    return f"{f'{len(caught)} of {len(until)}' if until else '-':>10}{after:>22}{honest:>14,}{wronged:>9}{theirs:>8.1%}"
 
 
 def summary(found: list[Found]) -> str:
@@ -185,7 +184,7 @@ def passes(found: list[Found]) -> str:
 
 def play(name: str, how: str, share: float, tokens: int, seed: int) -> Found:
     """One run."""
-    attack = (ATTACKS | SEEING).get(name, {})
+    attack = ATTACKS.get(name, {})
     liars = LIARS if attack else set()
     workers = [
         {"name": f"n{place}", "speed": speed} | ({"attack": attack} if f"n{place}" in liars else {})
