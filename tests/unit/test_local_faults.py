@@ -256,6 +256,31 @@ def test_a_nursery_that_talks_nonsense_ends_the_run(run: RunDirectory) -> None:
     assert isinstance(asyncio.run(play())[0], msgspec.DecodeError)
 
 
+def test_an_interrupted_run_hears_out_a_worker_whose_process_is_no_more(
+    run: RunDirectory, sleeper: subprocess.Popen[bytes]
+) -> None:
+    """The news of its end may come before its last words: it left, and did not just end."""
+
+    async def play() -> None:
+        local, said = workers_of(run), []
+        node = SimpleNamespace(live=True, revoked=False)
+        local.server.machine.state.nodes["a"] = node  # type: ignore[assignment]
+        local.server.post = said.append  # type: ignore[method-assign]
+        local.has_process("a", sleeper.pid)
+        going = asyncio.ensure_future(local.leave())
+        await asyncio.sleep(0.1)
+        said.clear()
+        local.ended("a", 0, "")
+        await asyncio.sleep(0.1)
+        assert not going.done()
+        assert not said
+        node.live = False
+        await asyncio.wait_for(going, 1.0)
+        assert not said
+
+    asyncio.run(play())
+
+
 PARENT = """
 import os, subprocess, sys
 from functools import partial

@@ -40,6 +40,9 @@ STEADY_SECONDS = 600.0
 FAREWELL = 10.0
 """Seconds that workers have to hand in what they have when the run is interrupted."""
 
+LAST_WORDS = 1.0
+"""Seconds that what a process said last may take longer than the news of its end."""
+
 
 class LocalWorkers:
     """Starts, kills and watches the local workers of one run. `link_of` gives each worker its link, None for none."""
@@ -187,7 +190,11 @@ class LocalWorkers:
         if not self.pids:
             self._left.set()
         text = f"killed by signal {-code}" if code < 0 else reason or f"its process ended with code {code}"
-        self.server.post(Lost(name, text, Change.KILLED if code < 0 else Change.BROKE if code else Change.ENDED))
+        lost = Lost(name, text, Change.KILLED if code < 0 else Change.BROKE if code else Change.ENDED)
+        if self.leaving and not code:
+            asyncio.get_running_loop().call_later(LAST_WORDS, self.server.post, lost)
+        else:
+            self.server.post(lost)
         if name not in self.up or self.leaving:
             return
         loop = asyncio.get_running_loop()
@@ -228,10 +235,15 @@ class LocalWorkers:
         for pid in self.pids.values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
-        if self.pids:
-            self._left.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._left.wait(), FAREWELL)
+        if not self.pids:
+            return
+        self._left.clear()
+        nodes, names = self.server.machine.state.nodes, list(self.pids)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FAREWELL):
+                await self._left.wait()
+                while any(name in nodes and nodes[name].live for name in names):
+                    await asyncio.sleep(0.02)
 
     def uses(self) -> Sequence[LinkUse]:
         """What emulated links carry; these workers make theirs slow themselves, and count nothing."""
