@@ -48,7 +48,8 @@ class Flapping(Part):
 
     def _changed(self, d: NodeChanged) -> None:
         if d.change == Change.JOINED:
-            if d.node in self.lost | self._sent_away or self._sessions.get(d.node, d.session) != d.session:
+            back = d.node in self.lost or d.node in self._sent_away
+            if back or self._sessions.get(d.node, d.session) != d.session:
                 self._came_back(d.node)
             self.lost.discard(d.node)
             self._sent_away.discard(d.node)
