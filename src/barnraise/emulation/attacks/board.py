@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from barnraise.aggregation.base import Rule
 
+    from .surface import Surface
+
 Array = NDArray[np.float32]
 T = TypeVar("T")
 
@@ -68,12 +70,14 @@ class Board:
 @dataclass(frozen=True)
 class Scene:
     """What an attacker knows as it makes an update: the node and the task as a `moment`, the task's version `base`, and
-    the fleet's `movement` (float32 [d], a pseudo-gradient) up to there, None before the first."""
+    the fleet's `movement` (float32 [d], a pseudo-gradient) up to there, None before the first. `surface` measures
+    losses on the task's rows; None outside of a training task."""
 
     moment: str
     base: int = 0
     board: Board = field(default_factory=Board)
     movement: Array | None = None
+    surface: Surface | None = None
 
     def others(self, own: Array) -> list[Array]:
         """Honest updates as far as they are known: others', or else its `own` and the fleet's movement at the length of

@@ -198,6 +198,15 @@ CATALOG = Catalog(
             options=(_PERTURBATION,),
         ),
         Entry(
+            "ascent",
+            "barnraise.emulation.attacks.climbing:Ascent",
+            "searches for the update that raises the loss on its own rows most, through the rule",
+            options=(
+                Option("blind", bool, False, "goes by its own update alone, and sees no other"),
+                _RULE,
+            ),
+        ),
+        Entry(
             "mimic",
             "barnraise.emulation.attacks.seeing:Mimic",
             "sends what one honest worker sends",

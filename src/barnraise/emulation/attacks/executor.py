@@ -25,6 +25,7 @@ from barnraise.worker.update_path import SentUpdate
 from .base import HONEST, Attack
 from .board import Array, Board, Scene
 from .catalog import create, resolve
+from .surface import Surface
 
 
 class Attacker(WorkerExecutor):
@@ -46,6 +47,7 @@ class Attacker(WorkerExecutor):
         self.acting, self.moment = HONEST, ""  # in the task that runs
         self._movement: Array | None = None  # of the published parameters, the last that was seen
         self._stood: Array | None = None  # where they were
+        self._surface: Surface | None = None  # of the task that runs
         self._spared = 0  # steps of it that are claimed and not taken
         self._sound: dict[int, SentUpdate] = {}  # what it would have sent, of what it sent instead
         attack.meet(dataset)
@@ -56,6 +58,7 @@ class Attacker(WorkerExecutor):
         self.acting = self.attack.in_task(self.moment)
         if self.attack.sees:
             self._look()
+        self._surface = Surface(self.trainer, self._published, lambda: super(Attacker, self).batches(task))
         steps = self.acting.num_steps(task.local_steps)
         own = self.slowdown
         self.slowdown = max(0.0, (1.0 + own) * self.acting.pace() - 1.0)
@@ -64,7 +67,7 @@ class Attacker(WorkerExecutor):
             found = super().train(msgspec.structs.replace(task, local_steps=steps), on_step)
             return self._falsified(found) if found is not None else None
         finally:
-            self.acting, self._spared, self.slowdown = HONEST, 0, own
+            self.acting, self._spared, self.slowdown, self._surface = HONEST, 0, own, None
 
     def flush(self, task: Flush) -> Contribution:
         residual = self.path.feedback.residual if self.path.feedback else None
@@ -78,12 +81,17 @@ class Attacker(WorkerExecutor):
 
     def scene(self, base: int) -> Scene:
         """What it knows now."""
-        return Scene(self.moment, base, self.board, self._movement)
+        return Scene(self.moment, base, self.board, self._movement, self._surface)
+
+    def _published(self) -> Array:
+        """A copy of the newest version's parameters."""
+        with self.published.lock:
+            found: Array = self.replica.numpy().copy()
+        return found
 
     def _look(self) -> None:
         """How the published parameters have moved since it looked last, if they have."""
-        with self.published.lock:
-            now = self.replica.numpy().copy()
+        now = self._published()
         if self._stood is not None and (moved := self._stood - now).any():
             self._movement = moved
         self._stood = now

@@ -135,25 +135,18 @@ class Searching(Seeing):
 
     def lie(self, honest: Array, scene: Scene) -> Array:
         origin, way = self.direction(honest)
-        rule = self._against(scene.board)
+        rule = against(self.rule, scene.board)
         mean, liars = mean_of(honest), scene.board.num_liars
 
         def harm(factor: float) -> float:
             lie = origin + np.float32(factor) * way
-            return float(np.linalg.norm(_aggregate(rule, [*honest, *[lie] * liars]) - mean))
+            return float(np.linalg.norm(aggregate(rule, [*honest, *[lie] * liars]) - mean))
 
         longest = LONGEST * float(np.median(np.linalg.norm(honest, axis=1)))
         inside = [f for f in FACTORS if np.linalg.norm(origin + np.float32(f) * way) <= longest] or FACTORS[:1]
         found = [harm(factor) for factor in inside]
         chosen = next(factor for factor, done in zip(inside, found, strict=True) if done >= ENOUGH * max(found))
         return origin + np.float32(chosen) * way
-
-    def _against(self, board: Board) -> Rule:
-        if self.rule is None:
-            return board.rule or aggregation.create("mean")
-        options: dict[str, Any] = {"f": board.num_liars}
-        known = aggregation.CATALOG.entry(self.rule).known_options
-        return aggregation.create(self.rule, **{name: value for name, value in options.items() if name in known})
 
 
 class OptimisedInnerProduct(Searching):
@@ -171,7 +164,18 @@ class OptimisedLittle(Searching):
         return mean_of(honest), -spread_of(honest)
 
 
-def _aggregate(rule: Rule, rows: Sequence[Array]) -> Array:
+def against(name: str | None, board: Board) -> Rule:
+    """The rule that a lie is tried on: the one of that name with the number of liars as its f; None: the run's, or the
+    mean where the run's is not known."""
+    if name is None:
+        return board.rule or aggregation.create("mean")
+    options: dict[str, Any] = {"f": board.num_liars}
+    known = aggregation.CATALOG.entry(name).known_options
+    return aggregation.create(name, **{option: value for option, value in options.items() if option in known})
+
+
+def aggregate(rule: Rule, rows: Sequence[Array]) -> Array:
+    """What `rule` makes of the rows; their mean where they are too few for it."""
     try:
         found: Array = rule([torch.from_numpy(row) for row in rows]).numpy()
     except OptionError:  # too few are known

@@ -1,0 +1,91 @@
+"""An adaptive attack: it looks for the update that raises the loss most, and not for the one that is furthest away."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from barnraise.compression.base import Array
+
+from .board import FEWEST, Scene
+from .seeing import LONGEST, Seeing, against, aggregate, mean_of
+from .surface import Surface, unit
+
+STEPS = 8
+"""Steps uphill, from which a direction comes."""
+
+STRIDE, RADIUS = 0.25, 0.3
+"""The length of a step, and how far all of them lead at most, in units of the honest updates' spread."""
+
+LENGTHS = [2.0 ** (k / 2) for k in range(-4, 5)]
+"""What is tried, in units of the honest updates' spread: from a quarter to four."""
+
+ALONE = 0.8
+"""How far from its own update an attacker goes that sees no other, in lengths of that update."""
+
+
+class Ascent(Seeing):
+    """D' = mu + gamma * s * p, which raises the loss L most that the attacker measures on the rows of its task.
+
+    s is the median distance of an honest update from mu. p has length 1: the gradient of L at mu, the direction in
+    which `STEPS` steps uphill lead that stay within `RADIUS` * s of mu, or -mu / ||mu||. The attacker sends the D' with
+    the highest L(A(x_1 ... x_m, D' ... D')), A being the aggregation rule, of all p and all gamma in `LENGTHS`. It
+    knows the honest updates, the rule, how many lie, the published parameters and its own rows. All liars send the
+    same. Projected gradient ascent with a search over the rule, as Shejwalkar et al. (2022), "Back to the Drawing
+    Board: A Critical Evaluation of Poisoning Attacks on Production Federated Learning", with steps that stay near mu.
+
+    A `blind` attacker, and one that sees no others, knows its own honest update x, the published parameters and its
+    own rows alone: D' = x + 0.8 * ||x|| * p, shortened to ||x||, p being where steps uphill from x lead.
+    """
+
+    def __init__(self, blind: bool, rule: str | None) -> None:
+        self.blind, self.rule = blind, rule
+
+    @property
+    def sees(self) -> bool:
+        return not self.blind
+
+    def update(self, vector: Tensor, scene: Scene) -> None:
+        assert scene.surface is not None, "an attacker that trains has rows"
+        surface, posted = scene.surface, scene.board.honest(scene.base)
+        if self.blind or len(posted) < FEWEST:
+            lie = alone(vector.numpy(), surface)
+        else:
+            lie = scene.board.agree(("ascent", self.rule, scene.base), lambda: self.lie(np.stack(posted), scene))
+        vector.numpy()[:] = lie
+
+    def lie(self, honest: Array, scene: Scene) -> Array:
+        surface, rule, liars = scene.surface, against(self.rule, scene.board), scene.board.num_liars
+        assert surface is not None
+        mean = mean_of(honest)
+        spread = float(np.median(np.linalg.norm(honest - mean, axis=1)))
+        longest = LONGEST * float(np.median(np.linalg.norm(honest, axis=1)))
+        best: Array = mean
+        most = -np.inf
+        for way in (surface.ascent(mean), uphill(mean, spread, surface), -unit(mean)):
+            for length in LENGTHS:
+                lie: Array = mean + np.float32(length * spread) * way
+                if np.linalg.norm(lie) > longest:
+                    break
+                loss = surface.loss(aggregate(rule, [*honest, *[lie] * liars]))
+                if loss > most:
+                    best, most = lie, loss
+        return best
+
+
+def uphill(start: Array, spread: float, surface: Surface) -> Array:
+    """The direction [d], of length 1, in which steps uphill from `start` lead, never further than a ball around it."""
+    place = start
+    for _ in range(STEPS):
+        moved = place + np.float32(STRIDE * spread) * surface.ascent(place) - start
+        length = float(np.linalg.norm(moved))
+        place = start + moved * np.float32(min(1.0, RADIUS * spread / max(length, 1e-30)))
+    return unit(place - start)
+
+
+def alone(own: Array, surface: Surface) -> Array:
+    """D' [d] of an attacker that knows its `own` honest update and no other."""
+    length = float(np.linalg.norm(own))
+    lie = own + np.float32(ALONE * length) * uphill(own, ALONE * length, surface)
+    shortened: Array = lie * np.float32(min(1.0, length / max(float(np.linalg.norm(lie)), 1e-30)))
+    return shortened
