@@ -18,11 +18,11 @@ from barnraise import transport
 from barnraise.core.digests import LEAF_BYTES, TreeHash
 from barnraise.core.types import Batches, Blob, News, ParameterRange, RowRange, Update
 from barnraise.data import shards
-from barnraise.data.meta import Format
+from barnraise.data.meta import MAX_META_BYTES, Format
 from barnraise.models import config, memory
 from barnraise.transport import Keys
 from barnraise.wire.frames import decode_from_worker, encode
-from barnraise.wire.manifest import Manifest
+from barnraise.wire.manifest import MANIFEST_LIMIT, Manifest
 from barnraise.wire.messages import (
     Ack,
     Assign,
@@ -204,6 +204,18 @@ def test_a_manifest_that_lies_about_its_models_size_is_refused(tmp_path: Path) -
     info = controller.dataset.files()[0]
     controller.manifest = controller.add(Manifest(model(), Blob(info.sha256, info.bytes), 2**52).encode())
     assert "speaks of 4503599627370496 parameters" in controller.run().reason
+
+
+def test_descriptions_that_are_too_large_are_refused_before_they_are_fetched(tmp_path: Path) -> None:
+    controller = Scripted(tmp_path)
+    manifest, controller.manifest = controller.manifest, Blob("0" * 64, MANIFEST_LIMIT + 1)
+    assert "manifest has 1,048,577 bytes, but a worker takes 1,048,576" in controller.run().reason
+    assert controller.heard["Fetch"] == 0
+    content = msgspec.json.decode(controller.blobs[manifest.digest])
+    content["dataset"]["num_bytes"] = MAX_META_BYTES + 1
+    controller.manifest, controller.keys = controller.add(msgspec.json.encode(content)), Keys.generate()
+    assert "description of the data has 16,777,217 bytes" in controller.run().reason
+    assert controller.heard["Fetch"] == 1
 
 
 def test_a_shard_whose_bytes_are_wrong_is_given_up_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

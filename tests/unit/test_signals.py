@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
-from barnraise.assembly.signals import interruptible
+from barnraise.assembly.signals import FORCED, INTERRUPTED, interruptible
 
 
 def _lose_one() -> None:
@@ -27,3 +29,45 @@ def test_an_interrupt_that_is_lost_on_its_way_is_raised_again() -> None:
         _lose_one()
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)] == before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+BUSY = """
+import asyncio, time
+from barnraise.assembly.signals import on_signals
+
+async def main():
+    with on_signals(lambda name: print("asked", flush=True), lambda: print("last words", flush=True)):
+        print("ready", flush=True)
+        while True:  # the event loop hears nothing
+            time.sleep(1.0)
+
+asyncio.run(main())
+"""
+
+ENDLESS = """
+import asyncio, threading, time
+from barnraise.assembly.signals import end_within
+
+def work():
+    while True:
+        time.sleep(1.0)
+
+end_within(0.1, lambda: print("last words", flush=True))
+threading.Thread(target=work).start()
+"""
+
+
+def test_the_second_signal_ends_a_process_whose_event_loop_is_busy() -> None:
+    with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        while process.poll() is None:  # the same signal within a second counts once
+            os.kill(process.pid, signal.SIGTERM)
+            time.sleep(0.1)
+        assert process.stdout.read() == "last words\n"
+    assert process.returncode == INTERRUPTED
+
+
+def test_a_process_ends_in_time_whatever_its_threads_do() -> None:
+    process = subprocess.run([sys.executable, "-c", ENDLESS], capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stdout) == (FORCED, "last words\n")

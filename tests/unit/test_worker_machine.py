@@ -27,7 +27,7 @@ from barnraise.worker import events as ev
 from barnraise.worker.ahead import Lead
 from barnraise.worker.contact import HELLO_INTERVAL
 from barnraise.worker.incoming import Incoming
-from barnraise.worker.leaving import PATIENCE, PROBE
+from barnraise.worker.leaving import GRACE, PATIENCE, PROBE
 from barnraise.worker.machine import MOST_FAILURES, NOT_FINITE
 from barnraise.worker.outgoing import SLOWEST, UPLOAD_PATIENCE
 from barnraise.worker.tasks import ASK_PATIENCE
@@ -564,6 +564,31 @@ def test_leaving_without_work_in_hand_is_no_failure_when_nobody_answers() -> Non
     bench.finish_task(steps=0)
     bench.tick(PATIENCE)
     assert bench.quit == act.Quit("asked to: the controller does not answer", True)
+
+
+def test_leaving_gives_up_on_a_controller_that_answers_and_never_takes_the_work() -> None:
+    bench = ready()
+    bench.leave()
+    bench.finish_task(steps=2)
+    asked_at = bench.now
+    while bench.quit is None and bench.now <= asked_at + GRACE:
+        bench.hear(Pulse(bench.now, 0.25, 1.2))
+        bench.tick(1.0)
+    assert bench.quit is not None
+    assert bench.now == asked_at + GRACE
+    assert bench.quit.reason == "asked to: it was not done after 50 s, and the work of 1 task could not be handed in"
+
+
+def test_leaving_waits_for_no_step_that_takes_for_ever() -> None:
+    bench = ready()
+    bench.leave()
+    asked_at = bench.now
+    while bench.quit is None and bench.now <= asked_at + GRACE:
+        bench.hear(Pulse(bench.now, 0.25, 1.2))
+        bench.handle(ev.LeaveRequested("asked once more"))
+        bench.tick(1.0)
+    assert bench.quit is not None
+    assert bench.now == asked_at + GRACE
 
 
 def test_leaving_asks_often_whether_the_controller_is_there() -> None:

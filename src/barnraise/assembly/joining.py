@@ -31,14 +31,17 @@ async def join(
     new_keys: bool = False,
     build: BuildExecutor | None = None,
     machine: MakeWorker | None = None,
+    on_end: Callable[[float], None] = lambda seconds: None,
     **given: Unpack[Given],
 ) -> Outcome:
     """Be a worker: why it stopped, once nothing is left to do. `build` makes its executor, and `machine` its state
     machine, where these are not the usual ones. With `new_keys` it takes new keys, for which those that it is known by
-    vouch. Raises RunFailedError when it stopped before, InputError and InviteError."""
+    vouch. `on_end` hears, as soon as it is known, within how many seconds the worker will have ended; it is called by a
+    signal's handler. Raises RunFailedError when it stopped before, InputError and InviteError."""
     from barnraise.transport import Invite, Keys, identity
     from barnraise.transport.links.presets import index_of, parse
     from barnraise.trust.roles import HELPER, WORKER, wrong_invite
+    from barnraise.worker.leaving import LEAVES_WITHIN
     from barnraise.worker.options import Means, WorkerOptions
 
     ticket = Invite.parse(invite, time.time())
@@ -73,7 +76,9 @@ async def join(
             means=means,
             former=former,
         )
-        outcome = await _work(options, joined, say, build, machine)
+        if lent := means.lent().seconds:
+            on_end(lent + LEAVES_WITHIN)
+        outcome = await _work(options, joined, say, build, machine, on_end)
     if not outcome.final:
         raise RunFailedError(f"worker '{node}' stopped: {outcome.reason}")
     return outcome
@@ -85,9 +90,11 @@ async def _work(
     say: Say,
     build: BuildExecutor | None,
     machine: MakeWorker | None,
+    on_end: Callable[[float], None],
 ) -> Outcome:
     """Be the worker until the run is over, or a signal asks it to leave."""
     from barnraise.worker.building import build_executor
+    from barnraise.worker.leaving import LEAVES_WITHIN
     from barnraise.worker.machine import Worker
     from barnraise.worker.runtime import WorkerRuntime
 
@@ -98,7 +105,7 @@ async def _work(
         say(f"{name}: handing in what there is, then leaving (again to stop at once)")
         runtime.leave(f"asked to leave ({name})")
 
-    with on_signals(leave, lambda: None):
+    with on_signals(leave, lambda: None, lambda: on_end(LEAVES_WITHIN)):
         return await runtime.run()
 
 

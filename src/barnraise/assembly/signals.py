@@ -1,5 +1,7 @@
 """SIGINT and SIGTERM: the first asks what runs to come to a good end, a later one ends the process at once. Only a
-process's main thread hears of signals: in another one, these leave them alone."""
+process's main thread hears of signals: in another one, these leave them alone.
+
+Both are heard by handlers of the interpreter, which do not wait for an event loop that is busy."""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
@@ -14,6 +17,9 @@ NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 INTERRUPTED = 130
 """Exit code of a command that a signal ended."""
+
+FORCED = 1
+"""Exit code of a command that could not end in time by itself."""
 
 REPEATED = 1.0
 """Seconds within which a second signal is the first one, sent twice (to a process and to its group)."""
@@ -24,9 +30,14 @@ AGAIN = 0.5
 
 
 @contextlib.contextmanager
-def on_signals(ask: Callable[[str], None], last_words: Callable[[], None]) -> Iterator[None]:
+def on_signals(
+    ask: Callable[[str], None], last_words: Callable[[], None], at_once: Callable[[], None] = lambda: None
+) -> Iterator[None]:
     """In the body the first signal calls `ask` with its name; a later one calls `last_words`, and the process ends at
-    once: whatever it holds must bear that, as it bears kill -9. For a coroutine."""
+    once: whatever it holds must bear that, as it bears kill -9. For a coroutine.
+
+    The event loop calls `ask`, as soon as it can; `at_once` is called before, by the signal's handler.
+    """
     if not _heard():
         yield
         return
@@ -35,22 +46,38 @@ def on_signals(ask: Callable[[str], None], last_words: Callable[[], None]) -> It
     loop = asyncio.get_running_loop()
     asked_at: list[float] = []
 
-    def signalled(name: str) -> None:
+    def signalled(number: int, frame: FrameType | None) -> None:
         if not asked_at:
-            asked_at.append(loop.time())
-            ask(name)
-        elif loop.time() - asked_at[0] > REPEATED:
+            asked_at.append(time.monotonic())
+            at_once()
+            loop.call_soon_threadsafe(ask, signal.Signals(number).name)
+        elif time.monotonic() - asked_at[0] > REPEATED:
             with contextlib.suppress(Exception):
                 last_words()
             os._exit(INTERRUPTED)
 
     for number in NUMBERS:
-        loop.add_signal_handler(number, signalled, number.name)
+        loop.add_signal_handler(number, lambda: None)  # whichever thread a signal comes to, it wakes the loop
+        signal.signal(number, signalled)
     try:
         yield
     finally:
         for number in NUMBERS:
             loop.remove_signal_handler(number)
+
+
+def end_within(seconds: float, last_words: Callable[[], None]) -> None:
+    """The process ends after so many seconds, with `last_words` and exit code FORCED, whatever its event loop and its
+    other threads do then. Nothing takes that back."""
+
+    def end() -> None:
+        with contextlib.suppress(Exception):
+            last_words()
+        os._exit(FORCED)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import typer
 
 from barnraise.assembly.invites import INVITE_VARIABLE
 from barnraise.assembly.joining import join as work
+from barnraise.assembly.signals import end_within
 from barnraise.cli import console
 from barnraise.cli.invites import given
 
@@ -76,14 +77,21 @@ def join(
     Needs nothing but the invite: model, data and settings come from the controller. Only dials out, over one port:
     ZMQ, or HTTP where ZMQ does not get through and the controller offers it.
     Other users of this machine can read arguments: give the invite in a file or in the environment if there are any.
-    On SIGINT or SIGTERM it hands in what it has and leaves, on a second one at once. Started again, it takes part as
+    On SIGINT or SIGTERM, and when its time is over, it hands in what it has and leaves, within a minute whatever the
+    controller does; on a second signal it ends at once. Started again, it takes part as
     the same node; started twice, the second takes a name of its own.
     """
     outcome = asyncio.run(
         work(
             given(invite), console.note, name=name, device=device, threads=threads, precision=precision,
             network=network, slowdown=slowdown, home=home, new_keys=new_keys,
-            max_memory=max_memory, hours=hours, until=until, only=only,
+            max_memory=max_memory, hours=hours, until=until, only=only, on_end=_end_within,
         )
     )  # fmt: skip
     console.note(outcome.reason)
+
+
+def _end_within(seconds: float) -> None:
+    """End the process then, should the worker still hold it: by a step that takes for ever, for example."""
+    words = "the worker did not end in time by itself: it is ended now, and what it was working on is lost"
+    end_within(seconds, lambda: console.fail(words))

@@ -45,7 +45,7 @@ from barnraise.worker.events import (
     Updated,
 )
 from barnraise.worker.incoming import Incoming
-from barnraise.worker.leaving import PROBE, farewell, gives_up_at
+from barnraise.worker.leaving import PATIENCE, PROBE, farewell, gives_up_at
 from barnraise.worker.outgoing import Outgoing
 from barnraise.worker.tasks import Tasks
 
@@ -127,7 +127,9 @@ class Worker:
         if self.leaving and now >= self._gives_up_at:
             lost = len(self.outgoing.pending) + (self.tasks.running is not None)
             farewells = [] if lost else [self.contact.send(Leave(self.leaving), now)]
-            return [*farewells, Quit(farewell(self.leaving, lost), not lost and self.tasks.failures < MOST_FAILURES)]
+            silent = now - self.contact.last_heard >= PATIENCE
+            final = not lost and self.tasks.failures < MOST_FAILURES
+            return [*farewells, Quit(farewell(self.leaving, lost, silent=silent), final)]
         given_up = self.tasks.give_up() if self.tasks.unanswered(now) else []
         if self.contact.silent(now):
             return [*given_up, self._hello(now)]
@@ -207,7 +209,8 @@ class Worker:
     # Leaving
 
     def _leave_requested(self, event: LeaveRequested, now: float) -> list[Action]:
-        self.leaving, self.leaving_since = event.reason or "asked to leave", now
+        self.leaving = event.reason or "asked to leave"
+        self.leaving_since = min(self.leaving_since, now)  # asked again, it stays no longer
         actions = self.tasks.leave()
         return actions if self.ready else self._leave(now)
 

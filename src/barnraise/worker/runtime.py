@@ -13,19 +13,17 @@ import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from barnraise.core.errors import BarnraiseError, WireError
 from barnraise.core.text import printable
 from barnraise.core.types import AnyResult, Blob, Contribution
-from barnraise.data.meta import Meta
 from barnraise.transport.base import Connection
 from barnraise.transport.links.shaped import ShapedConnection
 from barnraise.transport.roaming import RoamingConnection
 from barnraise.wire.blobs import chunks, inlined
 from barnraise.wire.frames import Buffer, decode_from_controller, encode
-from barnraise.wire.manifest import Manifest
+from barnraise.wire.manifest import MANIFEST_LIMIT
 from barnraise.wire.messages import (
     INLINE_BYTES,
     Assign,
@@ -42,18 +40,19 @@ from barnraise.wire.messages import (
 )
 from barnraise.worker import actions as act
 from barnraise.worker import events as ev
-from barnraise.worker.building import build_executor, restore_moments
+from barnraise.worker.building import build_executor
 from barnraise.worker.enrolling import enrol
 from barnraise.worker.fetching import Fetcher
 from barnraise.worker.imports import import_all
 from barnraise.worker.kinds import RUN
 from barnraise.worker.machine import MakeWorker, Worker
 from barnraise.worker.options import REASON, Outcome, WorkerOptions
+from barnraise.worker.preparing import Shell, prepare
 from barnraise.worker.profile import machine_profile
 from barnraise.worker.signing import vouched
 from barnraise.worker.task_executor import BuildExecutor, TaskExecutor
 from barnraise.worker.telemetry import watch
-from barnraise.worker.terms import require_intervals
+from barnraise.worker.terms import require_intervals, require_size
 
 if TYPE_CHECKING:
     from barnraise.worker.moments import Moments  # it imports torch
@@ -240,6 +239,8 @@ class WorkerRuntime:
         else:
             if isinstance(message, Welcome | Pulse):
                 require_intervals(message.heartbeat, message.lease)
+            if isinstance(message, Welcome):
+                require_size("manifest", message.manifest, MANIFEST_LIMIT)
             if isinstance(message, Assign | Newer) and raw is not None:
                 self.fetcher.inline(inlined(message.news.updates), raw)
             self.inbox.put_nowait(ev.Received(message))
@@ -295,26 +296,16 @@ class WorkerRuntime:
         self._spawn(self._set_up(action))
 
     async def _set_up(self, action: act.Prepare) -> None:
-        manifest = Manifest.decode(bytes(self.fetcher.take(action.manifest)))
-        folder = self.options.cache
-        folder.mkdir(parents=True, exist_ok=True)
-        self.fetcher.files[manifest.dataset.digest] = folder / "meta.json"
-        await self._get(manifest.dataset)
-        meta = Meta.read(folder / "meta.json")
-        for info in meta.row_files():
-            self.fetcher.files[info.sha256] = folder / info.name
-        options, welcome = self.options, self.machine.contact.welcome
+        welcome = self.machine.contact.welcome
         assert welcome is not None
-        build = partial(self.build, manifest, meta, action.settings, options, self.machine.profile.memory_bytes)
-        self._built = await self._loop.run_in_executor(self._training, build)
-        self.fetcher.limit = max(self.fetcher.limit, 8 * manifest.num_parameters + 4096)
-        measure = partial(self.executor.measure, self.machine.profile, action.settings.inner.batch_size)
-        profile = await self._loop.run_in_executor(self._training, measure)
-        if options.moments is not None and not action.settings.stateless:
-            restore = partial(restore_moments, self.executor, options.moments, welcome, options.server_key, self.say)
-            self.moments = await self._loop.run_in_executor(self._training, restore)
-        files = tuple(Blob(info.sha256, info.bytes) for info in meta.row_files())
-        self.inbox.put_nowait(ev.Prepared(files, profile))
+        shell = Shell(self.options, self.build, self.fetcher, self._get, self._wait_for_training, self.say)
+        content = bytes(self.fetcher.take(action.manifest))
+        ready = await prepare(shell, content, action.settings, welcome, self.machine.profile)
+        self._built, self.moments = ready.executor, ready.moments
+        self.inbox.put_nowait(ready.event)
+
+    async def _wait_for_training(self, work: Callable[[], Any]) -> Any:
+        return await self._loop.run_in_executor(self._training, work)
 
     async def _get(self, blob: Blob) -> None:
         """Fetch outside a task, before the machine knows what to fetch."""

@@ -6,6 +6,7 @@ A run that cannot work here ends with a reason, not with a machine that swaps or
 from __future__ import annotations
 
 from barnraise.core.errors import RunFailedError
+from barnraise.core.types import Blob
 from barnraise.data.meta import Meta
 from barnraise.models import config, memory
 from barnraise.training.catalog import INNER, PRECISIONS
@@ -27,6 +28,14 @@ def require_intervals(heartbeat: float, lease: float) -> None:
                 f"the controller asks for a {name} of {seconds:g} s, but workers keep to {SHORTEST_INTERVAL:g} s to "
                 f"{LONGEST_INTERVAL:g} s; its host should set controller.{name} so"
             )
+
+
+def require_size(what: str, blob: Blob, limit: int) -> None:
+    """RunFailedError when the controller names a description of more than `limit` bytes, before any is fetched."""
+    if blob.num_bytes > limit:
+        raise RunFailedError(
+            f"the controller's {what} has {blob.num_bytes:,} bytes, but a worker takes {limit:,}; leave this run"
+        )
 
 
 def require_settings(settings: WorkerSettings) -> None:

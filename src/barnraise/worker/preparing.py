@@ -1,0 +1,74 @@
+"""What a worker does between the controller's welcome and its first task: it fetches what describes model and data, has
+the executor built, and measures the machine. All that takes long is done on the training thread."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from barnraise.core.types import Blob, NodeProfile
+from barnraise.data.meta import MAX_META_BYTES, META, Meta
+from barnraise.wire.manifest import Manifest
+from barnraise.wire.messages import Welcome, WorkerSettings
+from barnraise.worker.building import restore_moments
+from barnraise.worker.events import Prepared
+from barnraise.worker.fetching import Fetcher
+from barnraise.worker.options import WorkerOptions
+from barnraise.worker.task_executor import BuildExecutor, TaskExecutor
+from barnraise.worker.terms import require_size
+
+if TYPE_CHECKING:
+    from barnraise.worker.moments import Moments  # it imports torch
+
+
+@dataclass(frozen=True)
+class Shell:
+    """What preparing needs of the runtime: `get` fetches a blob that no task names, `in_training` calls a function on
+    the training thread."""
+
+    options: WorkerOptions
+    build: BuildExecutor
+    fetcher: Fetcher
+    get: Callable[[Blob], Awaitable[None]]
+    in_training: Callable[[Callable[[], Any]], Awaitable[Any]]
+    say: Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A worker that can train; `event` tells its machine."""
+
+    executor: TaskExecutor
+    moments: Moments | None
+    event: Prepared
+
+
+async def prepare(
+    shell: Shell, content: bytes, settings: WorkerSettings, welcome: Welcome, profile: NodeProfile
+) -> Ready:
+    """From the manifest's `content` to a worker that can train, on a machine of this `profile`. Raises RunFailedError,
+    ModelError, DataError and WireError where it cannot."""
+    options, fetcher, in_training = shell.options, shell.fetcher, shell.in_training
+    manifest: Manifest = await in_training(partial(Manifest.decode, content))
+    require_size("description of the data", manifest.dataset, MAX_META_BYTES)
+    folder = options.cache
+    folder.mkdir(parents=True, exist_ok=True)
+    fetcher.files[manifest.dataset.digest] = folder / META
+    await shell.get(manifest.dataset)
+    meta: Meta = await in_training(partial(Meta.read, folder / META))
+    for info in meta.row_files():
+        fetcher.files[info.sha256] = folder / info.name
+    executor: TaskExecutor = await in_training(
+        partial(shell.build, manifest, meta, settings, options, profile.memory_bytes)
+    )
+    fetcher.limit = max(fetcher.limit, 8 * manifest.num_parameters + 4096)
+    measured = await in_training(partial(executor.measure, profile, settings.inner.batch_size))
+    moments = None
+    if options.moments is not None and not settings.stateless:
+        moments = await in_training(
+            partial(restore_moments, executor, options.moments, welcome, options.server_key, shell.say)
+        )
+    files = tuple(Blob(info.sha256, info.bytes) for info in meta.row_files())
+    return Ready(executor, moments, Prepared(files, measured))
