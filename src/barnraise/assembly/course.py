@@ -25,13 +25,12 @@ async def see_through(
     listen: Listen,
     local: LocalWorkers | None = None,
     prepare: Callable[[], None] = lambda: None,
-) -> tuple[Host, Finish | None]:
-    """Open the run, whose lock is held, and work until it ends or is interrupted; no Finish where it had ended before.
+) -> tuple[Host, Finish]:
+    """Open the run, whose lock is held and which is not over, and work until it ends or is interrupted.
 
     `local` are started and ended along with it; they warm up while `prepare` makes what a new run starts from. Raises
     what `open_host` and `session.work` do.
     """
-    finish = None
     ground = HostFaults(plan.faults, run) if local is not None and plan.faults else None
     try:
         if local is not None:
@@ -44,15 +43,12 @@ async def see_through(
             if host.resumed:
                 done = host.machine.state.totals.tokens / host.machine.settings.tokens
                 local.skip_faults(done, host.server.clock())
-        if host.machine.state.progress.finished:
+        view = voice.view()
+        try:
+            finish = await work(host, view, local, await listen(host, view.note))
+        finally:
+            view.close()
             await host.close()
-        else:
-            view = voice.view()
-            try:
-                finish = await work(host, view, local, await listen(host, view.note))
-            finally:
-                view.close()
-                await host.close()
     finally:
         if local is not None:
             await local.stop()

@@ -11,7 +11,7 @@ from barnraise.account.account import Account, read
 from barnraise.assembly import solving
 from barnraise.assembly.exporting import export_model
 from barnraise.controller.actions import Finish
-from barnraise.ledger import RunDirectory, seal
+from barnraise.ledger import LedgerView, RunDirectory, notes, seal
 from barnraise.plan.resolve import Plan
 
 if TYPE_CHECKING:
@@ -57,9 +57,21 @@ class Summary:
         return self.account.final_loss
 
 
-def conclude(host: Host, finish: Finish | None, voice: Voice) -> Summary:
+def is_over(run: RunDirectory) -> bool:
+    """Whether the ledger says that the run has finished. Raises StorageError."""
+    with LedgerView(run.ledger) as view:
+        return bool(view.events(notes.Finished))
+
+
+def sealed(run: RunDirectory) -> Summary | None:
+    """The summary of a run that is over and sealed; None for any other. Nothing of the run directory is changed: what
+    was sealed stays as it was. Raises RunDirectoryError, StorageError."""
+    return Summary(read(run)) if run.seal.is_file() and is_over(run) else None
+
+
+def conclude(host: Host, finish: Finish, voice: Voice) -> Summary:
     """Bring a run that has ended to its summary; of one that was interrupted say how it goes on."""
-    if finish is not None and finish.interrupted:
+    if finish.interrupted:
         state, path = host.machine.state, host.run.path
         share = state.totals.tokens / host.machine.settings.tokens
         voice.say(
@@ -68,15 +80,14 @@ def conclude(host: Host, finish: Finish | None, voice: Voice) -> Summary:
         voice.say(f"end it with what it has learnt: barnraise finish {path}")
         voice.say(f"train on: barnraise resume {path}")
         return Summary(read(host.run), interrupted=True)
-    if host.machine.state.progress.finished:
-        shutil.rmtree(host.run.moments, ignore_errors=True)  # nobody goes on from there
     return summarise(host.run, host.plan, voice.say, voice.warn)
 
 
 def summarise(run: RunDirectory, plan: Plan, say: Say, warn: Say) -> Summary:
-    """Export the model, measure what it solves, write the report."""
+    """Export the model of a run that is over, measure what it solves, write the report, seal the folder."""
     from barnraise.account.report import write_report
 
+    shutil.rmtree(run.moments, ignore_errors=True)  # nobody goes on from there
     export_model(run, warn=warn)
     scores = None
     if plan.run_file.data.kind == "sat":

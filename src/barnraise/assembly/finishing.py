@@ -6,9 +6,8 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from barnraise.account.account import read
 from barnraise.assembly import requests
-from barnraise.assembly.ending import Summary
+from barnraise.assembly.ending import Summary, is_over, sealed, summarise
 from barnraise.ledger import RunDirectory
 
 if TYPE_CHECKING:
@@ -17,17 +16,22 @@ if TYPE_CHECKING:
 
 def finish(run: RunDirectory, voice: Voice) -> Summary:
     """Ask the run's controller to finish, and wait until it has; where none runs, be it."""
-    if not read(run).finished:
+    if over := sealed(run):
+        return over
+    if not is_over(run):
         request = requests.put(run, requests.FinishRun("asked to finish"))
         if (pid := run.holder()) is not None:
             voice.say(f"asked process {pid} to finish")
             requests.taken_up(run, request)
             while run.holder() == pid:
                 time.sleep(requests.PATIENCE)
+    if over := sealed(run):
+        return over
     with run.lock():
-        if not read(run).finished:
-            from barnraise.assembly.hosting import recorded_plan
-            from barnraise.assembly.serving import finish_run
+        from barnraise.assembly.hosting import recorded_plan
 
-            return asyncio.run(finish_run(run, recorded_plan(run), voice))
-    return Summary(read(run))
+        if is_over(run):
+            return summarise(run, recorded_plan(run), voice.say, voice.warn)
+        from barnraise.assembly.serving import finish_run
+
+        return asyncio.run(finish_run(run, recorded_plan(run), voice))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnraise.assembly.addresses import recorded_mode
 from barnraise.assembly.embedded import resume_training
-from barnraise.assembly.ending import Summary
+from barnraise.assembly.ending import Summary, is_over, sealed, summarise
 from barnraise.assembly.hosting import recorded_plan
 from barnraise.assembly.laboratory import resume_lab
 from barnraise.assembly.serving import resume_serving
@@ -13,6 +13,9 @@ from barnraise.ledger import RunDirectory
 
 
 async def resume_run(run: RunDirectory, voice: Voice) -> Summary:
-    """Go on with a run whose lock is held."""
+    """Go on with a run whose lock is held. Of one that is over, whose controller did not come to write the model and
+    the report, write these; of one that is sealed nothing."""
+    if is_over(run):
+        return sealed(run) or summarise(run, recorded_plan(run), voice.say, voice.warn)
     resume = {"train": resume_training, "lab": resume_lab, "serve": resume_serving}[recorded_mode(run)]
     return await resume(run, recorded_plan(run), voice)

@@ -18,7 +18,7 @@ from barnraise.assembly.ending import Summary
 from barnraise.assembly.fencing import KEY, follows
 from barnraise.assembly.hosting import recorded_plan, warm_up
 from barnraise.assembly.ports import Ports
-from barnraise.assembly.serving import resume_serving
+from barnraise.assembly.resuming import resume_run
 from barnraise.assembly.signals import on_signals
 from barnraise.assembly.voice import Voice
 from barnraise.config.document import parse
@@ -82,7 +82,7 @@ async def stand_by(invite: str, voice: Voice, place: Place) -> Summary | None:
         with LedgerView(run.ledger) as view:
             epoch = view.epoch + 1  # the next to open it
         voice.say(f"taking over run {ticket.run} (epoch {epoch}); listening at {ports.uri}")
-        return await resume_serving(run, recorded_plan(run), voice)
+        return await resume_run(run, voice)
 
 
 async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice, name: str) -> bool:

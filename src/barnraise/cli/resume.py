@@ -15,11 +15,20 @@ def resume(
 ) -> None:
     """Go on with a run that was interrupted or killed, in the mode it was started in, on the same port.
 
-    Nothing that was acknowledged is lost: what the last checkpoint lacks is made again and compared with the ledger.
+    Nothing that was acknowledged is lost: what the last checkpoint lacks is made again and compared with the ledger. Of
+    a run that is over the summary is printed, and nothing is written.
     """
+    from barnraise.assembly.ending import sealed
+    from barnraise.cli import console
     from barnraise.ledger import RunDirectory
 
     run = RunDirectory.open(run_dir)
+    if over := sealed(run):
+        from barnraise.cli.summary import tell
+
+        console.note("this run is over and sealed: nothing was written")
+        tell(over, json=json)
+        return
     from barnraise.assembly.hosting import recorded_plan
     from barnraise.cli.keeping import keep_if_needed
 
