@@ -10,17 +10,25 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from barnraise.assembly import addresses
+from barnraise.assembly.standby import MARK
 from barnraise.cli.main import main
+from barnraise.cli.verify import EXIT_CODES, show
 from barnraise.core.errors import CorruptionError
+from barnraise.core.types import Transcript
 from barnraise.ledger import Ledger, Noted, RunDirectory, chain, notes, seal, write_ahead
+from barnraise.ledger.decisions import Change, Decision, NodeChanged, VersionClosed, VersionMade
 from barnraise.verification import Certificate, Check, Finding, LedgerRow, Part, Subject, verify
 from barnraise.verification.certificate import Marks
 from barnraise.verification.files import FilesCheck
 from barnraise.verification.payloads import PayloadsCheck
 from barnraise.verification.rows import LedgerCheck
+from barnraise.verification.signed import SignedCheck
 from barnraise.verification.subject import ExpectedHead
+from barnraise.verification.work import WorkCheck
 
 from .. import decisions as some
 from .test_ledger import a_run, payloads_of
@@ -48,7 +56,8 @@ def change(run: RunDirectory, *statements: str) -> None:
 
 def found(run: RunDirectory, *checks: Check) -> list[tuple[str, str]]:
     certificate = verify(run, checks or [LedgerCheck()])
-    assert certificate.sound == (not certificate.findings)
+    assert (certificate.verdict == "not sound") == bool(certificate.findings)
+    assert certificate.sound == (not certificate.findings and not certificate.not_checked)
     return [(finding.file, finding.place) for finding in certificate.findings]
 
 
@@ -261,13 +270,147 @@ def test_logs_may_grow_and_nothing_else(run: RunDirectory) -> None:
     assert files() == ["logs/worker.log", "run.yaml"]
 
 
+def test_a_run_that_is_over_has_a_seal(run: RunDirectory) -> None:
+    with Ledger(run.ledger, run.segments) as ledger:
+        ledger.commit([Noted(11.0, notes.Finished("the token budget is met"))])
+    assert "seal.json" in {file for file, _ in found(run, LedgerCheck(), FilesCheck())}
+    seal.put(run)
+    assert "seal.json" not in {file for file, _ in found(run, LedgerCheck(), FilesCheck())}
+    run.seal.unlink()
+    (run.path / MARK).write_text("a standby's copy")
+    assert "seal.json" not in {file for file, _ in found(run, LedgerCheck(), FilesCheck())}
+
+
+def kept(all_payloads: bool) -> Noted:
+    return Noted(11.0, notes.RunFile("", {"controller": {"keep_payloads": all_payloads}}))
+
+
+def later(run: RunDirectory, *decisions: Decision, epochs: int = 0) -> None:
+    """Goes on with the run, by a controller that is so many epochs later."""
+    with Ledger(run.ledger, run.segments) as ledger:
+        ledger.epoch += epochs
+        ledger.commit(decisions, payloads_of(list(decisions)))
+
+
+def one_more(number: int, version: int) -> list[Decision]:
+    digest = hashlib.sha256(b"payload %d" % number).hexdigest()
+    return [
+        some.assigned(12.0, number, "a"),
+        some.judged(12.0, number, "a", digest=digest),
+        VersionClosed(12.0, version, (number,), num_nodes=1, tokens=400, reason="full"),
+        VersionMade(12.0, version, "ef" * 32, 400),
+    ]
+
+
+def test_payloads_that_the_run_file_wants_kept_are_there(run: RunDirectory) -> None:
+    """From the row on that says so, also of a run that is over; a standby that took over has only later ones."""
+    made = VersionMade(11.0, 2, "ef" * 32, 400)
+    over = Noted(13.0, notes.Finished("the token budget is met"))
+    later(run, made, kept(True), *one_more(20, 3), over)
+    assert ("segments", "contributions 20") not in found(run, LedgerCheck(), PayloadsCheck())
+    for segment in run.segments.iterdir():
+        segment.unlink()
+    part = verify(run, [LedgerCheck(), PayloadsCheck()]).parts[1]
+    assert [(one.place, one.expected.partition(":")[0]) for one in part.findings] == [
+        ("contributions 20", "payloads of all contributions")
+    ]
+    assert part.num_unchecked == 2, "those that were accepted before"
+    later(run, Noted(14.0, notes.Resumed(3, 1 << 20)), epochs=1 << 20)
+    part = verify(run, [LedgerCheck(), PayloadsCheck()]).parts[1]
+    assert (part.findings, part.num_unchecked) == ([], 3)
+
+
+def test_payloads_may_go_once_the_run_file_says_so(run: RunDirectory) -> None:
+    over = Noted(13.0, notes.Finished("the token budget is met"))
+    later(run, VersionMade(11.0, 2, "ef" * 32, 400), kept(True), *one_more(20, 3), kept(False), over)
+    for segment in run.segments.iterdir():
+        segment.unlink()
+    part = verify(run, [LedgerCheck(), PayloadsCheck()]).parts[1]
+    assert (part.findings, part.num_unchecked) == ([], 3)
+
+
+@pytest.mark.parametrize(
+    ("terms", "told", "missing"),
+    [
+        ({"pace": 0.25}, {"transcript": Transcript(0, 8, True, ())}, False),
+        ({"pace": 0.25}, {}, True),
+        ({}, {"transcript": Transcript(0, 8, True, ())}, True),
+        ({"pace": 0.25}, {"transcript": Transcript(0, 8, True, ()), "digest": ""}, True),
+        ({"pace": 0.25}, {"verdict": "refused"}, False),
+    ],
+)
+def test_a_contribution_of_a_stateless_run_has_a_transcript(
+    tmp_path: Path, terms: dict[str, Any], told: dict[str, Any], missing: bool
+) -> None:
+    run = stateless(tmp_path)
+    with Ledger(run.ledger, run.segments, run=run.path.name) as ledger:
+        decisions: list[Decision] = [
+            NodeChanged(time=0.0, node="a", change=Change.ENROLLED, key="k"),
+            some.assigned(1.0, 1, "a", **terms),
+            some.judged(2.0, 1, "a", **told),
+        ]
+        ledger.commit(decisions, payloads_of(decisions))
+    part = verify(run, [LedgerCheck(), WorkCheck()]).parts[1]
+    assert [one.place for one in part.findings] == ["row 3 of table contributions, contribution 1 of a"] * missing
+    assert part.num_unchecked == (0 if missing or "verdict" in told else 1)
+
+
+def test_contributions_that_are_not_drawn_are_counted(tmp_path: Path) -> None:
+    run = stateless(tmp_path)
+    decisions: list[Decision] = [NodeChanged(time=0.0, node="a", change=Change.ENROLLED, key="k")]
+    for number in range(1, 8):
+        decisions += [
+            some.assigned(1.0, number, "a", pace=0.25),
+            some.judged(2.0, number, "a", transcript=Transcript(0, 8, True, ())),
+        ]
+    with Ledger(run.ledger, run.segments, run=run.path.name) as ledger:
+        ledger.commit(decisions, payloads_of(decisions))
+    part = verify(run, [LedgerCheck(), WorkCheck(most=2)]).parts[1]
+    assert part.verdict == "sound as far as checked"
+    assert part.num_unchecked == 7
+    assert {left.what: left.count for left in part.unchecked}["contributions that were not drawn"] == 5
+
+
+def stateless(folder: Path) -> RunDirectory:
+    run = RunDirectory.create("barn", folder)
+    run.run_file.write_text(
+        "run: {name: barn, dir: .}\nmodel: {architecture: gpt_neo, config: {hidden_size: 8, num_layers: 1}}\n"
+        "data: {kind: text, files: [nothing.txt], tokenizer: bytes, context: 16}\n"
+        "training: {tasks: stateless, tokens: 100000}\nworkers: [{name: a}]\n"
+    )
+    (run.path / addresses.FILE).write_bytes(msgspec.json.encode(addresses.Whereabouts("", "train")))
+    return run
+
+
 # The command
+
+
+@pytest.mark.parametrize(
+    ("checks", "code", "told"),
+    [
+        ([LedgerCheck], 0, "sound"),
+        ([LedgerCheck, SignedCheck], 3, "sound as far as checked; not checked: signatures 2"),
+        ([LedgerCheck, PayloadsCheck], 1, "3 things are wrong"),
+    ],
+)
+def test_the_last_line_and_the_exit_code_say_how_far_it_was_checked(
+    run: RunDirectory,
+    checks: list[type[Check]],
+    code: int,
+    told: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    certificate = verify(run, [check() for check in checks])
+    assert EXIT_CODES[certificate.verdict] == code
+    show(certificate, None)
+    assert capsys.readouterr().out.splitlines()[-1].startswith(told)
 
 
 def test_the_page_is_text_whatever_the_run_directory_says() -> None:
     evil = "<script>alert(1)</script> | [x](y) \x1b[31m"
     part = Part("ledger", "All is well.", {"rows": 1}, [Finding(evil, evil, evil, evil, evil)], [])
-    certificate = Certificate("run", "finished", False, Marks(1, "ab", ""), [part], 1.0, "2026-01-31T00:00:00Z")
+    marks = Marks(1, "ab", "")
+    certificate = Certificate("run", "finished", "not sound", False, {}, marks, [part], 1.0, "2026-01-31T00:00:00Z")
     page = certificate.page()
     assert "<script" not in page
     assert "\x1b" not in page

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 
+EXIT_CODES = {"sound": 0, "not sound": 1, "sound as far as checked": 3}
+"""By what the certificate says; 2 is for what cannot be verified at all."""
+
+_WORDS = {"sound": "sound", "not sound": "WRONG", "sound as far as checked": "sound*"}
+
 
 def verify(
     run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The run's folder.", show_default=False)],
@@ -26,8 +31,9 @@ def verify(
     """Check that a run directory is what its run left: ledger, payloads, checkpoints, versions, model, all files; and
     of stateless tasks whether a sample of what was sent is what they make.
 
-    Needs nothing but the folder, works while the run does, and changes nothing in it. Exit code 1 when something is
-    wrong; each finding names the file and the place.
+    Needs nothing but the folder, works while the run does, and changes nothing in it. Exit code 0: everything was
+    checked, and is sound. 3: what was checked is sound, and the last line says how much was not checked. 1: something
+    is wrong; each finding names the file and the place.
     """
     from barnraise.ledger import RunDirectory
 
@@ -44,9 +50,9 @@ def verify(
 
         console.emit_json(msgspec.to_builtins(certificate))
     else:
-        _show(certificate, folder)
-    if not certificate.sound:
-        raise typer.Exit(1)
+        show(certificate, folder)
+    if code := EXIT_CODES[certificate.verdict]:
+        raise typer.Exit(code)
 
 
 def _outside(run: RunDirectory, to: Path) -> Path:
@@ -71,7 +77,8 @@ def _write(folder: Path, certificate: Certificate) -> None:
         write_file(folder / "certificate.md", certificate.page().encode())
 
 
-def _show(certificate: Certificate, folder: Path | None) -> None:
+def show(certificate: Certificate, folder: Path | None) -> None:
+    """Print what `certificate` says; `folder` is where its files were written."""
     from barnraise.core.text import printable
 
     marks = certificate.marks
@@ -79,7 +86,9 @@ def _show(certificate: Certificate, folder: Path | None) -> None:
     console.say()
     for part in certificate.parts:
         figures = ", ".join(f"{name} {value:,}" for name, value in part.figures.items())
-        console.say(f"  {part.name:<12}{'sound' if not part.findings else 'WRONG':<7}{figures}".rstrip())
+        console.say(f"  {part.name:<12}{_WORDS[part.verdict]:<7}{figures}".rstrip())
+    if certificate.not_checked:
+        console.say("  * as far as checked")
     console.say()
     for part in certificate.parts:
         for finding in part.findings[:_SHOWN]:
@@ -92,7 +101,8 @@ def _show(certificate: Certificate, folder: Path | None) -> None:
             console.say(f"  {len(part.findings) - _SHOWN:,} more of '{part.name}' (--json has all)")
     for part in certificate.parts:
         for left in part.unchecked[:_SHOWN]:
-            console.say(f"  not checked: {printable(left.what, 300)}: {printable(left.why, 300)}")
+            number = f" ({left.count:,})" if left.count > 1 else ""
+            console.say(f"  not checked: {printable(left.what, 300)}{number}: {printable(left.why, 300)}")
     console.say()
     console.say(f"  ledger      {marks.rows:,} rows, head {marks.head or '?'}")
     console.say(f"  seal        {marks.seal or 'not sealed'}")
@@ -100,5 +110,6 @@ def _show(certificate: Certificate, folder: Path | None) -> None:
         console.say(f"  certificate {folder / 'certificate.md'}")
     console.say()
     wrong = len(certificate.findings)
-    told = "nothing is wrong" if certificate.sound else f"{wrong:,} {'thing is' if wrong == 1 else 'things are'} wrong"
-    console.say(f"{told} ({certificate.seconds:.1f} s)")
+    told = f"{wrong:,} {'thing is' if wrong == 1 else 'things are'} wrong" if wrong else certificate.verdict
+    left_out = f"; not checked: {certificate.left_out}" if certificate.not_checked else ""
+    console.say(f"{told}{left_out} ({certificate.seconds:.1f} s)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -12,6 +13,9 @@ from barnraise.account.report import markdown, table
 from barnraise.ledger import chain, seal
 from barnraise.verification.check import Check, Finding, Unchecked
 from barnraise.verification.subject import Subject
+
+Verdict: TypeAlias = Literal["sound", "sound as far as checked", "not sound"]
+"""Nothing is wrong and everything was checked; nothing is wrong in what was checked; something is wrong."""
 
 MOST = 200
 """Findings of one check that the page has; JSON has all."""
@@ -26,6 +30,18 @@ class Part(msgspec.Struct, frozen=True):
     findings: list[Finding]
     unchecked: list[Unchecked]
 
+    @property
+    def verdict(self) -> Verdict:
+        """What this check says."""
+        if self.findings:
+            return "not sound"
+        return "sound as far as checked" if self.num_unchecked else "sound"
+
+    @property
+    def num_unchecked(self) -> int:
+        """How many things it did not check."""
+        return sum(left.count for left in self.unchecked)
+
 
 class Marks(msgspec.Struct, frozen=True):
     """What the run directory bears: who has noted them before can compare. "" where there is none."""
@@ -36,11 +52,17 @@ class Marks(msgspec.Struct, frozen=True):
 
 
 class Certificate(msgspec.Struct, frozen=True):
-    """What was checked of a run directory, and what was found. `sound`: nothing is wrong."""
+    """What was checked of a run directory, and what was found.
+
+    `sound`: the verdict is "sound", so nothing is wrong and nothing was left out. `not_checked` counts what was left
+    out, by the names of the checks.
+    """
 
     run: str
     standing: str
+    verdict: Verdict
     sound: bool
+    not_checked: dict[str, int]
     marks: Marks
     parts: list[Part]
     seconds: float
@@ -51,6 +73,11 @@ class Certificate(msgspec.Struct, frozen=True):
     def findings(self) -> list[Finding]:
         """All of them."""
         return [finding for part in self.parts for finding in part.findings]
+
+    @property
+    def left_out(self) -> str:
+        """What was not checked, in words: how many things of each check. Empty when everything was."""
+        return ", ".join(f"{name} {count:,}" for name, count in self.not_checked.items())
 
     def encode(self) -> bytes:
         """As JSON, for a file."""
@@ -66,10 +93,15 @@ def certify(subject: Subject, checks: Sequence[Check], seconds: float) -> Certif
     parts = [Part(check.name, check.says, check.figures, check.findings, check.unchecked) for check in checks]
     finished = subject.history.state.progress.finished
     standing = "running" if subject.running else "finished" if finished else "not finished"
+    verdicts = {part.verdict for part in parts}
+    order: tuple[Verdict, ...] = ("not sound", "sound as far as checked")
+    verdict: Verdict = next((one for one in order if one in verdicts), "sound")
     return Certificate(
         run=subject.run.path.name,
         standing=standing,
-        sound=not any(part.findings for part in parts),
+        verdict=verdict,
+        sound=verdict == "sound",
+        not_checked={part.name: part.num_unchecked for part in parts if part.num_unchecked},
         marks=_marks(subject),
         parts=parts,
         seconds=round(seconds, 3),
@@ -90,10 +122,15 @@ def _page(certificate: Certificate) -> Iterator[str]:
     marks, wrong = certificate.marks, len(certificate.findings)
     yield f"# Verification of {markdown(certificate.run)}"
     yield ""
-    if certificate.sound:
-        yield "**Sound.** Nothing was found that is not as the run left it."
+    if certificate.verdict == "sound":
+        yield "**Sound.** Everything was checked, and all of it is as the run left it."
+    elif certificate.verdict == "sound as far as checked":
+        yield "**Sound as far as checked.** Nothing was found that is not as the run left it."
     else:
         yield f"**Not sound.** {wrong:,} {'thing is' if wrong == 1 else 'things are'} not as the run left it."
+    if certificate.not_checked:
+        yield ""
+        yield f"**Not checked**, by check: {markdown(certificate.left_out)}."
     yield ""
     yield from table(
         ("", ""),
@@ -115,7 +152,7 @@ def _page(certificate: Certificate) -> Iterator[str]:
 
 def _part(part: Part) -> Iterator[str]:
     yield ""
-    yield f"## {markdown(part.name)}: {'sound' if not part.findings else 'not sound'}"
+    yield f"## {markdown(part.name)}: {part.verdict}"
     yield ""
     yield markdown(part.says)
     if part.figures:
@@ -134,4 +171,5 @@ def _part(part: Part) -> Iterator[str]:
         yield "Not checked:"
         yield ""
         for left in part.unchecked[:MOST]:
-            yield f"- {markdown(left.what)}: {markdown(left.why)}"
+            number = f" ({left.count:,})" if left.count > 1 else ""
+            yield f"- {markdown(left.what)}{number}: {markdown(left.why)}"

@@ -26,10 +26,12 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Unchecked(msgspec.Struct, frozen=True):
-    """What was not checked, and why."""
+    """What was not checked, and why. `count`: how many things these are; 0 for what belongs to no run, as a lock does,
+    so that nothing needs to be known of it."""
 
     what: str
     why: str
+    count: int = 1
 
 
 class Check:
@@ -50,9 +52,9 @@ class Check:
         """Take down what is wrong."""
         self.findings.append(Finding(file, place, expected, found, remedy))
 
-    def leave(self, what: str, why: str) -> None:
-        """Take down what is not checked."""
-        self.unchecked.append(Unchecked(what, why))
+    def leave(self, what: str, why: str, count: int = 1) -> None:
+        """Take down what is not checked, and how many things it is (`Unchecked`)."""
+        self.unchecked.append(Unchecked(what, why, count))
 
     def count(self, what: str, more: int = 1) -> None:
         """Add to a figure."""

@@ -64,7 +64,7 @@ class FilesCheck(Check):
                 self.leave(name, "it came after the run was sealed")
         for name, what in OPEN.items():
             if (run.path / name).is_file() and name != run.seal.name:
-                self.leave(name, f"it {what}")
+                self.leave(name, f"it {what}", count=0)
 
     def _dataset(self) -> None:
         """The manifest names meta.json by its digest, and that all other files."""
@@ -97,14 +97,7 @@ class FilesCheck(Check):
         run = self.subject.run
         copied = (run.path / MARK).exists()
         if self._unsealed:
-            over = self.subject.history.state.progress.finished
-            self.leave(
-                "files that nothing but a seal records (report, pictures, logs, keys), and the bytes of ledger.sqlite "
-                "that hold no row",
-                "the run is over, but has no seal: an older barnraise or a standby made this folder, or it was removed"
-                if over
-                else "the run has no seal: it gets one when it is over",
-            )
+            self._tell_unsealed(copied)
         if not self._rests_on:
             self.leave("run.yaml and manifest.json against the ledger", "an older barnraise kept no digests of them")
         for name, digest in self._rests_on.items():
@@ -119,6 +112,27 @@ class FilesCheck(Check):
                 if path == run.run_file:
                     remedy = "an edit of the host's is taken in, and recorded, by `barnraise resume`; else put it back"
                 self._wrong(name, expected=f"SHA-256 {digest}", found=found, remedy=remedy)
+
+    def _tell_unsealed(self, copied: bool) -> None:
+        """A run that is over has a seal, unless this is a standby's copy of it."""
+        over = self.subject.history.state.progress.finished
+        if over and not copied and not self.subject.running:
+            self._wrong(
+                self.subject.run.seal.name,
+                expected="the seal of a run that is over",
+                found="no such file",
+                remedy="if you noted a seal of this run, it was removed: put it back from a copy; if the run's "
+                "controller ended before it sealed the folder, or was an older one, `barnraise resume` seals it",
+            )
+        why = "the run has no seal: it gets one when it is over"
+        if over:
+            why = "this is a standby's copy, which has no seal" if copied else "the run is over, but has no seal"
+        self.leave(
+            "files that nothing but a seal records (report, pictures, logs, keys), and the bytes of ledger.sqlite "
+            "that hold no row",
+            why,
+            count=sum(1 for _ in seal.sealable(self.subject.run)),
+        )
 
     def _wrong(self, name: str, *, expected: str, found: str, remedy: str = FROM_A_COPY) -> None:
         """Once a file."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.ledger import Judged, Noted, VersionClosed, notes
+from barnraise.ledger.copying import TERM
 from barnraise.ledger.records import Damage, Place, Record, intact, read_exactly, scan
 from barnraise.ledger.segments import Position
 from barnraise.ledger.view import read_meta
@@ -27,15 +28,33 @@ class PayloadsCheck(Check):
         self._digests: dict[int, str] = {}  # of the payloads of accepted contributions
         self._versions: dict[int, int] = {}  # contribution -> the version that it went into
         self._void: set[int] = set()
+        self._all_kept = False  # controller.keep_payloads, as the ledger has it
+        self._kept_for_good: set[int] = set()  # contributions that were accepted since
+        self._epoch = 0
 
     def row(self, row: LedgerRow) -> None:
         decision = row.decision
+        self._look_who_keeps(row)
         if isinstance(decision, Judged) and decision.brings:
             self._digests[decision.assignment] = decision.claim.digest
+            if self._all_kept:
+                self._kept_for_good.add(decision.assignment)
         elif isinstance(decision, VersionClosed):
             self._versions |= dict.fromkeys(decision.contributions, decision.version)
         elif isinstance(decision, Noted) and isinstance(decision.note, notes.Voided):
             self._void.add(decision.note.assignment)
+
+    def _look_who_keeps(self, row: LedgerRow) -> None:
+        """Whether payloads are kept for good from this row on. A standby that takes over has those that it needs."""
+        epoch = int(row.columns[1])
+        if epoch - self._epoch >= TERM // 2:
+            self._kept_for_good.clear()
+        self._epoch = epoch
+        if isinstance(row.decision, Noted) and isinstance(row.decision.note, notes.RunFile):
+            section = row.decision.note.content.get("controller")
+            self._all_kept = isinstance(section, dict) and section.get("keep_payloads") is True
+            if not self._all_kept:
+                self._kept_for_good.clear()
 
     def walk(self, at: Callable[[ParameterServer], None]) -> None:
         """Before versions are made of them."""
@@ -75,7 +94,8 @@ class PayloadsCheck(Check):
         self.count("bytes of payloads", place.num_bytes)
         if not intact(descriptor, place):
             if number in self._void:
-                self.leave(f"{name}, {where}", "it is damaged, and the ledger knows: the contribution is in no version")
+                why = "it is damaged, and the ledger knows: the contribution is in no version"
+                self.leave(f"{name}, {where}", why, count=0)
                 return
             self.wrong(name, where, expected="a payload as its checksum says", found="another one", remedy=_LOST)
             return
@@ -89,18 +109,24 @@ class PayloadsCheck(Check):
             self.subject.payloads[number] = Place(place.number, place.offset, place.num_bytes, place.crc)
 
     def _lacking(self) -> None:
-        """What a resume would need: contributions that no checkpoint covers."""
+        """Payloads that a resume would need (those that no checkpoint covers), and those that are kept for good."""
+        lacking = self._digests.keys() - self.subject.payloads.keys() - self._void
         oldest = min(self.subject.checkpoints, default=-1)
-        needed = {number for number in self._digests if self._versions.get(number, oldest + 1) > oldest} - self._void
-        lacking = sorted(needed - self.subject.payloads.keys())
-        self.count("payloads that are kept no more", len(self._digests.keys() - needed - self.subject.payloads.keys()))
-        if self.subject.running or self.subject.history.state.progress.finished or not lacking:
-            return
-        told = ", ".join(map(str, lacking[:10])) + (" ..." if len(lacking) > 10 else "")
-        self.wrong(
-            "segments",
-            f"contributions {told}",
-            expected=f"payloads of what the checkpoint of version {oldest} does not cover",
-            found=f"{len(lacking):,} are missing or damaged",
-            remedy=_LOST,
-        )
+        kept = lacking & self._kept_for_good
+        needed = {number for number in lacking - kept if self._versions.get(number, oldest + 1) > oldest}
+        if self.subject.running:  # payloads go while they are read
+            kept, needed = set(), set()
+        elif self.subject.history.state.progress.finished:
+            needed = set()
+        self._tell(sorted(kept), "payloads of all contributions: controller.keep_payloads is true")
+        self._tell(sorted(needed), f"payloads of what the checkpoint of version {oldest} does not cover")
+        no_more = len(lacking - kept - needed)
+        self.count("payloads that are kept no more", no_more)
+        if no_more:
+            self.leave("payloads that are kept no more", "controller.keep_payloads does not ask for them", no_more)
+
+    def _tell(self, lacking: list[int], expected: str) -> None:
+        if lacking:
+            told = ", ".join(map(str, lacking[:10])) + (" ..." if len(lacking) > 10 else "")
+            found = f"{len(lacking):,} are missing or damaged"
+            self.wrong("segments", f"contributions {told}", expected=expected, found=found, remedy=_LOST)

@@ -39,7 +39,7 @@ class VersionsCheck(Check):
     def walk(self, at: Callable[[ParameterServer], None]) -> None:
         subject = self.subject
         if subject.broken:
-            self.leave("the chain of versions", subject.broken)
+            self.leave("the chain of versions", subject.broken, max(1, subject.history.state.newest.version))
             return
         if not subject.history.digests:
             self.leave("the chain of versions", "the run has not begun")
@@ -49,7 +49,8 @@ class VersionsCheck(Check):
             published = subject.plan.published(manifest(subject.run).model)
             self._server = parts.parameter_server(subject.plan, torch.zeros(1), published)
         except BarnraiseError as error:
-            self.leave("the chain of versions", f"the run file does not say how they are made: {error}")
+            why = f"the run file does not say how they are made: {error}"
+            self.leave("the chain of versions", why, max(1, subject.history.state.newest.version))
             return
         self._good = False  # the server stands at a version that it bears
         self.figures |= {"versions": subject.history.state.newest.version, "made again": 0}
@@ -163,7 +164,8 @@ class VersionsCheck(Check):
         for start, stop in pairwise([*starts, len(self._left)]):
             if start < stop:
                 first, last = self._left[start][0], self._left[stop - 1][0]
-                self.leave(f"version {first}" if first == last else f"versions {first} to {last}", self._left[start][1])
+                what = f"version {first}" if first == last else f"versions {first} to {last}"
+                self.leave(what, self._left[start][1], stop - start)
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:

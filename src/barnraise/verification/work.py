@@ -64,8 +64,8 @@ class WorkCheck(Check):
     def __init__(self, most: int = SAMPLE, seed: int | None = None) -> None:
         super().__init__()
         self._most, self._random = most, random.Random(seed)
-        self._open: dict[int, Train] = {}  # tasks without a verdict
-        self._seen, self._stateful = 0, False
+        self._open: dict[int, tuple[Assigned, tuple[int, int]]] = {}  # training tasks without a verdict
+        self._seen = self._stateful = 0  # contributions that can be done again, and those that cannot
         self._drawn: list[Drawn] = []
         self._wanted: Counter[int] | None = None  # by how many each version is needed yet
         self._movements: set[int] = set()
@@ -77,16 +77,38 @@ class WorkCheck(Check):
     def row(self, row: LedgerRow) -> None:
         decision = row.decision
         if isinstance(decision, Assigned) and decision.kind == "train":
-            self._stateful |= decision.terms.pace is None
-            if decision.terms.pace is not None and (work := self.subject.history.state.works.get(decision.assignment)):
-                tasks = self.subject.plan.run_file
-                seed = tasks.run.seed + work.root
-                batches = Batches(decision.rows, tasks.training.batch_size, seed, work.done)
-                self._open[decision.assignment] = task_of(decision, batches)
+            work = self.subject.history.state.works.get(decision.assignment)
+            self._open[decision.assignment] = decision, (work.root, work.done) if work is not None else (0, 0)
         elif isinstance(decision, Judged):
-            task, told = self._open.pop(decision.assignment, None), decision.claim.transcript
-            if task is not None and told is not None and decision.brings:
-                self._draw(Drawn(msgspec.structs.replace(task, local_steps=told.batches), decision, told))
+            told, opened = decision.claim.transcript, self._open.pop(decision.assignment, None)
+            if decision.verdict != "accepted" or (opened is None and not decision.brings):
+                return
+            if not self._stateless:
+                self._stateful += 1
+            elif opened is None or opened[0].terms.pace is None or told is None or not decision.brings:
+                self._without_transcript(row, decision)
+            else:
+                self._draw(Drawn(self._task(*opened, told), decision, told))
+
+    @cached_property
+    def _stateless(self) -> bool:
+        return self.subject.plan.run_file.training.tasks == "stateless"
+
+    def _task(self, assigned: Assigned, place: tuple[int, int], told: Transcript) -> Train:
+        """As far as steps were taken."""
+        root, done = place
+        run_file = self.subject.plan.run_file
+        batches = Batches(assigned.rows, run_file.training.batch_size, run_file.run.seed + root, done)
+        return msgspec.structs.replace(task_of(assigned, batches), local_steps=told.batches)
+
+    def _without_transcript(self, row: LedgerRow, judged: Judged) -> None:
+        self.wrong(
+            "ledger.sqlite",
+            f"row {row.id} of table {row.form.table}, contribution {judged.assignment} of {judged.node}",
+            expected="a transcript: tasks are stateless, and the controller takes no contribution without one",
+            found="none, or not that of a stateless task",
+            remedy="do not believe this contribution: the row was altered, so that nobody can do the task again",
+        )
 
     def _draw(self, found: Drawn) -> None:
         """Each has the same chance, however many follow (reservoir sampling)."""
@@ -171,7 +193,11 @@ class WorkCheck(Check):
 
     def end(self) -> None:
         if self._stateful:
-            self.leave("what workers sent", "tasks were stateful: nobody can do them again (training.tasks: stateless)")
+            why = "tasks were stateful: nobody can do them again (training.tasks: stateless)"
+            self.leave("what workers sent", why, self._stateful)
+        if passed_over := self._seen - min(self._seen, self._most):
+            why = f"at most {self._most:,} were to be done again (verify --work)"
+            self.leave("contributions that were not drawn", why, passed_over)
         for drawn in sorted(self._drawn, key=lambda drawn: drawn.judged.assignment):
             self.leave(
                 f"contribution {drawn.judged.assignment}",
