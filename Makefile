@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo install test check lint types layers format intrude chaos bench bench-quick bench-miles gpu docs clean
+.PHONY: help demo wheel install test check lint types layers format intrude chaos bench bench-quick bench-miles gpu docs clean
 
 VENV := .venv
 BENCH_VENV := .venv-bench
@@ -21,6 +21,11 @@ help:  ## this list
 
 demo: $(VENV)/.runtime  ## set up, then train a SAT solver by imitation on four unequal workers (a minute or a few)
 	$(BIN)/barnraise train examples/sat-neo.yaml
+	@echo
+	@echo "To have the barnraise command in this terminal: . $(BIN)/activate"
+
+wheel: install  ## write the package to dist/, for hosts and guests to install with pip
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist
 
 install: $(VENV)/.dev  ## set up .venv with the development tools
 

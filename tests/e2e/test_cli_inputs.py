@@ -156,3 +156,17 @@ def test_a_reader_that_goes_away(folder: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == ""
         assert process.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "at", "expected"),
+    [("barnraise st", 1, {"standby", "status", "story"}), ("barnraise try --dr", 2, {"--draw"})],
+)
+def test_a_shell_completes_commands_and_options(folder: Path, words: str, at: int, expected: set[str]) -> None:
+    asked = {"_BARNRAISE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(at)}
+    assert set(barnraise(folder, **asked).stdout.split()) == expected
+
+
+def test_trying_a_folder_that_is_no_run(folder: Path) -> None:
+    assert_refused(barnraise(folder, "try", "nowhere"), "there is no run directory nowhere")
+    assert_refused(barnraise(folder, "try", "nowhere", "text", "--draw"), "give one of PROMPT, --file and --draw")

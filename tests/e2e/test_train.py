@@ -46,6 +46,9 @@ def test_train_learns_and_reports(barnraise, run_file) -> None:
     assert result["tokens"] >= 120_000
     assert result["workers"] >= 2
     once_in_versions(Path(result["run_dir"]))
+    tried = barnraise("try", result["run_dir"], "5 plus 6", "--tokens", "8", "--temperature", "0", "--json")
+    assert tried.wait() == 0, tried.text()
+    assert set(tried.json()) == {"prompt", "completion"}
     assert result["signed"] == result["accepted"]
     from transformers import AutoModelForCausalLM
 

@@ -111,7 +111,7 @@ def test_summary_for_people(sat_run: tuple[RunDirectory, Plan], capsys: pytest.C
     assert "3.500 at version 0" in out
     assert "of its verdicts are right" in out
     assert "by unit propagation alone" in out
-    assert "on 5 more, all of whose traces take a decision back" in out
+    assert "on 5 more that need search" in out
     assert "formula: (" in out
     assert re.search(r"checker: (accepted|refused)", out)
     for path in (run.model, run.report, run.ledger):
@@ -122,7 +122,7 @@ def test_summary_for_people(sat_run: tuple[RunDirectory, Plan], capsys: pytest.C
     assert sealed.digest in out
     report = run.report.read_text()
     assert "## Held-out formulas" in report
-    assert "On 5 more, all of whose traces take a decision back" in report
+    assert "On 5 more that need search" in report
     assert not (run.model / "backtracking.bin").exists()
 
 

@@ -8,14 +8,16 @@ import pytest
 
 from barnraise.cli import main
 from barnraise.config import load, template
+from barnraise.config.document import parse
 from barnraise.plan import Purpose, resolve
 
 
-def test_it_writes_a_sound_run_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("more", [[], ["--all"]])
+def test_it_writes_a_sound_run_file(more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in template.presets():
         file = tmp_path / f"{name}.yaml"
         with pytest.raises(SystemExit) as ended:
-            main.main(["init", str(file), "--preset", name])
+            main.main(["init", str(file), "--preset", name, *more])
         assert ended.value.code == 0
         purpose = Purpose.SERVE if name == "lan" else Purpose.TRAIN
         assert resolve(load(file), purpose=purpose).warnings == ()
@@ -27,6 +29,29 @@ def test_it_writes_run_yaml_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(SystemExit):
         main.main(["init"])
     assert load("run.yaml") == load(template.preset("sat"))
+
+
+def test_the_file_is_short_unless_every_key_is_asked_for(tmp_path: Path) -> None:
+    for name in template.presets():
+        assert len(template.short(name).splitlines()) <= 40
+        assert load(parse(template.render(name, {}).encode(), "all").content) == load(template.preset(name))
+        assert "#max_staleness:" in template.render(name, {})
+
+
+def test_presets_pass_check_once_what_they_name_is_filled_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        main.main(["init", "--preset", "text"])
+    assert "fill in data.files: put your text files in a folder `texts` here" in capsys.readouterr().out
+    assert main.main(["check", "run.yaml"]) == 2
+    assert "put text files there, or name others" in capsys.readouterr().err
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "one.txt").write_text("barn " * 500)
+    with pytest.raises(SystemExit) as ended:
+        main.main(["check", "run.yaml"])
+    assert ended.value.code == 0
 
 
 def test_it_never_overwrites(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,13 +33,13 @@ def test_lines_hold_every_share_and_the_example() -> None:
     text = "\n".join(sat.lines(SCORES))
     for part in ("200 held-out formulas", "90.0%", "50.0%", "75.0%", "98.0%", "formula: (1)", "checker: accepted"):
         assert part in text
-    assert "take a decision back" not in text
+    assert "need search" not in text
 
 
 def test_formulas_that_need_search_have_figures_of_their_own() -> None:
     scores = dataclasses.replace(SCORES, backtracking=SEARCHED)
     text = "\n".join(sat.lines(scores))
-    for part in ("60 more, all of whose traces take a decision back", "11.0%", "23.0%", "52.0%", "worse than guessing"):
+    for part in ("60 more that need search", "11.0%", "23.0%", "52.0%", "worse than guessing", "not learned to search"):
         assert part in text
     assert sat.as_json(scores)["backtracking"] == sat.as_json(SEARCHED)
     assert "backtracking" not in sat.as_json(SCORES)

@@ -8,6 +8,7 @@ from typing import Any
 
 from barnraise.account.chronicle import Happening
 from barnraise.core.text import printable
+from barnraise.core.units import loss_text
 from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.view import AssignmentRow, LossPoint
 
@@ -33,6 +34,9 @@ MOMENTS: dict[tuple[str, ...], tuple[str, str, str]] = {
 MOST_LETTERS = 24
 """Of what stands below a column."""
 
+LOG_SHARE = 0.1
+"""Of the largest loss: where the smallest is below that, a linear axis would show a flat line."""
+
 MOST_LANES = 40
 MOST_BARS = 4000
 """Above it, neighbouring bars of one sort are drawn as one."""
@@ -56,7 +60,8 @@ STYLE = {
 
 
 def loss_chart(path: Path, losses: Sequence[LossPoint], happenings: Sequence[Happening]) -> None:
-    """Held-out loss against tokens and against seconds, as a PNG. Raises StorageError."""
+    """Held-out loss against tokens and against seconds, as a PNG; on a logarithmic axis once it fell to a LOG_SHARE of
+    what it was. Raises StorageError."""
     plt = _pyplot()
     per_count, count = _count_unit(max((point.tokens for point in losses), default=0))
     per_time, time = _time_unit(max((point.seconds for point in losses), default=0.0))
@@ -68,6 +73,8 @@ def loss_chart(path: Path, losses: Sequence[LossPoint], happenings: Sequence[Hap
         left.set(xlabel=f"{count}tokens trained on", ylabel="held-out loss, nats a token", title="by tokens")
         right.set(xlabel=time, title="by time")
         right.tick_params(labelleft=False)
+        if values and 0.0 < min(values) < LOG_SHARE * max(values):
+            left.set_yscale("log")
         _mark_controller(right, happenings, per_time)
         _save(figure, path)
 
@@ -80,7 +87,7 @@ def _curve(axes: Any, places: Sequence[float], values: Sequence[float]) -> None:
         axes.text(0.5, 0.5, "never measured", transform=axes.transAxes, ha="center", color=INK)
         return
     where = {"xytext": (0, 8), "textcoords": "offset points", "ha": "right"}
-    axes.annotate(f"{values[-1]:.3f}", (places[-1], values[-1]), color=BLUE, fontweight="bold", **where)
+    axes.annotate(loss_text(values[-1]), (places[-1], values[-1]), color=BLUE, fontweight="bold", **where)
 
 
 def timeline_chart(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnraise.core.text import LONGEST_NAME, printable
-from barnraise.core.units import count_text, duration_text
+from barnraise.core.units import count_text, duration_text, loss_text
 from barnraise.ledger import Change, LedgerView, NodeChanged, Noted, notes
 
 
@@ -74,7 +74,7 @@ class Chronicle:
 
 
 def _evaluated(note: notes.Evaluated, node: str) -> str:
-    loss = "not a number" if note.loss is None else f"{note.loss:.3f}"
+    loss = "not a number" if note.loss is None else loss_text(note.loss)
     return f"version {note.version}: loss {loss}"
 
 

@@ -8,7 +8,7 @@ from barnraise.account.account import Account
 from barnraise.account.merging import Merging
 from barnraise.controller.hindsight import LEARNING
 from barnraise.controller.matched import Matching
-from barnraise.core.units import bytes_text, count_text, duration_text
+from barnraise.core.units import bytes_text, count_text, duration_text, loss_text
 
 
 def facts(account: Account) -> Iterator[tuple[str, str]]:
@@ -20,7 +20,7 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
         first, last = account.losses[0], account.losses[-1]
         yield (
             "loss",
-            f"{first.loss:.3f} at version {first.version}, {last.loss:.3f} at version {last.version} "
+            f"{loss_text(first.loss)} at version {first.version}, {loss_text(last.loss)} at version {last.version} "
             "(held out, nats a token)",
         )
     speed = f"{account.tokens_per_second:,.0f} a second"

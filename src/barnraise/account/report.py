@@ -111,12 +111,12 @@ def _workers(account: Account) -> Iterator[str]:
 
 
 def _solved(scores: SatScores) -> Iterator[str]:
-    for which, found in by_kind(scores):
+    for which, found, skill in by_kind(scores):
         yield f"On {which}:"
         yield ""
         yield from table(("share", ""), shares(found), right=1)
         yield ""
-        yield judgement(found)
+        yield judgement(found, skill)
         yield ""
     yield "One of them, and all that the model wrote:"
     yield ""

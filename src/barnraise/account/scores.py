@@ -13,16 +13,17 @@ if TYPE_CHECKING:
 def shares(scores: SatScores) -> list[tuple[str, str]]:
     """The scores as (share, what of)."""
     return [
-        (f"{scores.steps_accepted:.1%}", "of the trace steps it wrote hold, says an independent checker"),
-        (f"{scores.traces_accepted:.1%}", "of its whole traces prove their verdict"),
         (f"{scores.verdicts_right:.1%}", "of its verdicts are right"),
-        (f"{scores.majority:.1%}", "of verdicts would be right by always giving the commoner one"),
-        (f"{scores.propagation:.1%}", "would be by unit propagation alone: unsatisfiable exactly where it conflicts"),
+        (f"{scores.traces_accepted:.1%}", "of its whole traces prove their verdict, says an independent checker"),
+        (f"{scores.steps_accepted:.1%}", "of the trace steps that it wrote hold"),
+        (f"{scores.majority:.1%}", "for comparison: verdicts right by always giving the commoner one"),
+        (f"{scores.propagation:.1%}", "for comparison: by unit propagation alone, unsatisfiable where it conflicts"),
     ]
 
 
-def judgement(scores: SatScores) -> str:
-    """What the verdicts say about the model, in one sentence that claims no more than their number allows.
+def judgement(scores: SatScores, skill: str = "solve") -> str:
+    """What the verdicts say about the model, in one sentence that claims no more than their number allows; `skill` is
+    what such formulas take.
 
     >>> from barnraise.data.sat_evaluation import SatScores
     >>> judgement(SatScores(400, 0.9, 0.5, 0.88, 0.5, 0.8, ""))
@@ -37,8 +38,8 @@ def judgement(scores: SatScores) -> str:
     if ahead > 2 * error:
         return f"Its verdicts beat guessing by {ahead * 100:.1f} points (standard error {error * 100:.1f})."
     if ahead < -2 * error:
-        return f"Its verdicts are worse than guessing ({figures}): it has not learned to solve."
-    return f"Its verdicts are no better than guessing ({figures}): it has not learned to solve."
+        return f"Its verdicts are worse than guessing ({figures}): it has not learned to {skill}."
+    return f"Its verdicts are no better than guessing ({figures}): it has not learned to {skill}."
 
 
 FIGURES = ("formulas", "steps_accepted", "traces_accepted", "verdicts_right", "majority", "propagation")
@@ -49,19 +50,20 @@ def as_json(scores: SatScores) -> dict[str, Any]:
     return told | ({"backtracking": as_json(scores.backtracking)} if scores.backtracking else {})
 
 
-def by_kind(scores: SatScores) -> Iterator[tuple[str, SatScores]]:
-    """The scores of each kind of held-out formulas, and what to call them."""
-    yield f"{scores.formulas} held-out formulas, none of them seen in training", scores
-    if scores.backtracking is not None:
-        yield f"{scores.backtracking.formulas} more, all of whose traces take a decision back", scores.backtracking
+def by_kind(scores: SatScores) -> Iterator[tuple[str, SatScores, str]]:
+    """The scores of each kind of held-out formulas, what to call them, and the skill that they take."""
+    yield f"{scores.formulas} held-out formulas, none of them seen in training", scores, "solve"
+    if found := scores.backtracking:
+        text = f"{found.formulas} more that need search: a decision has to be taken back"
+        yield text, found, "search"
 
 
 def lines(scores: SatScores) -> Iterator[str]:
     """The scores for people."""
-    for which, found in by_kind(scores):
+    for which, found, skill in by_kind(scores):
         yield f"on {which}:"
         yield from (f"  {share:>6}  {what}" for share, what in shares(found))
-        yield f"  {judgement(found)}"
+        yield f"  {judgement(found, skill)}"
     yield ""
     yield "one of them, and all that the model wrote:"
     yield from (f"  {line}" for line in scores.example.splitlines())

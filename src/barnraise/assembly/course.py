@@ -11,6 +11,7 @@ from barnraise.assembly.session import work
 from barnraise.assembly.signals import interruptible
 from barnraise.assembly.voice import Say, Voice
 from barnraise.controller.actions import Finish
+from barnraise.core.program import program
 from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan
 
@@ -57,4 +58,4 @@ async def see_through(
 
 def how_to_go_on(run: RunDirectory) -> str:
     """What is said first, so that it is known when it is needed."""
-    return f"should this be interrupted, go on with: barnraise resume {run.path}"
+    return f"should this be interrupted, go on with: {program()} resume {run.path}"

@@ -11,6 +11,7 @@ from barnraise.account.account import Account, read
 from barnraise.assembly import solving
 from barnraise.assembly.exporting import export_model
 from barnraise.controller.actions import Finish
+from barnraise.core.program import program
 from barnraise.ledger import LedgerView, RunDirectory, notes, seal
 from barnraise.plan.resolve import Plan
 
@@ -77,8 +78,8 @@ def conclude(host: Host, finish: Finish, voice: Voice) -> Summary:
         voice.say(
             f"interrupted at version {state.newest.version}, with {share:.1%} of the tokens; nothing accepted is lost"
         )
-        voice.say(f"end it with what it has learnt: barnraise finish {path}")
-        voice.say(f"train on: barnraise resume {path}")
+        voice.say(f"end it with what it has learnt: {program()} finish {path}")
+        voice.say(f"train on: {program()} resume {path}")
         return Summary(read(host.run), interrupted=True)
     return summarise(host.run, host.plan, voice.say, voice.warn)
 

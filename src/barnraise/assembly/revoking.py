@@ -8,6 +8,7 @@ from barnraise.account.account import read
 from barnraise.assembly import requests
 from barnraise.assembly.invites import open_book
 from barnraise.core.errors import InputError
+from barnraise.core.program import program
 from barnraise.core.text import LONGEST_NAME, printable
 from barnraise.ledger import Change, LedgerView, NodeChanged, RunDirectory
 
@@ -46,7 +47,7 @@ def way_back(run: RunDirectory, node: str) -> str:
         return ""
     return (
         f"the invite by which '{node}' came lets in {token.uses} more: its machine could join anew, with another "
-        f"key; to take it back: barnraise revoke {run.path} {token.id}"
+        f"key; to take it back: {program()} revoke {run.path} {token.id}"
     )
 
 

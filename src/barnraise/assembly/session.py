@@ -15,6 +15,7 @@ from barnraise.config.schema import TrainingSection
 from barnraise.controller.actions import Finish
 from barnraise.controller.events import InterruptRequested
 from barnraise.core.errors import DIVERGED, RunFailedError
+from barnraise.core.program import program
 from barnraise.core.text import printable
 from barnraise.ledger import RunDirectory
 
@@ -50,7 +51,7 @@ async def work(host: Host, view: View, local: LocalWorkers | None, uri: str) -> 
             if local is not None:
                 await local.stop()
     if finish.failed:
-        raise RunFailedError(f"{finish.reason}\nthe run can go on: barnraise resume {host.run.path}")
+        raise RunFailedError(f"{finish.reason}\nthe run can go on: {program()} resume {host.run.path}")
     return finish
 
 

@@ -25,7 +25,7 @@ def solve_held_out(run: RunDirectory) -> SatScores:
     """Let the exported model of `run` solve held-out formulas; the same model and data give the same scores."""
     from barnraise.data.shards import Dataset
 
-    return solve(_load(run.model), Dataset.open(run.data))
+    return solve(load_model(run.model), Dataset.open(run.data))
 
 
 def solve(model: Any, dataset: Dataset) -> SatScores:
@@ -80,7 +80,8 @@ def greedy(model: Any, prompts: list[list[int]], *, context: int, eos: int, pad:
     return rows
 
 
-def _load(folder: Path) -> Any:
+def load_model(folder: Path) -> Any:
+    """The model in a Hugging Face folder, in evaluation mode; ModelError when it does not load."""
     from transformers import AutoModelForCausalLM
 
     try:

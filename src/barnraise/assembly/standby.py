@@ -33,6 +33,7 @@ from barnraise.core.errors import (
     WireError,
 )
 from barnraise.core.files import write_file
+from barnraise.core.program import program
 from barnraise.core.units import bytes_text
 from barnraise.ledger import LedgerView, RunDirectory
 from barnraise.ledger.copying import LedgerCopy
@@ -127,7 +128,7 @@ async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice,
         if files.newest < 0:
             raise
         raise AddressError(
-            f"{error}; if it is gone for good, go on with the copy: barnraise resume {run.path}"
+            f"{error}; if it is gone for good, go on with the copy: {program()} resume {run.path}"
         ) from None
     finally:
         loop.remove_signal_handler(signal.SIGUSR1)
@@ -145,7 +146,7 @@ async def check(run: RunDirectory, follower: Follower) -> None:
         raise RunDirectoryError(
             f"{run.path} is not taken over: {error}. Have the host resume its run, remove that folder, and start the "
             "standby again: it copies all anew. If the controller is gone for good, see what is wrong with `barnraise "
-            f"verify {run.path}`; `barnraise resume {run.path}` goes on with it as it is"
+            f"verify {run.path}`; `{program()} resume {run.path}` goes on with it as it is"
         ) from error
 
 
@@ -174,7 +175,7 @@ def _folder(base: Path, name: str) -> RunDirectory:
     if path.exists() and not (path / MARK).is_file():
         raise RunDirectoryError(
             f"{path} is there, and is no copy that a standby keeps: if it took over once, it is a run by itself "
-            f"(barnraise resume {path}); else name another folder with --dir"
+            f"({program()} resume {path}); else name another folder with --dir"
         )
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)

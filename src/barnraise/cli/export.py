@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from barnraise.cli import console
+from barnraise.core.program import program
 
 
 def export(
@@ -35,5 +36,5 @@ def export(
     if version is None and exported.version < exported.newest:
         console.note(
             f"the run is at version {exported.newest}; what it had not saved yet comes with its next checkpoint, or "
-            f"with: barnraise resume {run_dir}"
+            f"with: {program()} resume {run_dir}"
         )

@@ -9,21 +9,23 @@ import typer
 
 from barnraise.cli import console
 from barnraise.core.errors import RunFileError
+from barnraise.core.program import program
 
 
 def init(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it.")] = Path("run.yaml"),
     preset: Annotated[str, typer.Option("--preset", help="What for: sat, text or lan.")] = "sat",
+    every: Annotated[bool, typer.Option("--all", help="Write every key, with its meaning, range and default.")] = False,
 ) -> None:
     """Write a commented run file to start from.
 
     sat: learn to solve satisfiability on this machine. text: learn the text in a folder. lan: serve workers on other
-    machines. Every key is in the file, with its meaning, range and default. A file that exists is never overwritten.
+    machines. A file that exists is never overwritten.
     """
-    from barnraise.config.template import render
+    from barnraise.config.template import render, short, to_fill_in
     from barnraise.plan.names import names
 
-    content = render(preset, names())
+    content = render(preset, names()) if every else short(preset)
     try:
         with file.open("x", encoding="utf-8") as stream:
             stream.write(content)
@@ -32,4 +34,7 @@ def init(
     except OSError as error:
         raise RunFileError(f"{file} cannot be written ({error.strerror}); name a file in another folder") from error
     command = "serve" if preset == "lan" else "train"
-    console.say(f"wrote {file}; next: barnraise check {file}, then barnraise {command} {file}")
+    console.say(f"wrote {file}")
+    if missing := to_fill_in(preset):
+        console.say(f"fill in {missing}")
+    console.say(f"next: {program()} check {file}, then {program()} {command} {file}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from barnraise.cli import console
+from barnraise.core.program import program
 
 if TYPE_CHECKING:
     from barnraise.transport.invite import Token
@@ -32,7 +33,7 @@ def invites(
             console.emit_json(told | {"state": _state(token, now)})
         return
     if not tokens:
-        console.say(f"no invite was made to {run_dir}; barnraise invite {run_dir} makes one")
+        console.say(f"no invite was made to {run_dir}; {program()} invite {run_dir} makes one")
         return
     _show(tokens, now)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from barnraise.cli import console
 from barnraise.core.errors import InviteError
+from barnraise.core.program import program
 
 if TYPE_CHECKING:
     from barnraise.ledger import RunDirectory
@@ -21,7 +22,7 @@ def show(run: RunDirectory, invite: Invite, file: Path) -> None:
     """Say how to join. The invite itself stands in `file`, and on a terminal, which keeps no log."""
     console.note("workers join with:")
     console.note(f"barnraise join '{invite if sys.stderr.isatty() else f'@{file}'}'")
-    console.note(f"to take it back: barnraise revoke {run.path} {invite.token}")
+    console.note(f"to take it back: {program()} revoke {run.path} {invite.token}")
 
 
 def given(text: str) -> str:

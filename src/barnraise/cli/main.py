@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted.
 from __future__ import annotations
 
 import importlib
+import keyword
 import os
 import sys
 from typing import Any
@@ -30,16 +31,19 @@ COMMANDS = {
     "finish": ("barnraise.cli.finish", "End a run early, with a model of what was learnt so far."),
     "revoke": ("barnraise.cli.revoke", "Put a node out of a run, or take an invite back."),
     "export": ("barnraise.cli.export", "Write a run's model in Hugging Face format."),
+    "try": ("barnraise.cli.trying", "Try a run's model: it solves your formula, or continues your text."),
     "verify": ("barnraise.cli.verify", "Check that a run directory is what its run left, to the byte."),
     "lab": ("barnraise.cli.lab", "Train over emulated wide-area links between network namespaces of this machine."),
     "simulate": ("barnraise.cli.simulate", "Run the same engine under virtual time, with any number of nodes."),
     "attack": ("barnraise.cli.attack", "Find out which aggregation rule withstands which attack."),
     "data": ("barnraise.cli.data", "Make and check datasets."),
+    "clean": ("barnraise.cli.clean", "List and remove what runs and joins left on this machine."),
     "init": ("barnraise.cli.init", "Write a commented run file to start from."),
     "check": ("barnraise.cli.check", "Say whether a run file is sound, and what the run would cost."),
     "doctor": ("barnraise.cli.doctor", "Say what this machine has and lacks, with remedies."),
 }
-"""Each command's module, which holds a function (or a Typer application) of the command's name, and its help."""
+"""Each command's module and its help. The module holds a function (or a Typer application) of the command's name, with
+`_` behind it where Python keeps the name for itself."""
 
 TRACEBACK = "BARNRAISE_TRACEBACK"
 """Environment variable: set to 1, it shows the traceback of an unexpected error."""
@@ -66,7 +70,8 @@ class LazyGroup(TyperGroup):
 
 def load_command(name: str) -> Any:
     """The command `name`, from its module."""
-    found = getattr(importlib.import_module(COMMANDS[name][0]), name)
+    function = f"{name}_" if keyword.iskeyword(name) else name
+    found = getattr(importlib.import_module(COMMANDS[name][0]), function)
     application = found if isinstance(found, typer.Typer) else typer.Typer(add_completion=False)
     if application is not found:
         application.command(name)(found)
@@ -86,7 +91,7 @@ def _version(wanted: bool) -> None:
 
 app = typer.Typer(
     cls=LazyGroup,
-    add_completion=False,
+    add_completion=True,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

@@ -16,7 +16,7 @@ from barnraise.account.nodes import NodeRow
 from barnraise.cli.columns import Cell, columns
 from barnraise.cli.tables import node_table, use_table
 from barnraise.core.text import printable
-from barnraise.core.units import bytes_text, duration_text
+from barnraise.core.units import bytes_text, duration_text, loss_text
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 MOST_EVENTS = 5
@@ -94,7 +94,7 @@ def draw(moment: Moment, *, width: int = 100, height: int = 40) -> Group:
 
 def line(moment: Moment) -> str:
     """The same moment for a log, on one line."""
-    loss = f"{moment.losses[-1][1]:.3f}" if moment.losses else "-"
+    loss = loss_text(moment.losses[-1][1]) if moment.losses else "-"
     progress, figures, standing = moment.progress, moment.figures, printable(moment.heading.standing)
     shown = [
         f"{progress.share:6.1%}",
@@ -146,7 +146,7 @@ def _progress(progress: Progress, width: int) -> Text:
 
 def _figures(figures: Figures, losses: Sequence[float]) -> list[Text]:
     """Two lines of labelled figures that do not move."""
-    loss = f"{losses[-1]:.3f} {sparkline(losses)}" if losses else "-"
+    loss = f"{loss_text(losses[-1])} {sparkline(losses)}" if losses else "-"
     pairs: list[tuple[str, Cell]] = [
         ("loss", (loss, "bold")),
         ("accepted", f"{figures.accepted:,}"),

@@ -12,7 +12,7 @@ import typer
 from barnraise.assembly.trial import DEFAULT_NODES, planned
 from barnraise.cli import console
 from barnraise.config.document import read
-from barnraise.core.units import bytes_text, count_text, duration_text
+from barnraise.core.units import bytes_text, count_text, duration_text, loss_text
 
 if TYPE_CHECKING:
     from barnraise.emulation.report import Report
@@ -127,13 +127,13 @@ def _lines(result: Report) -> Iterator[tuple[str, str]]:
         yield "forecast", told
     yield "transfer", f"up {bytes_text(traffic.bytes_up)}, down {bytes_text(traffic.bytes_down)}"
     if losses.first_loss is not None and losses.final_loss is not None:
-        yield "loss", f"{losses.first_loss:.3f} to {losses.final_loss:.3f} nats a token, held out"
+        yield "loss", f"{loss_text(losses.first_loss)} to {loss_text(losses.final_loss)} nats a token, held out"
     for name, target in (losses.targets or {}).items():
         yield "target", f"of {name}: {target.share:.0%} of its prompts, at {target.loss:.3f} nats a token"
     if result.sat is not None:
         from barnraise.account.scores import by_kind, shares
 
-        for which, scores in by_kind(result.sat):
+        for which, scores, _ in by_kind(result.sat):
             told = "\n".join(f"{share:>6}  {what}" for share, what in shares(scores))
             yield "solved", f"of {which}:\n{told}"
     fast = f"{speed:,.0f} times as fast as real time"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from barnraise.cli import console
+from barnraise.core.program import program
 
 if TYPE_CHECKING:
     from barnraise.account.standing import Standing
@@ -85,10 +86,10 @@ def _show(shown: Standing, detail: str) -> None:
 def _advise(state: str, run: RunDirectory, pid: int | None, given: str) -> None:
     console.say()
     if state == "interrupted":
-        console.say(f"  train on: barnraise resume {given}")
-        console.say(f"  end it with what it has: barnraise finish {given}")
+        console.say(f"  train on: {program()} resume {given}")
+        console.say(f"  end it with what it has: {program()} finish {given}")
     elif state == "running":
         console.say(f"  interrupt it: Ctrl-C in its terminal, or kill -INT {pid}; it can go on then")
-        console.say(f"  end it early, with a usable model: barnraise finish {given}")
+        console.say(f"  end it early, with a usable model: {program()} finish {given}")
     else:
         console.say(f"  model {run.model}, report {run.report}")

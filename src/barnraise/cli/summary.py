@@ -17,6 +17,7 @@ from barnraise.assembly.signals import INTERRUPTED
 from barnraise.cli import console
 from barnraise.cli.tables import node_table, total_table
 from barnraise.core.errors import RunFailedError
+from barnraise.core.program import program
 from barnraise.core.text import printable
 
 if TYPE_CHECKING:
@@ -66,3 +67,4 @@ def show(account: Account, scores: SatScores | None) -> None:
         screen.print(Text.assemble((f"  {label:<9}", "dim"), str(place)))
     if mark := marks_of(account.run).seal:
         screen.print(Text.assemble(("  seal     ", "dim"), mark))
+    screen.print(Text.assemble(("  try it   ", "dim"), f"{program()} try {account.run.path}"))

@@ -1,7 +1,8 @@
-"""Commented run files to start from: a preset's values, and every other key at its default, ready to be uncommented."""
+"""Run files to start from: presets as they are kept, or with every other key at its default behind a `#`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from importlib import resources
 from textwrap import wrap
@@ -26,14 +27,24 @@ def presets() -> list[str]:
 
 def preset(name: str) -> dict[str, Any]:
     """The values of a preset; UnknownNameError with the nearest one."""
+    return parse(short(name).encode(), f"{name}.yaml").content
+
+
+def short(name: str) -> str:
+    """The run file of a preset with the keys that it sets; UnknownNameError with the nearest one."""
     if name not in presets():
         raise UnknownNameError("preset", name, presets())
-    file = resources.files("barnraise.config") / "presets" / f"{name}.yaml"
-    return parse(file.read_bytes(), file.name).content
+    return (resources.files("barnraise.config") / "presets" / f"{name}.yaml").read_text("utf-8")
+
+
+def to_fill_in(name: str) -> str:
+    """The note of a preset on what its user has to fill in, "" where nothing is missing."""
+    found = re.search(r"^# FILL IN (.+)$", short(name), re.MULTILINE)
+    return found[1] if found else ""
 
 
 def render(name: str, names: Names) -> str:
-    """The run file of a preset as YAML with comments, which list the `names` of policies."""
+    """The run file of a preset with every key as YAML with comments, which list the `names` of policies."""
     values = preset(name)
     lines = [*_comment(HEAD), *_comment(HOW)]
     for heading, section, description, keys in sections(names):

@@ -62,3 +62,14 @@ def count_text(count: int, noun: str) -> str:
     ('1 worker', '4 workers')
     """
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def loss_text(loss: float) -> str:
+    """A loss in nats with three digits behind the point; a small one with two digits that count.
+
+    >>> loss_text(4.2513), loss_text(0.0314), loss_text(0.000214), loss_text(0.0)
+    ('4.251', '0.031', '0.00021', '0.000')
+    """
+    if 0.0 < abs(loss) < 0.01:
+        return f"{loss:.2g}" if abs(loss) < 1e-4 else f"{loss:.{1 - math.floor(math.log10(abs(loss)))}f}"
+    return f"{loss:.3f}"

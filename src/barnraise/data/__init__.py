@@ -11,6 +11,7 @@ from types import ModuleType
 __all__ = [
     "dimacs",
     "dpll",
+    "formula_text",
     "generators",
     "lengths",
     "meta",

@@ -120,7 +120,9 @@ def _sizes(pattern: str) -> Iterator[int]:
 def _near(pattern: str) -> str:
     path = Path(pattern).expanduser()
     if not path.parent.is_dir():
-        return f" (there is no folder {path.parent})" if not glob.has_magic(pattern) else ""
+        if glob.has_magic(pattern):
+            return "; put text files there, or name others"
+        return f" (there is no folder {path.parent})"
     close = nearest(path.name, os.listdir(path.parent))
     return f"; did you mean '{path.with_name(close)}'?" if close else ""
 

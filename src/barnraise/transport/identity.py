@@ -118,19 +118,39 @@ def claimed(base: Path, name: str) -> Iterator[tuple[str, Path]]:
     for number in count(1):
         chosen = name if number == 1 else f"{name[:MAX_NAME]}-{number}"
         folder = base / chosen
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise InputError(
-                f"folder {folder} cannot be used: {error.strerror}; choose one that this user may write to"
-            ) from None
-        try:
-            if _locked(descriptor):
+        with held(folder) as free:
+            if free:
                 yield chosen, folder
                 return
-        finally:
-            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[bool]:
+    """Whether this process has the identity in `folder` for itself, until the end of the block; False when another has
+    it. Raises InputError when the folder cannot be used."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise InputError(
+            f"folder {folder} cannot be used: {error.strerror}; choose one that this user may write to"
+        ) from None
+    try:
+        yield _locked(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def in_use(folder: Path) -> bool:
+    """Whether a process uses the identity in `folder` now. Writes nothing."""
+    try:
+        descriptor = os.open(folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not _locked(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _locked(descriptor: int) -> bool:

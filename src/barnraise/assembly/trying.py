@@ -1,0 +1,173 @@
+"""Lets a person try a run's model: it solves one formula, or continues one text."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from barnraise.core.errors import DataError, InputError
+from barnraise.ledger import RunDirectory
+
+if TYPE_CHECKING:
+    from barnraise.data.dimacs import Formula
+    from barnraise.data.shards import Dataset
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A model's trace on one formula, judged by the checker, beside the solver's verdict.
+
+    `shown` is the formula and the trace, one step a line. `proved`: the checker accepts the whole trace. `claims` is
+    the model's verdict, None where its trace ends without one. `satisfiable` is the solver's. `unlike` says how the
+    formula differs from all that the model was trained on, "" where it does not.
+    """
+
+    shown: str
+    proved: bool
+    claims: bool | None
+    satisfiable: bool
+    unlike: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The same by name, for a program to read."""
+        return {
+            "text": self.shown,
+            "trace_accepted": self.proved,
+            "verdict": self.claims,
+            "satisfiable": self.satisfiable,
+            "unlike_training": self.unlike,
+        }
+
+
+class FormulaTrial:
+    """A model that was trained on satisfiability, and the dataset that it was trained on."""
+
+    def __init__(self, model: Any, dataset: Dataset) -> None:
+        from barnraise.data.sat import options_of
+        from barnraise.data.sat_tokenizer import SatTokenizer
+
+        self.model, self.dataset = model, dataset
+        self.options, self.tokenizer = options_of(dataset), SatTokenizer.load(dataset.folder)
+
+    @property
+    def fits(self) -> str:
+        """The formulas that the model can read, in words."""
+        formulas = self.options.formulas
+        return (
+            f"up to {self.tokenizer.num_variables} variables, {formulas.slots} clauses and {self.tokenizer.longest} "
+            "literals a clause"
+        )
+
+    def held_out(self, seed: int) -> Formula:
+        """A formula that the model was not trained on; one in two needs search, where the dataset keeps such apart."""
+        import numpy as np
+
+        from barnraise.data.sat import backtracking
+
+        chance = np.random.default_rng(seed)
+        rows, searched = self.dataset.held_out(), backtracking(self.dataset)
+        chosen = searched if len(searched) and chance.random() < 0.5 else rows
+        return self.tokenizer.formula(chosen[int(chance.integers(len(chosen)))].tolist())
+
+    def solve(self, formula: Formula) -> Solved:
+        """Let the model reason about `formula`; DataError when it is larger than those of its dataset."""
+        from barnraise.assembly.solving import greedy
+        from barnraise.data import traces
+        from barnraise.data.dpll import solve
+        from barnraise.data.sat_evaluation import show
+
+        formula, slots, meta = self._fitted(formula), self.options.formulas.slots, self.dataset.meta
+        assert meta.eos_id is not None
+        assert meta.pad_id is not None
+        prompt = self.tokenizer.prompt(formula, slots)
+        (ids,) = greedy(self.model, [prompt], context=meta.context, eos=meta.eos_id, pad=meta.pad_id)
+        written = self.tokenizer.completion(ids)
+        score = traces.score(formula, written, style=self.options.style, slots=slots)
+        shown, truth = show(formula, written, score, slots), solve(formula).satisfiable
+        return Solved(shown, score.valid, score.verdict, truth, self._unlike(formula))
+
+    def _unlike(self, formula: Formula) -> str:
+        """How `formula` is smaller than any that the model was trained on."""
+        formulas = self.options.formulas
+        fewest = round(formulas.clause_ratio * formulas.variables[0])
+        if formulas.family not in ("random", "skewed") or len(formula.clauses) >= fewest:
+            return ""
+        return (
+            f"the formula has {len(formula.clauses)} clauses, those that the model was trained on have {fewest} or more"
+        )
+
+    def _fitted(self, formula: Formula) -> Formula:
+        """`formula` with its clauses as the dataset writes them: no literal twice."""
+        from barnraise.data.dimacs import Formula
+
+        slots, tokenizer = self.options.formulas.slots, self.tokenizer
+        clauses = tuple(tuple(dict.fromkeys(clause)) for clause in formula.clauses)
+        largest = max((abs(literal) for clause in clauses for literal in clause), default=0)
+        longest = max(map(len, clauses), default=0)
+        if largest > tokenizer.num_variables or longest > tokenizer.longest or len(clauses) > slots:
+            raise DataError(
+                f"the formula has variables up to {largest}, {len(clauses)} clauses and up to {longest} literals a "
+                f"clause, but this model reads {self.fits}"
+            )
+        if any(not clause or any(-literal in clause for literal in clause) for clause in clauses):
+            raise DataError("a clause is empty, or has a variable and its negation; this model has seen no such clause")
+        return Formula(tokenizer.num_variables, clauses)
+
+
+class TextTrial:
+    """A model that was trained on text, and its tokenizer."""
+
+    def __init__(self, model: Any, dataset: Dataset) -> None:
+        from barnraise.data import tokenizers
+
+        self.model, self.tokenizer, self.context = model, tokenizers.of(dataset), dataset.meta.context
+
+    def complete(self, prompt: str, *, tokens: int, temperature: float, seed: int) -> str:
+        """What the model writes behind `prompt`: up to `tokens` tokens; the likeliest ones at temperature 0.
+
+        A prompt that is longer than the model's context is cut at its beginning.
+        """
+        import torch
+
+        ids = self.tokenizer.encode(prompt) or [self.tokenizer.eos_id]  # an empty prompt begins a document
+        room = min(tokens, self.context - 1)
+        given = torch.tensor([ids[-(self.context - room) :]])
+        drawn = {"do_sample": True, "temperature": temperature} if temperature > 0 else {"do_sample": False}
+        torch.manual_seed(seed)
+        pad = self.tokenizer.eos_id if self.tokenizer.pad_id is None else self.tokenizer.pad_id
+        ends = {"eos_token_id": self.tokenizer.eos_id, "pad_token_id": pad}
+        with torch.inference_mode():
+            written = self.model.generate(
+                given, attention_mask=torch.ones_like(given), max_new_tokens=room, top_k=0, **drawn, **ends
+            )
+        return self.tokenizer.decode(written[0, given.shape[1] :].tolist())
+
+
+@contextmanager
+def opened(run: RunDirectory, *, warn: Callable[[str], None] = lambda text: None) -> Iterator[FormulaTrial | TextTrial]:
+    """A trial of the model of `run`: that of `model/` if the run is over, else that of its newest checkpoint, which is
+    written to a folder that is removed afterwards. Nothing in the run's folder changes. Raises InputError for data of a
+    kind that has no trial, ModelError, CorruptionError."""
+    from barnraise.assembly.exporting import export_model
+    from barnraise.assembly.solving import load_model
+    from barnraise.data.shards import Dataset
+
+    dataset = Dataset.open(run.data)
+    if dataset.meta.kind not in TRIALS:
+        raise InputError(
+            f"{run.path} trains on data of kind '{dataset.meta.kind}'; models can be tried that were trained on "
+            f"{' or '.join(TRIALS)}: load others from {run.model} with transformers"
+        )
+    with tempfile.TemporaryDirectory(prefix="barnraise-try-") as scratch:
+        folder = run.model
+        if run.holder() is not None or not (folder / "config.json").is_file():
+            folder = export_model(run, Path(scratch), warn=warn).folder
+        yield TRIALS[dataset.meta.kind](load_model(folder), dataset)
+
+
+TRIALS: dict[str, type[FormulaTrial] | type[TextTrial]] = {"sat": FormulaTrial, "text": TextTrial}
+"""Kinds of data -> how a model of them is tried."""
