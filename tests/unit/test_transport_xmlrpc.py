@@ -338,16 +338,34 @@ def test_http_that_is_none_of_ours_is_answered_with_a_status() -> None:
                 (b"POST /RPC2 HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999999\r\n\r\n", b"413"),
                 (
                     b"POST /RPC2 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1388\r\n" + bytes(5000),
-                    b"413",
+                    b"411",
                 ),
                 (post(b"x", headers="Content-Encoding: gzip\r\n"), b"415"),
                 (post(b"0\r\n\r\n", headers="Transfer-Encoding: chunked\r\n"), b"400"),
                 (b"POST /RPC2 HTTP/1.1\r\nHost: h\r\nX: " + b"x" * 20_000, b"431"),
                 (b"\xff\xfe\r\n\r\n", b"400"),
+                (b"POST /RPC2 HTTP/1.1\nHost: h\nContent-Length: 1\n\nx", b"400"),
+                (b"POST /RPC2 HTTP/1.1\r\nHost: h\r\nX: y\nContent-Length: 1\r\n\r\nx", b"400"),
+                (b"\r\n" + post(b"x"), b"400"),
+                (post(b"x", headers="X: y\r\n z\r\n"), b"400"),
+                (post(b"x", headers="X: y\r\n\tz\r\n"), b"400"),
+                (post(b"x", headers="Content-Length: 1\r\n"), b"400"),
+                *[
+                    (b"POST /RPC2 HTTP/1.1\r\nHost: h\r\nContent-Length: %s\r\n\r\nabcde" % length, b"400")
+                    for length in (b"5,5", b"5, 5", b"+5", b"-5", b"0x5", b"5 5", b"", b"1_0")
+                ],
+                (post(b"x", headers="".join(f"X{n}: y\r\n" for n in range(5000))), b"431"),
+                (post(b"x", headers="".join(f"X{n}: y\r\n" for n in range(200))), b"431"),
             ]:
                 answer = await raw(uri, request)
                 assert answer.split(b" ")[1] == status, (request[:60], answer[:60])
             assert b"faultCode" in await raw(uri, post(b"<methodCall/>"))
+            call = marshalling.write_call("barnraise.open", b"x").decode()
+            for other in (call.encode("utf-16"), call.encode("utf-16-le"), call.encode("utf-8-sig")):
+                assert b"faultString" in (answer := await raw(uri, post(other)))
+                assert b"XML-RPC" in answer
+            named = call.replace("'1.0'", "'1.0' encoding='iso-8859-1'").encode()
+            assert b"in UTF-8" in await raw(uri, post(named))
             assert b"HTTP/1.1 100 " in await raw(
                 uri, post(marshalling.write_call("barnraise.open", b"x"), headers="Expect: 100-continue\r\n")
             )

@@ -99,7 +99,10 @@ def _read(document: bytes, kind: str) -> Mapping[str, list[str]]:
     parser.EndElementHandler = reader.end
     parser.CharacterDataHandler = reader.text
     parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = reader.refuse
+    parser.XmlDeclHandler = reader.declared
     parser.ProcessingInstructionHandler = parser.ExternalEntityRefHandler = parser.CommentHandler = reader.refuse
+    if not document.startswith(b"<") or b"\x00" in document:  # UTF-16 has a mark before it, or zeros in it
+        raise WireError("XML-RPC: a document begins with '<', in UTF-8")
     try:
         parser.Parse(document, True)
     except (expat.ExpatError, ValueError, UnicodeError) as error:
@@ -128,6 +131,10 @@ class _Reader:
             texts.append("")
             if len(texts) > 2:  # a fault has two members
                 raise WireError("XML-RPC: an element too many")
+
+    def declared(self, version: str, encoding: str | None, standalone: int) -> None:
+        if (encoding or "utf-8").lower() not in ("utf-8", "us-ascii"):
+            raise WireError("XML-RPC: documents are in UTF-8")
 
     def end(self, name: str) -> None:
         self._path = self._path.rpartition("/")[0]

@@ -1,4 +1,5 @@
-"""A small HTTP/1.1 server on the event loop: POST only, one handler, and a limit on everything. h11 reads the protocol.
+"""A small HTTP/1.1 server on the event loop: POST only, one handler, and a limit on everything. h11 reads the protocol,
+after `heads` has refused each head that a proxy may read in another way.
 
 What a client can make it hold is HEAD_BYTES before its head is read, then what the site allows for the path: what a
 body or an answer has beyond READ_BYTES is on an account of its budget, and reading waits while that has no room. How
@@ -15,10 +16,10 @@ from typing import Protocol
 
 import h11
 
-from barnraise.core.errors import WireError
 from barnraise.transport.budget import Budget
 from barnraise.transport.descriptors import for_connections
 from barnraise.transport.door import Door
+from barnraise.transport.http.heads import HEAD_BYTES, HttpRefusal, content_length, whole_head
 
 MAX_CONNECTIONS = 2304
 """Open TCP connections, or what `descriptors` leaves if that is less."""
@@ -28,9 +29,6 @@ CONNECTIONS_A_KEY = 8
 
 ACCEPTED_A_TURN = 128
 """Connections accepted before those too many are closed."""
-
-HEAD_BYTES = 8192
-"""Request line and headers."""
 
 HEAD_SECONDS = 20.0
 """For the first head of a connection, and the body of a small request."""
@@ -61,14 +59,6 @@ class Site(Protocol):
     async def answer(self, path: str, body: bytes, prove: Callable[[str], str]) -> bytes:
         """The XML document for a POST of `body`; `prove` is told of the key that the caller proved, and tells the
         address that it calls from."""
-
-
-class HttpRefusal(WireError):
-    """A request that gets no answer but this status."""
-
-    def __init__(self, status: HTTPStatus) -> None:
-        super().__init__(status.phrase)
-        self.status = status
 
 
 class HttpServer:
@@ -141,10 +131,11 @@ class _Client:
         while True:
             try:
                 async with asyncio.timeout(patience):
+                    length = content_length(await self._head())
                     request = await self._event()
                 if not isinstance(request, h11.Request):
                     return
-                path, body = await self._read(request)
+                path, body = await self._read(request, length)
                 document = await self._site.answer(path, body, self._prove)
                 del body
                 self._give_back()
@@ -167,8 +158,17 @@ class _Client:
         self._door.prove(self._who, key)
         return self._address
 
-    async def _read(self, request: h11.Request) -> tuple[str, bytes]:
-        """Path and body. A body that is too long is refused by its announced length, else where it passes the limit."""
+    async def _head(self) -> bytes:
+        """The next head, which h11 has, too; empty when the client is gone. Raises HttpRefusal."""
+        while (head := whole_head(self._http.trailing_data[0])) is None:
+            data = await self._reader.read(READ_BYTES)
+            self._http.receive_data(data)
+            if not data:
+                return b""
+        return head
+
+    async def _read(self, request: h11.Request, length: int) -> tuple[str, bytes]:
+        """Path and body, which has an announced length. Raises HttpRefusal."""
         headers = dict(request.headers)
         path = request.target.decode("ascii", "replace").partition("?")[0]
         if request.method != b"POST":
@@ -178,10 +178,10 @@ class _Client:
             raise HttpRefusal(HTTPStatus.NOT_FOUND)
         if headers.get(b"content-encoding", b"identity") != b"identity":
             raise HttpRefusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
-        if b"content-length" in headers and b"transfer-encoding" in headers:
-            raise HttpRefusal(HTTPStatus.BAD_REQUEST)  # a proxy may believe the other one
-        announced = headers.get(b"content-length", b"0")
-        if len(announced) > 12 or int(announced) > limit:
+        if b"transfer-encoding" in headers:  # beside a length, a proxy may believe the other one
+            both = b"content-length" in headers
+            raise HttpRefusal(HTTPStatus.BAD_REQUEST if both else HTTPStatus.LENGTH_REQUIRED)
+        if length > limit:
             raise HttpRefusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         if self._http.they_are_waiting_for_100_continue:
             await self._write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
