@@ -19,7 +19,7 @@ from barnraise.assembly.addresses import recorded_mode
 from barnraise.assembly.engine_settings import engine_settings
 from barnraise.assembly.fencing import standby_key
 from barnraise.assembly.ground import Ground
-from barnraise.assembly.invites import allowed, open_book
+from barnraise.assembly.invites import BookReader, allowed, open_book
 from barnraise.config.changes import changes, kept
 from barnraise.config.load import load
 from barnraise.controller.actions import Action, Journal
@@ -171,7 +171,9 @@ def _recorded_manifest(run: RunDirectory, plan: Plan, dataset: Dataset, warn: Ca
 def _enrolment(run: RunDirectory, plan: Plan, warn: Callable[[str], None]) -> Enrolment:
     allowed(run)  # a list that cannot be read is told of now
     keys = Keys.load_or_create(run.keys / "controller.json")
-    return Enrolment(keys, lambda: open_book(run), lambda: allowed(run), warn, plan.run_file.controller.per_network)
+    return Enrolment(
+        keys, lambda: open_book(run), lambda: allowed(run), warn, plan.run_file.controller.per_network, BookReader(run)
+    )
 
 
 def _replication(run: RunDirectory, plan: Plan, dataset: Dataset, ledger: Ledger) -> Replication:

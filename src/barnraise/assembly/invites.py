@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from barnraise.assembly.addresses import recorded_uri
-from barnraise.core.errors import InputError, RunDirectoryError
+from barnraise.core.errors import CorruptionError, InputError, RunDirectoryError
 from barnraise.ledger import RunDirectory
+from barnraise.ledger.disk import storage_errors
 from barnraise.transport import Invite, Keys, TokenBook, allow_list
 from barnraise.trust.roles import WORKER
 
@@ -23,18 +24,52 @@ INVITE_VARIABLE = "BARNRAISE_INVITE"
 """Environment variable that `join` takes its invite from when it is given none."""
 
 
+BOOK = "invites.json"
+"""The file among a run's keys that holds the book."""
+
+
+def _decoded(content: bytes) -> TokenBook:
+    try:
+        return TokenBook.from_dict(msgspec.json.decode(content))
+    except msgspec.DecodeError as error:
+        raise CorruptionError(f"the book of invites is damaged ({error}): delete it and invite anew") from None
+
+
 @contextmanager
 def open_book(run: RunDirectory) -> Iterator[TokenBook]:
     """The book, for reading and changing: nobody else holds it meanwhile, and it is durable afterwards."""
     with (run.keys / "invites.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        path = run.keys / "invites.json"
+        path = run.keys / BOOK
         before = path.read_bytes() if path.exists() else b"{}"
-        book = TokenBook.from_dict(msgspec.json.decode(before))
+        book = _decoded(before)
         yield book
         after = msgspec.json.encode(book.to_dict())
         if after != before:
-            run.write_key("invites.json", after)
+            run.write_key(BOOK, after)
+
+
+class BookReader:
+    """Reads the book without changing it. The file is decoded again only after it was replaced. What the reader
+    returns may be shorter than the book for a moment, and is not to be changed."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._path = run.keys / BOOK
+        self._stamp: tuple[int, int, int] | None = None
+        self._book = TokenBook()
+
+    def __call__(self) -> TokenBook:
+        """The book as it is on disk. Raises CorruptionError, StorageError."""
+        with storage_errors(self._path):
+            try:
+                found = self._path.stat()
+            except FileNotFoundError:
+                return TokenBook()
+            stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
+            if stamp != self._stamp:
+                self._book = _decoded(self._path.read_bytes())
+                self._stamp = stamp
+        return self._book
 
 
 def allowed(run: RunDirectory) -> frozenset[str] | None:

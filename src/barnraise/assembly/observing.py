@@ -57,7 +57,7 @@ async def _ask(connection: Connection, ticket: Invite, keys: Keys) -> Standing:
             async with asyncio.timeout(INTERVAL):
                 while frames := await connection.receive():
                     answer, raw = decode_to_observer(frames)
-                    if isinstance(answer, Stop):
+                    if isinstance(answer, Stop) and not answer.later:
                         raise InviteError(printable(answer.reason, LONGEST_REASON))
                     if isinstance(answer, Observed) and raw is not None:
                         return _read(raw)

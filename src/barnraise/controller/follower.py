@@ -301,9 +301,11 @@ class Follower:
             await asyncio.sleep(0)
 
     def _receive(self, message: Message, raw: memoryview | None) -> None:
-        if isinstance(message, Stop):
+        if isinstance(message, Stop) and not message.later:
             raise InviteError(printable(message.reason, 1000))
         self._silent = 0.0
+        if isinstance(message, Stop):  # it is asked again: `_ask` waits in vain meanwhile
+            return
         if isinstance(message, Chunk | Gone):
             if (fetching := self._fetching.get(message.digest)) is not None:
                 fetching.take(message, raw)

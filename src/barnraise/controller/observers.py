@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from barnraise.controller.enrolment import Attempts, Enrolment
+from barnraise.controller.enrolment import Enrolment, UnansweredError, refusal_of
 from barnraise.core.errors import InviteError, StorageError
 from barnraise.transport.base import Peer
 from barnraise.wire.frames import Buffer
@@ -34,20 +34,21 @@ class Observers:
         transmit: Callable[[Peer, Message, Buffer | None], object],
     ) -> None:
         self._enrolment, self._run, self._standing, self._transmit = enrolment, run, standing, transmit
-        self._attempts = Attempts()
         self._waiting: dict[str, Peer] = {}  # by key
         self._told, self._good_until = b"", 0.0
         self._reading: asyncio.Task[None] | None = None
 
-    def asked(self, peer: Peer, message: Observe) -> None:
-        """What is one too many is lost: who means it asks again."""
-        if self._attempts.too_many() or len(self._waiting) >= MOST_WAITING:
-            return
+    def asked(self, peer: Peer, message: Observe, address: str) -> None:
+        """Answer a machine that calls from `address`, now or once the ledger is read."""
         try:
-            self._enrolment.let_look(message, peer.key)
-        except (InviteError, StorageError) as error:
-            self._transmit(peer, Stop(str(error)), None)
+            self._enrolment.let_look(message, peer.key, address)
+        except UnansweredError:
             return
+        except (InviteError, StorageError) as error:
+            self._transmit(peer, refusal_of(error), None)
+            return
+        if len(self._waiting) >= MOST_WAITING:
+            return  # it asks again
         if self._standing is None:
             self._transmit(peer, Stop("nobody can look on at this run"), None)
         elif time.monotonic() < self._good_until:

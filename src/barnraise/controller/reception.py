@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping
+from functools import partial
 
-from barnraise.controller.enrolment import Enrolment
+from barnraise.controller.enrolment import Enrolment, UnansweredError, refusal_of
 from barnraise.controller.events import Admitted, Event, Rekeyed
 from barnraise.controller.machine import Controller
 from barnraise.controller.membership import turned_away
 from barnraise.core.errors import InviteError, StorageError
 from barnraise.transport.base import Peer
 from barnraise.trust import signatures
-from barnraise.wire.messages import Enrol, Enrolled, Hello, Message, Stop
+from barnraise.wire.messages import Enrol, Enrolled, Hello, Message
 
 
 class Reception:
@@ -45,10 +46,10 @@ class Reception:
         elif peer.key not in self._coming:
             try:
                 event = self._let_in(peer, message)
-            except InviteError as error:
-                self._transmit(peer, Stop(str(error)))
-            except StorageError as error:  # nobody is let in whose invite cannot be spent
-                self._transmit(peer, Stop(f"nobody can join now, try again later: {error}"))
+            except UnansweredError:
+                return
+            except (InviteError, StorageError) as error:
+                self._transmit(peer, refusal_of(error))
             else:
                 self._coming.add(peer.key)
                 self._peers[message.name] = peer
@@ -56,13 +57,14 @@ class Reception:
 
     def _let_in(self, peer: Peer, message: Enrol) -> Admitted | Rekeyed:
         """What follows for a machine that may come in. Raises InviteError when it may not."""
-        node = self._machine.state.nodes.get(message.name)
+        node, address = self._machine.state.nodes.get(message.name), self._address(peer)
         if not message.endorsement:
             taken = node is not None or message.name in self._peers
-            entry = self.enrolment.let_in(message, peer.key, taken=taken, address=self._address(peer))
+            entry = self.enrolment.let_in(message, peer.key, taken=taken, address=address)
             return Admitted(message.name, peer.key, entry.invite, message.signer, entry.role, entry.owner)
         told = signatures.rotation(self._machine.settings.run, message.name, peer.key, message.signer)
         signer = node.badge.signer if node is not None and not node.revoked else ""
-        self.enrolment.take_new_keys(message, peer.key, vouched=signatures.verified(told, message.endorsement, signer))
+        vouched = partial(signatures.verified, told, message.endorsement, signer)
+        self.enrolment.take_new_keys(message, peer.key, vouched=vouched, address=address)
         assert node is not None
         return Rekeyed(message.name, peer.key, message.signer)

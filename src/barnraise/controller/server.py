@@ -253,9 +253,9 @@ class Server:
         elif isinstance(message, Enrol):
             self.reception.enrol(peer, message)
         elif isinstance(message, Follow):
-            self.standbys.greeted(peer, message)
+            self.standbys.greeted(peer, message, self._address(peer))
         elif isinstance(message, Observe):
-            self.observers.asked(peer, message)
+            self.observers.asked(peer, message, self._address(peer))
         elif node is None:
             return
         elif offence := permits.refusal(self.machine.state.nodes[node].badge.role, message):

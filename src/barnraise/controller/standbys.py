@@ -16,10 +16,10 @@ from typing import TypeVar
 
 import msgspec
 
-from barnraise.controller.enrolment import Attempts, Enrolment
+from barnraise.controller.enrolment import Enrolment, UnansweredError, refusal_of
 from barnraise.controller.machine import Controller
 from barnraise.controller.originals import Originals
-from barnraise.core.errors import SupersededError
+from barnraise.core.errors import InviteError, StorageError, SupersededError
 from barnraise.ledger import Ledger, notes
 from barnraise.ledger.copying import CopiedRow, RowReader
 from barnraise.transport.base import Peer
@@ -48,7 +48,7 @@ MOST_WAITING = 256
 """Messages of the standby that wait; more are lost, and sent again."""
 
 MOST_STRANGERS = 8
-"""Greetings of strangers that wait: they have places of their own, and come after what the standby says."""
+"""Proven greetings of strangers that wait: they have places of their own, and come after what the standby says."""
 
 Result = TypeVar("Result")
 
@@ -114,7 +114,7 @@ class Standbys:
         self._said: set[str] = set()
         self._inbox: deque[tuple[Peer, FromStandby]] = deque()
         self._strangers: deque[tuple[Peer, FromStandby]] = deque()
-        self._attempts, self._came = Attempts(), asyncio.Event()
+        self._came = asyncio.Event()
 
     def connect(
         self,
@@ -183,9 +183,18 @@ class Standbys:
             self._inbox.append((peer, message))
             self._came.set()
 
-    def greeted(self, peer: Peer, message: Follow) -> None:
-        """Somebody would follow. What is one too many is lost: who means it asks again."""
-        if len(self._strangers) < MOST_STRANGERS and not self._attempts.too_many():
+    def greeted(self, peer: Peer, message: Follow, address: str) -> None:
+        """Somebody would follow, and calls from `address`. A proven greeting that is one too many is lost: its sender
+        asks again. Raises SupersededError when it is of a controller that has taken over, which needs no invite."""
+        self.require_newest(message.term)
+        try:
+            self._enrolment.prove(message, peer.key, address)
+        except UnansweredError:
+            return
+        except (InviteError, StorageError) as error:
+            self._transmit(peer, refusal_of(error), None)
+            return
+        if len(self._strangers) < MOST_STRANGERS:
             self._strangers.append((peer, message))
             self._came.set()
 

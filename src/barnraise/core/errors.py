@@ -9,6 +9,7 @@
     │   │   └── DimacsError        a bad DIMACS file: file, line, reason
     │   ├── ModelError             a model that cannot be built, loaded or held in memory
     │   ├── InviteError            an invite that is malformed, expired, used up or for another run
+    │   │   └── NotNowError        a refusal that passes by itself: ask again later
     │   ├── RunDirectoryError      a run directory that is missing, locked, unwritable or not one
     │   └── AddressError           a port that is taken, a host that cannot be bound or reached
     ├── WireError                  a frame or message that is malformed, oversize or of another protocol
@@ -91,6 +92,10 @@ class ModelError(InputError):
 
 class InviteError(InputError):
     """An invite that is malformed, expired, used up or for another run."""
+
+
+class NotNowError(InviteError):
+    """Nobody can come in just now, whatever its invite: ask again later."""
 
 
 class RunDirectoryError(InputError):

@@ -195,6 +195,21 @@ class TokenBook:
         mark = verifier(invite.secret).hex()
         self.tokens[invite.token] = Token(invite.token, mark, invite.expires, invite.uses, invite.role)
 
+    def proven(
+        self, token: str, proof: str, *, server_key: str, worker_key: str, name: str, nonce: str, signer: str = ""
+    ) -> Token:
+        """The token that `proof` shows the worker to hold, whether it lets anybody in or not. InviteError for a wrong
+        proof.
+
+        A token that does not exist and a wrong proof get the same answer after the same work.
+        """
+        known = self.tokens.get(token)
+        key = bytes.fromhex(known.verifier) if known else bytes(SECRET_BYTES)
+        right = hmac.compare_digest(_mac(key, server_key, worker_key, name, nonce, signer).encode(), proof.encode())
+        if known is None or not right:
+            raise InviteError(f"the invite was not issued by this run, or was altered: {_COPY}")
+        return known
+
     def verify(
         self,
         token: str,
@@ -208,16 +223,11 @@ class TokenBook:
         signer: str = "",
         listed: bool = False,
     ) -> Token:
-        """The token that `proof` shows the worker to hold. InviteError when it lets nobody in (any more); who is
-        `listed`, or came by it before, is let in by one that is used up, too.
-
-        A token that does not exist and a wrong proof get the same answer after the same work.
-        """
-        known = self.tokens.get(token)
-        key = bytes.fromhex(known.verifier) if known else bytes(SECRET_BYTES)
-        right = hmac.compare_digest(_mac(key, server_key, worker_key, name, nonce, signer).encode(), proof.encode())
-        if known is None or not right:
-            raise InviteError(f"the invite was not issued by this run, or was altered: {_COPY}")
+        """The `proven` token. InviteError when it lets nobody in (any more); who is `listed`, or came by it before, is
+        let in by one that is used up, too."""
+        known = self.proven(
+            token, proof, server_key=server_key, worker_key=worker_key, name=name, nonce=nonce, signer=signer
+        )
         free = listed or worker_key in known.came
         if refusal := replace(known, uses=1).refuses(now) if free else known.refuses(now):
             raise InviteError(refusal)

@@ -320,10 +320,12 @@ class Elsewhere(Message, frozen=True, tag=True):
 
 
 class Stop(Message, frozen=True, tag=True):
-    """Work no more: the run is over (`final`), or you may not take part, and why."""
+    """Work no more: the run is over (`final`), or you may not take part, and why. A refusal that passes by itself is
+    for `later`: the machine asks again."""
 
     reason: Text
     final: bool = True
+    later: bool = False
 
 
 FromWorker = Enrol | Hello | Heartbeat | Next | Decline | Watch | Offer | PayloadChunk | Fetch | Leave

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import secrets
+from collections.abc import Callable
 
 from barnraise.core.errors import InviteError
 from barnraise.core.text import printable
@@ -16,11 +18,16 @@ from barnraise.wire.frames import decode_from_controller, encode
 from barnraise.wire.messages import PROTOCOL_VERSION, Enrol, Enrolled, Stop
 from barnraise.worker.options import REASON, WorkerOptions
 
-INTERVAL = 2.0
-"""Seconds after which the proof is sent again."""
+INTERVAL, LONGEST_INTERVAL = 2.0, 60.0
+"""Seconds after which the proof is sent again; after each refusal that passes by itself twice as many, up to these."""
+
+SILENCE = 5
+"""Proofs without an answer after which that is said."""
 
 
-async def enrol(connection: Connection, options: WorkerOptions, invite: Invite) -> None:
+async def enrol(
+    connection: Connection, options: WorkerOptions, invite: Invite, say: Callable[[str], None] = lambda text: None
+) -> None:
     """Repeat the proof until the controller answers; keys that this worker was known by vouch for its new ones. Raises
     InviteError when it lets this machine in no more, AddressError when it cannot be reached."""
     await connection.ready(timeout=15.0)
@@ -32,13 +39,31 @@ async def enrol(connection: Connection, options: WorkerOptions, invite: Invite) 
         run = RunId(invite.run, invite.server_key)
         word = options.former.signer.sign(signatures.rotation(run, name, keys.public, signer))
     message = encode(Enrol(PROTOCOL_VERSION, invite.token, name, nonce, mark, signer=signer, endorsement=word))
+    refused = unanswered = 0
     while True:
         await connection.send(message)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(INTERVAL):
-                while frames := await connection.receive():
-                    answer, _ = decode_from_controller(frames)
-                    if isinstance(answer, Enrolled):
-                        return
-                    if isinstance(answer, Stop):
-                        raise InviteError(printable(answer.reason, REASON))
+        answer = await _answer(connection)
+        if isinstance(answer, Enrolled):
+            return
+        if answer is None:
+            unanswered += 1
+            if unanswered == SILENCE:
+                say("the controller has not answered yet: this machine keeps asking to be let in; Ctrl-C stops")
+            continue
+        if not answer.later:
+            raise InviteError(printable(answer.reason, REASON))
+        wait = min(INTERVAL * 2.0**refused, LONGEST_INTERVAL) * random.uniform(0.5, 1.0)
+        refused, unanswered = min(refused + 1, 10), 0
+        say(f"not let in yet: {printable(answer.reason, REASON)}; this machine asks again in {wait:.0f} s")
+        await asyncio.sleep(wait)
+
+
+async def _answer(connection: Connection) -> Enrolled | Stop | None:
+    """What the controller says to the proof; None when it says nothing for a while."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(INTERVAL):
+            while frames := await connection.receive():
+                answer, _ = decode_from_controller(frames)
+                if isinstance(answer, Enrolled | Stop):
+                    return answer
+    return None

@@ -124,7 +124,7 @@ class WorkerRuntime:
         try:
             options = self.options
             if options.invite is not None and self.outcome is None:
-                self._enrolling = asyncio.ensure_future(enrol(self.connection, options, options.invite))
+                self._enrolling = asyncio.ensure_future(enrol(self.connection, options, options.invite, self.say))
                 await asyncio.wait([self._enrolling])
                 if not self._enrolling.cancelled():
                     self._enrolling.result()

@@ -27,6 +27,7 @@ CATALOG = Catalog(
             "replayed_token", f"{_HERE}.tokens:ReplayedToken", "has an invite that is used up, expired or taken back"
         ),
         Entry("forged_proof", f"{_HERE}.tokens:ForgedProof", "lacks an invite's secret, or has another's proof"),
+        Entry("enrolment_flood", f"{_HERE}.tokens:EnrolmentFlood", "keeps newcomers out with many wrong proofs"),
         Entry("replayed_message", f"{_HERE}.replays:ReplayedMessage", "sends again what it recorded, still sealed"),
         Entry("tampered_frame", f"{_HERE}.replays:TamperedFrame", "changes a byte on its way"),
         Entry("replayed_contribution", f"{_HERE}.replays:ReplayedContribution", "hands in again what was accepted"),

@@ -1,4 +1,4 @@
-"""Invites that let nobody in any more, and proofs that are another's."""
+"""Invites that let nobody in any more, proofs that are another's, and many wrong ones."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ import secrets
 from dataclasses import replace
 
 from barnraise.transport import Keys
-from barnraise.wire.messages import PROTOCOL_VERSION, Enrol
+from barnraise.wire.following import Follow
+from barnraise.wire.frames import encode
+from barnraise.wire.messages import PROTOCOL_VERSION, Enrol, Stop
+from barnraise.wire.observing import Observe
 
 from .base import Attempt, Trace
 from .evidence import no_follower, no_node
 from .member import enrolment
-from .scene import Scene, a_name, by_door, say, told
+from .scene import READY, Scene, a_name, by_door, dialled, hear, say, told
+
+MOST_WRONG = 60
+"""Wrong proofs of one flood."""
 
 
 class ReplayedToken(Attempt):
@@ -40,6 +46,25 @@ class ForgedProof(Attempt):
         )
         answers = await say(invite, keys, [word])
         return Trace(told(answers), (no_node(keys.public, name),))
+
+
+class EnrolmentFlood(Attempt):
+    """Wrong proofs, one after the other, from the address of a machine that holds an invite. It succeeds where that
+    machine is not told meanwhile what becomes of its own proof: it lets nobody in any more, and only its holder hears
+    so."""
+
+    async def make(self, scene: Scene, way: str) -> Trace:
+        keys, dead = Keys.generate(), by_door(self.rng.choice(scene.invites.dead), way)
+        async with dialled(dead, keys) as connection, dialled(dead, Keys.generate()) as flood:
+            for _ in range(MOST_WRONG):
+                made = PROTOCOL_VERSION, dead.token, a_name(self.rng), secrets.token_hex(32), secrets.token_hex(32)
+                kinds = Enrol(*made, signer="0" * 64), Follow(*made, uri="zmq://127.0.0.1:9"), Observe(*made)
+                await flood.send(encode(self.rng.choice(kinds)))
+            await connection.send(encode(enrolment(dead, keys, a_name(self.rng))))
+            answers = await hear(connection, READY)
+        right = any(isinstance(answer, Stop) and "altered" not in answer.reason for answer in answers)
+        kept_out = "" if right else "nothing, and a machine with an invite was not heard"
+        return Trace(told(answers) or kept_out)
 
 
 def replaced(word: Enrol, name: str) -> Enrol:
