@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedConfig
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig
 from transformers.activations import ACT2FN
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -165,8 +165,6 @@ def test_sections_that_make_no_sense() -> None:
         describe({}, VOCAB, CONTEXT)
     with pytest.raises(ModelError, match="exactly one of"):
         describe({"architecture": "gpt2", "path": "x"}, VOCAB, CONTEXT)
-    with pytest.raises(ModelError, match="brings its config"):
-        describe({"path": "x", "config": SIZES}, VOCAB, CONTEXT)
 
 
 @pytest.mark.parametrize(
@@ -210,12 +208,32 @@ def test_a_local_checkpoint_folder(tmp_path: Path, name: str) -> None:
             describe(given, VOCAB, CONTEXT + 1)
 
 
-def test_dropout_of_a_checkpoint_is_switched_off(tmp_path: Path) -> None:
-    CONFIG_MAPPING["gpt2"](vocab_size=VOCAB, n_embd=8, n_layer=1, n_head=2).save_pretrained(tmp_path)
-    assert json.loads((tmp_path / "config.json").read_text())["resid_pdrop"] == 0.1
+def test_dropout_of_a_checkpoint_is_what_its_folder_says(tmp_path: Path) -> None:
+    CONFIG_MAPPING["gpt2"](vocab_size=VOCAB, n_embd=8, n_layer=1, n_head=2, embd_pdrop=0.2).save_pretrained(tmp_path)
     resolved = describe({"path": tmp_path}, VOCAB, CONTEXT)
-    assert (resolved["resid_pdrop"], resolved["n_inner"], resolved["n_positions"]) == (0.0, 32, 1024)
+    assert (resolved["resid_pdrop"], resolved["embd_pdrop"], resolved["attn_pdrop"]) == (0.1, 0.2, 0.1)
+    assert (resolved["n_inner"], resolved["n_positions"]) == (32, 1024)
     assert resolved["bos_token_id"] is None, "transformers' default 50256 is outside this vocabulary"
+    assert build(resolved).transformer.drop.p == 0.2
+    given = describe({"path": tmp_path, "config": {"embd_pdrop": 0.0}}, VOCAB, CONTEXT)
+    assert given == resolved | {"embd_pdrop": 0.0}
+    for config in ({"n_embd": 16}, {"hidden_size": 16}, {"vocab_size": VOCAB, "resid_pdrop": 0.3}):
+        with pytest.raises(
+            ModelError, match=r"config sets .*beside a path config may set dropout alone \(resid_pdrop, "
+        ):
+            describe({"path": tmp_path, "config": config}, VOCAB, CONTEXT)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "gpt_neox"])
+def test_a_checkpoint_that_names_no_dropout_has_that_of_transformers(tmp_path: Path, name: str) -> None:
+    plain(resolve(name)).save_pretrained(tmp_path)
+    saved = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({key: saved[key] for key in saved if "drop" not in key}))
+    wanted = AutoConfig.from_pretrained(tmp_path).to_dict()
+    resolved = describe({"path": tmp_path}, VOCAB, CONTEXT)
+    found = {key: value for key, value in resolved.items() if "drop" in key}
+    assert found
+    assert found == {key: wanted[key] for key in found}
 
 
 def test_no_architecture_keeps_dropout() -> None:

@@ -238,7 +238,7 @@ def test_a_bad_policy_does_not_hide_other_problems() -> None:
         ({"training": {"tokens": 100}}, "training.tokens: is 100, but one task takes 20480"),
         ({"model": {}}, "model: has neither architecture nor path"),
         ({"model": {"architecture": "gpt2", "path": "x"}}, "model: has both architecture and path"),
-        ({"model": {"path": "x", "config": {"a": 1}}}, "model.config: is given beside path = x; leave config out"),
+        ({"model": {"path": "x", "config": {"a": 1}}}, "model.config: sets a beside path = x; leave them out"),
         (
             {"workers": [{"name": "a"}, {"name": "b"}, {"name": "a"}]},
             "workers[2].name: 'a' is the name of workers[0] too",

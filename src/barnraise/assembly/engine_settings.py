@@ -23,7 +23,7 @@ from barnraise.core.types import Blob
 from barnraise.data.ranges import RowIndex
 from barnraise.models import memory
 from barnraise.plan import Plan, payload_bytes
-from barnraise.plan.dataset import longest_row, mean_row, vocabulary
+from barnraise.plan.dataset import longest_row, mean_row
 from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.training.catalog import INNER
 from barnraise.trust.repeats import TOLERANCE
@@ -43,13 +43,15 @@ def engine_settings(
     num_parameters: int,
     rows: RowIndex,
     held_out: int,
+    token_bytes: int,
     secret: bytes = b"",
 ) -> EngineSettings:
     """What a run of `plan` is told: `train`, `serve`, `resume` and `simulate` alike.
 
     `manifest` is the blob that workers fetch first (`wire.manifest`), `model` its config, `num_parameters` the size of
-    what is published, `rows` the training rows of the dataset's shards, `held_out` how many are held out. `secret` is
-    known to no worker, and chooses whose work is done anew or scored; a simulation needs none. Imports no torch.
+    what is published, `rows` the training rows of the dataset's shards, `held_out` how many are held out, `token_bytes`
+    the bytes of a token in them. `secret` is known to no worker, and chooses whose work is done anew or scored; a
+    simulation needs none. Imports no torch.
     """
     controller, training = plan.run_file.controller, plan.run_file.training
     partitions = tuple(split(num_parameters, count) for count in plan.fragments)
@@ -84,7 +86,7 @@ def engine_settings(
         tasks=TaskSettings(
             rows=rows,
             context=mean_row(plan.run_file),
-            needs=RowNeeds(2 if vocabulary(plan.run_file).size <= 1 << 16 else 4, alone),
+            needs=RowNeeds(token_bytes, alone),
             batch_size=training.batch_size,
             local_steps=training.local_steps,
             max_local_steps=training.max_local_steps or 10 * training.local_steps,

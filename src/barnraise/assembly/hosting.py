@@ -109,6 +109,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
         num_parameters=published.size,
         rows=dataset.index,
         held_out=dataset.meta.held_out.rows,
+        token_bytes=dataset.meta.numpy_dtype.itemsize,
         secret=secrets.token_bytes(32),
     )
     machine = Controller(settings, found.state, ledger.epoch)

@@ -13,6 +13,7 @@ from barnraise.assembly import addresses
 from barnraise.config.data_sections import TextData
 from barnraise.config.load import dump
 from barnraise.ledger import Checkpoints, RunDirectory
+from barnraise.plan.dataset import tokenizer_of
 from barnraise.plan.resolve import Plan
 from barnraise.transport import Keys
 
@@ -69,7 +70,7 @@ def make_dataset(plan: Plan, folder: Path) -> None:
         text.build(
             folder,
             data.files,
-            tokenizer=data.tokenizer,
+            tokenizer=tokenizer_of(run_file),
             context=data.context,
             held_out=data.held_out,
             seed=run_file.run.seed,

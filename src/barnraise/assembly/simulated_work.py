@@ -59,6 +59,7 @@ def costed(plan: Plan, cost: Estimate) -> SimulatedWork:
         num_parameters=plan.published(described(plan)).size,
         rows=RowIndex([count for _, count in shards], lengths=[length for length, _ in shards]),
         held_out=held_out,
+        token_bytes=token_bytes,
     )
     file_bytes = [length * count * token_bytes for length, count in (*shards, (lengths[-1], held_out))]
     controller = CostedControllerWork(settings.payloads.delta, file_bytes, _controller_costs(plan, size))
@@ -125,6 +126,7 @@ def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Ite
             num_parameters=published.size,
             rows=dataset.rows_from(int(trial.skipped * dataset.num_rows)),
             held_out=dataset.meta.held_out.rows,
+            token_bytes=dataset.meta.numpy_dtype.itemsize,
         )
         trainer = make_trainer(module, settings.worker)
         server = parts.parameter_server(plan, initial(trainer.flat.vector, published), published)

@@ -9,6 +9,14 @@ from pydantic import Field
 from barnraise.config.section import Section
 from barnraise.config.values import Bytes, Range, RowLengths, Text
 
+Retokenize = Annotated[
+    bool,
+    Field(
+        description="Train a model of `model.path` on the token ids of another tokenizer than its own. It must learn "
+        "anew what each id means."
+    ),
+]
+
 
 class TextData(Section):
     """Text from files and folders, by bytes or with a tokenizer found on disk."""
@@ -18,7 +26,12 @@ class TextData(Section):
         min_length=1,
         description="Files, folders or glob patterns (`**` for any depth), from the folder barnraise is started in.",
     )
-    tokenizer: Text = Field(default="bytes", description="`bytes`, or the path of a Hugging Face tokenizer.")
+    tokenizer: Text | None = Field(
+        default=None,
+        description="`bytes`, or the path of a Hugging Face tokenizer. When not given, it is the tokenizer in the "
+        "folder `model.path`, and `bytes` for a model without a path.",
+    )
+    retokenize: Retokenize = False
     context: RowLengths = Field(
         default=128,
         description="Tokens a row, or up to eight ascending numbers: the text is then cut into rows of these lengths, "
@@ -67,3 +80,4 @@ class SatData(Section):
     seed: Annotated[int, Field(ge=0, lt=2**31)] | None = Field(
         default=None, description="Seeds the formulas; run.seed when not given."
     )
+    retokenize: Retokenize = False

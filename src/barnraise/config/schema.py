@@ -56,10 +56,12 @@ class Model(Section):
     config: dict[str, Any] = Field(
         default_factory=dict,
         description="Keys of the architecture's config (hidden_size, num_layers, num_heads are understood by all); "
-        "what it leaves out is derived from the data, dropout is 0.",
+        "what it leaves out is derived from the data, dropout is 0. Beside a `path` it may set dropout alone.",
     )
     path: Text | None = Field(
-        default=None, description="A local checkpoint folder (safetensors) instead of an architecture."
+        default=None,
+        description="A local checkpoint folder (safetensors) instead of an architecture. Sizes, dropout and tokenizer "
+        "are those of the folder.",
     )
 
 

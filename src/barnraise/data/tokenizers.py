@@ -16,6 +16,7 @@ from barnraise.data.shards import Dataset
 
 _FILE, _CONFIG = "tokenizer.json", "tokenizer_config.json"
 _BESIDE = (_CONFIG, "special_tokens_map.json", "chat_template.jinja")
+_OLDER = ("vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
 _COMMON_EOS = ("</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>", "<|eot_id|>", "<|im_end|>")
 
 TokenIds = npt.NDArray[np.uint32]
@@ -122,13 +123,7 @@ class HuggingFaceTokenizer:
     @classmethod
     def load(cls, path: Path | str) -> HuggingFaceTokenizer:
         """From a tokenizer.json, or a folder that holds one (or what transformers makes one of)."""
-        path = Path(path)
-        file = path / _FILE if path.is_dir() else path
-        if path.is_dir() and not file.is_file():
-            return cls(_converted(path), str(path))
-        beside = [file.parent / name for name in _BESIDE]
-        found = {_FILE: _read(file)} | {other.name: _read(other) for other in beside if other.is_file()}
-        return cls(found, str(file))
+        return cls(files_at(path), str(path))
 
     def encode(self, text: str) -> list[int]:
         ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
@@ -149,7 +144,23 @@ class HuggingFaceTokenizer:
 
 def load(tokenizer: str | Path) -> Tokenizer:
     """`bytes`, or the Hugging Face tokenizer at a path; DataError when there is none."""
-    return ByteTokenizer() if tokenizer == "bytes" else HuggingFaceTokenizer.load(tokenizer)
+    return ByteTokenizer() if tokenizer == ByteTokenizer.name else HuggingFaceTokenizer.load(tokenizer)
+
+
+def is_in(folder: Path) -> bool:
+    """Whether a folder has the files of a tokenizer."""
+    return any((folder / name).is_file() for name in (_FILE, *_OLDER))
+
+
+def files_at(path: Path | str) -> dict[str, bytes]:
+    """The files of the tokenizer at a path, tokenizer.json among them, by name. `path` is a tokenizer.json, or a folder
+    that holds one (or what transformers makes one of). DataError when there is none."""
+    path = Path(path).expanduser()
+    file = path / _FILE if path.is_dir() else path
+    if path.is_dir() and not file.is_file():
+        return _converted(path)
+    beside = [file.parent / name for name in _BESIDE]
+    return {_FILE: _read(file)} | {other.name: _read(other) for other in beside if other.is_file()}
 
 
 def of(dataset: Dataset) -> Tokenizer:
@@ -199,7 +210,7 @@ def _read(path: Path) -> bytes:
 
 def _converted(folder: Path) -> dict[str, bytes]:
     """The files of an older checkpoint folder (vocab.json, merges.txt ...), made into a tokenizer.json."""
-    if not any((folder / name).is_file() for name in ("vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")):
+    if not is_in(folder):
         raise DataError(f"no tokenizer in {folder}; give 'bytes', a {_FILE} or a folder with one")
     try:
         from transformers import AutoTokenizer

@@ -9,7 +9,7 @@ keys, defaults and shapes with transformers itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Config = Mapping[str, Any]
@@ -23,6 +23,7 @@ class Architecture:
     `names` maps common keys (vocab_size, hidden_size, num_layers, num_heads, intermediate_size, positions) to its own,
     as far as it has them; `defaults` lists its own keys; `shapes` yields the parameters of a whole config in the order
     of `named_parameters()`, tied ones once; `complete`, if any, lets transformers derive what a config leaves out.
+    `dropout` has transformers' own defaults that are not 0: they hold for a checkpoint whose config.json names none.
     """
 
     model_type: str
@@ -30,6 +31,7 @@ class Architecture:
     defaults: Mapping[str, Any]
     shapes: Callable[[Config], Shapes]
     complete: Callable[[Config], dict[str, Any]] | None = None
+    dropout: Mapping[str, float] = field(default_factory=dict)
 
     def get(self, config: Config, common: str) -> Any:
         """The value of a common key, None where the architecture has no such key."""
@@ -187,6 +189,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             | {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "reorder_and_upcast_attn": False}
             | {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "tie_word_embeddings": True},
             shapes=_gpt2,
+            dropout={"resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1},
         ),
         Architecture(
             "opt",
@@ -205,6 +208,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             | {"enable_bias": True, "init_std": 0.02, "dropout": 0.0, "attention_dropout": 0.0, "layerdrop": 0.0}
             | {"tie_word_embeddings": True},
             shapes=_opt,
+            dropout={"dropout": 0.1},
         ),
         Architecture(
             "bloom",

@@ -39,10 +39,11 @@ def describe(
 ) -> Resolved:
     """The whole config of the model in `section` for rows of `context` tokens with ids below `vocab_size`.
 
-    `section` is `{architecture, config}` or `{path}` (a local Hugging Face folder, whose sizes hold). What a config
-    leaves out is derived: vocabulary, positions and special tokens from the data, kinds of layers and inner sizes from
-    the rest; dropout is 0, all else transformers' default. Raises ModelError (value, limit, remedy) for what cannot
-    work, UnknownNameError for an unknown architecture.
+    `section` is `{architecture, config}` or `{path, config}` (a local Hugging Face folder, whose sizes and dropout
+    hold; its `config` may set dropout). What the config of an architecture leaves out is derived: vocabulary, positions
+    and special tokens from the data, kinds of layers and inner sizes from the rest; dropout is 0, all else
+    transformers' default. Raises ModelError (value, limit, remedy) for what cannot work, UnknownNameError for an
+    unknown architecture.
     """
     tokens = dict(zip(_TOKENS, (bos_id, eos_id, pad_id), strict=True))
     path, name = section.get("path"), section.get("architecture")
@@ -50,10 +51,8 @@ def describe(
         raise ModelError("the model section needs exactly one of 'architecture' and 'path'")
     if path is None:
         resolved = _from_scratch(str(name), section.get("config") or {}, vocab_size, context, tokens)
-    elif section.get("config"):
-        raise ModelError("a model with a 'path' brings its config; leave out 'config'")
     else:
-        resolved = _from_folder(Path(path).expanduser(), tokens)
+        resolved = _from_folder(Path(path).expanduser(), section.get("config") or {}, tokens)
     check(resolved, vocab_size=vocab_size, context=context)
     return resolved
 
@@ -116,18 +115,26 @@ def _from_scratch(
     return resolved if entry.complete is None else {"model_type": name, **entry.complete(resolved)}
 
 
-def _from_folder(folder: Path, tokens: Mapping[str, int | None]) -> Resolved:
+def _from_folder(folder: Path, config: Mapping[str, Any], tokens: Mapping[str, int | None]) -> Resolved:
     found = read_config(folder)
     entry = lookup(found.get("model_type"))
+    given = own_keys(entry, config)
+    if sizes := [key for key in given if not is_dropout(key)]:
+        known = ", ".join(key for key in entry.defaults if is_dropout(key))
+        raise ModelError(
+            f"config sets {', '.join(sizes)}, but a model with a 'path' has the config of its folder; beside a path "
+            f"config may set dropout alone ({known or f'of which a {entry.model_type} has none'})"
+        )
     if entry.complete is not None:
         kept = entry.complete(found)
     else:
         _modernise(found)
-        kept = {**entry.defaults, **own_keys(entry, {key: found[key] for key in found if _own_key(entry, key)})}
+        own = own_keys(entry, {key: found[key] for key in found if _own_key(entry, key)})
+        kept = {**entry.defaults, **entry.dropout, **own}
     for key in _TOKENS:  # the data's own tokens count; a checkpoint's may lie outside its vocabulary
         if tokens[key] is not None or _outside(kept.get(key), entry.get(kept, "vocab_size")):
             kept |= {key: tokens[key]} if key in entry.defaults else {}
-    resolved = {"model_type": entry.model_type, **kept} | {key: 0.0 for key in kept if is_dropout(key)}
+    resolved = {"model_type": entry.model_type, **kept, **given}
     check_values(entry, resolved)
     _derive(entry, resolved, resolved)
     return resolved

@@ -10,6 +10,7 @@ from collections.abc import Set as AbstractSet
 
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
+from barnraise.models.architectures import is_dropout
 from barnraise.plan import aggregation_rows, compression_rows, fault_rows, stateless_rows, suggest
 from barnraise.plan.choices import mode
 from barnraise.plan.dataset import mean_row
@@ -157,14 +158,15 @@ def _model_source(case: Case) -> Found:
 
 
 @_row(
-    "a model section with path and config",
+    "a model section with path and a config that sets more than dropout",
     "a checkpoint folder brings its own config",
-    "leave config out",
+    "leave them out",
 )
 def _model_config(case: Case) -> Found:
     model = case.run_file.model
-    if model.path is not None and model.architecture is None and model.config:
-        yield ("model", "config"), f"is given beside path = {model.path}"
+    others = [key for key in model.config if not is_dropout(key)]
+    if model.path is not None and model.architecture is None and others:
+        yield ("model", "config"), f"sets {', '.join(others)} beside path = {model.path}"
 
 
 @_row(

@@ -50,10 +50,16 @@ def sat_options(run_file: RunFile) -> SatOptions:
     from barnraise.data.sat import SatOptions  # brings numpy, which text needs not here
 
     assert isinstance(run_file.data, SatData)
-    values = run_file.data.model_dump(exclude={"kind"})
+    values = run_file.data.model_dump(exclude={"kind", "retokenize"})
     if values["seed"] is None:
         values["seed"] = run_file.run.seed
     return SatOptions.of(**values)
+
+
+def tokenizer_of(run_file: RunFile) -> str:
+    """The tokenizer of text data: `bytes` or a path. Without a `data.tokenizer` it is the model folder's."""
+    assert isinstance(run_file.data, TextData)
+    return run_file.data.tokenizer or run_file.model.path or "bytes"
 
 
 def vocabulary(run_file: RunFile) -> Vocabulary:
@@ -61,7 +67,7 @@ def vocabulary(run_file: RunFile) -> Vocabulary:
     if isinstance(run_file.data, TextData):
         from barnraise.data import tokenizers
 
-        coder = tokenizers.load(run_file.data.tokenizer)
+        coder = tokenizers.load(tokenizer_of(run_file))
         return Vocabulary(coder.vocab_size, coder.bos_id, coder.eos_id, coder.pad_id)
     from barnraise.data.sat import form
 

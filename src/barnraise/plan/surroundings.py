@@ -14,14 +14,16 @@ from pathlib import Path
 from barnraise.config.data_sections import TextData
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
+from barnraise.config.template import flow
 from barnraise.core.errors import InputError, nearest
 from barnraise.core.types import MOST_ROW_RANGES
 from barnraise.core.units import bytes_text
 from barnraise.data.lengths import named
 from barnraise.emulation.fleet import USUAL_MEMORY
 from barnraise.models import memory
-from barnraise.plan.dataset import mean_row, row_lengths
-from barnraise.plan.estimate import Estimate, estimate, row_needs
+from barnraise.models.architectures import is_dropout
+from barnraise.plan.dataset import mean_row, row_lengths, tokenizer_of
+from barnraise.plan.estimate import Estimate, described, estimate, row_needs
 from barnraise.plan.purpose import SIMULATE, Purpose
 from barnraise.plan.resolve import Plan
 
@@ -36,7 +38,13 @@ def inspect(run_file: RunFile, purpose: Purpose) -> tuple[list[Problem], list[Pr
     errors = [*_data(run_file), *_model_folder(run_file), *_run_folder(run_file)]
     if purpose is not SIMULATE:
         errors += _address(run_file)
-    return errors, [*_few_rows(run_file), *(_devices(run_file) if purpose.local else ())]
+    warnings = [*_few_rows(run_file), *(_devices(run_file) if purpose.local else ())]
+    if run_file.model.path is not None and not errors:
+        from barnraise.plan.pretrained import token_problems  # brings numpy, which other run files need not here
+
+        wrong, doubtful = token_problems(run_file)
+        errors, warnings = errors + wrong, warnings + doubtful
+    return errors, warnings
 
 
 def measure(plan: Plan, nodes: int | None = None) -> tuple[Estimate | None, list[Problem]]:
@@ -46,7 +54,7 @@ def measure(plan: Plan, nodes: int | None = None) -> tuple[Estimate | None, list
         result = estimate(plan)
     except InputError as error:
         return None, [Problem(_blamed(error), str(error))]
-    return result, [*_memory(plan, result), *_disk(plan, result), *_room(plan, nodes)]
+    return result, [*_memory(plan, result), *_disk(plan, result), *_room(plan, nodes), *_repeatable(plan)]
 
 
 def _blamed(error: InputError) -> tuple[str, ...]:
@@ -72,7 +80,7 @@ def _data(run_file: RunFile) -> Iterator[Problem]:
         rows = f"two rows of {lengths[0]}" if len(lengths) == 1 else f"rows of {named((*lengths, lengths[-1]))}"
         text = f"hold {total} bytes, but {rows} tokens need {need}; give more text, or lower context"
         yield Problem(("data", "files"), text)
-    if data.tokenizer != "bytes" and not Path(data.tokenizer).expanduser().exists():
+    if data.tokenizer not in (None, "bytes") and not Path(data.tokenizer).expanduser().exists():
         text = f"there is no tokenizer at '{data.tokenizer}'{_near(data.tokenizer)}; give `bytes`, or a folder or file"
         yield Problem(("data", "tokenizer"), text)
 
@@ -82,7 +90,7 @@ def training_rows(run_file: RunFile, enough: float = math.inf) -> int:
     data = run_file.data
     if not isinstance(data, TextData):
         return data.examples
-    token_bytes = (1 if data.tokenizer == "bytes" else BYTES_A_TOKEN) / (1 - data.held_out)
+    token_bytes = (1 if tokenizer_of(run_file) == "bytes" else BYTES_A_TOKEN) / (1 - data.held_out)
     size, row_bytes = 0, mean_row(run_file) * token_bytes
     sizes = (size for pattern in data.files for size in _sizes(pattern))
     while size < enough * row_bytes and (more := next(sizes, None)) is not None:
@@ -211,6 +219,19 @@ def _room(plan: Plan, nodes: int | None) -> Iterator[Problem]:
         memory.require_room(row_needs(plan), {worker.name: worker.memory_bytes or USUAL_MEMORY for worker in workers})
     except InputError as error:
         yield Problem(("data", "context"), str(error))
+
+
+def _repeatable(plan: Plan) -> Iterator[Problem]:
+    """Audits of stateless tasks judge nodes, and which elements dropout drops hangs on device and micro-batches."""
+    if not (plan.stateless and plan.run_file.training.audits):
+        return
+    dropped = {key: 0.0 for key, share in described(plan).items() if is_dropout(key) and share}
+    if dropped:
+        text = (
+            "is given, but the model has dropout, and another node does not draw the same: honest nodes would be found "
+            f"guilty. Set model.config: {flow(dropped)}, or leave audits out"
+        )
+        yield Problem(("training", "audits"), text)
 
 
 def _disk(plan: Plan, result: Estimate) -> Iterator[Problem]:
