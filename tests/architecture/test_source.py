@@ -201,6 +201,27 @@ def test_unsafe_lets_pass(code: str) -> None:
     assert unsafe(ast.parse(code)) == []
 
 
+def half_caught(tree: ast.AST) -> list[str]:
+    """Handlers that miss strings which are not UTF-8 and values that are nested too deeply: `core.decoding` has all."""
+    caught = (
+        dotted(node)
+        for handler in ast.walk(tree)
+        if isinstance(handler, ast.ExceptHandler) and handler.type
+        for node in ast.walk(handler.type)
+    )
+    return [name for name in caught if name in {"msgspec.MsgspecError", "msgspec.DecodeError"}]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_whatever_a_decoder_raises_is_caught(path: Path) -> None:
+    assert half_caught(parse(path)) == []
+
+
+@pytest.mark.parametrize("caught", ["msgspec.MsgspecError", "(OSError, msgspec.DecodeError)"])
+def test_half_caught_notices(caught: str) -> None:
+    assert half_caught(ast.parse(f"try: ...\nexcept {caught}: ...")) != []
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
+from barnraise.core.decoding import MALFORMED
 from barnraise.ledger import RunDirectory
 
 FILE = "links.json"
@@ -23,6 +25,9 @@ class LinkUse:
 
 
 def recorded(run: RunDirectory) -> dict[str, Any] | None:
-    """The run's links.json; None when it did not run in a lab."""
+    """The run's links.json; None when it did not run in a lab, or the file is damaged."""
     path = run.path / FILE
-    return json.loads(path.read_text("utf-8")) if path.exists() else None
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except (OSError, *MALFORMED):
+        return None

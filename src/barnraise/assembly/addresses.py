@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from barnraise.config.schema import ControllerSection
+from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import AddressError, RunDirectoryError
 from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan
@@ -86,7 +87,7 @@ def _recorded(run: RunDirectory) -> Whereabouts | None:
         return msgspec.json.decode(path.read_bytes(), type=Whereabouts)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (OSError, *MALFORMED) as error:
         raise RunDirectoryError(
             f"{path} cannot be read ({error}): restore it, or write it again as "
             '{"uri": "zmq://HOST:PORT", "mode": "train"}, with the address that workers dial (xmlrpc for HTTP), and '

@@ -7,6 +7,7 @@ import contextlib
 
 import msgspec
 
+from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import InputError
 from barnraise.ledger import RunDirectory
 from barnraise.transport import Keys
@@ -72,5 +73,5 @@ def _addresses(run: RunDirectory, name: str) -> list[str]:
     """What a file says; nothing when it is not there, or damaged: that stops no run."""
     try:
         return msgspec.json.decode((run.path / name).read_bytes(), type=list[str])
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, *MALFORMED):
         return []

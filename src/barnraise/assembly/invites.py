@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from barnraise.assembly.addresses import recorded_uri
+from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import CorruptionError, InputError, RunDirectoryError
 from barnraise.ledger import RunDirectory
 from barnraise.ledger.disk import storage_errors
@@ -31,7 +32,7 @@ BOOK = "invites.json"
 def _decoded(content: bytes) -> TokenBook:
     try:
         return TokenBook.from_dict(msgspec.json.decode(content))
-    except msgspec.DecodeError as error:
+    except MALFORMED as error:
         raise CorruptionError(f"the book of invites is damaged ({error}): delete it and invite anew") from None
 
 

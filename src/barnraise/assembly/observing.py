@@ -12,6 +12,7 @@ import msgspec
 
 from barnraise.account.standing import Standing, printable_of
 from barnraise.assembly.joining import default_home
+from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import AddressError, InviteError, WireError
 from barnraise.core.text import printable
 from barnraise.transport import Invite, Keys, proof
@@ -66,5 +67,5 @@ async def _ask(connection: Connection, ticket: Invite, keys: Keys) -> Standing:
 def _read(raw: memoryview) -> Standing:
     try:
         return msgspec.json.decode(raw, type=Standing)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except MALFORMED as error:
         raise WireError(f"the controller's answer cannot be read: {printable(str(error))}") from None

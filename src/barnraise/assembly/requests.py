@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnraise.controller.events import Event, RevokeRequested, StopRequested
+from barnraise.core.decoding import MALFORMED
 from barnraise.ledger import RunDirectory
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ async def obey(run: RunDirectory, server: Server, warn: Callable[[str], None]) -
     for path in sorted(run.requests.glob("*.json")):
         try:
             request = msgspec.json.decode(path.read_bytes(), type=Request)
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, *MALFORMED) as error:
             warn(f"{path} is no request and is removed: {error}")
         else:
             await server.settle(request.event())

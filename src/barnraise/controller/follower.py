@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from barnraise.controller.incoming_files import IncomingFiles
+from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import InviteError, WireError
 from barnraise.core.text import printable
 from barnraise.core.types import Blob
@@ -200,7 +201,7 @@ class Follower:
         assert raw is not None
         try:
             rows = decode_rows(raw)
-        except ValueError as error:
+        except MALFORMED as error:
             raise WireError(f"rows that cannot be read: {error}") from None
         if answer.after != self.copy.last_id:
             return

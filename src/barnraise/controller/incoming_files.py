@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import WireError
 from barnraise.core.files import fsync_directory, write_file
 from barnraise.core.types import Blob
@@ -135,7 +136,7 @@ class IncomingFiles:
             content = path.read_bytes()
         try:
             manifest = msgspec.json.decode(content, type=CheckpointManifest)
-        except msgspec.MsgspecError:
+        except MALFORMED:
             return
         blobs = {part: Blob(kept.sha256, kept.num_bytes) for part, kept in manifest.files.items()}
         if all(self._matches(folder / part, CopiedFile(part, blob)) for part, blob in blobs.items()):

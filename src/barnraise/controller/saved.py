@@ -14,6 +14,7 @@ import msgspec
 
 from barnraise.controller.actions import Slot
 from barnraise.controller.state import State
+from barnraise.core.decoding import MALFORMED
 
 
 class Saved(msgspec.Struct):
@@ -58,7 +59,7 @@ def decode(content: bytes) -> tuple[State, float] | None:
     """The state and its time; None when this version of barnraise cannot read it."""
     try:
         saved = _DECODER.decode(content)
-    except msgspec.MsgspecError:
+    except MALFORMED:
         return None
     if saved.form != _FORM:
         return None

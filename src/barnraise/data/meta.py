@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, UnsetType
 
+from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import DataError
 from barnraise.core.types import Count, Digest
 from barnraise.data.lengths import MOST_LENGTHS
@@ -174,7 +175,7 @@ class Meta(Format, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise DataError(f"{source} has {len(content)} bytes, but may have {MAX_META_BYTES}")
         try:
             return msgspec.json.decode(content, type=cls)
-        except (msgspec.MsgspecError, DataError, UnicodeDecodeError, RecursionError) as error:
+        except (DataError, *MALFORMED) as error:
             raise DataError(f"{source} is not a dataset's description: {error}; make the dataset again") from error
 
     @classmethod

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import CorruptionError, StorageError
 from barnraise.core.files import fsync_directory
 from barnraise.core.types import Count, Digest
@@ -268,7 +269,7 @@ def _read_manifest(path: Path) -> CheckpointManifest:
         raise CorruptionError(f"{file} is damaged: more than {_MANIFEST_LIMIT} bytes")
     try:
         return msgspec.json.decode(text, type=CheckpointManifest)
-    except msgspec.MsgspecError as error:
+    except MALFORMED as error:
         raise CorruptionError(f"{file} is damaged: {error}") from error
 
 

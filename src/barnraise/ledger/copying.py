@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import CorruptionError, WireError
 from barnraise.ledger import chain
 from barnraise.ledger.decisions import AnyDecision, Judged, Noted
@@ -33,12 +34,11 @@ _AT_ONCE = 2000
 _UNCHECKED = 20_000  # rows at most, so that who takes over need not check many: a third of a second
 _MALFORMED = (
     CorruptionError,
-    msgspec.MsgspecError,
+    *MALFORMED,
     TypeError,
     ValueError,
     LookupError,
     AttributeError,
-    RecursionError,
 )
 
 

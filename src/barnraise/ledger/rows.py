@@ -18,6 +18,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
+from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import CorruptionError
 from barnraise.core.types import NodeProfile
 from barnraise.ledger.decisions import (
@@ -100,7 +101,7 @@ class RowFormat:
         try:
             for position, decode in self._decode:
                 values[position] = decode(values[position])
-        except msgspec.MsgspecError as error:
+        except MALFORMED as error:
             raise CorruptionError(f"row {row[0]} of the ledger's table {self.table} is damaged: {error}") from error
         for place, group in self._groups:
             stop = place + len(group.__struct_fields__)
@@ -124,7 +125,7 @@ class NoteFormat(RowFormat):
         row_id, time, kind, node, detail = row
         try:
             note = note_of(kind, _DETAIL.decode(detail))
-        except msgspec.MsgspecError as error:
+        except MALFORMED as error:
             raise CorruptionError(f"row {row_id} of the ledger's table {self.table} is damaged: {error}") from error
         return Noted(_float_from_column(time), note, node)
 

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import CorruptionError
 from barnraise.core.types import Count, Digest
 from barnraise.ledger import chain
@@ -70,7 +71,7 @@ def read(run: RunDirectory) -> Seal | None:
         content = file.read(_LIMIT + 1)
     try:
         seal = msgspec.json.decode(content, type=Seal)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except MALFORMED as error:
         raise CorruptionError(f"{run.seal} is damaged: {error}") from error
     outside = any(PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts for name in seal.files)
     if outside or seal.encode() != content or seal.bare_digest() != seal.digest:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
+from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import CorruptionError
 from barnraise.core.types import Count
 from barnraise.ledger.disk import storage_errors
@@ -120,7 +121,7 @@ def _entries(path: Path, file: FileIO) -> Iterator[tuple[str, _Entry, int]]:
     try:
         header = msgspec.json.decode(file.read(length), type=dict[str, msgspec.Raw])
         entries = {n: msgspec.json.decode(raw, type=_Entry) for n, raw in header.items() if n != _METADATA}
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except MALFORMED as error:
         raise _damaged(path, str(error)) from error
     room = size - begin
     for name, entry in entries.items():

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import PayloadError
 from barnraise.models.config import lookup
 
@@ -75,5 +76,5 @@ class FlatLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise PayloadError(f"layout has {len(content)} bytes, but may have {_MAX_BYTES}")
         try:
             return msgspec.json.decode(content, type=cls)
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except MALFORMED as error:
             raise PayloadError(f"not a parameter layout: {error}") from error

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
 from barnraise.controller import saved
 from barnraise.controller.state import State
+from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import CorruptionError, StorageError
 from barnraise.ledger import Checkpoint, Noted, notes
 from barnraise.ledger.checkpoints import describe
@@ -150,7 +149,7 @@ class CheckpointsCheck(Check):
         try:
             parameters = checkpoint.tensors("parameters", ("parameters",))["parameters"]
             good = bears(parameters, checkpoint.manifest.parameters_digest)
-        except (CorruptionError, KeyError, ValueError, msgspec.MsgspecError) as error:
+        except (CorruptionError, KeyError, ValueError, *MALFORMED) as error:
             self.wrong(name, "", expected="parameters that can be read", found=str(error), remedy=_BEFORE)
             return
         self.count("parameters")

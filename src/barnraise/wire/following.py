@@ -101,5 +101,5 @@ def encode_rows(rows: tuple[CopiedRow, ...]) -> bytes:
 
 
 def decode_rows(raw: memoryview) -> tuple[CopiedRow, ...]:
-    """What `encode_rows` made. Raises msgspec.DecodeError."""
+    """What `encode_rows` made. Raises one of `core.decoding.MALFORMED`."""
     return _rows.decode(raw)

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import WireError
 from barnraise.wire.following import Follow, FromStandby, Rows, ToStandby
 from barnraise.wire.messages import (
@@ -119,7 +120,7 @@ def _decode(
     _check_size("header", num_bytes(frames[0]), limit)
     try:
         message = decoder.decode(frames[0])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except MALFORMED as error:
         raise WireError(_other_version(frames[0]) or f"header: {_printable(error)}") from None
     raw = memoryview(frames[1]).cast("B") if len(frames) == 2 else None
     _check_raw(message, raw)
@@ -149,7 +150,7 @@ def _other_version(header: Buffer) -> str:
     """Says so when the header is the greeting of another protocol version, whose fields we cannot know."""
     try:
         greeting = _greeting.decode(header)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except MALFORMED:
         return ""
     if greeting.t not in ("Enrol", "Follow", "Hello", "Observe") or greeting.protocol == PROTOCOL_VERSION:
         return ""

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import WireError
 from barnraise.core.types import Blob, Count
 
@@ -28,5 +29,5 @@ class Manifest(msgspec.Struct, frozen=True):
         """WireError when `content` is not a manifest."""
         try:
             return msgspec.json.decode(content, type=cls)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except MALFORMED as error:
             raise WireError(f"the controller's manifest cannot be read: {error}") from None
