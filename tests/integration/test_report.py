@@ -5,13 +5,17 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from barnraise.assembly import solving
+from barnraise.assembly import addresses, solving
 from barnraise.assembly.ending import summarise
 from barnraise.assembly.exporting import export_model
 from barnraise.assembly.hosting import Host, open_host
@@ -209,6 +213,34 @@ def test_export_takes_the_average_of_versions_where_there_is_one(text_run: tuple
     exported = export_model(run)
     vector = FlatParameters(AutoModelForCausalLM.from_pretrained(exported.folder)).vector
     assert torch.equal(vector, tensors["average"])
+
+
+def test_a_run_with_a_damaged_ledger_still_has_the_model_of_its_checkpoint(
+    text_run: tuple[RunDirectory, Plan], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, _ = text_run
+    (run.path / addresses.FILE).write_bytes(msgspec.json.encode(addresses.Whereabouts("", "train")))
+    Ledger(run.ledger, run.segments, run=run.path.name).close()
+    with closing(sqlite3.connect(run.ledger)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        pages = connection.execute("SELECT rootpage FROM sqlite_master WHERE rootpage > 1").fetchall()
+    content = bytearray(run.ledger.read_bytes())
+    for (page,) in pages:
+        content[(page - 1) * 4096 : page * 4096] = b"\xff" * 4096
+    run.ledger.write_bytes(content)
+    for command in ("finish", "export"):
+        shutil.rmtree(run.model, ignore_errors=True)
+        with pytest.raises(SystemExit) as ended:
+            main([command, str(run.path)])
+        assert ended.value.code == 0
+        told = capsys.readouterr()
+        assert "ledger.sqlite is damaged" in told.err
+        assert told.out == f"version 0 with 11,136 parameters is in {run.model}\n"
+        assert (run.model / "model.safetensors").is_file()
+    assert run.ledger.read_bytes() == content
+    assert list(run.requests.iterdir()) == []
+    assert main(["resume", str(run.path)]) == 1
+    assert "barnraise finish" in capsys.readouterr().err
 
 
 def test_export_command_refuses_what_is_not_there(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import random
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ from barnraise.ledger import (
     notes,
 )
 from barnraise.ledger.rows import FORMATS, flat
-from barnraise.ledger.view import LookedAt
+from barnraise.ledger.view import LookedAt, replay
 
 from .. import decisions as some
 
@@ -181,6 +183,33 @@ def test_a_missing_row_is_found(path: Path) -> None:
         connection.execute("DELETE FROM events WHERE id = 3")
     with Ledger(path) as ledger, pytest.raises(CorruptionError, match="row 3 is missing"):
         list(ledger.replay())
+
+
+def test_a_page_that_only_old_rows_are_on_is_looked_at_before_anything_is_changed(tmp_path: Path) -> None:
+    """A controller that goes on reads the newest rows alone, and so would not meet it."""
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        for number in range(400):
+            ledger.commit([Noted(float(number), notes.Continued())])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'versions'").fetchone()
+    content = bytearray(path.read_bytes())
+    content[(page - 1) * 4096 : page * 4096] = random.Random(1).randbytes(4096)
+    path.write_bytes(content)
+    with pytest.raises(CorruptionError, match=r"ledger\.sqlite is damaged: .*barnraise finish"):
+        Ledger(path)
+    assert path.read_bytes() == content
+
+
+def test_text_that_is_not_utf8_is_damage(path: Path) -> None:
+    with Ledger(path) as ledger:
+        ledger.commit([Noted(1.0, notes.Paused("alone"))])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE events SET node = CAST(x'ff' AS TEXT)")
+        connection.commit()
+    with pytest.raises(CorruptionError, match=r"ledger\.sqlite is damaged"):
+        list(replay(path))
 
 
 def test_a_damaged_value_is_found(path: Path) -> None:

@@ -46,9 +46,18 @@ def export_model(
     logging.disable_progress_bar()
     parameters = tensors.get("average", tensors["parameters"])[: told.num_parameters]
     write(folder, told.model, parameters, tokenizer_files(run))
-    with LedgerView(run.ledger) as view:
-        newest = view.totals().version
-    return Exported(folder, checkpoint.manifest.version, max(newest, 0), told.num_parameters)
+    version = checkpoint.manifest.version
+    return Exported(folder, version, _newest(run, version, warn), told.num_parameters)
+
+
+def _newest(run: RunDirectory, exported: int, warn: Callable[[str], None]) -> int:
+    """The ledger's newest version; where the ledger is damaged the one that was `exported`."""
+    try:
+        with LedgerView(run.ledger) as view:
+            return max(view.totals().version, exported)
+    except CorruptionError as error:
+        warn(f"whether the run made later versions than {exported} is not known: {error}")
+        return exported
 
 
 def _checkpoint(run: RunDirectory, version: int | None, warn: Callable[[str], None]) -> Checkpoint:

@@ -4,34 +4,62 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from barnraise.assembly import requests
 from barnraise.assembly.ending import Summary, is_over, sealed, summarise
+from barnraise.assembly.exporting import Exported, export_model
+from barnraise.core.errors import CorruptionError
 from barnraise.ledger import RunDirectory
 
 if TYPE_CHECKING:
     from barnraise.assembly.voice import Voice
 
 
-def finish(run: RunDirectory, voice: Voice) -> Summary:
-    """Ask the run's controller to finish, and wait until it has; where none runs, be it."""
+def finish(run: RunDirectory, voice: Voice) -> Summary | Exported:
+    """Ask the run's controller to finish, and wait until it has; where none runs, be it. Where what it would go on from
+    is damaged, write the model of the newest checkpoint, and leave the run as it is.
+
+    Raises CorruptionError when no checkpoint is whole either, RunDirectoryError, StorageError.
+    """
+    try:
+        return _finish(run, voice)
+    except CorruptionError as error:
+        voice.warn(f"the run cannot be ended: {error}")
+        return export_model(run, warn=voice.warn)
+
+
+def _finish(run: RunDirectory, voice: Voice) -> Summary:
     if over := sealed(run):
         return over
-    if not is_over(run):
-        request = requests.put(run, requests.FinishRun("asked to finish"))
-        if (pid := run.holder()) is not None:
-            voice.say(f"asked process {pid} to finish")
-            requests.taken_up(run, request)
-            while run.holder() == pid:
-                time.sleep(requests.PATIENCE)
-    if over := sealed(run):
-        return over
-    with run.lock():
-        from barnraise.assembly.hosting import recorded_plan
+    with ExitStack() as stack:
+        if not _over(run):
+            request = requests.put(run, requests.FinishRun("asked to finish"))
+            stack.callback(request.unlink, missing_ok=True)
+            if (pid := run.holder()) is not None:
+                voice.say(f"asked process {pid} to finish")
+                requests.taken_up(run, request)
+                while run.holder() == pid:
+                    time.sleep(requests.PATIENCE)
+        if over := sealed(run):
+            return over
+        with run.lock():
+            from barnraise.assembly.hosting import recorded_plan
 
-        if is_over(run):
-            return summarise(run, recorded_plan(run), voice.say, voice.warn)
-        from barnraise.assembly.serving import finish_run
+            if is_over(run):
+                return summarise(run, recorded_plan(run), voice.say, voice.warn)
+            from barnraise.assembly.serving import finish_run
 
-        return asyncio.run(finish_run(run, recorded_plan(run), voice))
+            return asyncio.run(finish_run(run, recorded_plan(run), voice))
+
+
+def _over(run: RunDirectory) -> bool:
+    """Whether the run is over; a controller that works there can finish it, whether others can read its ledger or not.
+    Raises CorruptionError where none does."""
+    try:
+        return is_over(run)
+    except CorruptionError:
+        if run.holder() is None:
+            raise
+        return False

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from barnraise.cli import console
 from barnraise.core.program import program
+
+if TYPE_CHECKING:
+    from barnraise.assembly.exporting import Exported
+
+
+def tell(exported: Exported, *, json: bool) -> None:
+    """Print what was written where."""
+    if json:
+        console.emit_json(
+            {"model_dir": str(exported.folder), "version": exported.version, "newest_version": exported.newest}
+        )
+    else:
+        console.say(f"version {exported.version} with {exported.num_parameters:,} parameters is in {exported.folder}")
 
 
 def export(
@@ -27,12 +40,9 @@ def export(
     from barnraise.ledger import RunDirectory
 
     exported = export_model(RunDirectory.open(run_dir), to, version, warn=console.warn)
+    tell(exported, json=json)
     if json:
-        console.emit_json(
-            {"model_dir": str(exported.folder), "version": exported.version, "newest_version": exported.newest}
-        )
         return
-    console.say(f"version {exported.version} with {exported.num_parameters:,} parameters is in {exported.folder}")
     if version is None and exported.version < exported.newest:
         console.note(
             f"the run is at version {exported.newest}; what it had not saved yet comes with its next checkpoint, or "

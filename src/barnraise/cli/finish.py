@@ -15,11 +15,18 @@ def finish(
     """End a run early: one more version of what was accepted so far, its evaluation, the exported model, the report.
 
     A controller that runs is asked to, and waited for; it prints its summary where it was started. A run that was
-    interrupted or killed is ended here. Either way it cannot go on afterwards.
+    interrupted or killed is ended here. Either way it cannot go on afterwards. Of a run whose ledger or payloads are
+    damaged the model of the newest checkpoint is written, and the run is left as it is.
     """
+    from barnraise.assembly.ending import Summary
     from barnraise.assembly.finishing import finish as end
+    from barnraise.cli import export
     from barnraise.cli.summary import tell
     from barnraise.cli.view import VOICE
     from barnraise.ledger import RunDirectory
 
-    tell(end(RunDirectory.open(run_dir), VOICE), json=json)
+    ending = end(RunDirectory.open(run_dir), VOICE)
+    if isinstance(ending, Summary):
+        tell(ending, json=json)
+    else:
+        export.tell(ending, json=json)

@@ -12,6 +12,7 @@ from pathlib import Path
 from barnraise.core.errors import CorruptionError, StorageError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NOT_TEXT = "Could not decode to UTF-8"  # Python's sqlite3 says so of a damaged column, with no code of SQLite's
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
@@ -36,11 +37,21 @@ def storage_errors(path: Path, action: str = "write") -> Iterator[None]:
     except OSError as error:
         raise storage_error(path, error, action) from error
     except sqlite3.OperationalError as error:
+        if str(error).startswith(_NOT_TEXT):
+            raise damaged(path, str(error)) from error
         raise storage_error(path, error, action) from error
     except sqlite3.DatabaseError as error:
         if _sqlite_code(error) not in _CORRUPT:
             raise
-        raise CorruptionError(f"{path} is damaged: {error}; restore it from a copy, or start a new run") from error
+        raise damaged(path, str(error)) from error
+
+
+def damaged(path: Path, reason: str) -> CorruptionError:
+    """The error for users: a database whose bytes are not what they were, and what to do."""
+    return CorruptionError(
+        f"{path} is damaged: {reason}; restore it from a copy (without one, `barnraise finish RUN_DIR` writes the model "
+        "of the newest checkpoint, which does not need it)"
+    )
 
 
 def _sqlite_code(error: sqlite3.Error) -> int:

@@ -15,7 +15,7 @@ import msgspec
 from barnraise.core.files import fsync_directory
 from barnraise.ledger import chain, schema
 from barnraise.ledger.decisions import AnyDecision, Decision, Judged, Noted
-from barnraise.ledger.disk import storage_errors
+from barnraise.ledger.disk import damaged, storage_errors
 from barnraise.ledger.notes import SomeNote, Voided, kind_of
 from barnraise.ledger.rows import FORMATS, LedgerHash, Row, RowFormat
 from barnraise.ledger.segments import SEGMENT_BYTES, PayloadBytes, Position, Segments
@@ -48,6 +48,7 @@ class Ledger:
         with storage_errors(path, "open"):
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10.0)
         try:
+            self._require_sound()
             meta = read_meta(self._connection, path) if self._exists() else {}
             self._durable = Position(meta.get("segment_number", 0), meta.get("segment_bytes", 0))
             last_assignment = self._newest("assignment", "assignments") if meta else 0
@@ -136,6 +137,14 @@ class Ledger:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    def _require_sound(self) -> None:
+        """CorruptionError when a page of the database is damaged, also one that a resume would not read: else the run
+        would go on, and could be neither reported on nor finished. About a second for each GB."""
+        with storage_errors(self.path, "read"):
+            (told,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
+        if told != "ok":
+            raise damaged(self.path, " ".join(str(told).split()))
 
     def _exists(self) -> bool:
         with storage_errors(self.path, "open"):
