@@ -69,6 +69,7 @@ def finished(barnraise: Callable[..., Process], run_file: Callable[..., Path]) -
 @pytest.mark.slow
 def test_a_run_is_verified_to_the_byte(barnraise: Callable[..., Process], finished: Path, tmp_path: Path) -> None:
     before = contents(finished)
+    assert [path for path in [finished, *finished.rglob("*")] if path.stat().st_mode & 0o077] == [], "all is private"
     process = barnraise("verify", str(finished), "--json", "--to", str(tmp_path / "certificate"))
     assert process.wait() == 3, process.text()
     told = process.json()

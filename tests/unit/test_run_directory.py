@@ -16,6 +16,8 @@ import pytest
 from barnraise.core.errors import RunDirectoryError
 from barnraise.ledger import Ledger, RunDirectory
 
+from ..decisions import assigned, judged
+
 NOON = datetime(2026, 1, 31, 12, 0, 0)
 
 HOLDER = """
@@ -51,6 +53,26 @@ def test_a_run_is_made_with_its_folders(tmp_path: Path) -> None:
     assert sorted(path.name for path in run.path.iterdir()) == [
         "checkpoints", "data", "keys", "logs", "requests", "segments",
     ]  # fmt: skip
+
+
+def test_what_is_made_in_a_run_can_be_read_by_its_owner_alone(tmp_path: Path) -> None:
+    """Files of a run can be copied elsewhere, where no folder protects them."""
+    before = os.umask(0o022)
+    try:
+        run = RunDirectory.create("sat-neo", tmp_path / "runs", now=NOON)
+        with run.lock():
+            run.write(run.run_file, b"run: {name: sat-neo}")
+            (run.path / "model").mkdir()
+            (run.path / "model" / "config.json").write_text("{}")
+            with Ledger(run.ledger, run.segments) as ledger:
+                ledger.commit([assigned(1.0, 1, "a"), judged(2.0, 1, "a")], {1: b"payload"})
+                made = [run.path, *run.path.rglob("*")]
+                assert len(made) >= 14, "with SQLite's write-ahead log"
+                assert [path for path in made if stat.S_IMODE(path.stat().st_mode) & 0o077] == []
+        (tmp_path / "later").touch()
+        assert stat.S_IMODE((tmp_path / "later").stat().st_mode) == 0o644, "the umask is as it was"
+    finally:
+        os.umask(before)
 
 
 def test_nobody_else_may_look_into_a_run_or_hold_its_lock(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from barnraise.account.account import manifest
 from barnraise.core.errors import CorruptionError, InputError
+from barnraise.core.files import private
 from barnraise.ledger import Checkpoint, Checkpoints, LedgerView, RunDirectory
 
 
@@ -45,7 +47,8 @@ def export_model(
 
     logging.disable_progress_bar()
     parameters = tensors.get("average", tensors["parameters"])[: told.num_parameters]
-    write(folder, told.model, parameters, tokenizer_files(run))
+    with private() if folder.is_relative_to(run.path) else nullcontext():
+        write(folder, told.model, parameters, tokenizer_files(run))
     version = checkpoint.manifest.version
     return Exported(folder, version, _newest(run, version, warn), told.num_parameters)
 

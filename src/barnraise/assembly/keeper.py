@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -22,6 +23,7 @@ import msgspec
 
 from barnraise.assembly.signals import INTERRUPTED, NUMBERS
 from barnraise.config.faults import KillController, Planned
+from barnraise.core.files import private
 from barnraise.core.processes import die_with_parent
 
 VARIABLE = "BARNRAISE_KEEPER"
@@ -85,6 +87,8 @@ def keep(arguments: Sequence[str], options: Sequence[str] = ()) -> int:
     keeper = _Keeper()
     for number in NUMBERS:
         signal.signal(number, keeper.pass_on)
+    umask = ExitStack()
+    umask.enter_context(private())  # helpers write to the run directory
     try:
         while True:
             code, revive = keeper.live(arguments)
@@ -94,6 +98,7 @@ def keep(arguments: Sequence[str], options: Sequence[str] = ()) -> int:
             time.sleep(revive.seconds)
             arguments = ["resume", revive.run, *options]
     finally:
+        umask.close()
         keeper.close()
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -25,6 +27,19 @@ def write_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
         unfinished.unlink(missing_ok=True)
         raise
     fsync_directory(path.parent)
+
+
+@contextmanager
+def private() -> Iterator[None]:
+    """Files and folders that this process and its children make meanwhile can be read by their owner alone.
+
+    It is the umask of the whole process, so that libraries and other threads keep to it too.
+    """
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def fsync_directory(path: Path) -> None:

@@ -49,8 +49,8 @@ def storage_errors(path: Path, action: str = "write") -> Iterator[None]:
 def damaged(path: Path, reason: str) -> CorruptionError:
     """The error for users: a database whose bytes are not what they were, and what to do."""
     return CorruptionError(
-        f"{path} is damaged: {reason}; restore it from a copy (without one, `barnraise finish RUN_DIR` writes the model "
-        "of the newest checkpoint, which does not need it)"
+        f"{path} is damaged: {reason}; restore it from a copy (without one, `barnraise finish RUN_DIR` writes the "
+        "model of the newest checkpoint, which does not need it)"
     )
 
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
 from barnraise.core.errors import RunDirectoryError
+from barnraise.core.files import private
 from barnraise.ledger.disk import storage_errors
 
 _FLOCK = struct.Struct("hhqqi4x")  # type, whence, start, length, pid: Linux's, where the kernel pads offsets to 64 bits
@@ -22,7 +24,8 @@ _FLOCK = struct.Struct("hhqqi4x")  # type, whence, start, length, pid: Linux's, 
 class RunLock:
     """The exclusive lock on a run, held from construction until `release`. The file holds the holder's pid.
 
-    A forked child does not hold it, and a child started by exec does not inherit it.
+    A forked child does not hold it, and a child started by exec does not inherit it. In a `with` statement all files
+    that the process makes meanwhile are `private`, since they are those of the run.
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,6 +42,7 @@ class RunLock:
                 raise
         self._descriptor: int | None = descriptor
         os.register_at_fork(after_in_child=self.release)
+        self._private = ExitStack()
 
     def release(self) -> None:
         """Let go; releasing twice does nothing. Closing is enough: only the last open copy holds the lock."""
@@ -47,11 +51,13 @@ class RunLock:
             self._descriptor = None
 
     def __enter__(self) -> RunLock:
+        self._private.enter_context(private())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._private.close()
         self.release()
 
 
