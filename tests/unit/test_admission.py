@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from barnraise.controller import admission
-from barnraise.controller.machine import Controller
 from barnraise.controller.state import Work
 from barnraise.core.types import Blob, Contribution, ParameterRange, Taken, Transcript
 from barnraise.ledger import Terms
+from barnraise.training.reach import Reach
 
-from ..state_machine.engine import digest, engine_settings
+from ..state_machine.engine import digest, engine_settings, told
 
 WORK = Work(
     0.0, assignment=3, node="a", kind="train", base=7, tokens=12, local_steps=4, rows=(), cursor=0,
@@ -99,24 +99,38 @@ def test_an_offer_is_in_the_codec_of_its_rung_or_in_that_of_residuals(
     ],
 )
 def test_an_update_must_be_sane(norm: float, reason: str, limit: float | None, expected: str) -> None:
-    assert admission.refuse_inspection(norm, reason, 1000.0, engine_settings(max_norm=limit).payloads) == expected
+    assert admission.refuse_inspection(norm, reason, engine_settings(max_norm=limit).payloads) == expected
 
 
-def test_without_a_limit_in_the_run_file_an_update_must_not_be_far_above_the_usual() -> None:
-    settings, speeds = engine_settings().payloads, Controller(engine_settings()).speeds
-    at_first = admission.most_norm(WORK, False, speeds, settings)
-    assert at_first == admission.LARGEST * 10.0, "100 parameters, and nothing is known yet"
-    assert "far above the usual" in admission.refuse_inspection(1e30, "", at_first, settings)
-    speeds.num_norms, speeds.norm, speeds.travel = 2, 1.0, 0.1
-    assert admission.most_norm(WORK, False, speeds, settings) == at_first, "one of two could move a median"
-    speeds.num_norms = 3
-    work = at_rate(WORK, 0.025)  # 4 steps: as far as others go
-    assert admission.most_norm(work, False, speeds, settings) == 30.0
-    assert admission.most_norm(work, True, speeds, settings) == 300.0, "what was held back is of many tasks"
-    longer = msgspec.structs.replace(work, local_steps=12)
-    assert admission.most_norm(longer, False, speeds, settings) == pytest.approx(90.0)
-    later = at_rate(work, 1e-9)
-    assert admission.most_norm(later, False, speeds, settings) == 30.0, "it brings earlier work along"
+def test_without_a_limit_in_the_run_file_only_what_no_model_could_follow_is_refused() -> None:
+    payloads = engine_settings().payloads  # of 100 parameters
+    assert admission.refuse_inspection(1000.0, "", payloads) == ""
+    assert admission.refuse_inspection(1001.0, "", payloads) == "norm 1001 is above 1000, which no model could follow"
+
+
+def test_an_update_is_shortened_to_what_its_task_can_make() -> None:
+    work = at_rate(WORK, 0.025)  # 4 steps: a travel of 0.1
+    settings = engine_settings(reach=Reach(10.0, besides=1.0))
+    assert [admission.scale(norm, work, settings) for norm in (0.0, 1e-9, 2.0)] == [1.0, 1.0, 1.0]
+    assert admission.scale(8.0, work, settings) == 0.25
+    longer = msgspec.structs.replace(work, local_steps=8)
+    assert admission.scale(3.0, longer, settings) == 1.0
+    assert admission.scale(1e9, work, engine_settings()) == 1.0, "nothing is known of this optimizer's steps"
+    limited = engine_settings(reach=Reach(10.0, besides=1.0), max_norm=50.0)
+    assert admission.scale(8.0, work, limited) == 1.0, "the run file sets the limit"
+
+
+def test_an_update_may_bring_earlier_work_along_where_error_feedback_holds_it_back() -> None:
+    settings = engine_settings(reach=Reach(10.0, tasks=3.0), learning_rate=0.05, local_steps=2)
+    assert admission.scale(3.0, at_rate(WORK, 1e-9), settings) == 1.0, "the rate was higher before"
+    residual = msgspec.structs.replace(at_rate(WORK, 0.0), local_steps=0)
+    assert admission.scale(6.0, residual, settings) == pytest.approx(0.5)
+
+
+def test_updates_that_are_scaled_to_equal_steps_are_as_long_as_those_steps_make_them() -> None:
+    settings = engine_settings(reach=Reach(10.0), worker=told(uplink={"normalize_steps": 8}))
+    assert admission.scale(2.0, at_rate(WORK, 0.025), settings) == 1.0
+    assert admission.scale(4.0, at_rate(WORK, 0.025), settings) == 0.5
 
 
 @pytest.mark.parametrize(

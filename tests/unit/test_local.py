@@ -12,7 +12,9 @@ import torch
 from torch import Tensor, nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from barnraise.training.catalog import INNER
 from barnraise.training.local import LocalTrainer
+from barnraise.training.reach import Reach
 
 
 class Bigram(nn.Module):
@@ -160,6 +162,28 @@ def test_a_fleet_whose_movement_is_not_finite_is_not_followed() -> None:
     trainer.follow(torch.full((16,), math.inf), 1, 0.1, 1.0)
     assert trainer.step((rows, rows), 0.1) is not None
     assert bool(trainer.flat.vector.isfinite().all())
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+@pytest.mark.parametrize("alike", [True, False], ids=["the same batch each time", "other batches"])
+def test_no_task_leads_further_than_its_optimizer_its_rate_and_its_steps_say(optimizer: str, alike: bool) -> None:
+    options, steps, rate, rng = dict(OPTIMIZERS)[optimizer], 20, 0.05, np.random.default_rng(0)
+    step = INNER.entry(optimizer).declares.reach
+    trainer = LocalTrainer(Bigram(), optimizer=optimizer, options=options, gradient_clip=1.0)
+    longest = Reach(step(options, 1.0, 16)).longest(rate * steps)
+    rows = rng.integers(0, 4, (2, 8))
+    for _ in range(5):  # tasks, with the moments of those before
+        start = trainer.flat.vector.clone()
+        for _ in range(steps):
+            batch = rows if alike else rng.integers(0, 4, (2, 8))
+            trainer.step((batch, batch), rate)
+        length = float((trainer.flat.vector - start).norm())
+        assert 0.0 < length <= longest
+        assert length > 0.01 * longest, "a limit that is far from what happens says little"
+
+
+def test_nothing_bounds_the_steps_of_sgd_without_a_clipped_gradient() -> None:
+    assert math.isinf(INNER.entry("sgd").declares.reach(dict(OPTIMIZERS)["sgd"], None, 16))
 
 
 def _gpt(tokens_at_once: int | None) -> LocalTrainer:

@@ -104,6 +104,26 @@ def advance(server: ParameterServer, versions: range, size: int = SIZE) -> list[
     return made
 
 
+@pytest.mark.parametrize("codec", [("none", {}), ("topk", {"ratio": 0.1})])
+@pytest.mark.parametrize("others", [0, 1], ids=["alone in its slot", "beside another"])
+def test_a_shortened_update_is_the_same_as_one_that_was_sent_shorter(
+    codec: tuple[str, dict[str, Any]], others: int
+) -> None:
+    made = []
+    for sent, scale in ((1.0, 0.25), (0.25, 1.0)):
+        server = make_server(codec=codec)
+        uploads = Uploads(server)
+        uploads.add(1, sent * vector(1))
+        uploads.add(2, vector(2))
+        uploads.add(3, vector(3))
+        both = (Held(1, 2.0, 0, scale=scale), *[Held(2, 1.0, 0)] * others)
+        slots = [Slot("a", ParameterRange(0, SIZE), both), slot("b", (3, 1.0))]
+        server.aggregate(1, slots, uploads.read)
+        made.append(server.parameters)
+    torch.testing.assert_close(*made, rtol=1e-6, atol=1e-7)
+    assert others or torch.equal(*made), "a factor that is a power of two rounds nothing"
+
+
 def test_a_version_is_named_by_the_tree_of_hashes_of_its_float32_bytes() -> None:
     server = make_server()
     (made,) = advance(server, range(1, 2))

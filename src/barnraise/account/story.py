@@ -124,9 +124,10 @@ def _judged(d: Judged, number: int) -> str:
         return f"{told}: {printable(d.reason)}"
     claim = d.claim
     late = f"{count_text(d.staleness, 'version')} late" if d.staleness else "in time"
+    shortened = f", shortened to {d.scale:.2g} of that" if d.scale < 1.0 else ""
     return (
         f"{told}, {late}: {count_text(claim.steps, 'step')} in {claim.seconds:.1f} s, {bytes_text(claim.num_bytes)}, "
-        f"norm {d.norm:.3g}, loss {claim.loss:.3f}"
+        f"norm {d.norm:.3g}{shortened}, loss {claim.loss:.3f}"
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from barnraise import matching, staleness
+from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.controller.settings import (
     AuditSettings,
     EngineSettings,
@@ -22,10 +24,12 @@ from barnraise.core.ranges import split
 from barnraise.core.types import Blob
 from barnraise.data.ranges import RowIndex
 from barnraise.models import memory
+from barnraise.models.published import MOST_MOVED
 from barnraise.plan import Plan, payload_bytes
 from barnraise.plan.dataset import longest_row, mean_row
 from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.training.catalog import INNER
+from barnraise.training.reach import HELD_BACK, Reach
 from barnraise.trust.repeats import TOLERANCE
 from barnraise.trust.signatures import RunId
 from barnraise.wire.messages import Downlink, Inner, Uplink, WorkerSettings
@@ -82,6 +86,7 @@ def engine_settings(
             most=largest_payload,
             memory=max(UPLOAD_MEMORY, 2 * largest_payload),
             max_norm=controller.max_update_norm,
+            reach=reach(plan, memory.num_parameters(model), num_parameters),
         ),
         tasks=TaskSettings(
             rows=rows,
@@ -119,6 +124,19 @@ def engine_settings(
         ),
         audits=AuditSettings(training.audits, secret, TOLERANCE[training.precision]),
         scores=ScoreSettings(training.scores, secret),
+    )
+
+
+def reach(plan: Plan, num_parameters: int, published: int) -> Reach:
+    """How long an update can be in a run of `plan`: of a model of `num_parameters`, with what is published of it."""
+    step = INNER.entry(plan.inner.name).declares.reach
+    if step is None:
+        return Reach()
+    leaves_out = plan.fragments[-1] > 1 or not CODECS.entry(plan.compression.name).declares.lossless
+    return Reach(
+        step(plan.inner.options, plan.run_file.training.gradient_clip, num_parameters),
+        besides=MOST_MOVED * math.sqrt(published - num_parameters) if plan.shares else 0.0,
+        tasks=HELD_BACK if plan.error_feedback and leaves_out else 1.0,
     )
 
 

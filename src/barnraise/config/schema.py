@@ -133,7 +133,11 @@ class ControllerSection(Section):
     )
     scheduler: Scheduler = Field(default="gale_shapley", description="How tasks are matched to nodes that ask.")
     scheduler_options: Options = Field(default_factory=dict, description="Further options of the scheduler.")
-    max_update_norm: Positive | None = Field(default=None, description="Refuse contributions of a larger norm.")
+    max_update_norm: Positive | None = Field(
+        default=None,
+        description="Refuse contributions of a larger norm. When not given, contributions that are longer than the "
+        "optimizer, the learning rate and the steps can make them are shortened to that length.",
+    )
     per_network: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
         default=None,
         description="Most nodes that come in by invites from one network (/24 of IPv4, /64 of IPv6), over the whole "

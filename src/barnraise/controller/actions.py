@@ -52,13 +52,14 @@ class Discard(Action, frozen=True, gc=False):
 
 class Held(NamedTuple):
     """A contribution in a slot: what it weighs there, which codec its payload is written in, how many versions it was
-    behind as it came, and how far its node was trusted then (`trust.standing`)."""
+    behind as it came, how far its node was trusted then (`trust.standing`), and by what its update is multiplied."""
 
     assignment: int
     weight: float
     codec: int
     staleness: int = 0
     trust: float = 1.0
+    scale: float = 1.0
 
 
 class Slot(msgspec.Struct, frozen=True, gc=False):

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from barnraise.controller.settings import PayloadSettings
-from barnraise.controller.speeds import Speeds
+from barnraise.controller.settings import EngineSettings, PayloadSettings
 from barnraise.controller.state import Work
 from barnraise.core.types import AnyResult, Contribution
 from barnraise.ledger.notes import NOT_SIGNED
@@ -21,16 +20,7 @@ LARGEST_LOSS = 1e6
 """Nats a token that no training reaches."""
 
 LARGEST = 100.0
-"""Root mean square of an update's elements beyond which no model could follow, whatever others send."""
-
-TIMES_USUAL = 30.0
-"""How many times larger than the median node's an update may be, for equal learning rate times steps."""
-
-TIMES_RESIDUAL = 10.0
-"""And by how much more what error feedback has held back for many tasks."""
-
-ENOUGH_NODES = 3
-"""Whose norms must be known for their median to be one that a single node cannot move."""
+"""Root mean square of an update's elements beyond which no model could follow: longer updates are refused."""
 
 
 class Offence(str):
@@ -100,32 +90,35 @@ def refuse_signature(run: RunId, node: str, offer: AnyResult, signer: str) -> st
     return Offence(f"{wrong}; join again with the key file that this machine joined with")
 
 
-def most_norm(work: Work, dense: bool, speeds: Speeds, payloads: PayloadSettings) -> float:
-    """The largest L2 norm that an update made of `work` may have; `dense`: it holds a residual.
+def scale(norm: float, work: Work, settings: EngineSettings) -> float:
+    """What an update of L2 norm `norm`, made of `work`, is multiplied by: 1, or less where it is longer than the task
+    can have made it.
 
-    An absolute limit in all cases. Once several nodes' updates are known, a multiple of the median one's, which rises
-    with the task's learning rate and steps and never falls with them, since error feedback brings earlier work along.
+    The longest update follows from the optimizer and from the task's learning rate and steps (`training.reach`), and
+    never from what other nodes send. Where the run file sets a largest norm itself, nothing is shortened.
     """
-    largest = LARGEST * math.sqrt(payloads.num_parameters)
-    if speeds.num_norms < ENOUGH_NODES:
-        return largest
-    travel = work.terms.learning_rate * work.local_steps
-    usual = speeds.norm * max(1.0, travel / speeds.travel if speeds.travel else 1.0)
-    return min(largest, TIMES_USUAL * usual * (TIMES_RESIDUAL if dense else 1.0))
+    tasks, reach, rate = settings.tasks, settings.payloads.reach, work.terms.learning_rate
+    steps = settings.worker.uplink.normalize_steps or work.local_steps
+    if reach.tasks > 1.0:  # it may hold earlier work, done at the largest rate
+        rate, steps = max(rate, tasks.learning_rate), max(steps, tasks.local_steps)
+    longest = reach.longest(rate * steps)
+    if settings.payloads.max_norm is not None or norm <= longest:
+        return 1.0
+    return longest / norm
 
 
-def refuse_inspection(norm: float, reason: str, most: float, payloads: PayloadSettings) -> str:
-    """Why an update of L2 norm `norm` (and `reason`, when it could not be decoded) is refused, where `most` is the
-    fleet's limit; empty when fine."""
+def refuse_inspection(norm: float, reason: str, payloads: PayloadSettings) -> str:
+    """Why an update of L2 norm `norm` (and `reason`, when it could not be decoded) is refused; empty when fine.
+
+    The limits are absolute: the run file's, or the length that no model could follow.
+    """
     if reason:
         return reason
     if not math.isfinite(norm):
         return f"norm is {norm}: the update holds NaN or infinite values"
     if payloads.max_norm is not None and norm > payloads.max_norm:
         return f"norm {norm:.4g} is above controller.max_update_norm {payloads.max_norm:g}"
+    most = LARGEST * math.sqrt(payloads.num_parameters)
     if payloads.max_norm is None and norm > most:
-        return (
-            f"norm {norm:.4g} is far above the usual, at most {most:.4g} now; set controller.max_update_norm "
-            "if that is fine"
-        )
+        return f"norm {norm:.4g} is above {most:.4g}, which no model could follow"
     return ""

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from barnraise.controller.actions import Held, Slot
-from barnraise.controller.observing import learn, observe_norm, observe_rate
+from barnraise.controller.observing import learn, observe_rate, observe_travel
 from barnraise.controller.state import (
     Badge,
     Closing,
@@ -139,7 +139,7 @@ def _contributed(state: State, node: NodeState, work: Work, d: Judged) -> None:
     buffer, totals = state.buffer, state.totals
     slots = buffer.slots.setdefault(d.node, {})
     trust = node.tally.standing.weight()
-    held = Held(d.assignment, d.weight, d.claim.codec, d.staleness, trust)
+    held = Held(d.assignment, d.weight, d.claim.codec, d.staleness, trust, d.scale)
     slot = slots.get(d.parameters, Slot(d.node, d.parameters))
     slots[d.parameters] = slot.plus(held, trust * d.tokens if work.task.trains else d.weight)
     state.merging[d.assignment] = work.at(Status.ACCEPTED, tokens=d.tokens, local_steps=d.claim.steps)
@@ -148,7 +148,7 @@ def _contributed(state: State, node: NodeState, work: Work, d: Judged) -> None:
     buffer.time = min(buffer.time, d.time)
     if buffer.half_time == math.inf and 2 * len(buffer.slots) >= state.num_live:
         buffer.half_time = d.time
-    observe_norm(node, work, d)
+    observe_travel(node, work)
     node.tally.tokens += d.tokens
     totals.tokens += d.tokens
     buffer.tokens += d.tokens

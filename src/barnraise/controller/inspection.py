@@ -18,7 +18,6 @@ from barnraise.controller.kinds import TaskKind
 from barnraise.controller.offences import Offences
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.scoring import Scoring
-from barnraise.controller.speeds import Speeds
 from barnraise.controller.state import Work
 from barnraise.core.types import AnyResult, Contribution
 from barnraise.ledger.decisions import Claim, Judged
@@ -33,7 +32,6 @@ class Inspection(Part):
         self,
         context: Context,
         custody: Custody,
-        speeds: Speeds,
         offences: Offences,
         copies: Copies,
         *,
@@ -45,7 +43,7 @@ class Inspection(Part):
         self.copies, self.kinds = copies, kinds
         self.auditing, self.scoring = auditing, scoring
         self.settings = context.settings
-        self.custody, self.speeds, self.offences = custody, speeds, offences
+        self.custody, self.offences = custody, offences
 
     def offered(self, node: str, message: Offer) -> Steps:
         """Judge a header; what may come is asked for."""
@@ -93,9 +91,7 @@ class Inspection(Part):
         offer, version = self.custody.inspecting[event.assignment]
         self.custody.settled(offer)
         work = self.state.works[event.assignment]
-        dense = offer.codec == self.settings.payloads.last_codec
-        most = admission.most_norm(work, dense, self.speeds, self.settings.payloads)
-        reason = admission.refuse_inspection(event.norm, event.reason, most, self.settings.payloads)
+        reason = admission.refuse_inspection(event.norm, event.reason, self.settings.payloads)
         yield from self._judge(work, offer, version, event.norm, reason)
         if self.state.nodes[work.node].verdicts[work.assignment][0]:
             if event.sketch:
@@ -148,6 +144,7 @@ class Inspection(Part):
             staleness=staleness,
             tokens=tokens,
             norm=norm,
+            scale=admission.scale(norm, work, self.settings) if verdict == "accepted" else 1.0,
             parameters=work.terms.parameters,
             weight=kind.weight(offer, work, tokens, staleness) if kind and isinstance(offer, kind.result) else 0.0,
         )

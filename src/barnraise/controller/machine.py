@@ -87,7 +87,6 @@ class Controller:
         self.inspection = Inspection(
             context,
             self.custody,
-            self.speeds,
             Offences(context, self.membership, sentencing),
             self.copies,
             kinds=self.kinds,

@@ -1,4 +1,4 @@
-"""What a verdict tells of its node: how fast it is, how long its tasks take, how large its updates are."""
+"""What a verdict tells of its node: how fast it is, how long its tasks take, how far they lead."""
 
 from __future__ import annotations
 
@@ -48,13 +48,11 @@ def learn(node: NodeState, work: Work, d: Judged) -> None:
         learned.free = d.time
 
 
-def observe_norm(node: NodeState, work: Work, d: Judged) -> None:
-    """A residual, which is dense and of many tasks, says nothing of what one task makes."""
-    updates = node.updates
-    if work.task.trains and d.norm > 0.0:
-        share = RATE_SMOOTHING if updates.norm else 1.0
-        updates.norm += share * (d.norm - updates.norm)
-        updates.travel += share * (work.terms.learning_rate * d.claim.steps - updates.travel)
+def observe_travel(node: NodeState, work: Work) -> None:
+    """Smooth the learning rate times the steps of the node's tasks, as they were assigned."""
+    if work.task.trains:
+        share = RATE_SMOOTHING if node.updates.travel else 1.0
+        node.updates.travel += share * (work.terms.learning_rate * work.local_steps - node.updates.travel)
 
 
 def bounded(rate: float) -> float:

@@ -10,6 +10,7 @@ from barnraise.core.types import Blob, ParameterRange, RowRange
 from barnraise.data.ranges import RowIndex
 from barnraise.matching.base import Scheduler
 from barnraise.staleness.base import StalenessPolicy
+from barnraise.training.reach import Reach
 from barnraise.trust.signatures import RunId
 from barnraise.wire.messages import WorkerSettings
 
@@ -45,7 +46,8 @@ class PayloadSettings:
     delta: int  # of one version's
     most: int  # of any payload
     memory: int  # for payloads that are on their way or inspected at a time
-    max_norm: float | None  # of an update (L2); None: as the others' are
+    max_norm: float | None  # of an update (L2); None: longer ones are shortened to what a task can make
+    reach: Reach = field(default_factory=Reach)  # how long that is
 
     @property
     def last_codec(self) -> int:

@@ -55,8 +55,7 @@ class Speeds(Part):
         self.lowest = self.highest = 0.0  # within which a claim is believed
         self.turnaround = 0.0  # median seconds from a task to its contribution
         self.usual_staleness = 0.0  # of the median node
-        self.num_norms = 0  # nodes whose updates' norms are known
-        self.norm = self.travel = 0.0  # those of the median node
+        self.travel = 0.0  # learning rate times steps of a task, of the median node
 
     def _changed(self, d: NodeChanged) -> None:
         self.news += d.change != Change.ENROLLED
@@ -87,9 +86,8 @@ class Speeds(Part):
         self.usual_period = median(known) if (known := [period for period in periods if period > 0.0]) else 0.0
         self.num_keeping_pace = sum(period <= OVERDUE * self.usual_period for period in periods)
         self.total = sum(min(rate, SPREAD * self.median) for rate in working)
-        sized = [updates for node in living if (updates := node.updates).norm > 0.0]
-        self.num_norms, self.norm = len(sized), median(updates.norm for updates in sized) if sized else 0.0
-        self.travel = median(updates.travel for updates in sized) if sized else 0.0
+        travels = [travel for node in living if (travel := node.updates.travel) > 0.0]
+        self.travel = median(travels) if travels else 0.0
         self.usual_staleness = median(node.updates.staleness for node in seen) if seen else 0.0
 
     def estimate(self, node: NodeState) -> float:

@@ -116,8 +116,7 @@ class Speed(msgspec.Struct):
 class Updates(msgspec.Struct):
     """What the updates of a node are like."""
 
-    norm: float = 0.0  # of those accepted, EWMA; and of learning rate times steps behind them
-    travel: float = 0.0
+    travel: float = 0.0  # learning rate times steps of the tasks behind those accepted, EWMA
     staleness: int = 0  # of the newest
     merged: int = 0  # the newest that is in a version
 

@@ -139,6 +139,7 @@ class Judged(Decision, frozen=True, gc=False):
     norm: float
     parameters: ParameterRange
     weight: float  # its share of its node's slot is weight / sum of weights there
+    scale: float = 1.0  # by which its update is multiplied: less than 1 where it was longer than its task can make it
 
     @property
     def brings(self) -> bool:

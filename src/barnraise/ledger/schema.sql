@@ -73,7 +73,8 @@ CREATE TABLE contributions (         -- a contribution was accepted, refused or 
     weight     REAL,
     codec      INTEGER NOT NULL DEFAULT -1, -- that of the payload: a rung, or one more than all; -1: not known
     transcript TEXT DEFAULT NULL,    -- JSON, of a stateless task: the versions that it began with and took in
-    signature  TEXT NOT NULL DEFAULT '' -- the node's (Ed25519), of what barnraise/trust/signatures.py says
+    signature  TEXT NOT NULL DEFAULT '', -- the node's (Ed25519), of what barnraise/trust/signatures.py says
+    scale      REAL DEFAULT 1        -- by which its update is multiplied: below 1 where it was shortened
 ) STRICT;
 
 -- A contribution counts once, whatever happens to connections and processes.

@@ -19,6 +19,12 @@ UNIT = 2.0**-8
 """A second moment twice as large is so much more, as it is published: so in an update's norm the moments weigh like
 parameters, each of which a usual task moves by about as much."""
 
+LARGEST = 96.0
+"""Binary orders of magnitude from 1 that a second moment is away at most."""
+
+MOST_MOVED = UNIT * LARGEST
+"""By how much a task moves a published moment at most: from about 1 to the least that there is."""
+
 
 @dataclass(frozen=True)
 class Published:

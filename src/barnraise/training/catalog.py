@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from barnraise.core.registry import Catalog, Entry, Option
+from barnraise.training import reach
 
 SYNCHRONOUS, ASYNCHRONOUS = "synchronous", "asynchronous"
 
@@ -30,10 +32,15 @@ class Traits:
 @dataclass(frozen=True)
 class InnerTraits:
     """What an inner optimizer declares: how many vectors it keeps (`moments`), and whether its steps have the length of
-    the rate whatever the gradient's (`adaptive`)."""
+    the rate whatever the gradient's (`adaptive`).
+
+    `reach`: from its options, the norm that gradients are clipped to, and the number of parameters, the largest L2 norm
+    of one step at a learning rate of 1. None: nothing is known of that.
+    """
 
     moments: int
     adaptive: bool = False
+    reach: Callable[[Mapping[str, float], float | None, int], float] | None = None
 
 
 def _rate(default: float) -> Option:
@@ -115,14 +122,14 @@ INNER = Catalog(
                 _decay("beta2", 0.95, "Decay of the second moment."),
                 _WEIGHT_DECAY,
             ),
-            declares=InnerTraits(moments=2, adaptive=True),
+            declares=InnerTraits(moments=2, adaptive=True, reach=reach.adamw),
         ),
         Entry(
             "sgd",
             "barnraise.training.inner:sgd",
             "SGD, with momentum if wanted; weight decay is L2",
             options=(_decay("momentum", 0.0, "Share of the momentum kept a step."), _WEIGHT_DECAY),
-            declares=InnerTraits(moments=1),
+            declares=InnerTraits(moments=1, reach=reach.sgd),
         ),
     ],
 )

@@ -18,12 +18,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from barnraise.models.published import UNIT, Published
+from barnraise.models.published import LARGEST, UNIT, Published
 from barnraise.training.local import LocalTrainer
-
-LARGEST = 96.0
-"""Binary orders of magnitude from 1 that a second moment is away at most."""
-
 
 PUBLISHED_STEPS = 30.0
 """That published moments weigh as much as, among a task's own: what they lack of a matrix its first steps make up for.

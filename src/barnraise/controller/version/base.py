@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
 from torch import Tensor
 
 from barnraise.compression.base import Array, Encoded, Reader
@@ -48,18 +49,26 @@ class Row:
     def largest(self) -> float:
         """No element is larger in magnitude."""
         if len(self.readers) == 1:
-            return self.readers[0].largest
-        return float(sum(abs(share) * reader.largest for share, reader in zip(self.shares, self.readers, strict=True)))
+            return self.readers[0].largest * self.slot.contributions[0].scale
+        return float(sum(abs(factor) * reader.largest for factor, reader in self._factors))
+
+    @property
+    def _factors(self) -> Iterable[tuple[float, Reader]]:
+        """What each of the contributions is multiplied by in the mean."""
+        for share, held, reader in zip(self.shares, self.slot.contributions, self.readers, strict=True):
+            yield share * held.scale, reader
 
     def read(self, start: int, out: Array) -> None:
         """The parameters from `start` on, all of them within its range, into `out` (float32)."""
         start -= self.parameters.start
         if len(self.readers) == 1:
             self.readers[0].read(start, out)
+            if (scale := self.slot.contributions[0].scale) != 1.0:
+                out *= np.float32(scale)
             return
         out.fill(0)
-        for share, reader in zip(self.shares, self.readers, strict=True):
-            reader.add(start, out, share)
+        for factor, reader in self._factors:
+            reader.add(start, out, factor)
 
 
 @dataclass

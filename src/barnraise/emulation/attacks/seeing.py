@@ -20,7 +20,6 @@ from torch import Tensor
 
 from barnraise import aggregation
 from barnraise.aggregation.base import Rule
-from barnraise.controller.admission import TIMES_USUAL
 from barnraise.core.errors import OptionError
 
 from .base import Attack
@@ -35,8 +34,8 @@ MOST_LIKELY = 0.999
 FACTORS = [2.0 ** (k / 2) for k in range(-6, 13)]
 """What a search tries: from an eighth to 64."""
 
-LONGEST = 0.5 * TIMES_USUAL
-"""Of the usual honest update's norm: what is longer may be refused, and does no harm then."""
+LONGEST = 15.0
+"""Times the median honest update's norm: a longer lie is shortened by the controller, or stands out."""
 
 ENOUGH = 0.99
 """Share of the worst harm for which a search goes no further: a longer lie is only seen more easily."""
