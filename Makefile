@@ -48,7 +48,7 @@ format: install  ## let ruff fix and format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-intrude: install  ## attack a live controller with 360,000 frames and 10,000 intrusions, state machines with 5 million events (half an hour)
+intrude: install  ## attack a live controller with 360,000 frames, sybils and 10,000 intrusions, state machines with 5 million events (half an hour)
 	$(BIN)/python -m tests.intrude
 
 SEEDS ?= 10000

@@ -1,6 +1,6 @@
-"""`make intrude`: 360,000 hostile frames at a live controller, over both transports, 10,000 attempts of the intrusion
-kit, and 5 million hostile events for the state machines. Prints what was measured beside what it may be; exit status 1
-when something is not as it has to be.
+"""`make intrude`: 360,000 hostile frames at a live controller, over both transports, sybils that are there first,
+10,000 attempts of the intrusion kit, and 5 million hostile events for the state machines. Prints what was measured
+beside what it may be; exit status 1 when something is not as it has to be.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from . import live, machines
 from .arena import SLOWDOWN, WAYS
 from .intruders import intrude
+from .sybils import besiege
 
 PIECE = 100_000
 """Events that one process drives at a time."""
@@ -64,6 +65,19 @@ def intruded(arguments: argparse.Namespace) -> list[str]:
     return found.misses()
 
 
+def besieged(arguments: argparse.Namespace) -> list[str]:
+    """Sybils that are there first, beside honest nodes, one of which is a real worker."""
+    missed = []
+    for way in WAYS:
+        with tempfile.TemporaryDirectory(prefix="intrude-") as folder:
+            found = asyncio.run(
+                besiege(Path(folder), way, rounds=arguments.sybil_rounds, seed=f"{arguments.seed} {way}", worker=True)
+            )
+        print("\n".join(found.lines()), flush=True)
+        missed += found.misses()
+    return missed
+
+
 def drive(arguments: argparse.Namespace) -> list[str]:
     """The state machines, each for half of the events, on two processes."""
     missed, began = [], time.monotonic()
@@ -97,6 +111,9 @@ def main() -> int:
     parser.add_argument(
         "--lying-turns", type=int, default=4, help="turns under a member that lies, over each transport"
     )
+    parser.add_argument(
+        "--sybil-rounds", type=int, default=30, help="contributions of each node beside sybils, over each transport"
+    )
     parser.add_argument("--attempts", type=int, default=10_000, help="attempts of the intrusion kit (0: none)")
     parser.add_argument("--attempts-pace", type=float, default=60.0, help="attempts a second")
     parser.add_argument("--events", type=int, default=5_000_000, help="events for both state machines (0: none)")
@@ -107,6 +124,7 @@ def main() -> int:
         machines.history(*arguments.replay)
         return 0
     missed = attack(arguments) if arguments.frames or arguments.lying_turns else []
+    missed += besieged(arguments) if arguments.sybil_rounds else []
     missed += intruded(arguments) if arguments.attempts else []
     missed += drive(arguments) if arguments.events else []
     print("\n".join([f"MISSED: {one}" for one in missed] or ["all as it has to be"]))

@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,26 +54,34 @@ RUN: dict[str, Any] = {
 class Arena:
     """One run in `folder`. What goes wrong is put in `problems`."""
 
-    def __init__(self, folder: Path, rng: random.Random) -> None:
-        self.folder, self.rng = folder, rng
+    def __init__(self, folder: Path, rng: random.Random, run: Mapping[str, Any] = RUN) -> None:
+        self.folder, self.rng, self.settings = folder, rng, run
         self.problems: list[str] = []
         self.processes: list[Process] = []
         self.memory = self.descriptors_after = 0
 
     def start(self, way: str) -> None:
         """Serve, with the honest worker behind one of the doors, and wait until it works."""
+        self.begin()
+        self.employ(way)
+
+    def begin(self) -> None:
+        """Serve, with nobody there yet."""
         lines = [f"{a} plus {b} is {a + b}, and {b} times {a} is {a * b}.\n" for a in range(60) for b in range(60)]
         text, run_file = self.folder / "text.txt", self.folder / "run.yaml"
         text.write_text("".join(lines))
         data = {"kind": "text", "files": [str(text)], "tokenizer": "bytes", "context": 64}
         run = {"name": "intrude", "dir": str(self.folder / "runs")}
-        run_file.write_text(json.dumps({**RUN, "run": run, "data": data}))
+        run_file.write_text(json.dumps({**self.settings, "run": run, "data": data}))
         self.serve = self._process(
             "serve", str(run_file), "--uses", "100", prefix=[sys.executable, HOSTED, str(self.folder)]
         )
         file = self.serve.wait_for(lambda text: (m := re.search(r"barnraise join '@(.+)'", text)) and m[1])
         self.run = Path(self.serve.wait_for(lambda text: (m := re.search(r"run directory (\S+)", text)) and m[1]))
         self.whole = Invite.parse(Path(file).read_text(), time.time())
+
+    def employ(self, way: str) -> None:
+        """Start the honest worker behind one of the doors, and wait until it works."""
         options = ["--name", HONEST, "--threads", "1", "--slowdown", str(SLOWDOWN), "--home", str(self.folder / "home")]
         self.worker = self._process("join", str(self.invite(way)), *options)
         self.worker.wait_for(lambda _: self.tokens() > 0)
