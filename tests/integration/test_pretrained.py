@@ -166,6 +166,55 @@ def test_a_tokenizer_that_is_broken(folder: Path) -> None:
     assert "model.path: model is not a tokenizer" in problems()
 
 
+def header(path: Path, **changes: Any) -> None:
+    """Write a safetensors file anew, with other entries in its header."""
+    content = path.read_bytes()
+    stop = 8 + int.from_bytes(content[:8], "little")
+    entries = json.loads(content[8:stop]) | changes
+    written = json.dumps({name: entry for name, entry in entries.items() if entry is not None}).encode()
+    path.write_bytes(len(written).to_bytes(8, "little") + written + content[stop:])
+
+
+def test_weights_are_opened_before_they_are_called_sound(folder: Path) -> None:
+    weights = folder / "model" / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-100])
+    assert (
+        f"model.path: model/model.safetensors has {len(whole) - 100} bytes, but by its header {len(whole)}"
+        in problems()
+    )
+    weights.write_bytes(whole[:50])
+    assert "is no safetensors file, or is cut short (50 bytes)" in problems()
+    weights.write_bytes(b"")
+    assert "is no safetensors file, or is cut short (0 bytes)" in problems()
+    weights.write_bytes((3).to_bytes(8, "little") + b"{]}")
+    assert "is no safetensors file (" in problems()
+    weights.write_bytes(whole)
+    header(weights, **{"transformer.ln_f.bias": None})
+    assert "model lacks 1 parameters of a gpt2 (transformer.ln_f.bias); give a causal" in problems()
+    weights.write_bytes(whole)
+    header(weights, **{"transformer.ln_f.bias": {"dtype": "F32", "shape": [2, 16], "data_offsets": [0, 128]}})
+    assert "transformer.ln_f.bias has the shape [2, 16], but by config.json it has [32]" in problems()
+    weights.unlink()
+    assert "has no model.safetensors" in problems()
+    weights.with_suffix(".bin").write_bytes(b"cos\nsystem\n")
+    assert "has pickled weights" in problems()
+
+
+def test_weights_in_several_files_and_of_a_base_model(folder: Path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(folder / "model")
+    (folder / "model" / "model.safetensors").unlink()
+    model.save_pretrained(folder / "model", max_shard_size="20KB")
+    parts_of_it = sorted((folder / "model").glob("model-*.safetensors"))
+    assert len(parts_of_it) > 1
+    verify(document(content()), purpose=Purpose.TRAIN)
+    parts_of_it[1].unlink()
+    assert f"has no '{parts_of_it[1].name}', which model.safetensors.index.json names" in problems()
+    shutil.copytree(folder / "model", folder / "base", ignore=shutil.ignore_patterns("model*"))
+    model.transformer.save_pretrained(folder / "base")
+    verify(document(content(model={"path": "base"})), purpose=Purpose.TRAIN)
+
+
 def test_formulas_have_a_tokenizer_of_their_own(folder: Path) -> None:
     sat = {"kind": "sat", "context": 30, "examples": 60, "held_out": 30, "variables": [3, 3]}
     with pytest.raises(RunFileError, match=r"data\.kind: that of satisfiability problems is not the tokenizer of the"):

@@ -71,6 +71,48 @@ def test_data_that_is_too_little() -> None:
     assert "hold 1700 bytes, but two rows of 1000 tokens need 2000" in errors(data=text("story.txt", context=1000))[0]
 
 
+def test_data_that_is_no_text(folder: Path) -> None:
+    for number in range(3):
+        (folder / f"x{number}.txt").write_text('{"text": "once upon a time"}\n' * 100)
+    found = errors(data=text("story.txt", "x*.txt"))
+    assert len(found) == 1
+    assert found[0].startswith("data.files[1]: 'x0.txt' is JSON Lines, which would be trained on as if it were prose; ")
+    assert found[0].endswith("(2 more files cannot be trained on either)")
+    assert errors(data=text("story.txt")) == []
+
+
+def test_an_empty_file_that_is_named_is_warned_of(folder: Path) -> None:
+    (folder / "empty.txt").touch()
+    named, among = (inspect(load(content(data=text(*files))), Purpose.TRAIN) for files in (["empty.txt", "."], ["."]))
+    assert [str(warning) for warning in named[1]] == ["data.files[0]: 'empty.txt' is empty"]
+    assert named[0] == among[0] == among[1] == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
+def test_data_that_may_not_be_read(folder: Path) -> None:
+    (folder / "story.txt").chmod(0)
+    assert errors()[0].startswith("data.files[0]: 'story.txt' cannot be read (Permission denied); change its")
+
+
+def test_data_that_links_to_itself(folder: Path) -> None:
+    (folder / "self.txt").symlink_to(folder / "self.txt")
+    (folder / "around").symlink_to(folder)
+    (folder / "about").symlink_to(folder)
+    assert errors(data=text("**/*.txt")) == []
+    assert errors(data=text("self.txt")) == [
+        "data.files[0]: 'self.txt' is a link that leads nowhere or back to itself; name a file"
+    ]
+
+
+@pytest.mark.parametrize(("name", "place"), [("gpt2", "gpt2"), ("EleutherAI/gpt-neo-125m", "gpt-neo-125m")])
+def test_a_model_of_a_hub_is_no_folder(name: str, place: str) -> None:
+    (found,) = errors(model={"path": name})
+    assert found.startswith(f"model.path: there is no folder '{name}'; if that is a model of the Hugging Face hub")
+    assert f"`hf download {name} --local-dir {place}`" in found
+    assert "hf download" not in errors(model={"path": f"./{name}"})[0]
+    assert "hf download" not in errors(model={"path": f"models/{name}/x"})[0]
+
+
 def test_a_tokenizer_that_is_not_there(folder: Path) -> None:
     (folder / "tokenizer.json").touch()
     found = errors(data=text("story.txt", tokenizer="tokeniser.json"))
@@ -83,7 +125,6 @@ def test_a_tokenizer_that_is_not_there(folder: Path) -> None:
 def test_a_model_folder_that_is_none(folder: Path) -> None:
     (folder / "empty").mkdir()
     assert "there is no folder 'nowhere'" in errors(model={"path": "nowhere"})[0]
-    assert "holds no *.safetensors" in errors(model={"path": "empty"})[0]
 
 
 def test_a_run_folder_that_cannot_be(folder: Path) -> None:
@@ -245,10 +286,13 @@ def test_a_tokenizer_that_cannot_be_read() -> None:
     assert "data: story.txt is not a tokenizer" in str(problems[0])
 
 
-def test_a_gpu_that_this_machine_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnraise.plan.surroundings._ACCELERATORS", ())
-    _, warnings = inspect(load(content(workers=[{"name": "a", "device": "cuda:0"}])), Purpose.TRAIN)
-    assert str(warnings[0]).startswith("workers[0].device: is cuda:0, but this machine shows no GPU driver; use cpu")
+@pytest.mark.parametrize("device", ["cuda:999", "xpu:999"])
+def test_a_device_that_this_machine_lacks(device: str) -> None:
+    workers = [{"name": "a"}, {"name": "b", "device": device}]
+    (found,) = errors(workers=workers)
+    assert found.startswith(f"workers[1].device: is {device}, but t")
+    assert found.endswith("; use cpu")
+    assert errors(Purpose.SIMULATE, workers=workers) == []
 
 
 @pytest.mark.parametrize(("local_steps", "warned"), [(600, True), (300, False)])

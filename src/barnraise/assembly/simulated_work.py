@@ -20,10 +20,10 @@ from barnraise.emulation.conduct import HONEST, Conduct
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
 from barnraise.emulation.work import ControllerWork, CostedControllerWork, CostedNodeWork, MakeNodeWork, NodeWork
 from barnraise.plan.attacks import attacks_of
+from barnraise.plan.data_files import training_rows
 from barnraise.plan.dataset import longest_row, mean_row, row_lengths, shard_bytes, vocabulary
 from barnraise.plan.estimate import Estimate, described
 from barnraise.plan.resolve import Plan
-from barnraise.plan.surroundings import training_rows
 from barnraise.trust.signatures import RunId
 
 if TYPE_CHECKING:

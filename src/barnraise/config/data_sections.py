@@ -24,7 +24,8 @@ class TextData(Section):
     kind: Literal["text"] = Field(description="This section describes text.")
     files: list[Text] = Field(
         min_length=1,
-        description="Files, folders or glob patterns (`**` for any depth), from the folder barnraise is started in.",
+        description="Files, folders or glob patterns (`**` for any depth), from the folder barnraise is started in. "
+        "They hold plain text: records, tables, archives and documents of other programs are refused.",
     )
     tokenizer: Text | None = Field(
         default=None,

@@ -8,9 +8,7 @@ streamed: what stays in memory is the held-out part and one chunk.
 
 from __future__ import annotations
 
-import glob
 import hashlib
-import os
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,9 +20,10 @@ import msgspec
 import numpy as np
 
 from barnraise.core.errors import DataError
-from barnraise.data import shards, tokenizers
+from barnraise.data import paths, shards, tokenizers
 from barnraise.data.lengths import SHARD_BYTES, in_order
 from barnraise.data.meta import MIB, Format, Meta
+from barnraise.data.recognise import require_text
 from barnraise.data.tokenizers import TokenIds, Tokenizer
 
 _CHUNK = 4 * MIB  # a longer document is tokenized in chunks cut at line ends
@@ -110,14 +109,18 @@ def build(
 
 
 def find(files: Sequence[str | Path], *, root: Path | str = ".", leave_out: Path | None = None) -> list[Document]:
-    """The documents that `files` name, each content once, in the order of their paths; DataError if there are none."""
+    """The documents that `files` name, each content once, in the order of their paths.
+
+    DataError if there are none, or if a file is recognised as something else than text.
+    """
     if not files:
         raise DataError("no files given; name at least one file, folder or glob")
     try:
-        paths = {path.resolve() for pattern in files for path in _match(str(pattern), Path(root))}
+        named = {path.resolve() for pattern in files for path in _match(str(pattern), Path(root))}
         if leave_out is not None:
-            paths = {path for path in paths if not path.is_relative_to(leave_out.resolve())}
-        documents = [Document(path, 0, path.stat().st_size) for path in sorted(paths)]
+            named = {path for path in named if not path.is_relative_to(leave_out.resolve())}
+        documents = [Document(path, 0, path.stat().st_size) for path in sorted(named)]
+        require_text([document.path for document in documents if document.size])
         found = list(_distinct([document for document in documents if document.size]))
     except OSError as error:
         raise DataError(f"{error.filename} cannot be read ({error.strerror})") from error
@@ -251,23 +254,12 @@ def _line_start(path: Path, offset: int, stop: int) -> int:
 
 
 def _match(pattern: str, root: Path) -> list[Path]:
-    path = root / Path(pattern).expanduser()
-    if path.is_file():
-        return [path]
-    if path.is_dir():
-        found = [Path(top) / name for top, name in _walk(path)]
-    else:
-        found = [Path(name) for name in glob.glob(str(path), recursive=True)]
-        found = [name for name in found if name.is_file()]
+    found = list(paths.files_of(pattern, root))
+    if not found and paths.dangling(pattern, root):
+        raise DataError(f"'{pattern}' is a link that leads nowhere or back to itself; name a file")
     if not found:
         raise DataError(f"no file matches '{pattern}' (looked in {root.resolve()}); check the path")
     return found
-
-
-def _walk(folder: Path) -> Iterator[tuple[str, str]]:
-    for top, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from ((top, name) for name in names if not name.startswith(".") and (Path(top) / name).is_file())
 
 
 def _distinct(documents: Sequence[Document]) -> Iterator[Document]:

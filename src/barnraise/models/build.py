@@ -17,6 +17,7 @@ from barnraise.core.errors import ModelError
 from barnraise.models.architectures import ARCHITECTURES
 from barnraise.models.config import check
 from barnraise.models.instantiate import first_line, hugging_face_config, instantiate, trainable
+from barnraise.models.weights import require_safe
 
 
 def create(section: Mapping[str, Any], resolved: Mapping[str, Any], seed: int = 0) -> nn.Module:
@@ -45,7 +46,7 @@ def load(folder: Path, resolved: Mapping[str, Any]) -> nn.Module:
     from transformers import AutoModelForCausalLM
 
     check(resolved)
-    _check_weights(folder)
+    require_safe(folder)
     try:
         with _quietly():
             module, report = AutoModelForCausalLM.from_pretrained(
@@ -77,19 +78,6 @@ def _try(module: nn.Module, resolved: Mapping[str, Any]) -> None:
         raise ModelError(
             f"{resolved['model_type']} of these sizes cannot read text: {first_line(error)}; set its other sizes too"
         ) from error
-
-
-def _check_weights(folder: Path) -> None:
-    if (folder / "adapter_config.json").exists():
-        raise ModelError(f"{folder} holds an adapter; merge it into its base model and give that folder")
-    if any((folder / name).is_file() for name in ("model.safetensors", "model.safetensors.index.json")):
-        return
-    if list(folder.glob("*.bin")) + list(folder.glob("*.pt")) + list(folder.glob("*.pth")):
-        raise ModelError(
-            f"{folder} has pickled weights, which can run code when loaded; convert them to model.safetensors "
-            "with safetensors.torch.save_file where you trust them"
-        )
-    raise ModelError(f"{folder} has no model.safetensors; give a folder that transformers' save_pretrained wrote")
 
 
 @contextmanager

@@ -3,42 +3,39 @@
 from __future__ import annotations
 
 import errno
-import glob
-import math
 import os
+import re
 import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from barnraise.config.data_sections import TextData
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
 from barnraise.config.template import flow
-from barnraise.core.errors import InputError, nearest
-from barnraise.core.types import MOST_ROW_RANGES
+from barnraise.core.devices import lacking
+from barnraise.core.errors import InputError
 from barnraise.core.units import bytes_text
-from barnraise.data.lengths import named
 from barnraise.emulation.fleet import USUAL_MEMORY
 from barnraise.models import memory
 from barnraise.models.architectures import is_dropout
-from barnraise.plan.dataset import mean_row, row_lengths, tokenizer_of
+from barnraise.models.weights import check_weights
+from barnraise.plan.data_files import empty_files, few_rows, file_problems, near
 from barnraise.plan.estimate import Estimate, described, estimate, row_needs
 from barnraise.plan.purpose import SIMULATE, Purpose
 from barnraise.plan.resolve import Plan
 
-BYTES_A_TOKEN = 4
-"""Of text, through a tokenizer that is not `bytes`."""
-
-_ACCELERATORS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd", "/dev/nvmap")
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 def inspect(run_file: RunFile, purpose: Purpose) -> tuple[list[Problem], list[Problem]]:
     """(errors, warnings) that need no plan: files, folders, address, devices."""
-    errors = [*_data(run_file), *_model_folder(run_file), *_run_folder(run_file)]
+    errors = [*file_problems(run_file), *_model_folder(run_file), *_run_folder(run_file)]
     if purpose is not SIMULATE:
         errors += _address(run_file)
-    warnings = [*_few_rows(run_file), *(_devices(run_file) if purpose.local else ())]
+    if purpose.local:
+        errors += _devices(run_file)
+    warnings = [*empty_files(run_file), *few_rows(run_file)]
     if run_file.model.path is not None and not errors:
         from barnraise.plan.pretrained import token_problems  # brings numpy, which other run files need not here
 
@@ -54,95 +51,42 @@ def measure(plan: Plan, nodes: int | None = None) -> tuple[Estimate | None, list
         result = estimate(plan)
     except InputError as error:
         return None, [Problem(_blamed(error), str(error))]
-    return result, [*_memory(plan, result), *_disk(plan, result), *_room(plan, nodes), *_repeatable(plan)]
+    problems = [*_weights(plan), *_memory(plan, result), *_disk(plan, result), *_room(plan, nodes)]
+    return result, [*problems, *_repeatable(plan)]
 
 
 def _blamed(error: InputError) -> tuple[str, ...]:
     return ("data",) if type(error).__name__ == "DataError" else ("model",)
 
 
-def _data(run_file: RunFile) -> Iterator[Problem]:
-    data = run_file.data
-    if not isinstance(data, TextData):
-        return
-    lengths = row_lengths(run_file)
-    total, need = 0, sum(lengths) + lengths[-1]  # a row of each, and one held out; a token is at least a byte
-    for index, pattern in enumerate(data.files):
-        sizes = _sizes(pattern)
-        first = next(sizes, None)
-        if first is None:
-            yield Problem(("data", "files", index), f"no file matches '{pattern}' in {Path.cwd()}{_near(pattern)}")
-            need = 0
-        total += first or 0
-        while total < need and (size := next(sizes, None)) is not None:
-            total += size
-    if total < need:
-        rows = f"two rows of {lengths[0]}" if len(lengths) == 1 else f"rows of {named((*lengths, lengths[-1]))}"
-        text = f"hold {total} bytes, but {rows} tokens need {need}; give more text, or lower context"
-        yield Problem(("data", "files"), text)
-    if data.tokenizer not in (None, "bytes") and not Path(data.tokenizer).expanduser().exists():
-        text = f"there is no tokenizer at '{data.tokenizer}'{_near(data.tokenizer)}; give `bytes`, or a folder or file"
-        yield Problem(("data", "tokenizer"), text)
-
-
-def training_rows(run_file: RunFile, enough: float = math.inf) -> int:
-    """About how many rows there will be to train on, counted until there are `enough`; 0 where files say nothing."""
-    data = run_file.data
-    if not isinstance(data, TextData):
-        return data.examples
-    token_bytes = (1 if tokenizer_of(run_file) == "bytes" else BYTES_A_TOKEN) / (1 - data.held_out)
-    size, row_bytes = 0, mean_row(run_file) * token_bytes
-    sizes = (size for pattern in data.files for size in _sizes(pattern))
-    while size < enough * row_bytes and (more := next(sizes, None)) is not None:
-        size += more
-    return int(size / row_bytes)
-
-
-def _few_rows(run_file: RunFile) -> Iterator[Problem]:
-    training = run_file.training
-    wanted = training.local_steps * training.batch_size
-    rows = training_rows(run_file, enough=wanted / MOST_ROW_RANGES + 1)
-    most = MOST_ROW_RANGES * rows
-    if 0 < most < wanted:
-        text = (
-            f"is {training.local_steps}, but the data has about {rows} rows, and a task goes around them at most "
-            f"{MOST_ROW_RANGES} times: it will be of about {max(1, most // training.batch_size)} steps; "
-            "give more data, or lower local_steps or batch_size"
-        )
-        yield Problem(("training", "local_steps"), text)
-
-
-def _sizes(pattern: str) -> Iterator[int]:
-    """The sizes of the files that a pattern names, found one by one."""
-    path = Path(pattern).expanduser()
-    if path.is_dir():
-        for top, folders, names in os.walk(path):
-            folders[:] = [name for name in folders if not name.startswith(".")]
-            files = (Path(top) / name for name in names if not name.startswith("."))
-            yield from (file.stat().st_size for file in files if file.is_file())
-    else:
-        found = iter([str(path)]) if path.is_file() else glob.iglob(str(path), recursive=True)
-        yield from (os.path.getsize(name) for name in found if os.path.isfile(name))
-
-
-def _near(pattern: str) -> str:
-    path = Path(pattern).expanduser()
-    if not path.parent.is_dir():
-        if glob.has_magic(pattern):
-            return "; put text files there, or name others"
-        return f" (there is no folder {path.parent})"
-    close = nearest(path.name, os.listdir(path.parent))
-    return f"; did you mean '{path.with_name(close)}'?" if close else ""
-
-
 def _model_folder(run_file: RunFile) -> Iterator[Problem]:
-    if run_file.model.path is None:
+    path = run_file.model.path
+    if path is None:
         return
-    folder = Path(run_file.model.path).expanduser()
+    folder = Path(path).expanduser()
     if not folder.is_dir():
-        yield Problem(("model", "path"), f"there is no folder '{folder}'{_near(str(folder))}")
-    elif not any(folder.glob("*.safetensors")):
-        yield Problem(("model", "path"), f"'{folder}' holds no *.safetensors; give what `save_pretrained` wrote")
+        yield Problem(("model", "path"), f"there is no folder '{folder}'{_from_hub(path) or near(str(folder))}")
+
+
+def _from_hub(name: str) -> str:
+    """How to get the model of a hub by that name, as the end of a sentence; empty where it is not like such a name."""
+    if not _HUB_NAME.fullmatch(name):
+        return ""
+    folder = name.rpartition("/")[2]
+    return (
+        "; if that is a model of the Hugging Face hub: barnraise downloads nothing. On a machine with a network run "
+        f"`hf download {name} --local-dir {folder}` (pip install huggingface_hub), copy the folder here, give its path"
+    )
+
+
+def _weights(plan: Plan) -> Iterator[Problem]:
+    """Weight files that are not whole, or not of the model that the config tells of."""
+    if plan.run_file.model.path is None:
+        return
+    try:
+        check_weights(Path(plan.run_file.model.path).expanduser(), described(plan))
+    except InputError as error:
+        yield Problem(("model", "path"), str(error))
 
 
 def _run_folder(run_file: RunFile) -> Iterator[Problem]:
@@ -189,12 +133,9 @@ def _unbindable(host: str, port: int, key: str, error: OSError) -> Problem:
 
 
 def _devices(run_file: RunFile) -> Iterator[Problem]:
-    if any(Path(file).exists() for file in _ACCELERATORS):
-        return
     for index, worker in enumerate(run_file.workers):
-        if worker.device.startswith("cuda"):
-            text = f"is {worker.device}, but this machine shows no GPU driver; use cpu, or see `barnraise doctor`"
-            yield Problem(("workers", index, "device"), text)
+        if why := lacking(worker.device):
+            yield Problem(("workers", index, "device"), f"is {worker.device}, but {why}; use cpu")
 
 
 def _memory(plan: Plan, result: Estimate) -> Iterator[Problem]:

@@ -7,6 +7,7 @@ import platform
 
 import psutil
 
+from barnraise.core.devices import require
 from barnraise.core.types import NodeProfile
 from barnraise.models.memory import PROCESS_BYTES, available_bytes
 
@@ -18,6 +19,7 @@ def machine_profile(device: str, lent_bytes: int = 0) -> NodeProfile:
     """Memory, cores and the device's name; rates are 0, "not measured". The memory is what rows may take: what is free
     now, less what this process has yet to load, and no more than is lent, unless that is 0. The worker itself trains by
     the same number, so that it can do what it is given."""
+    require(device)
     name = device
     if device.startswith("cuda"):
         import torch

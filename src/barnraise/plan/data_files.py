@@ -1,0 +1,131 @@
+"""The files of text data: whether they are there, readable and text, and how many rows they come to."""
+
+from __future__ import annotations
+
+import glob
+import math
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from barnraise.config.data_sections import TextData
+from barnraise.config.problems import Problem
+from barnraise.config.schema import RunFile
+from barnraise.core.errors import nearest
+from barnraise.core.types import MOST_ROW_RANGES
+from barnraise.data.lengths import named
+from barnraise.data.paths import dangling, files_of
+from barnraise.data.recognise import recognise
+from barnraise.plan.dataset import mean_row, row_lengths, tokenizer_of
+
+BYTES_A_TOKEN = 4
+"""Of text, through a tokenizer that is not `bytes`."""
+
+MOST_OPENED = 1000
+"""Files of a pattern that are opened before a run; all are when the dataset is made."""
+
+
+def file_problems(run_file: RunFile) -> Iterator[Problem]:
+    """What is wrong with the files that the data section names."""
+    data = run_file.data
+    if not isinstance(data, TextData):
+        return
+    lengths = row_lengths(run_file)
+    total, need = 0, sum(lengths) + lengths[-1]  # a row of each, and one held out; a token is at least a byte
+    for index, pattern in enumerate(data.files):
+        more = files_of(pattern)
+        files = list(islice(more, MOST_OPENED))
+        why = _not_text(files) if files else _nothing(pattern)
+        if why:
+            yield Problem(("data", "files", index), why)
+            need = 0
+        total += sum(map(_size, files))
+        while total < need and (file := next(more, None)) is not None:
+            total += _size(file)
+    if total < need:
+        rows = f"two rows of {lengths[0]}" if len(lengths) == 1 else f"rows of {named((*lengths, lengths[-1]))}"
+        text = f"hold {total} bytes, but {rows} tokens need {need}; give more text, or lower context"
+        yield Problem(("data", "files"), text)
+    if data.tokenizer not in (None, "bytes") and not Path(data.tokenizer).expanduser().exists():
+        text = f"there is no tokenizer at '{data.tokenizer}'{near(data.tokenizer)}; give `bytes`, or a folder or file"
+        yield Problem(("data", "tokenizer"), text)
+
+
+def empty_files(run_file: RunFile) -> Iterator[Problem]:
+    """A warning for each file that is named itself, and is empty."""
+    files = run_file.data.files if isinstance(run_file.data, TextData) else []
+    for index, name in enumerate(files):
+        path = Path(name).expanduser()
+        if path.is_file() and not _size(path):
+            yield Problem(("data", "files", index), f"'{name}' is empty")
+
+
+def training_rows(run_file: RunFile, enough: float = math.inf) -> int:
+    """About how many rows there will be to train on, counted until there are `enough`; 0 where files say nothing."""
+    data = run_file.data
+    if not isinstance(data, TextData):
+        return data.examples
+    token_bytes = (1 if tokenizer_of(run_file) == "bytes" else BYTES_A_TOKEN) / (1 - data.held_out)
+    size, row_bytes = 0, mean_row(run_file) * token_bytes
+    sizes = (size for pattern in data.files for size in map(_size, files_of(pattern)))
+    while size < enough * row_bytes and (more := next(sizes, None)) is not None:
+        size += more
+    return int(size / row_bytes)
+
+
+def few_rows(run_file: RunFile) -> Iterator[Problem]:
+    """A warning when a task would go around all rows too often."""
+    training = run_file.training
+    wanted = training.local_steps * training.batch_size
+    rows = training_rows(run_file, enough=wanted / MOST_ROW_RANGES + 1)
+    most = MOST_ROW_RANGES * rows
+    if 0 < most < wanted:
+        text = (
+            f"is {training.local_steps}, but the data has about {rows} rows, and a task goes around them at most "
+            f"{MOST_ROW_RANGES} times: it will be of about {max(1, most // training.batch_size)} steps; "
+            "give more data, or lower local_steps or batch_size"
+        )
+        yield Problem(("training", "local_steps"), text)
+
+
+def near(pattern: str) -> str:
+    """What a path that is not there may be meant to be, as the end of a sentence."""
+    path = Path(pattern).expanduser()
+    if not path.parent.is_dir():
+        if glob.has_magic(pattern):
+            return "; put text files there, or name others"
+        return f" (there is no folder {path.parent})"
+    close = nearest(path.name, os.listdir(path.parent))
+    return f"; did you mean '{path.with_name(close)}'?" if close else ""
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # it has gone meanwhile
+        return 0
+
+
+def _nothing(pattern: str) -> str:
+    if dangling(pattern):
+        return f"'{pattern}' is a link that leads nowhere or back to itself; name a file"
+    return f"no file matches '{pattern}' in {Path.cwd()}{near(pattern)}"
+
+
+def _not_text(files: list[Path]) -> str:
+    """Of the first file that cannot be trained on, why not, and how many others there are; empty when all can."""
+    found = [(path, why) for path in files if (why := _refused(path))]
+    if not found:
+        return ""
+    path, why = found[0]
+    more = f" ({len(found) - 1} more file{'s' * (len(found) > 2)} cannot be trained on either)" if found[1:] else ""
+    return f"'{path}' {why}{more}"
+
+
+def _refused(path: Path) -> str:
+    try:
+        found = recognise(path)
+    except OSError as error:
+        return f"cannot be read ({error.strerror}); change its permissions, or leave it out"
+    return f"is {found}" if found else ""
