@@ -29,7 +29,8 @@ def test_the_standby_of_a_killed_controller_goes_on_with_its_workers(barnraise, 
     path = run_file(
         workers=[],
         training={"tokens": 10**9, "batch_size": 4, "local_steps": 5},
-        controller={"evaluations": 1, "evaluation_rows": 16, "durability": "standby", "standby_lease": 2.0},
+        controller={"evaluations": 1, "evaluation_rows": 16, "durability": "standby", "standby_lease": 2.0}
+        | {"standby_patience": 3600.0},
     )
     serve = barnraise("serve", str(path))
     serve.wait_for(lambda text: "barnraise join" in text)

@@ -53,6 +53,14 @@ class Account:
     dispatch: Dispatched = Dispatched()
 
     @property
+    def lowered(self) -> float | None:
+        """The second since when contributions are acknowledged without the standby that they should wait for."""
+        lowered = notes.kind_of(notes.DurabilityLowered)
+        kinds = (lowered, notes.kind_of(notes.DurabilityRestored), notes.kind_of(notes.Resumed))
+        last = next((one for one in reversed(self.happenings) if one.kind in kinds), None)
+        return last.time if last is not None and last.kind == lowered else None
+
+    @property
     def tokens_per_second(self) -> float:
         return self.totals.tokens / self.totals.seconds if self.totals.seconds > 0 else 0.0
 

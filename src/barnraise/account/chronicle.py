@@ -88,6 +88,10 @@ _TOLD: dict[type[notes.Note], Callable[[Any, str], str]] = {
     notes.Resumed: lambda note, _: f"the controller was started again, at version {note.version}",
     notes.StandbyFollows: lambda note, _: f"standby {printable(note.name)} follows the run",
     notes.StandbyLost: lambda note, _: f"standby {printable(note.name)} is gone: {printable(note.reason)}",
+    notes.DurabilityLowered: lambda note, _: (
+        f"acknowledging without a standby: none has followed for {note.seconds:g} s"
+    ),
+    notes.DurabilityRestored: lambda note, _: f"acknowledgements wait for standby {printable(note.name)} again",
     notes.LeftOver: lambda note, _: (
         note.contributions and f"{count_text(note.contributions, 'contribution')} left over"
     ),

@@ -51,6 +51,12 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
         yield "forecast", forecast_text(dispatch.error, dispatch.within, dispatch.foreseen)
     snapshot = f"a snapshot of the model is {bytes_text(account.snapshot_bytes)}"
     yield "traffic", f"up {bytes_text(account.traffic.up)}, down {bytes_text(account.traffic.down)}; {snapshot}"
+    if account.lowered is not None:
+        yield (
+            "standby",
+            f"none: contributions are acknowledged on the controller's disk alone since {account.lowered:,.0f} s "
+            "(controller.standby_patience)",
+        )
     if totals.epochs > 1:
         yield "resumed", f"{count_text(totals.epochs - 1, 'time')}; the time between does not count"
 

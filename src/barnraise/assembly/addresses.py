@@ -15,6 +15,7 @@ from barnraise.plan.resolve import Plan
 
 if TYPE_CHECKING:
     from barnraise.controller.server import Server  # it imports torch
+    from barnraise.transport.doorway import Doorway
 
 FILE = "address.json"
 """There once the run has ever listened."""
@@ -32,11 +33,12 @@ class Whereabouts(msgspec.Struct, frozen=True):
     mode: Mode
 
 
-async def listen(server: Server, run: RunDirectory, plan: Plan, mode: Mode) -> str:
-    """Bind `server`, on the ports that the run had before, and remember them: the URI. Raises AddressError."""
+async def listen(server: Server, run: RunDirectory, plan: Plan, mode: Mode, doorway: Doorway | None = None) -> str:
+    """Bind `server`, on the ports that the run had before, or at a `doorway` there that is open already, and remember
+    them: the URI. Raises AddressError."""
     before = recorded_uri(run)
     try:
-        uri = await server.bind(address(plan.run_file.controller, before))
+        uri = await server.bind(address(plan.run_file.controller, before), doorway)
     except AddressError as error:
         if not before:
             raise

@@ -72,6 +72,11 @@ def sealed(run: RunDirectory) -> Summary | None:
 
 def conclude(host: Host, finish: Finish, voice: Voice) -> Summary:
     """Bring a run that has ended to its summary; of one that was interrupted say how it goes on."""
+    if unprotected := host.server.standbys.durability.unprotected:
+        voice.warn(
+            f"controller.durability is standby, but {unprotected:,} contributions were acknowledged while no standby "
+            f"followed (controller.standby_patience): only {host.run.path} has them, unless a standby came later"
+        )
     if finish.interrupted:
         state, path = host.machine.state, host.run.path
         share = state.totals.tokens / host.machine.settings.tokens

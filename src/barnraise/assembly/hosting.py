@@ -182,7 +182,8 @@ def _replication(run: RunDirectory, plan: Plan, dataset: Dataset, ledger: Ledger
     controller = plan.run_file.controller
     data = [(info.name, Blob(info.sha256, info.bytes)) for info in dataset.files()]
     originals = Originals(run.path, data, ledger) if not plan.purpose.local else None
-    return Replication(originals, controller.standby_lease, controller.durability == "standby", standby_key(run))
+    wait, patience = controller.durability == "standby", controller.standby_patience
+    return Replication(originals, controller.standby_lease, wait, standby_key(run), patience)
 
 
 def warm_up(plan: Plan) -> None:

@@ -1,5 +1,5 @@
-"""The ports at which a standby will listen: taken when it starts, so that workers can be told of them, and silent until
-it takes over. Who dials one meanwhile is refused at once, and looks elsewhere."""
+"""The ports at which a standby will listen: taken when it starts, so that workers can be told of them, and silent while
+it follows. A worker that dials one meanwhile is refused at once, and looks elsewhere."""
 
 from __future__ import annotations
 
@@ -41,6 +41,12 @@ class Ports:
         """Let somebody listen there."""
         for each in self._sockets:
             each.close()
+
+    def take(self) -> None:
+        """Take the same ports anew, after `release`. Raises AddressError."""
+        host, *numbers = self.where
+        for place, number in enumerate(number for number in numbers if number is not None):
+            self._sockets[place] = _reserved(host, number)
 
 
 def _reserved(host: str, port: int) -> socket.socket:

@@ -45,10 +45,27 @@ class RevokeNode(msgspec.Struct, frozen=True, tag_field="kind", tag="revoke"):
 
 Request = FinishRun | RevokeNode
 
+TAKE_OVER = "take-over"
+"""A request to the standby that keeps a copy, by the name of its file: controllers pass it over."""
+
 
 def put(run: RunDirectory, request: Request) -> Path:
     """Leave a request for the run's controller. Raises StorageError."""
     return run.write_private(run.requests / f"{time.time_ns()}.json", msgspec.json.encode(request))
+
+
+def put_take_over(run: RunDirectory) -> Path:
+    """Tell the standby that keeps this copy to take over. Raises StorageError."""
+    return run.write_private(run.requests / TAKE_OVER, b"")
+
+
+def take_over_wanted(run: RunDirectory) -> bool:
+    """Whether `put_take_over` was called since the last time."""
+    path = run.requests / TAKE_OVER
+    if not path.exists():
+        return False
+    path.unlink(missing_ok=True)
+    return True
 
 
 def taken_up(run: RunDirectory, path: Path) -> bool:

@@ -19,6 +19,7 @@ from barnraise.core.errors import AddressError
 from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan
 from barnraise.transport import Invite
+from barnraise.transport.doorway import Doorway
 
 
 @dataclass(frozen=True)
@@ -38,18 +39,23 @@ async def serve_new(plan: Plan, voice: Voice, invitation: Invitation) -> Summary
         return await _serve(run, plan, voice, lambda: prepare(plan, run, voice.say), invitation)
 
 
-async def resume_serving(run: RunDirectory, plan: Plan, voice: Voice) -> Summary:
-    """Go on with a run whose lock is held, for the workers that wait for it."""
-    return await _serve(run, plan, voice, lambda: None)
+async def resume_serving(run: RunDirectory, plan: Plan, voice: Voice, doorway: Doorway | None = None) -> Summary:
+    """Go on with a run whose lock is held, for the workers that wait for it; some perhaps at a `doorway`."""
+    return await _serve(run, plan, voice, lambda: None, doorway=doorway)
 
 
 async def _serve(
-    run: RunDirectory, plan: Plan, voice: Voice, prepare: Callable[[], None], invitation: Invitation | None = None
+    run: RunDirectory,
+    plan: Plan,
+    voice: Voice,
+    prepare: Callable[[], None],
+    invitation: Invitation | None = None,
+    doorway: Doorway | None = None,
 ) -> Summary:
     fences: list[asyncio.Future[None]] = []
 
     async def listening(host: Host, note: Say) -> str:
-        uri = await listen(host.server, run, plan, "serve")
+        uri = await listen(host.server, run, plan, "serve", doorway)
         keys, term = host.server.enrolment.keys, host.server.standbys.term
         fences.extend(asyncio.ensure_future(fence(before, keys, term)) for before in predecessors(run))
         note(f"listening on {uri.replace(' ', ' and ')}; {how_to_go_on(run)}")

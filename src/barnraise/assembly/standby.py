@@ -14,11 +14,14 @@ from typing import Any
 import msgspec
 
 from barnraise.assembly import addresses
-from barnraise.assembly.ending import Summary
+from barnraise.assembly.candidacy import Candidacy
+from barnraise.assembly.ending import Summary, is_over
 from barnraise.assembly.fencing import KEY, follows
 from barnraise.assembly.hosting import recorded_plan, warm_up
 from barnraise.assembly.ports import Ports
+from barnraise.assembly.requests import take_over_wanted
 from barnraise.assembly.resuming import resume_run
+from barnraise.assembly.serving import resume_serving
 from barnraise.assembly.signals import on_signals
 from barnraise.assembly.voice import Voice
 from barnraise.config.document import parse
@@ -38,6 +41,7 @@ from barnraise.core.units import bytes_text
 from barnraise.ledger import LedgerView, RunDirectory
 from barnraise.ledger.copying import LedgerCopy
 from barnraise.transport import Invite, Keys
+from barnraise.transport.doorway import Doorway
 from barnraise.transport.fallback import connection_for
 from barnraise.trust.roles import STANDBY, wrong_invite
 
@@ -76,18 +80,26 @@ async def stand_by(invite: str, voice: Voice, place: Place) -> Summary | None:
         voice.say(f"copying run {ticket.run} to {run.path}; workers would find it at {ports.uri}")
         run.write(run.path / addresses.FILE, msgspec.json.encode(addresses.Whereabouts(ports.uri, "serve")))
         follows(run, ticket.uri)
-        if not await _follow(run, ticket, ports, voice, place.name):
+        take_over_wanted(run)  # of an earlier standby
+        doorway = await _follow(run, ticket, ports, voice, place.name)
+        if doorway is None:
             return None
-        (run.path / MARK).unlink(missing_ok=True)
-        ports.release()
-        with LedgerView(run.ledger) as view:
-            epoch = view.epoch + 1  # the next to open it
-        voice.say(f"taking over run {ticket.run} (epoch {epoch}); listening at {ports.uri}")
-        return await resume_run(run, voice)
+        try:
+            (run.path / MARK).unlink(missing_ok=True)
+            ports.release()
+            with LedgerView(run.ledger) as view:
+                epoch = view.epoch + 1  # the next to open it
+            voice.say(f"taking over run {ticket.run} (epoch {epoch}); listening at {ports.uri}")
+            if is_over(run):
+                return await resume_run(run, voice)
+            return await resume_serving(run, recorded_plan(run), voice, doorway)
+        finally:
+            await doorway.close()
 
 
-async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice, name: str) -> bool:
-    """Copy until it is time to take over (True), or nothing is left to do."""
+async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice, name: str) -> Doorway | None:
+    """Copy until this standby is to be the controller: where workers have come to it. None when nothing is left to
+    do."""
     wanted = name or re.sub(r"[^A-Za-z0-9_.-]+", "-", platform.node()).strip("-_.")[:64] or "standby"
     keys = Keys.load_or_create(run.keys / KEY)
     copy = _open_copy(run, ticket.run)
@@ -98,14 +110,15 @@ async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice,
     connection = connection_for(ticket.uri, voice.say)
     await connection.open(ticket.uri, ticket.server_key, keys)
     follower = Follower(connection, Applicant(ticket, keys, wanted, ports.uri), copy, files)
-    loop, stopped, told = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+    candidacy = Candidacy(run, follower, ports, voice)
+    loop, stopped, confirmed = asyncio.get_running_loop(), asyncio.Event(), False
 
     def stop(signal_name: str) -> None:
         voice.say(f"{signal_name}: following no more; the copy stays in {run.path}")
         stopped.set()
 
-    loop.add_signal_handler(signal.SIGUSR1, told.set)
-    work = (follower.follow(), _tell(run, follower, voice), stopped.wait(), told.wait())
+    loop.add_signal_handler(signal.SIGUSR1, candidacy.told)
+    work = (follower.follow(), _tell(run, follower, voice), stopped.wait(), candidacy.decide())
     tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(each) for each in work]
     try:
         with on_signals(stop, lambda: None):
@@ -116,12 +129,10 @@ async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice,
         if follower.finished:
             voice.say(f"{follower.finished}; the copy of it is in {run.path}")
         if stopped.is_set() or follower.finished:
-            return False
-        if not follower.complete:
-            raise RunDirectoryError(f"{run.path} is no complete copy yet: it cannot take over; wait until it says so")
-        voice.say("told to take over" if told.is_set() else f"the controller was silent for {follower.lease:g} s")
+            return None
         await check(run, follower)
-        return True
+        confirmed = True
+        return candidacy.doorway
     except (CorruptionError, WireError) as error:
         raise _broken(run, str(error)) from None
     except AddressError as error:
@@ -136,6 +147,8 @@ async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice,
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await follower.close()
+        if not confirmed:
+            await candidacy.close()
 
 
 async def check(run: RunDirectory, follower: Follower) -> None:
@@ -159,7 +172,8 @@ async def _tell(run: RunDirectory, follower: Follower, voice: Voice) -> None:
             await asyncio.to_thread(lambda: warm_up(recorded_plan(run)))
             warm = True
         now = time.monotonic()
-        if follower.term.epoch and (follower.complete != complete or now - said_at >= TELL):
+        following = follower.silence < follower.lease / 2
+        if following and follower.term.epoch and (follower.complete != complete or now - said_at >= TELL):
             complete, said_at = follower.complete, now
             seconds = now - follower.in_sync_at if follower.lag else 0.0
             standing = "can take over" if complete else "not complete yet"

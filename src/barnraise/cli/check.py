@@ -83,6 +83,21 @@ def _looked_at(plan: Plan) -> str:
     return ", ".join(told)
 
 
+def _without_controller(plan: Plan) -> str:
+    """What is lost of what was acknowledged, should the controller's machine die or the network be cut."""
+    controller = plan.run_file.controller
+    if controller.durability == "standby":
+        return (
+            "nothing acknowledged is lost with the controller's machine, nor in a network cut, while a standby "
+            f"follows; {controller.standby_patience:g} s after the last one acknowledgements go on without"
+        )
+    return (
+        "without one the disk is the run; with one (barnraise invite RUN_DIR --standby) a dead machine costs what was "
+        "acknowledged and not copied yet, and a cut that leaves most workers with the standby also what the controller "
+        "acknowledges to the others until it heals (controller.durability: standby loses nothing)"
+    )
+
+
 def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     """What the run would take, for people."""
     model = plan.run_file.model
@@ -115,6 +130,8 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
             yield "liars", f"of {living} nodes K {nodes}, f {f}: more lie with probability {odds:.2g}{missed}"
     if (looked_at := _looked_at(plan)) or plan.purpose.value == "serve":
         yield "checked", looked_at or NOBODY
+    if plan.purpose.value == "serve":
+        yield "standby", _without_controller(plan)
     if plan.run_file.workers and (said := plan.aggregation.beside_overview(len(plan.run_file.workers))):
         yield "overview", said
     if plan.purpose.local:

@@ -11,6 +11,7 @@ import typer
 from barnraise.assembly.invites import INVITE_VARIABLE
 from barnraise.cli import console
 from barnraise.cli.invites import given
+from barnraise.core.errors import InputError
 
 
 def standby(
@@ -22,7 +23,7 @@ def standby(
             help="What `barnraise invite RUN_DIR --standby` printed; @FILE reads a file, - standard input.",
             show_default=False,
         ),
-    ],
+    ] = "",
     dir: Annotated[Path, typer.Option("--dir", help="Where the copy of the run is kept.")] = Path("standby"),
     host: Annotated[
         str,
@@ -36,14 +37,31 @@ def standby(
         int, typer.Option(help="The same for HTTP, where the controller has one.", min=0, max=65535)
     ] = 0,
     name: Annotated[str, typer.Option(help="This standby's name; the host name by default.")] = "",
+    take_over: Annotated[
+        Path | None,
+        typer.Option(
+            "--take-over",
+            metavar="COPY",
+            help="Tell the standby that keeps this copy to take over now, whoever has come to it.",
+            show_default=False,
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="End with one line of JSON, where it took over.")] = False,
 ) -> None:
     """Copy a run as it goes, and take over when its controller is gone.
 
     Follows the ledger, payloads, checkpoints and data into a run directory, and says how far behind it is. When the
-    controller has been silent for controller.standby_lease seconds, or this process gets SIGUSR1, it becomes the run's
-    controller: workers find it by themselves, and the old one ends should it come back. Ctrl-C ends the standby.
+    controller has been silent for controller.standby_lease seconds, it listens to the workers, and becomes the run's
+    controller once more than half of them have come to it. Where they do not come, you decide: `--take-over COPY`, or
+    SIGUSR1. The old controller ends should it come back. Ctrl-C ends the standby.
     """
+    if take_over is not None:
+        _tell(take_over, invite)
+        return
+    if not invite:
+        raise InputError(
+            "which run? Give the invite that `barnraise invite RUN_DIR --standby` printed there, or --take-over COPY"
+        )
     line = given(invite)
     from barnraise.assembly.standby import Place, stand_by
     from barnraise.cli.summary import tell
@@ -54,3 +72,20 @@ def standby(
         console.note("nothing was taken over")
     else:
         tell(summary, json=json)
+
+
+def _tell(path: Path, invite: str) -> None:
+    """Have the standby that keeps the copy at `path` take over. Raises InputError where none does."""
+    from barnraise.assembly.requests import put_take_over
+    from barnraise.assembly.standby import MARK
+    from barnraise.ledger import RunDirectory
+
+    if invite:
+        raise InputError("--take-over speaks to a standby that runs already: give it without an invite")
+    run = RunDirectory.open(path)
+    if not (path / MARK).is_file():
+        raise InputError(f"{path} is no copy that a standby keeps: if it took over, it is a run by itself")
+    if run.holder() is None:
+        raise InputError(f"no standby keeps {path} just now: to go on with the copy, run `barnraise resume {path}`")
+    put_take_over(run)
+    console.note(f"told the standby of {path} to take over")

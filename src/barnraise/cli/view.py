@@ -208,8 +208,10 @@ VOICE = Voice(console.note, console.warn, make_view)
 
 
 def _behind(standbys: Standbys) -> str:
-    """How far the standby is behind, and how many acknowledgements wait for one; empty without either."""
+    """How far the standby is behind, and how many acknowledgements wait for one, or do not; empty without any."""
     lag, waiting = standbys.lag, f"{standbys.held} acknowledgements wait" if standbys.held else ""
+    if standbys.durability.lowered:
+        waiting = f"{standbys.durability.unprotected:,} acknowledged without one"
     if lag is None:
         return f"gone, {waiting}" if waiting else ""
     behind = f"{lag.rows:,} rows ({lag.seconds:.1f} s) behind" if lag.rows else "has all"

@@ -30,6 +30,7 @@ FREE_KEYS: Mapping[str, tuple[str, ...]] = {
         "longest_lease",
         "durability",
         "standby_lease",
+        "standby_patience",
         "checkpoint_seconds",
         "keep_checkpoints",
         "keep_payloads",

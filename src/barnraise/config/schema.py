@@ -113,10 +113,19 @@ class ControllerSection(Section):
     durability: Literal["local", "standby"] = Field(
         default="local",
         description="When a contribution is acknowledged: once it is on the controller's disk, or on a standby's too. "
-        "Without a standby, acknowledgements wait for one then.",
+        "Without a standby, acknowledgements wait for one then, for standby_patience.",
     )
     standby_lease: Interval = Field(
-        default=3.0, description="Seconds of the controller's silence after which its standby takes over."
+        default=3.0,
+        description="Seconds of the controller's silence after which its standby listens to the workers. It takes over "
+        "once more than half of them have come to it.",
+    )
+    standby_patience: float = Field(
+        default=30.0,
+        ge=0.0,
+        le=1e9,
+        description="With durability standby, seconds without one after which contributions are acknowledged once they "
+        "are on the controller's disk, until a standby follows again.",
     )
     checkpoint_seconds: Positive = Field(default=60.0, description="Seconds between checkpoints.")
     keep_checkpoints: int = Field(default=2, ge=1, le=1000, description="How many checkpoints are kept.")

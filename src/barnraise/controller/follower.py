@@ -116,7 +116,8 @@ def pieces(rows: Sequence[Found], num_bytes: int) -> Iterator[Sequence[Found]]:
 
 
 class Follower:
-    """Follows one controller until it ends, or is silent for its lease. One event loop, one thread for the disk."""
+    """Follows one controller until its run is over, and dials it for as long as it is silent. One event loop, one
+    thread for the disk."""
 
     def __init__(self, connection: Connection, applicant: Applicant, copy: LedgerCopy, files: IncomingFiles) -> None:
         self._connection, self._applicant = connection, applicant
@@ -125,7 +126,7 @@ class Follower:
         self.newest = 0  # row that the controller has
         self.finished = ""  # why the run is over
         self.in_sync_at = time.monotonic()
-        self._silent = 0.0
+        self.silence = 0.0  # seconds for which the controller has not answered
         self._gap = 0  # the last row whose payload was not there to be had
         self._waiting: dict[type[Message], asyncio.Future[tuple[Any, memoryview | None]]] = {}
         self._fetching: dict[str, _Fetching] = {}
@@ -159,8 +160,7 @@ class Follower:
         self.term, self.lease = answer.term, max(answer.lease, ANSWER)
 
     async def follow(self) -> None:
-        """Copy until the run is over (`finished`), or the controller was silent for its lease. Raises InviteError,
-        StorageError, WireError."""
+        """Copy until the run is over (`finished`). Raises InviteError, StorageError, WireError."""
         reading, files = asyncio.ensure_future(self._read()), asyncio.ensure_future(self._keep_files())
         copying, time_keeping = asyncio.ensure_future(self._keep_copying()), asyncio.ensure_future(self._keep_time())
         tasks = [reading, files, copying, time_keeping]
@@ -304,7 +304,7 @@ class Follower:
     def _receive(self, message: Message, raw: memoryview | None) -> None:
         if isinstance(message, Stop) and not message.later:
             raise InviteError(printable(message.reason, 1000))
-        self._silent = 0.0
+        self.silence = 0.0
         if isinstance(message, Stop):  # it is asked again: `_ask` waits in vain meanwhile
             return
         if isinstance(message, Chunk | Gone):
@@ -336,7 +336,7 @@ class Follower:
                 if task.done():
                     return task.result()
                 lost = connects >= 0 and self._connection.num_connects != connects
-                if lost or min(self._silent, waited) >= ANSWER or waited >= self.lease:
+                if lost or min(self.silence, waited) >= ANSWER or waited >= self.lease:
                     raise TimeoutError
         finally:
             self._asking -= 1
@@ -345,9 +345,9 @@ class Follower:
     async def _keep_time(self) -> None:
         """Count the seconds of silence while something is asked, tick by tick: a process that was stopped for long, or
         was busy, has not heard nothing."""
-        while not self.finished and not (self.complete and self._silent >= self.lease):
+        while not self.finished:
             await asyncio.sleep(TICK)
-            self._silent += TICK if self._asking else 0.0
+            self.silence += TICK if self._asking else 0.0
 
     def _tail(self) -> str | None:
         reader = RowReader(self.copy.path)

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import math
 import time
-from collections import ChainMap, deque
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +33,7 @@ from barnraise.core.text import printable
 from barnraise.ledger import Ledger, notes
 from barnraise.ledger.decisions import Judged, NodeChanged, Noted, VersionClosed
 from barnraise.transport.base import Peer
-from barnraise.transport.several import listener_for
+from barnraise.transport.doorway import Doorway
 from barnraise.transport.waking import Signal
 from barnraise.wire.blobs import Uploads, inlined
 from barnraise.wire.following import Follow
@@ -96,14 +96,16 @@ class Server:
         self._behind = 0  # turns since nothing waited, or a Tick was due all the same
         self.stopped: set[str] = set()  # nodes that were told to stop
 
-    async def bind(self, uri: str) -> str:
-        """Listen at one address, or at two with a space between; the same with the ports taken. Raises AddressError."""
+    async def bind(self, uri: str, doorway: Doorway | None = None) -> str:
+        """Listen at one address, or at two with a space between; the same with the ports taken. A `doorway` that is
+        open already is used as it is. Raises AddressError."""
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._drained = Signal()
-        self.listener, self._bound = listener_for(uri), True
-        self.listener.members = ChainMap(self.machine.state.keys, self.standbys.keys)
-        return await self.listener.bind(uri, self.enrolment.keys)
+        self._doorway = doorway or Doorway()
+        uri = await self._doorway.open(uri, self.enrolment.keys, self.machine.state.keys, self.standbys.keys)
+        self.listener, self._bound = self._doorway.listener, True
+        return uri
 
     async def run(self, first: list[act.Action]) -> act.Finish:
         """Carry out `first` (from the machine's start or resume), then work until the run is finished."""
@@ -214,7 +216,7 @@ class Server:
 
     async def _read(self) -> None:
         """Take in messages as fast as they are handled; what is wrong with one concerns its sender alone."""
-        while batch := await self.listener.receive_many():
+        while batch := await self._doorway.receive_many():
             for peer, frames in batch:
                 self.bytes_up += sum(map(num_bytes, frames))
                 node = self.machine.state.keys.get(peer.key)

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
+from barnraise.controller.durability import Durability
 from barnraise.controller.enrolment import Enrolment, UnansweredError, refusal_of
 from barnraise.controller.machine import Controller
 from barnraise.controller.originals import Originals
@@ -56,13 +57,14 @@ Result = TypeVar("Result")
 @dataclass(frozen=True)
 class Replication:
     """How a run is copied: `originals` are its files (None: nobody may follow), `lease` the seconds of silence after
-    which a standby takes over. Where acknowledgements `wait`, they do until a standby has what they are of. `by` is the
-    key of the standby that this controller was, if it was one."""
+    which a standby takes over. Where acknowledgements `wait`, they do until a standby has what they are of, or none was
+    there for `patience` seconds. `by` is the key of the standby that this controller was, if it was one."""
 
     originals: Originals | None = None
     lease: float = 3.0
     wait: bool = False
     by: str = ""
+    patience: float = 30.0
 
 
 @dataclass
@@ -107,6 +109,8 @@ class Standbys:
         self.keys = {last.key: last.name} if last is not None and last.key else {}  # who follows, or did last -> name
         self.following: Following | None = None
         self._held: dict[tuple[str, int], tuple[int, Ack]] = {}
+        self._state, began = machine.state, time.monotonic()
+        self.durability = Durability(self._how.wait, self._how.patience, began, self._living(machine.state.nodes))
         self._all_at = time.monotonic()
         self._changed = asyncio.Event()
         self._reader: RowReader | None = None
@@ -166,6 +170,9 @@ class Standbys:
         """Whether an acknowledgement has to wait; it is told as soon as a standby could take over with all that it
         rests on."""
         if not self._how.wait or (self.following is not None and self.following.safe >= self._ledger.last_id):
+            return False
+        if self.durability.lowered:
+            self.durability.unprotected += message.accepted
             return False
         self._held[node, message.assignment] = self._ledger.last_id, message
         if self.following is None:
@@ -236,6 +243,8 @@ class Standbys:
         if isinstance(message, Copy):
             following.after, following.asks = min(message.after, self._ledger.last_id), True
             following.safe = min(message.safe, following.after)
+            if self.durability.heard(self._living(self._state.nodes), complete=following.safe > 0):
+                self._note(notes.DurabilityRestored(following.name))
             self._release(following.safe)
             self._changed.set()
         elif isinstance(message, Fetch):
@@ -302,12 +311,34 @@ class Standbys:
             for node in self._nodes:
                 self._tell(node, self.elsewhere)
 
+    def _living(self, nodes: Iterable[str]) -> list[str]:
+        known = self._state.nodes
+        return [node for node in nodes if node in known and known[node].live]
+
+    def _lose_patience(self, now: float) -> None:
+        """Acknowledge without a standby, where none has come for long."""
+        durability, here = self.durability, self._living(self._nodes)
+        if not durability.lower(now, here):
+            if durability.over(now):
+                self._say(
+                    f"acknowledgements wait though no standby has followed for {self._how.patience:g} s: fewer than "
+                    f"half of the {len(durability.missed)} workers that were there are here, so a standby that is cut "
+                    "off may have taken over with the others. If none has, set controller.durability to local and "
+                    "resume"
+                )
+            return
+        self._note(notes.DurabilityLowered(self._how.patience))
+        durability.unprotected += sum(ack.accepted for _, ack in self._held.values())
+        self._release(self._ledger.last_id)
+
     async def _answer(self) -> None:
         following, now = self.following, time.monotonic()
         if following is None:
+            self._lose_patience(now)
             return
         if now - following.heard_at > max(self._how.lease, 4 * BEAT):
             self.following = None
+            self.durability.alone(now)
             self._note(notes.StandbyLost(following.name, f"silent for {now - following.heard_at:.1f} s"))
             return
         newest = self._ledger.last_id

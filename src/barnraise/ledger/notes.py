@@ -7,28 +7,13 @@ not know is kept as `Unknown`: what another version noted stops no replay.
 
 from __future__ import annotations
 
-import re
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
-
-def _kind(name: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
-
-
-class Note(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag=_kind):
-    """Base of all notes. `kind` names one in the ledger: `BufferSize` is buffer_size. `figures`: it comes again and
-    again, and is no news."""
-
-    figures: ClassVar[bool] = False
-
-    @property
-    def kind(self) -> str:
-        return kind_of(type(self))
-
-
-SomeNote = TypeVar("SomeNote", bound=Note)
+from barnraise.ledger.note import Note as Note
+from barnraise.ledger.note import SomeNote as SomeNote
+from barnraise.ledger.note import kind_of as kind_of
 
 
 class Started(Note, frozen=True, gc=False):
@@ -61,6 +46,19 @@ class StandbyLost(Note, frozen=True, gc=False):
 
     name: str
     reason: str
+
+
+class DurabilityLowered(Note, frozen=True, gc=False):
+    """Contributions are acknowledged once they are on the controller's disk: no standby has followed for so many
+    seconds, though controller.durability is standby."""
+
+    seconds: float
+
+
+class DurabilityRestored(Note, frozen=True, gc=False):
+    """Acknowledgements wait for a standby again, which has this name."""
+
+    name: str
 
 
 class RunFile(Note, frozen=True, gc=False):
@@ -358,23 +356,18 @@ class Sampled(Note, frozen=True, gc=False):
     spread: float
     up: float
     availability: float
-    said: dict[str, float] = {}
+    said: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 class Unknown(Note, frozen=True, gc=False):
     """A note of a kind that another version of barnraise makes."""
 
     name: str
-    detail: dict[str, Any] = {}
+    detail: dict[str, Any] = msgspec.field(default_factory=dict)
 
     @property
     def kind(self) -> str:
         return self.name
-
-
-def kind_of(note: type[Note]) -> str:
-    """How the ledger calls notes of this type."""
-    return str(note.__struct_config__.tag)
 
 
 FIGURES = tuple(kind_of(note) for note in Note.__subclasses__() if note.figures)

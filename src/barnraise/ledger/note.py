@@ -1,0 +1,31 @@
+"""The form of a note: a struct whose name is its kind in the ledger."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar, TypeVar
+
+import msgspec
+
+
+def _kind(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+class Note(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag=_kind):
+    """Base of all notes. `kind` names one in the ledger: `BufferSize` is buffer_size. `figures`: it comes again and
+    again, and is no news."""
+
+    figures: ClassVar[bool] = False
+
+    @property
+    def kind(self) -> str:
+        return kind_of(type(self))
+
+
+SomeNote = TypeVar("SomeNote", bound=Note)
+
+
+def kind_of(note: type[Note]) -> str:
+    """How the ledger calls notes of this type."""
+    return str(note.__struct_config__.tag)
