@@ -58,6 +58,9 @@ def test_serve_on_one_machine_join_on_another(barnraise, run_file, namespaces, t
     )  # fmt: skip
     assert serve.wait() == 0, serve.text() + join.text()
     assert join.wait(60) == 0, join.text()
+    assert re.search(
+        r"this machine did [1-9][0-9]* contributions?.*, [1-9][0-9,]* tokens, .* sent, .* received", join.text()
+    )
     result = serve.json()
     assert result["workers"] == 1
     assert result["final_loss"] < result["first_loss"]

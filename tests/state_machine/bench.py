@@ -121,6 +121,7 @@ class Bench:
         worker = self.worker
         assert worker.quit == (self.quit is not None)
         assert worker.outgoing.pending == self.payloads
+        assert worker.tasks.tally.waiting == self.payloads.keys()
         assert len(self.payloads) <= 2 + (not self.sound)  # and a residual, however often that is asked for
         running = worker.tasks.running
         assert (running.task if running else None) == self.training

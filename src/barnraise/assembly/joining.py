@@ -16,6 +16,7 @@ from barnraise.core.errors import InputError, InviteError, RunFailedError
 
 if TYPE_CHECKING:
     from barnraise.assembly.voice import Say
+    from barnraise.worker.gauges import Show
     from barnraise.worker.machine import MakeWorker
     from barnraise.worker.options import Given, Outcome, WorkerOptions
     from barnraise.worker.task_executor import BuildExecutor
@@ -31,13 +32,15 @@ async def join(
     new_keys: bool = False,
     build: BuildExecutor | None = None,
     machine: MakeWorker | None = None,
+    show: Show | None = None,
     on_end: Callable[[float], None] = lambda seconds: None,
     **given: Unpack[Given],
 ) -> Outcome:
     """Be a worker: why it stopped, once nothing is left to do. `build` makes its executor, and `machine` its state
     machine, where these are not the usual ones. With `new_keys` it takes new keys, for which those that it is known by
-    vouch. `on_end` hears, as soon as it is known, within how many seconds the worker will have ended; it is called by a
-    signal's handler. Raises RunFailedError when it stopped before, InputError and InviteError."""
+    vouch. `show` is given its progress, twice a second and at the end. `on_end` hears, as soon as it is known, within
+    how many seconds the worker will have ended; it is called by a signal's handler. Raises RunFailedError when it
+    stopped before, InputError and InviteError."""
     from barnraise.transport import Invite, Keys, identity
     from barnraise.transport.links.presets import index_of, parse
     from barnraise.trust.roles import HELPER, WORKER, wrong_invite
@@ -78,7 +81,7 @@ async def join(
         )
         if lent := means.lent().seconds:
             on_end(lent + LEAVES_WITHIN)
-        outcome = await _work(options, joined, say, build, machine, on_end)
+        outcome = await _work(options, joined, say, build, machine, show=show, on_end=on_end)
     if not outcome.final:
         raise RunFailedError(f"worker '{node}' stopped: {outcome.reason}")
     return outcome
@@ -90,6 +93,8 @@ async def _work(
     say: Say,
     build: BuildExecutor | None,
     machine: MakeWorker | None,
+    *,
+    show: Show | None,
     on_end: Callable[[float], None],
 ) -> Outcome:
     """Be the worker until the run is over, or a signal asks it to leave."""
@@ -99,7 +104,9 @@ async def _work(
     from barnraise.worker.runtime import WorkerRuntime
 
     make = machine or Worker
-    runtime = WorkerRuntime(options, build=build or build_executor, machine=make, on_connected=joined, say=say)
+    runtime = WorkerRuntime(
+        options, build=build or build_executor, machine=make, on_connected=joined, say=say, show=show
+    )
 
     def leave(name: str) -> None:
         say(f"{name}: handing in what there is, then leaving (again to stop at once)")

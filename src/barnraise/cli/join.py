@@ -70,6 +70,13 @@ def join(
     new_keys: Annotated[
         bool, typer.Option("--new-keys", help="Take new keys; those that this machine is known by vouch for them.")
     ] = False,
+    log: Annotated[
+        str,
+        typer.Option(
+            "--log", metavar="FORM", help="live, plain or json; live on a terminal, else plain.", show_default=False
+        ),
+    ] = "",
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="In a log, a line for each contribution.")] = False,
     home: Annotated[Path | None, typer.Option(help="Where keys and fetched data are kept.", show_default=False)] = None,
 ) -> None:
     """Work for the run that an invite is for, until it is over or you press Ctrl-C.
@@ -77,18 +84,25 @@ def join(
     Needs nothing but the invite: model, data and settings come from the controller. Only dials out, over one port:
     ZMQ, or HTTP where ZMQ does not get through and the controller offers it.
     Other users of this machine can read arguments: give the invite in a file or in the environment if there are any.
+    Shows what the machine does and has done: in a live line on a terminal, elsewhere in a line each half minute.
     On SIGINT or SIGTERM, and when its time is over, it hands in what it has and leaves, within a minute whatever the
     controller does; on a second signal it ends at once. Started again, it takes part as
     the same node; started twice, the second takes a name of its own.
     """
-    outcome = asyncio.run(
-        work(
-            given(invite), console.note, name=name, device=device, threads=threads, precision=precision,
-            network=network, slowdown=slowdown, home=home, new_keys=new_keys,
-            max_memory=max_memory, hours=hours, until=until, only=only, on_end=_end_within,
-        )
-    )  # fmt: skip
-    console.note(outcome.reason)
+    from barnraise.cli.lending import make_view
+
+    view = make_view(log, verbose)
+    try:
+        outcome = asyncio.run(
+            work(
+                given(invite), view.note, name=name, device=device, threads=threads, precision=precision,
+                network=network, slowdown=slowdown, home=home, new_keys=new_keys,
+                max_memory=max_memory, hours=hours, until=until, only=only, show=view.update, on_end=_end_within,
+            )
+        )  # fmt: skip
+    finally:
+        view.close()
+    view.note(outcome.reason)
 
 
 def _end_within(seconds: float) -> None:

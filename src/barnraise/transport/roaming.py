@@ -38,6 +38,7 @@ class RoamingConnection(Connection):
         super().__init__()
         self._say, self._chance = say, chance or random.Random()
         self._closed = False
+        self.bytes_up = self.bytes_down = 0  # of the messages that were sent and received
         self._places: list[str] = []
         self._at = 0
         self._connects_before = 0
@@ -112,6 +113,7 @@ class RoamingConnection(Connection):
         while not self._closed:
             current = self._current
             if await current.send(frames):
+                self.bytes_up += _size(frames)
                 return True
             if current is self._current and not self._closed:
                 return False
@@ -123,6 +125,7 @@ class RoamingConnection(Connection):
             if batch := await current.receive_many(limit):
                 self._heard_at = asyncio.get_running_loop().time()
                 self._observe()
+                self.bytes_down += sum(map(_size, batch))
                 return batch
             if current is self._current:
                 break
@@ -141,6 +144,10 @@ class RoamingConnection(Connection):
                 await self._left.close()
         self.connected = False
         self._changed.wake()
+
+
+def _size(frames: Sequence[Buffer]) -> int:
+    return sum(memoryview(frame).nbytes for frame in frames)
 
 
 def _is_place(uri: str) -> bool:

@@ -19,6 +19,7 @@ _MODULES = (
 
 
 def import_all() -> None:
-    """Import them; instant when they are."""
+    """Import them; instant when they are. What transformers warns of concerns those who write models: it is silent."""
     for name in _MODULES:
         importlib.import_module(name)
+    importlib.import_module("transformers.utils.logging").set_verbosity_error()

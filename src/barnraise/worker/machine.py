@@ -202,6 +202,7 @@ class Worker:
         number = message.assignment
         if number in self.tasks.held and not message.accepted:
             return self.tasks.done_elsewhere(number, now)
+        self.tasks.tally.answered(number, message.accepted, message.reason)
         actions, link = self.outgoing.answered(number, message.accepted, self.contact.link, now)
         self.contact.link = link
         return actions + self.tasks.go_on(now) if actions else []

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import os
 import secrets
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnraise.core.errors import BarnraiseError, WireError
 from barnraise.core.text import printable
+from barnraise.core.threads import yield_to_others
 from barnraise.core.types import AnyResult, Blob, Contribution
 from barnraise.transport.base import Connection
 from barnraise.transport.links.shaped import ShapedConnection
@@ -43,6 +43,7 @@ from barnraise.worker import events as ev
 from barnraise.worker.building import build_executor
 from barnraise.worker.enrolling import enrol
 from barnraise.worker.fetching import Fetcher
+from barnraise.worker.gauges import Gauges, Show
 from barnraise.worker.imports import import_all
 from barnraise.worker.kinds import RUN
 from barnraise.worker.machine import MakeWorker, Worker
@@ -64,7 +65,7 @@ LINGER = 1.0
 class WorkerRuntime:
     """Runs one worker until the run is over, it is asked to leave, or it is told to go.
 
-    `build` makes what carries out its tasks, once the model is known.
+    `build` makes what carries out its tasks, once the model is known. `show` is given its progress, twice a second.
     """
 
     def __init__(
@@ -75,11 +76,13 @@ class WorkerRuntime:
         machine: MakeWorker = Worker,
         on_connected: Callable[[str], None] = lambda node: None,
         say: Callable[[str], None] = lambda text: None,
+        show: Show | None = None,
     ) -> None:
         self.options, self.build, self.on_connected, self.say = options, build, on_connected, say
         self.lent = lent = options.means.lent()
         profile = machine_profile(options.means.device, lent.memory_bytes)
         self.machine = machine(secrets.randbits(53), profile, lent.kinds)
+        self.gauges = Gauges(self.machine, show)
         self.fetcher = Fetcher()
         self.moments: Moments | None = None
         self._built: TaskExecutor | None = None
@@ -89,7 +92,7 @@ class WorkerRuntime:
         self._enrolling: asyncio.Task[None] | None = None
         self._working = False
         self._num_lost = 0  # messages that could not be read
-        self._training = ThreadPoolExecutor(1, "train", initializer=_yield_to_others)
+        self._training = ThreadPoolExecutor(1, "train", initializer=yield_to_others)
         self._updating = ThreadPoolExecutor(1, "update")
         self._background: set[asyncio.Task[None]] = set()
         self._uploader: asyncio.Task[None] | None = None
@@ -121,6 +124,7 @@ class WorkerRuntime:
         if self.options.means.link is not None:
             self.connection = ShapedConnection(self.connection, self.options.means.link, seed=self.options.name)
         await self.connection.open(self.options.uri, self.options.server_key, self.options.keys)
+        self._spawn(self.gauges.keep_reading(self.roaming))
         try:
             options = self.options
             if options.invite is not None and self.outcome is None:
@@ -144,6 +148,7 @@ class WorkerRuntime:
                 self._built.cut.set()
             self._training.shutdown(wait=False, cancel_futures=True)
             self._updating.shutdown(wait=False, cancel_futures=True)
+        self.gauges.read(self.roaming)
         assert self.outcome is not None
         return self.outcome
 
@@ -327,8 +332,10 @@ class WorkerRuntime:
             self.inbox.put_nowait(ev.TaskFailed(task.id))
             return
         self.executor.cut.clear()
+        self.gauges.step = 0
 
         def on_step(step: int) -> None:
+            self.gauges.step = step
             if step == action.ask_at:
                 self._loop.call_soon_threadsafe(self.inbox.put_nowait, ev.Nearly(task.id))
 
@@ -366,13 +373,6 @@ class WorkerRuntime:
 
     def _quit(self, action: act.Quit) -> None:
         self._end(action.reason, action.final)
-
-
-def _yield_to_others() -> None:
-    """Mark the thread as batch work: it keeps a core for longer, and heartbeats never wait for it."""
-    if hasattr(os, "SCHED_BATCH"):
-        with contextlib.suppress(OSError):
-            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 _ACTIONS: dict[type[act.Action], Callable[[WorkerRuntime, Any], None]] = {

@@ -20,6 +20,7 @@ from barnraise.worker.contact import Contact
 from barnraise.worker.events import Fetched, Nearly, TaskDone, Updated
 from barnraise.worker.incoming import Incoming
 from barnraise.worker.outgoing import SLOWER, SLOWEST, Outgoing
+from barnraise.worker.tally import Tally
 
 Greet = Callable[[float], Action]
 
@@ -52,7 +53,7 @@ class Tasks:
         self.waiting: AnyTask | None = None
         self.leaving = False
         self.failures = 0
-        self.lead = Lead()
+        self.lead, self.tally = Lead(), Tally()
         self.watching = False
         self._taken: deque[int] = deque(maxlen=REMEMBERED)  # the newest assignments, whatever became of them
         self._asked_at = self._taken_at = math.inf
@@ -88,6 +89,7 @@ class Tasks:
     def _forget(self, assignment: int) -> list[Action]:
         """It is somebody else's by now."""
         if assignment in self.outgoing.pending:
+            self.tally.dropped(assignment)
             return self.outgoing.forget(assignment)
         if self.waiting is not None and self.waiting.id == assignment:
             self.waiting, self._asked_at = None, math.inf  # its answer has come, and is void
@@ -122,6 +124,7 @@ class Tasks:
         settled = self.incoming.forget()
         for number, result in list(self.outgoing.pending.items()):
             if not result.steps:  # a residual, asked for once more: the controller does not wait for it any more
+                self.tally.dropped(number)
                 settled += self.outgoing.forget(number)
         if self.running is None:
             return settled + self.go_on(now)
@@ -305,6 +308,7 @@ class Tasks:
             return [Settle(task.id, False), *self._bring_up_to_date(now)]
         if task.steps and not result.steps:  # the controller must know that it is not coming
             return [Settle(task.id, False), *([] if self.leaving else [self._greet(now)])]
+        self.tally.done(task, result)
         self.outgoing.keep(result)
         next_ones = self._bring_up_to_date(now)
         if not self.contact.greeted:  # any more: the Welcome will bring it about

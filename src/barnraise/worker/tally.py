@@ -1,0 +1,61 @@
+"""What a worker has done for the run since its process began, by what its controller answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from barnraise.core.types import AnyResult, AnyTask
+
+
+@dataclass(frozen=True)
+class Answers:
+    """`accepted` and `refused` contributions, with the `tokens` and `steps` of the accepted ones; `others` are results
+    of other kinds that were accepted, as measurements. `reason` is that of the last refusal."""
+
+    accepted: int = 0
+    refused: int = 0
+    others: int = 0
+    tokens: int = 0
+    steps: int = 0
+    reason: str = ""
+
+    @property
+    def count(self) -> int:
+        """All answers."""
+        return self.accepted + self.refused + self.others
+
+
+class Tally:
+    """Counts `answers`."""
+
+    def __init__(self) -> None:
+        self.answers = Answers()
+        self._open: dict[int, tuple[bool, int, int]] = {}  # whether it trained, its tokens and steps
+
+    @property
+    def waiting(self) -> set[int]:
+        """The tasks that have no answer yet."""
+        return set(self._open)
+
+    def done(self, task: AnyTask, result: AnyResult) -> None:
+        """A task is done, and waits for its answer."""
+        tokens = round(task.effort * result.steps / max(1, task.steps)) if task.trains else 0
+        self._open[task.id] = task.trains, tokens, result.steps
+
+    def dropped(self, assignment: int) -> None:
+        """Nothing of this task will be answered."""
+        self._open.pop(assignment, None)
+
+    def answered(self, assignment: int, accepted: bool, reason: str) -> None:
+        """The controller has judged it. A second answer changes nothing."""
+        found = self._open.pop(assignment, None)
+        if found is None:
+            return
+        trains, tokens, steps = found
+        was = self.answers
+        if not accepted:
+            self.answers = replace(was, refused=was.refused + 1, reason=reason)
+        elif trains:
+            self.answers = replace(was, accepted=was.accepted + 1, tokens=was.tokens + tokens, steps=was.steps + steps)
+        else:
+            self.answers = replace(was, others=was.others + 1)
