@@ -164,6 +164,40 @@ def test_dump_gives_the_same_run_file_back(tmp_path: Path, text: str) -> None:
         ("training", {"bulyanf": 1}, "bulyanf", "unknown key; did you mean 'bulyan_f'?"),
         ("training", {"tokens": 0}, "tokens", "is 0, but must be a whole number at least 1"),
         ("training", {"tokens": 1.5}, "tokens", "is 1.5, but must be a whole number at least 1"),
+        (
+            "training",
+            {"tokens": 1e26},
+            "tokens",
+            "is 1e+26, but must be a whole number at least 1 and at most 9.01e+15 (2^53)",
+        ),
+        (
+            "training",
+            {"tokens": float("inf")},
+            "tokens",
+            "is inf, but must be a whole number at least 1 and at most 9.01e+15 (2^53)",
+        ),
+        (
+            "training",
+            {"batch_size": "yes"},
+            "batch_size",
+            "is 'yes' (text), but must be a whole number from 1 to 1048576; yes is no number: write one in digits",
+        ),
+        ("training", {"overlap": "y"}, "overlap", "is 'y' (text), but must be true or false; write true"),
+        (
+            "training",
+            {"gradient_accumulation_steps": 4},
+            "gradient_accumulation_steps",
+            "unknown key; it is a key of HF Trainer; there is no such key here: multiply training.batch_size by it; a "
+            "node splits a batch to fit its memory by itself",
+        ),
+        (
+            "training",
+            {"per_device_train_batchsize": 4},
+            "per_device_train_batchsize",
+            "unknown key; 'per_device_train_batch_size' is a key of HF Trainer; here it is training.batch_size: rows a "
+            "step of one node",
+        ),
+        ("data", {"max_seq_length": 4}, "max_seq_length", "unknown key; it is a key of TRL; here it is data.context"),
         ("training", {"tokens": True}, "tokens", "is true, but must be a whole number at least 1"),
         ("training", {"learning_rate": "fast"}, "learning_rate", "is 'fast' (text), but must be a number above 0"),
         (

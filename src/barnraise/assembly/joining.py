@@ -49,7 +49,7 @@ async def join(
 
     ticket = Invite.parse(invite, time.time())
     if ticket.role not in (WORKER, HELPER):
-        raise InviteError(wrong_invite(ticket.role))
+        raise InviteError(wrong_invite(ticket.role, WORKER))
     wanted = name or re.sub(r"[^A-Za-z0-9_.-]+", "-", platform.node()).strip("-_.")[:64] or "worker"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", wanted):
         raise InputError(f"name {name!r} cannot name a node: use up to 64 letters, digits, '_', '.' and '-'")

@@ -34,7 +34,7 @@ async def look(invite: str, home: Path | None = None) -> Standing:
     the invite however often it looks. Raises InviteError, AddressError."""
     ticket = Invite.parse(invite, time.time())
     if ticket.role != OBSERVER:
-        raise InviteError(wrong_invite(ticket.role))
+        raise InviteError(wrong_invite(ticket.role, OBSERVER))
     keys = Keys.load_or_create((home or default_home()) / ticket.run / "observer.json")
     connection = connection_for(ticket.uri)
     await connection.open(ticket.uri, ticket.server_key, keys)

@@ -74,7 +74,7 @@ async def stand_by(invite: str, voice: Voice, place: Place) -> Summary | None:
     """
     ticket = Invite.parse(invite, 0.0)  # it may be late for one that followed before: the controller knows
     if ticket.role != STANDBY:
-        raise InviteError(f"{wrong_invite(ticket.role)}: ask the host for `barnraise invite RUN_DIR --role standby`")
+        raise InviteError(wrong_invite(ticket.role, STANDBY))
     run = _folder(place.folder, ticket.run)
     with run.lock(), Ports.reserve(ticket, place.host, place.port, place.http_port) as ports:
         voice.say(f"copying run {ticket.run} to {run.path}; workers would find it at {ports.uri}")

@@ -9,9 +9,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from barnraise.config.aliases import ALIASES
+from barnraise.config.foreign import NAMED
 from barnraise.config.keys import at, expected, known_keys, sections, written
 from barnraise.config.problems import Path, Problem, shown
+from barnraise.config.values import MAX_COUNT
 from barnraise.core.errors import nearest
+
+_TRUTH = {"yes": True, "no": False, "on": True, "off": False, "y": True, "n": False}
+"""Words that YAML 1.1 read as truth values, and that are text here."""
 
 _LIST_HEADS = {"workers": "workers[]", "faults": "faults[]"}
 
@@ -67,6 +72,8 @@ def _message(error_type: str, path: Path, value: object, content: dict[str, Any]
         hint = f"; did you mean '{close}'?" if close else ""
         has = f"is {shown(given)}, but" if given is not None else "is missing; it"
         return f"{has} must be {' or '.join(kinds)}{hint}"
+    if isinstance(value, int | float) and value > MAX_COUNT and "whole number at least" in what:
+        return f"is {value:.6g}, but must be {what} and at most {MAX_COUNT:.3g} (2^53)"
     close = nearest(value, at(path, content).get("enum", [])) if isinstance(value, str) else None
     hint = f"; did you mean '{close}'?" if close else _unquote(value, what)
     return f"is {shown(value)}, but must be {what}{hint}"
@@ -84,10 +91,14 @@ def unknown_key(path: Path, content: dict[str, Any]) -> str:
     homes = [home for home in _homes().get(key, []) if home != _heading(section)]
     if homes:
         return f"unknown key here; it belongs under {' or '.join(homes)}"
-    close = nearest(key, [*here, *_spellings(_heading(section))])
-    if close:
+    if key in NAMED:
+        return f"unknown key; it is {NAMED[key].hint}"
+    close = nearest(key, [*here, *_spellings(_heading(section)), *NAMED])
+    if close and close not in NAMED:
         return f"unknown key; did you mean '{close}'?"
-    elsewhere = nearest(key, _homes())
+    elsewhere = nearest(key, [*_homes(), *NAMED])
+    if elsewhere in NAMED:
+        return f"unknown key; '{elsewhere}' is {NAMED[elsewhere].hint}"
     if elsewhere:
         home = _homes()[elsewhere][0]
         return f"unknown key; did you mean '{elsewhere}' under {home}?"
@@ -123,8 +134,10 @@ def _unquote(value: object, what: str) -> str:
         return f"; write {{kind: {value}}}"
     if not isinstance(value, str):
         return "; write it in quotes" if what.startswith(("text", "a name", "the name")) and value is not None else ""
-    if what == "true or false" and value.lower() in ("yes", "no", "on", "off"):
-        return f"; write {'true' if value.lower() in ('yes', 'on') else 'false'}"
+    if what == "true or false" and value.lower() in _TRUTH:
+        return f"; write {'true' if _TRUTH[value.lower()] else 'false'}"
+    if "number" in what and value.lower() in _TRUTH:
+        return f"; {value} is no number: write one in digits"
     is_number = value.strip().lstrip("+-").replace(".", "", 1).replace("e-", "", 1).isdigit()
     return "; write it without quotes" if "number" in what and is_number else ""
 

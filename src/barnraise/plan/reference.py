@@ -11,6 +11,7 @@ from barnraise.aggregation.catalog import CATALOG as RULES
 from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config.changes import FREE_KEYS, FREE_SECTIONS
 from barnraise.config.faults import KINDS, Kind
+from barnraise.config.foreign import FOREIGN
 from barnraise.config.keys import Key, Names, aliases_of, json_schema, sections
 from barnraise.config.template import flow, presets
 from barnraise.core.registry import Catalog, Entry, Option
@@ -57,7 +58,7 @@ def configuration_page() -> str:
     blocks.append(_family("Transports", "addresses, as in invites", TRANSPORTS, _traits))
     beside = "options stand beside its `kind`"
     blocks.append(_family("Attacks", f"`workers[].attack`; {beside}", ATTACKS, _traits))
-    blocks += [_links(), _faults(), _churn(), _conflicts()]
+    blocks += [_links(), _faults(), _churn(), _conflicts(), _foreign()]
     return "\n".join(blocks)
 
 
@@ -212,6 +213,15 @@ def _conflicts() -> str:
     rows = [(row.what, row.why, row.instead, "warning" if row.warning else "refused") for row in ROWS]
     table = _table(("what", "why", "instead", ""), rows)
     return f"## What cannot go together\n\nJudged before anything starts, by `check` and by every command.\n\n{table}"
+
+
+def _foreign() -> str:
+    rows = [(f"`{row.name}`", row.trainer, f"`{row.key}`" if row.key else "no such key", row.note) for row in FOREIGN]
+    table = _table(("there", "of", "here", ""), rows)
+    return (
+        "## Coming from other trainers\n\nA key of another trainer is refused with what it is here. "
+        f"Models and datasets come from this machine: nothing is downloaded.\n\n{table}"
+    )
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:

@@ -31,12 +31,22 @@ def require_role(name: str) -> str:
     return name
 
 
-def wrong_invite(role: str) -> str:
-    """What is said to who uses an invite for this role otherwise.
+def wrong_invite(role: str, wanted: str = "") -> str:
+    """The message for an invite of this role where one of the role `wanted` is taken, if that is known.
 
     >>> wrong_invite("helper")
-    'this invite is for a helper (barnraise join INVITE), not for this'
+    'this invite is for a helper: use it with `barnraise join INVITE`'
     """
     if role not in ROLES:
-        return f"this invite is for the role {role[:24]!a}, which this barnraise does not know"
-    return f"this invite is for {'an' if role[0] in 'aeiou' else 'a'} {role} ({ROLES[role]}), not for this"
+        return (
+            f"this invite is for the role {role[:24]!a}, which this barnraise does not know; install the host's version"
+        )
+    told = f"this invite is for {_a(role)}: use it with `{ROLES[role]}`"
+    if not wanted:
+        return told
+    make = f"which the host makes with `barnraise invite RUN_DIR --role {wanted}`"
+    return f"{told}. {_a(wanted).capitalize()} needs an invite of its own, {make}"
+
+
+def _a(role: str) -> str:
+    return f"{'an' if role[0] in 'aeiou' else 'a'} {role}"

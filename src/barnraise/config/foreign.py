@@ -1,0 +1,118 @@
+"""Names of keys in other trainers, and what they are here: plain data for messages and for the documentation."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+HF, TRL, AXOLOTL, FLOWER, DILOCO = "HF Trainer", "TRL", "Axolotl", "Flower", "DiLoCo"
+TRAINERS = (HF, TRL, AXOLOTL, FLOWER, DILOCO)
+
+
+class Foreign(NamedTuple):
+    """A key of other trainers. `key` is ours, as `section.key`, and empty where there is none; `note` says the rest."""
+
+    name: str
+    trainer: str
+    key: str = ""
+    note: str = ""
+
+    @property
+    def hint(self) -> str:
+        """What to write instead, as the end of a sentence."""
+        here = f"here it is {self.key}" if self.key else "there is no such key here"
+        return f"a key of {self.trainer}; {here}{f': {self.note}' if self.note else ''}"
+
+
+_TOKENS = "a budget of tokens for the whole fleet; for epochs, multiply them by the tokens of the data"
+_SHARED = "each machine computes the whole model: what one cannot hold in memory, it cannot train"
+_WHOLE = "whole weights are trained; for an adapter, merge it into its base model first"
+_ROUNDS = f"{_TOKENS}; a version closes when enough nodes have contributed, without rounds"
+
+FOREIGN: tuple[Foreign, ...] = (
+    Foreign("per_device_train_batch_size", HF, "training.batch_size", "rows a step of one node"),
+    Foreign(
+        "gradient_accumulation_steps",
+        HF,
+        note="multiply training.batch_size by it; a node splits a batch to fit its memory by itself",
+    ),
+    Foreign("per_device_eval_batch_size", HF, note="controller.evaluation_rows says how many rows are read"),
+    Foreign("lr", HF, "training.learning_rate"),
+    Foreign("num_train_epochs", HF, "training.tokens", _TOKENS),
+    Foreign("max_steps", HF, "training.tokens", _TOKENS),
+    Foreign("lr_scheduler_type", HF, "training.schedule"),
+    Foreign("warmup_steps", HF, "training.warmup_tokens", "counted in tokens of the whole fleet"),
+    Foreign("warmup_ratio", HF, "training.warmup_tokens", "the share times training.tokens"),
+    Foreign("max_grad_norm", HF, "training.gradient_clip"),
+    Foreign("optim", HF, "training.inner_optimizer"),
+    Foreign("adam_beta1", HF, "training.betas", "both in one list, as [0.9, 0.95]"),
+    Foreign("adam_beta2", HF, "training.betas", "both in one list, as [0.9, 0.95]"),
+    Foreign("adam_epsilon", HF, note="it is 1e-8"),
+    Foreign("bf16", HF, "training.precision", "bfloat16; a worker may have a precision of its own"),
+    Foreign("fp16", HF, "training.precision", "bfloat16 or float32"),
+    Foreign("torch_dtype", HF, "training.precision", "parameters and moments are float32 in all"),
+    Foreign("gradient_checkpointing", HF, note="a node splits a batch to fit its memory"),
+    Foreign("data_seed", HF, "run.seed"),
+    Foreign("output_dir", HF, "run.dir", "a run folder is made in it for each run"),
+    Foreign("run_name", HF, "run.name"),
+    Foreign("eval_strategy", HF, "controller.evaluations", "how many, evenly over the run"),
+    Foreign("evaluation_strategy", HF, "controller.evaluations", "how many, evenly over the run"),
+    Foreign("eval_steps", HF, "controller.evaluations", "how many, evenly over the run"),
+    Foreign("save_steps", HF, "controller.checkpoint_seconds", "in seconds"),
+    Foreign("save_strategy", HF, "controller.checkpoint_seconds", "in seconds"),
+    Foreign("save_total_limit", HF, "controller.keep_checkpoints"),
+    Foreign("logging_steps", HF, note="all is on the ledger: `barnraise status`, `barnraise report RUN_DIR`"),
+    Foreign("report_to", HF, note="`barnraise report RUN_DIR` makes a page with charts"),
+    Foreign("resume_from_checkpoint", HF, note="`barnraise resume RUN_DIR` goes on with a run"),
+    Foreign("load_best_model_at_end", HF, note="`barnraise export RUN_DIR --version N` takes any checkpoint kept"),
+    Foreign("push_to_hub", HF, note="nothing is uploaded; `barnraise export` writes a folder that `hf upload` takes"),
+    Foreign("dataloader_num_workers", HF, note="rows are made before the run, and read from memory-mapped files"),
+    Foreign("use_cpu", HF, "workers[].device", "cpu, cuda, cuda:N, mps or xpu"),
+    Foreign("device_map", HF, "workers[].device", _SHARED),
+    Foreign("fsdp", HF, note=_SHARED),
+    Foreign("deepspeed", HF, note=_SHARED),
+    Foreign("label_smoothing_factor", HF, note="the loss is plain cross-entropy"),
+    Foreign("model_name_or_path", TRL, "model.path", "a local folder; nothing is downloaded"),
+    Foreign("tokenizer_name_or_path", TRL, "data.tokenizer", "a local folder or file; nothing is downloaded"),
+    Foreign("dataset_name", TRL, "data.files", "local text files; nothing is downloaded"),
+    Foreign("dataset_text_field", TRL, note="data.files are plain text: extract that field to .txt files"),
+    Foreign("max_seq_length", TRL, "data.context"),
+    Foreign("max_length", TRL, "data.context"),
+    Foreign("packing", TRL, note="text is always packed into rows of data.context tokens"),
+    Foreign("peft_config", TRL, note=_WHOLE),
+    Foreign("load_in_4bit", TRL, note=_WHOLE),
+    Foreign("load_in_8bit", TRL, note=_WHOLE),
+    Foreign("base_model", AXOLOTL, "model.path", "a local folder; nothing is downloaded"),
+    Foreign("datasets", AXOLOTL, "data.files", "local text files; nothing is downloaded"),
+    Foreign("sequence_len", AXOLOTL, "data.context"),
+    Foreign("sample_packing", AXOLOTL, note="text is always packed into rows of data.context tokens"),
+    Foreign("micro_batch_size", AXOLOTL, "training.batch_size", "rows a step of one node"),
+    Foreign("num_epochs", AXOLOTL, "training.tokens", _TOKENS),
+    Foreign("val_set_size", AXOLOTL, "data.held_out", "a share"),
+    Foreign("lr_scheduler", AXOLOTL, "training.schedule"),
+    Foreign("adapter", AXOLOTL, note=_WHOLE),
+    Foreign("lora_r", AXOLOTL, note=_WHOLE),
+    Foreign("flash_attention", AXOLOTL, note="transformers' own choice of attention is used"),
+    Foreign("wandb_project", AXOLOTL, note="`barnraise report RUN_DIR` makes a page with charts"),
+    Foreign("num_rounds", FLOWER, "training.tokens", _ROUNDS),
+    Foreign("num_server_rounds", FLOWER, "training.tokens", _ROUNDS),
+    Foreign("fraction_fit", FLOWER, note="all nodes that are there work; controller.buffer_size closes a version"),
+    Foreign("fraction_evaluate", FLOWER, note="controller.evaluated_by says who measures the loss"),
+    Foreign("min_fit_clients", FLOWER, "controller.buffer_size", "distinct nodes that close a version"),
+    Foreign("min_available_clients", FLOWER, "controller.buffer_size", "distinct nodes that close a version"),
+    Foreign("num_clients", FLOWER, "workers", "a list with an entry for each local worker; others `join`"),
+    Foreign("num_supernodes", FLOWER, "workers", "a list with an entry for each local worker; others `join`"),
+    Foreign("local_epochs", FLOWER, "training.local_steps", "in steps of training.batch_size rows"),
+    Foreign("server_address", FLOWER, "controller.host", "and controller.port"),
+    Foreign("strategy", FLOWER, "training.aggregation_rule"),
+    Foreign("proximal_mu", FLOWER, "training.proximal"),
+    Foreign("server_learning_rate", FLOWER, "training.outer_learning_rate"),
+    Foreign("server_momentum", FLOWER, "training.outer_momentum"),
+    Foreign("client_resources", FLOWER, "workers[].threads", "and workers[].device"),
+    Foreign("inner_steps", DILOCO, "training.local_steps"),
+    Foreign("sync_every", DILOCO, "training.local_steps"),
+    Foreign("inner_lr", DILOCO, "training.learning_rate"),
+    Foreign("outer_lr", DILOCO, "training.outer_learning_rate"),
+    Foreign("num_fragments", DILOCO, "training.fragments"),
+)
+
+NAMED = {foreign.name: foreign for foreign in FOREIGN}
