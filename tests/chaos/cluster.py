@@ -131,7 +131,7 @@ class Cluster(FaultySimulator):
             self.books,
             lambda name: NodeBooks(name, self.truth, size),
             seed=random.Random(case.seed).getrandbits(32),
-            churn=(lambda rng: Drawn(RESTLESS, rng)) if case.churning else None,
+            churn=(lambda chances: Drawn(RESTLESS, chances)) if case.churning else None,
             faults=as_planned(case.faults),
             machine_of=_machine_of,
         )

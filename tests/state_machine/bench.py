@@ -43,12 +43,12 @@ from barnraise.worker.machine import Worker
 from ..tasks import train
 from .engine import MANIFEST, WORKER_SETTINGS, answer_to, digest
 
-SHARDS = (Blob(digest(10**9), 1000), Blob(digest(10**9 + 1), 500), Blob(digest(10**9 + 2), 700))
-SNAPSHOT = 400
+SHARDS = (Blob(digest(10**9), 100_000), Blob(digest(10**9 + 1), 50_000), Blob(digest(10**9 + 2), 70_000))
+SNAPSHOT = 40_000
 
 
 def delta(version: int) -> Update:
-    return Update("delta", version, Blob(digest(version), 90), digest(10**6 + version))
+    return Update("delta", version, Blob(digest(version), 9000), digest(10**6 + version))
 
 
 def snapshot(version: int) -> Update:

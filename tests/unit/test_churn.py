@@ -9,6 +9,7 @@ from statistics import fmean
 import pytest
 
 from barnraise.core.errors import OptionError, UnknownNameError
+from barnraise.emulation.chances import Chances
 from barnraise.emulation.churn import DEFAULT, FITS, Churn, Drawn, churn_of, read_trace
 
 HOUR = 3600.0
@@ -36,8 +37,8 @@ def test_the_fits_are_those_that_were_published() -> None:
 
 
 def test_as_many_are_up_at_first_as_in_the_long_run() -> None:
-    churn = Drawn(FITS[DEFAULT], random.Random(0))
-    up = fmean(churn.first_start("a") == 0.0 for _ in range(5_000))
+    churn = Drawn(FITS[DEFAULT], Chances(0))
+    up = fmean(churn.first_start(f"n{number}") == 0.0 for number in range(5_000))
     fit = FITS[DEFAULT]
     assert up == pytest.approx(fit.mean_up / (fit.mean_up + fit.mean_down), abs=0.02)
 

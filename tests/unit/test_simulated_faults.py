@@ -92,6 +92,26 @@ def noted(simulator: FaultySimulator, sort: type[notes.Note]) -> list[Noted]:
     return [d for d in simulator.journal.decisions if isinstance(d, Noted) and isinstance(d.note, sort)]
 
 
+def moves(tmp_path: Path, *lines: str) -> dict[str, Any]:
+    """A simulation of six virtual minutes, in which machines leave and come back as a trace says."""
+    (tmp_path / "trace.csv").write_text("\n".join(lines))
+    return {"churn": str(tmp_path / "trace.csv"), "hours": 0.1}
+
+
+def test_a_node_that_dies_as_it_starts_comes_back_when_its_machine_does(tmp_path: Path) -> None:
+    """Its departure at 100 s was planned for a process that lived no more, and stopped one that did not live."""
+    trace = moves(tmp_path, "ann,0,up", "ann,100,down", "ann,200,up", "ann,300,down")
+    _, simulator = play({"at_seconds": 0.0, "kill": "ann"}, **trace)
+    assert simulator.nodes["ann"].incarnation == 4, "up, killed, up at 200 s, down at 300 s"
+
+
+def test_a_node_that_is_preempted_twice_at_once_comes_back_once(tmp_path: Path) -> None:
+    trace = moves(tmp_path, "bob,0,up", "bob,95,down", "bob,100,up", "bob,300,down")
+    notice = {"at_seconds": 60.0, "do": "preempt", "node": "bob", "seconds": 20.0}
+    _, simulator = play(notice, notice | {"seconds": 21.0}, **trace)
+    assert simulator.nodes["bob"].incarnation == 4
+
+
 def test_who_dies_stays_away_and_who_joins_takes_part() -> None:
     _, simulator = play({"at_seconds": 60.0, "kill": "bob"}, {"at": 0.3, "join": {"name": "eve"}})
     (silent, when) = changes(simulator, "bob")[-1]
@@ -113,7 +133,7 @@ def test_who_hangs_or_is_cut_off_comes_back_as_the_same_process(do: str) -> None
 
 
 def test_notice_is_enough_to_hand_in_the_steps_that_are_done() -> None:
-    _, simulator = play({"at_seconds": 60.0, "do": "preempt", "node": "bob", "seconds": 20.0})
+    _, simulator = play({"at_seconds": 61.0, "do": "preempt", "node": "bob", "seconds": 20.0})
     assert changes(simulator, "bob")[-1][0] == Change.LEFT
     whole = simulator.controller.settings.tasks.local_steps
     claims = [d.claim.steps for d in simulator.journal.decisions if isinstance(d, Judged) and d.node == "bob"]

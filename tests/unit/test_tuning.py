@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnraise.controller import events as ev
-from barnraise.core.types import LinkReport, ParameterRange
+from barnraise.core.types import SLOWEST_LINE, LinkReport, NodeProfile, ParameterRange
 from barnraise.ledger.decisions import Assigned, Noted
 from barnraise.training.tuning import CLIMB_SHARE, SHARE, Choices, Measured, Tuned, tune
 from barnraise.wire.messages import Next
@@ -145,9 +145,9 @@ def test_a_transfer_longer_than_a_round_trip_tells_the_rate() -> None:
 
 
 def test_a_transfer_within_a_round_trip_is_a_lower_bound() -> None:
-    link = measure.uploaded(LinkReport(round_trip=0.1, up=1e6), 1000, 0.12)
-    assert link.up == 1e6
-    assert measure.uploaded(LinkReport(round_trip=0.1), 1000, 0.12).up == pytest.approx(50_000)
+    link = measure.uploaded(LinkReport(round_trip=0.1, up=1e8), 100_000, 0.12)
+    assert link.up == 1e8
+    assert measure.uploaded(LinkReport(round_trip=0.1), 100_000, 0.12).up == pytest.approx(5_000_000)
 
 
 def test_round_trips_follow_the_shortest() -> None:
@@ -159,3 +159,16 @@ def test_round_trips_follow_the_shortest() -> None:
 
 def test_what_was_at_hand_says_nothing_of_the_link() -> None:
     assert measure.downloaded(LinkReport(round_trip=0.1, down=1e6), 50_000, 0.001).down == 1e6
+
+
+def test_a_few_bytes_say_nothing_of_the_rate() -> None:
+    """They come at once however fast the line is, so that their time is the latency alone."""
+    assert measure.downloaded(LinkReport(), measure.FEWEST - 1, 7000.0).down == 0.0
+    assert measure.uploaded(LinkReport(up=1e6), 400, 1.0).up == 1e6
+    assert measure.downloaded(LinkReport(), measure.FEWEST, 1.0).down == measure.FEWEST
+
+
+def test_a_line_slower_than_any_counts_as_not_known() -> None:
+    assert LinkReport(0.1, up=0.117, down=0.117) == LinkReport(0.1)
+    assert LinkReport(down=SLOWEST_LINE).down == SLOWEST_LINE
+    assert NodeProfile(1.0, down_bytes_per_second=0.117).down_bytes_per_second == 0.0

@@ -448,6 +448,46 @@ def test_the_downlinks_rate_counts_all_that_came_at_a_time(on_disk: bool) -> Non
     assert link.down == pytest.approx((update.num_bytes + (0 if on_disk else shard.num_bytes)) / 2.0)
 
 
+@pytest.mark.parametrize("uptime", [60.0, 7000.0, 864_000.0])
+def test_what_was_fetched_to_get_ready_says_nothing_of_the_downlink(uptime: float) -> None:
+    """Nobody knows when the dataset's description was asked for: its bytes over the machine's uptime are no rate."""
+    bench = Bench()
+    bench.now += uptime
+    bench.welcome()
+    fetch_all(bench)
+    bench.handle(ev.Fetched(digest(77), 1_000_000))
+    bench.finish_preparing()
+    bench.welcome()
+    assert bench.sent[-1] == Next(-1)
+    assert bench.worker.contact.link.down == 0.0
+
+
+def test_the_time_before_a_delta_is_asked_for_again_is_none_of_the_lines() -> None:
+    """Two deltas alike are one blob, which is fetched again once the first is taken in."""
+    rates = []
+    for pause in (0.0, 60.0):
+        bench = ready()
+        bench.nearly()
+        bench.assign(kind="evaluate")
+        fetch_all(bench)
+        bench.finish_task()
+        assert isinstance(bench.training, Evaluate), "the replica stays as it is until this is done"
+        blob = Blob(digest(55), 50_000)
+        alike = [Update("delta", bench.replica + n, blob, digest(10**6 + n)) for n in (1, 2)]
+        bench.watched = None
+        for update in alike:
+            bench.hear(Newer(News((update,))))
+        bench.now += 1.0
+        fetch_all(bench)
+        bench.now += pause
+        bench.finish_task()
+        assert bench.applying == (alike[0],)
+        bench.now += 1.0
+        fetch_all(bench)
+        rates.append(bench.worker.contact.link.down)
+    assert rates[0] == rates[1] > 0.0
+
+
 def test_a_task_that_names_an_unknown_shard_ends_the_worker() -> None:
     bench = ready()
     bench.nearly()

@@ -24,6 +24,9 @@ Signature = Annotated[str, msgspec.Meta(max_length=128, pattern=r"^([0-9a-f]{128
 SLOWEST, FASTEST, LONGEST = 1e-3, 1e12, 3600.0
 """Bounds of claimed rates, and of claimed delays in seconds: arithmetic on them stays finite."""
 
+SLOWEST_LINE = 100.0
+"""Bytes a second of the slowest line that a claim may speak of: a satellite telephone has three times as many."""
+
 
 class NodeProfile(msgspec.Struct, frozen=True, gc=False):
     """What a worker measured of its own machine. A claim: it seeds estimates, and never outweighs observation."""
@@ -43,7 +46,8 @@ class NodeProfile(msgspec.Struct, frozen=True, gc=False):
         return self.memory_bytes if self.device.startswith("cpu") else 0
 
     def __post_init__(self) -> None:
-        _bound(self, ("tokens_per_second", "up_bytes_per_second", "down_bytes_per_second"), ("latency_seconds",))
+        _bound(self, ("tokens_per_second",), ("latency_seconds",))
+        _bound(self, ("up_bytes_per_second", "down_bytes_per_second"), (), SLOWEST_LINE)
 
 
 class LinkReport(msgspec.Struct, frozen=True, gc=False):
@@ -55,14 +59,14 @@ class LinkReport(msgspec.Struct, frozen=True, gc=False):
     down: Rate = 0.0
 
     def __post_init__(self) -> None:
-        _bound(self, ("up", "down"), ("round_trip",))
+        _bound(self, ("up", "down"), ("round_trip",), SLOWEST_LINE)
 
 
-def _bound(claim: msgspec.Struct, rates: tuple[str, ...], delays: tuple[str, ...]) -> None:
+def _bound(claim: msgspec.Struct, rates: tuple[str, ...], delays: tuple[str, ...], least: float = SLOWEST) -> None:
     """Hold a claim's numbers within their limits; a rate below the least counts as not known (0)."""
     for name in rates:
         rate = getattr(claim, name)
-        if rate and not SLOWEST <= rate <= FASTEST:
+        if rate and not least <= rate <= FASTEST:
             msgspec.structs.force_setattr(claim, name, FASTEST if rate > FASTEST else 0.0)
     for name in delays:
         if getattr(claim, name) > LONGEST:

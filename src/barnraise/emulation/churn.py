@@ -10,11 +10,13 @@ import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from barnraise.core.errors import OptionError, UnknownNameError
+from barnraise.emulation.chances import Chances
 
 HOUR = 3600.0
 MOST_BYTES = 256 << 20
@@ -116,21 +118,22 @@ FITS: Mapping[str, Fit] = {
 
 
 class Drawn:
-    """Draws from a fit."""
+    """Draws from a fit: of each machine by itself, so that what others do changes nothing."""
 
-    def __init__(self, fit: Fit, rng: random.Random) -> None:
-        self.fit, self.rng = fit, rng
+    def __init__(self, fit: Fit, chances: Chances) -> None:
+        self.fit = fit
+        self._of = cache(lambda name: chances.of(name, "churn"))
 
     def first_start(self, name: str) -> float:
         """0 for as many as are up at any time in the long run."""
         fit = self.fit
-        return 0.0 if self.rng.random() < fit.mean_up / (fit.mean_up + fit.mean_down) else self.down(name, 0.0)
+        return 0.0 if self._of(name).random() < fit.mean_up / (fit.mean_up + fit.mean_down) else self.down(name, 0.0)
 
     def up(self, name: str, now: float) -> float:
-        return self.fit.draw_up(self.rng)
+        return self.fit.draw_up(self._of(name))
 
     def down(self, name: str, now: float) -> float:
-        return self.fit.draw_down(self.rng)
+        return self.fit.draw_down(self._of(name))
 
 
 class Change(NamedTuple):
@@ -229,15 +232,15 @@ def _lasting(changes: Sequence[Change]) -> Sequence[Change]:
     return kept or changes[-1:]
 
 
-MakeChurn = Callable[[random.Random], Churn]
+MakeChurn = Callable[[Chances], Churn]
 """What is drawn is drawn from that."""
 
 
 def churn_of(name: str, nodes: Iterable[str]) -> MakeChurn:
     """The churn of that name, or of the trace file of that name for those nodes. UnknownNameError, OptionError."""
     if name in FITS:
-        return lambda rng: Drawn(FITS[name], rng)
+        return lambda chances: Drawn(FITS[name], chances)
     if Path(name).suffix or Path(name).exists():
         replayed = read_trace(Path(name), nodes)
-        return lambda rng: replayed
+        return lambda chances: replayed
     raise UnknownNameError("churn", name, FITS)

@@ -47,6 +47,7 @@ class Node:
 
     __slots__ = (
         "_cached",
+        "_chance",
         "_down",
         "_down_seconds",
         "_inlined",
@@ -72,7 +73,8 @@ class Node:
         self.spec, self.sim, self.work, self.machine = spec, sim, work, Worker(0)
         self.incarnation = 0
         self.skew = 0.0  # by which the machine's clock is ahead
-        self._up, self._down = spec.link.states(sim.rng)
+        self._up, self._down = spec.link.states(sim.chances.of(spec.name, "link"))
+        self._chance = sim.chances.of(spec.name, "tasks")
         # A steady link treats all small messages alike, and those of one node are far apart.
         self._up_seconds = self._up.lone(MESSAGE_BYTES) if self._up.steady else None
         self._down_seconds = self._down.lone(MESSAGE_BYTES) if self._down.steady else None
@@ -100,7 +102,8 @@ class Node:
         self._up.reset(now)
         self._down.reset(now)
         self._tick_at, self._running = math.inf, None
-        self.machine = self.work.conduct.worker(self.sim.rng.getrandbits(53))
+        chance = self.sim.chances.of(self.spec.name, f"session {self.incarnation}")
+        self.machine = self.work.conduct.worker(chance.getrandbits(53))
         self._carry_out(self.machine.start(now + self.skew))
 
     def stop(self) -> None:
@@ -322,7 +325,7 @@ class Node:
         sim, task = self.sim, action.task
         self.work.begin(task)
         sim.first_task = min(sim.first_task, (sim.now, sim.bytes_down))
-        step = task.effort / max(1, task.steps) / self.spec.rate * math.exp(sim.rng.gauss(0.0, JITTER))
+        step = task.effort / max(1, task.steps) / self.spec.rate * math.exp(self._chance.gauss(0.0, JITTER))
         step *= self.work.conduct.pace(task.id)
         if 0 < action.ask_at <= task.steps:
             sim.at(sim.now + step * action.ask_at, Node.handle, self, self.incarnation, we.Nearly(task.id))

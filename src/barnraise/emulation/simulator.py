@@ -8,7 +8,6 @@ work itself says (`work.NodeWork`, `work.ControllerWork`), and yields what that 
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -22,6 +21,7 @@ from barnraise.controller.matched import Matchings
 from barnraise.core.errors import VersionRefusedError
 from barnraise.emulation.access import Access
 from barnraise.emulation.agenda import Agenda
+from barnraise.emulation.chances import Chances
 from barnraise.emulation.churn import MakeChurn
 from barnraise.emulation.fleet import Machine
 from barnraise.emulation.node import MESSAGE_BYTES, WITH_NEWS, Node
@@ -71,9 +71,9 @@ class Simulator(Agenda):
         super().__init__()
         self.controller, self.work, self.node_work = controller, work, node_work
         self.outbound, self.inbound = map(Access, access)
-        self.rng = random.Random(seed)
+        self.chances = Chances(seed)
         self.nodes = {spec.name: Node(spec, self, node_work(spec.name)) for spec in fleet}
-        self.churn = churn(self.rng) if churn else None
+        self.churn = churn(self.chances) if churn else None
         self.files = work.files()
         self.file_bits = {blob.digest: 1 << index for index, blob in enumerate(self.files)}
         self.ledger_hash, self.hindsight, self.matchings = LedgerHash(), Hindsight(), Matchings()
@@ -90,6 +90,7 @@ class Simulator(Agenda):
         self._newest: tuple[float, ce.Aggregated] | None = None  # version, and the seconds that it takes
         self._made: dict[int, Point] = {}  # when versions were, of those that may be measured yet
         self._expected = 0  # nodes that are to start yet
+        self._coming: set[str] = set()  # those that are planned to come back
         self._until = math.inf
 
     def run(self, digest: str, until: float = math.inf) -> None:
@@ -125,18 +126,19 @@ class Simulator(Agenda):
         """The node enrols now and starts when it starts."""
         self.handle(ce.Admitted(node.spec.name, f"key of {node.spec.name}", owner=node.spec.owner))
         delay = self.churn.first_start(node.spec.name) if self.churn else 0.0
-        delay += self.rng.uniform(0.0, ARRIVALS)
+        delay += self.chances.of(node.spec.name, "start").uniform(0.0, ARRIVALS)
         if delay < math.inf:
             self._expected += 1
             self.at(self.now + delay, Simulator._start, self, 0, node)
 
     def _start(self, _: int, node: Node) -> None:
         self._expected -= 1
+        self._coming.discard(node.spec.name)
         node.start()
-        self.started(node)
         stays = self.churn.up(node.spec.name, self.now) if self.churn else math.inf
         if stays < math.inf:
             self.at(self.now + stays, Simulator._leave, self, node.incarnation, node)
+        self.started(node)  # which may end it at once
 
     def started(self, node: Node) -> None:
         """Its process lives."""
@@ -159,8 +161,9 @@ class Simulator(Agenda):
     def replace(self, node: Node) -> None:
         """A node is gone that will be back if there is churn."""
         away = self.churn.down(node.spec.name, self.now) if self.churn else math.inf
-        if away < math.inf:
+        if away < math.inf and node.spec.name not in self._coming:
             self._expected += 1
+            self._coming.add(node.spec.name)
             self.at(self.now + away, Simulator._start, self, 0, node)
 
     def _see_whether_to_wait(self, _: int, nothing: None) -> None:

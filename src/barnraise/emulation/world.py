@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any, Protocol
 
 from barnraise.controller import events as ce
 from barnraise.core.types import Blob
 from barnraise.emulation.access import Access
 from barnraise.emulation.agenda import Call
+from barnraise.emulation.chances import Chances
 from barnraise.emulation.work import ControllerWork
 from barnraise.wire.frames import Buffer
 
@@ -16,7 +16,7 @@ from barnraise.wire.frames import Buffer
 class World(Protocol):
     """Time, the controller at the other end of all links, and what is counted."""
 
-    rng: random.Random
+    chances: Chances
     work: ControllerWork
     inbound: Access
     outbound: Access

@@ -16,6 +16,9 @@ SMOOTHING = 0.5
 CREEP = 0.1
 """Share of the way by which a round trip that was longer than the shortest one lifts it."""
 
+FEWEST = 16_384
+"""Bytes of a transfer that says anything of a rate. Fewer fit into the first window of TCP (RFC 6928: ten segments) and
+arrive at once, however fast the line is."""
 
 RESOLUTION = 1e-6
 """Seconds by which a round trip that is no news differs at most."""
@@ -40,7 +43,7 @@ def downloaded(link: LinkReport, num_bytes: int, seconds: float) -> LinkReport:
 
 
 def _rate(known: float, num_bytes: int, seconds: float, round_trip: float) -> float:
-    if seconds <= 0.0 or num_bytes <= 0 or seconds < round_trip:  # it was at hand: nothing crossed the link
+    if num_bytes < FEWEST or seconds <= 0.0 or seconds < round_trip:  # too little to tell, or it was at hand
         return known
     sample = num_bytes / max(seconds - round_trip, 0.1 * seconds)
     if seconds < 2.0 * round_trip:

@@ -156,12 +156,14 @@ class Tasks:
             self._fetched_at, self._fetched_bytes = now, 0
 
     def fetched(self, event: Fetched, now: float) -> list[Action]:
+        """A blob has come. What was not asked for here (the dataset's description, as the worker prepares) says nothing
+        of the line: nobody knows since when it was on its way."""
         needs = self.incoming.needs
-        needs.discard(event.digest)
-        self._fetched_bytes += event.num_bytes
-        if not needs:
-            self.contact.link = measure.downloaded(self.contact.link, self._fetched_bytes, now - self._fetched_at)
-            self._fetched_at, self._fetched_bytes = now, 0
+        if event.digest in needs:
+            needs.discard(event.digest)
+            self._fetched_bytes += event.num_bytes
+            if not needs:
+                self.contact.link = measure.downloaded(self.contact.link, self._fetched_bytes, now - self._fetched_at)
         return self._bring_up_to_date(now)
 
     def updated(self, event: Updated, now: float) -> list[Action]:
@@ -172,6 +174,7 @@ class Tasks:
 
     def _bring_up_to_date(self, now: float) -> list[Action]:
         """Take in what may be by now, and go on."""
+        self._begin_to_fetch(now)
         actions = self.incoming.take(self._latest)
         if actions is None:
             return self.give_up()
@@ -203,6 +206,7 @@ class Tasks:
             self._asked_at = math.inf
         if self.files is None or not self.contact.greeted:
             return []
+        self._begin_to_fetch(now)
         fetching = self._get_back(now)
         if self.running is not None:
             return fetching + (self._ask(now) if self.running.near else [])
@@ -225,7 +229,6 @@ class Tasks:
             return []
         if self.incoming.updating:
             return []
-        self._begin_to_fetch(now)
         return self.incoming.get_back(task.undoes)
 
     def _decline(self, task: Task, reason: str, now: float) -> list[Action]:
