@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+import pytest
 
 from barnraise.assembly.simulation import simulate
 from barnraise.assembly.trial import Trial
@@ -41,15 +42,13 @@ def test_how_often_one_machine_leaves_changes_nothing_for_another() -> None:
     assert stays(0) == stays(7)
 
 
-def moves(scheduler: str) -> tuple[list[Move], float, str]:
-    """When nodes come and go in a run of four virtual hours, its length, and the hash of its ledger."""
+def moves(scheduler: str) -> tuple[list[Move], str]:
+    """When nodes come and go in a run of four virtual hours, and the hash of its ledger."""
     content: dict[str, Any] = {
         "model": {"architecture": "gpt2", "config": {"hidden_size": 16, "num_layers": 1, "num_heads": 2}},
         "data": {"kind": "sat", "examples": 20_000, "held_out": 20},
         "controller": {"scheduler": scheduler, "heartbeat": 20, "lease": 60},
-        "workers": [
-            {"name": name, "speed": 0.2 * (1 + index), "link": "cellular"} for index, name in enumerate(NODES)
-        ],
+        "workers": [{"name": name, "speed": 0.2 * (1 + index), "link": "cellular"} for index, name in enumerate(NODES)],
         "training": {"tokens": 1_000_000, "batch_size": 4, "local_steps": 10, "audits": 0.2},
     }
     found: list[Move] = []
@@ -70,13 +69,12 @@ def moves(scheduler: str) -> tuple[list[Move], float, str]:
 
     plan = resolve(load(content), purpose=Purpose.SIMULATE, nodes=len(NODES))
     result = simulate(plan, Trial(len(NODES), hours=4.0, churn=True, tokens_per_second=20.0), watch)
-    return found, result.duration.virtual_seconds, result.ledger_hash
+    return found, result.ledger_hash
 
 
 def test_nodes_come_and_go_alike_whatever_the_scheduler_gives_them() -> None:
-    (first, until, one), (second, other_until, other) = moves("fifo"), moves("random")
+    (first, one), (second, other) = moves("fifo"), moves("random")
     assert one != other, "the schedulers did not do the same"
-    end = min(until, other_until)
-    assert 20 < len(first)
-    assert all(math.isclose(a[0], b[0], abs_tol=1e-6) and a[1:] == b[1:] for a, b in zip(first, second, strict=False))
-    assert abs(len(first) - len(second)) <= sum(move[0] > end for move in first + second)
+    assert len(first) > 20
+    assert [move[1:] for move in first] == [move[1:] for move in second]
+    assert [move[0] for move in first] == pytest.approx([move[0] for move in second])
