@@ -179,16 +179,6 @@ def test_trimming_sums_what_is_left() -> None:
     assert aggregation.create("trimmed_mean", f=2)(x).item() == 2.0
 
 
-@EVERY
-def test_ties_are_settled(name: Any, options: dict[str, Any]) -> None:
-    x = updates(3, 50).repeat(4, 1)
-    rule = aggregation.create(name, **options)
-    first = rule(x)
-    assert bool(first.isfinite().all())
-    assert all(torch.equal(rule(x), first) for _ in range(3))
-    torch.testing.assert_close(rule(x[:1].repeat(12, 1)), x[0])
-
-
 def test_krum_takes_the_first_of_equals() -> None:
     x = torch.tensor([[0.0, 1], [1, 0], [0, -1], [-1, 0], [9, 9]])
     assert aggregation.create("krum", f=1)(x).tolist() == [0, 1]
@@ -233,16 +223,6 @@ def test_who_leaves_last_gives_torch_its_threads_back() -> None:
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
-
-
-@EVERY
-def test_rows_may_come_one_by_one(name: Any, options: dict[str, Any]) -> None:
-    x = updates().requires_grad_()
-    rule = aggregation.create(name, **options)
-    assert torch.equal(rule(list(x)), rule(x))
-    assert torch.equal(rule(x.t().contiguous().t()), rule(x))
-    assert rule(x.bfloat16()).dtype == torch.float32
-    torch.testing.assert_close(rule(x.bfloat16()), rule(x.bfloat16().float()))
 
 
 # Limits.

@@ -98,10 +98,10 @@ def test_an_automatic_k_keeps_staleness_within_half_the_bounds(rates: list[float
 @pytest.mark.parametrize(
     ("slow", "down", "expected"),
     [
-        (0, 1.0, 1),
-        (2, 1.0, 1),  # a few do not slow all others' versions, whatever they say
+        (0, 100.0, 1),
+        (2, 100.0, 1),  # a few do not slow all others' versions, whatever they say
         (4, 2500.0, 4),  # 10 contributions a second, of 500 bytes a version: half of the line is 2.5 versions a second
-        (4, 1.0, 6),  # half of all, at most
+        (4, 100.0, 6),  # half of all, at most
     ],
 )
 def test_an_automatic_k_leaves_lines_room(slow: int, down: float, expected: int) -> None:
@@ -504,7 +504,7 @@ def test_lines_are_no_reason_to_say_that_work_is_stale() -> None:
         engine.hello(name)
     for _ in range(6):
         for name in names:
-            engine.next(name, link=LinkReport(0.01, 1e6, 1.0))
+            engine.next(name, link=LinkReport(0.01, 1e6, 100.0))
         settle(engine)
         engine.tick(0.5)
         for name in names:

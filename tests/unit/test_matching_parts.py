@@ -36,6 +36,23 @@ def test_a_size_class_holds_its_work_and_wastes_less_than_half_an_octave(work: f
     assert work == 0 or class_size(index) <= work * 2**0.5 * (1 + 1e-9) or work < 1e-300
 
 
+def test_the_largest_work_of_a_size_class_is_in_it() -> None:
+    """Twice the logarithm of an odd class's bound is rounded up past it."""
+    assert [size_class(class_size(index)) for index in range(-1000, 1000)] == list(range(-1000, 1000))
+
+
+def test_a_task_that_fits_nowhere_has_no_optimum_and_leaves_the_others_theirs() -> None:
+    total, shares = matching.relaxed_optimum([[np.inf]], [1.0], [1.0])
+    assert total == np.inf
+    assert not shares.any()
+    total, shares = matching.relaxed_optimum([[np.inf, np.inf], [1.0, 2.0]], [1.0, 1.0], [1.0, 1.0])
+    assert total == np.inf
+    nodes = [NodeView("a", speed=1.0, work_capacity=5.0), NodeView("b", speed=2.0, work_capacity=5.0)]
+    optimum = matching.create("optimum")
+    assert optimum.assign([TaskView(1, work=10.0)], nodes) == []
+    assert optimum.assign([TaskView(1, work=10.0), TaskView(2, work=4.0)], nodes) == [(2, "b")]
+
+
 def test_labels_keep_order_when_there_is_no_number_left_between_two() -> None:
     labels, known = Labels(), dict[tuple[Fraction, ...], float]()
     low, high, changes = Fraction(0), Fraction(1), 0

@@ -299,7 +299,7 @@ CATALOG = Catalog(
         Entry(
             "dnc",
             "barnraise.aggregation.dnc:DivideAndConquer",
-            "the mean of the n-f updates that stand out least where they differ most",
+            "a variant of DnC: the mean of all but f updates, each time without the one that stands out most",
             options=(_F,),
             declares=Traits(lambda o: 2 * o["f"] + 1, lambda _: "n >= 2f+1"),
         ),

@@ -81,8 +81,9 @@ class Chain(Rule):
         """Each member sees what the ones before it made of the updates, and the vectors that it keeps itself."""
         num_rows, num_kept = len(context.nodes), len(context.kept)
         every = np.eye(num_rows + num_kept)  # the rows as they are by now, and what is kept, in the rows given
+        rows = context  # and whose they are by now
         for member in self.members:
-            own = _own(member, context)
+            own = _own(member, rows)
             places = [num_rows + place for place, name in enumerate(context.kept) if name in own.kept]
             seen = [*range(num_rows), *places]
             mixing = member.mix_knowing(None if gram is None else gram[np.ix_(seen, seen)], None, own)
@@ -92,6 +93,8 @@ class Chain(Rule):
             whole[: len(mixing), seen] = mixing
             whole[len(mixing) :, num_rows:] = np.eye(num_kept)
             gram = None if gram is None else mixed_gram(whole, gram)
+            if len(mixing) != num_rows:
+                rows = _merged(rows, mixing)
             every, num_rows = np.einsum("ij,jk->ik", whole, every), len(mixing)
         return every[:num_rows]
 
@@ -111,5 +114,13 @@ class Chain(Rule):
 
 
 def _own(member: Rule, context: Context) -> Context:
-    """With the vectors alone that the member keeps."""
+    """With the vectors alone that the member keeps. Where rows were merged, these are none of a node's (`in_order`)."""
     return replace(context, kept={name: context.kept[name] for name in names_of(member.keeps, context.nodes)})
+
+
+def _merged(context: Context, mixing: Array) -> Context:
+    """The context of the rows [m] that `mixing` [m, n+k] makes of those of `context` [n]: each goes by the names of all
+    that it is made of, and is as old as the oldest of them."""
+    parts = [np.flatnonzero(row[: len(context.nodes)]).tolist() for row in mixing]
+    names = ["+".join(context.nodes[place] for place in places) for places in parts]
+    return replace(context, nodes=names, ages=[max((context.ages[i] for i in places), default=0) for places in parts])

@@ -1,4 +1,4 @@
-"""DnC, divide and conquer (Shejwalkar and Houmansadr, 2021, "Manipulating the Byzantine", algorithm 2)."""
+"""A variant of DnC, divide and conquer (Shejwalkar and Houmansadr, 2021, "Manipulating the Byzantine", algorithm 2)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ class DivideAndConquer(Rule):
     """The mean of the n-f updates that stand out least along the direction in which they differ most.
 
     The score of x_i is (u . (x_i - mu))^2, with mu the mean and u the top right singular vector of the rows x_i - mu.
-    The paper takes some of the coordinates; inner products give that of all at no more cost. It leaves out the f
-    highest at once, where one far update would hide the others: here the highest goes, and mu and u are taken anew of
-    those left. As all differences from mu add up to nothing, f far updates of n >= 2f+1 always hold the highest, so
-    they go. What is not finite goes before; of equal scores the first.
+
+    Two things differ from the paper's algorithm. It takes some of the coordinates, several times; here inner products
+    give the scores of all coordinates at no more cost. It leaves out the c f highest scores of one direction at once,
+    where one far update hides the others; here the highest goes, mu and u are taken anew of those left, and that is
+    repeated f times (c = 1). The paper's figures are therefore not this rule's.
+
+    As all differences from mu add up to nothing, f far updates of n >= 2f+1 always hold the highest, so they go. What
+    is not finite goes before; of equal scores the first.
 
     >>> import torch
     >>> DivideAndConquer(f=1)(torch.tensor([[1.0], [2.0], [3.0], [1e8]])).tolist()

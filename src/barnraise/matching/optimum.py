@@ -39,7 +39,8 @@ def assignment_optimum(costs: ArrayLike, capacity: ArrayLike) -> float:
 
 def relaxed_optimum(costs: ArrayLike, sizes: ArrayLike, capacity: ArrayLike) -> tuple[float, Floats]:
     """(the least total, x [tasks, nodes]) with tasks of `sizes` [tasks] that may be divided among nodes with room for
-    `capacity` [nodes]: no assignment of whole tasks costs less. (inf, zeros) if there is none. HiGHS: seconds at 400.
+    `capacity` [nodes]: no assignment of whole tasks costs less. (inf, zeros) if there is none, as where a task fits
+    nowhere. HiGHS: seconds at 400.
 
     >>> total, shares = relaxed_optimum([[1, 4], [1, 4]], [2, 2], [3, 8])
     >>> total, shares.sum(axis=0).tolist()
@@ -48,8 +49,10 @@ def relaxed_optimum(costs: ArrayLike, sizes: ArrayLike, capacity: ArrayLike) -> 
     matrix, work = np.asarray(costs, dtype=np.float64), np.asarray(sizes, dtype=np.float64)
     shares = np.zeros(matrix.shape)
     tasks, nodes = np.nonzero(np.isfinite(matrix))
-    if not matrix.size:
-        return (math.inf if len(matrix) else 0.0), shares
+    if not np.isfinite(matrix).any(axis=1).all():
+        return math.inf, shares
+    if not len(matrix):
+        return 0.0, shares
     places = np.arange(len(tasks))
     once = csr_array((np.ones(len(tasks)), (tasks, places)), shape=(len(matrix), len(tasks)))
     load = csr_array((work[tasks], (nodes, places)), shape=(matrix.shape[1], len(tasks)))
@@ -79,7 +82,9 @@ class Optimum(Planned):
         room, costs = Room(nodes), cost_matrix(self.preferences, tasks, nodes)
         if room.by_work:
             work, limits = np.array([task.work for task in tasks]), np.array(room.work)
-            _, shares = relaxed_optimum(np.where(work[:, None] <= limits, costs, np.inf), work, limits)
+            allowed = np.where(work[:, None] <= limits, costs, np.inf)
+            fits, shares = np.isfinite(allowed).any(axis=1), np.zeros(allowed.shape)
+            _, shares[fits] = relaxed_optimum(allowed[fits], work[fits], limits)
             wishes = np.argsort(-shares.max(axis=1), kind="stable").tolist()
             places = {j: int(shares[j].argmax()) for j in wishes if shares[j].max() > 0}
         else:

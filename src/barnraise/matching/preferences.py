@@ -93,14 +93,16 @@ class Preferences:
 def size_class(work: float) -> int:
     """The least k with work <= 2^(k/2): half-octave classes.
 
-    >>> [size_class(work) for work in (1, 1.2, 1.5, 2, 1000)]
-    [0, 1, 2, 2, 20]
+    >>> [size_class(work) for work in (1, 1.2, 2**0.5, 1.5, 2, 1000)]
+    [0, 1, 1, 2, 2, 20]
     """
     if work <= 0:
         return NO_WORK
     index = math.ceil(PER_OCTAVE * math.log2(work))
-    while class_size(index) < work:  # rounding of the logarithm
+    while class_size(index) < work:  # rounding of the logarithm, either way
         index += 1
+    while class_size(index - 1) >= work:
+        index -= 1
     return max(index, NO_WORK + 1)
 
 
