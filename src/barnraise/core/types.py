@@ -21,11 +21,8 @@ Finite = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]  # refuses NaN too
 Text = Annotated[str, msgspec.Meta(max_length=2000)]
 Signature = Annotated[str, msgspec.Meta(max_length=128, pattern=r"^([0-9a-f]{128})?\Z")]  # "": there is none
 
-SLOWEST, FASTEST, LONGEST = 1e-3, 1e12, 3600.0
-"""Bounds of claimed rates, and of claimed delays in seconds: arithmetic on them stays finite."""
-
-SLOWEST_LINE = 100.0
-"""Bytes a second of the slowest line that a claim may speak of: a satellite telephone has three times as many."""
+SLOWEST, FASTEST, LONGEST, SLOWEST_LINE = 1e-3, 1e12, 3600.0, 100.0
+"""Bounds of claimed rates, claimed delays in seconds, and a line's bytes a second: arithmetic on them stays finite."""
 
 
 class NodeProfile(msgspec.Struct, frozen=True, gc=False):
@@ -46,8 +43,7 @@ class NodeProfile(msgspec.Struct, frozen=True, gc=False):
         return self.memory_bytes if self.device.startswith("cpu") else 0
 
     def __post_init__(self) -> None:
-        _bound(self, ("tokens_per_second",), ("latency_seconds",))
-        _bound(self, ("up_bytes_per_second", "down_bytes_per_second"), (), SLOWEST_LINE)
+        _bound(self, ("tokens_per_second",), ("latency_seconds",), ("up_bytes_per_second", "down_bytes_per_second"))
 
 
 class LinkReport(msgspec.Struct, frozen=True, gc=False):
@@ -59,13 +55,13 @@ class LinkReport(msgspec.Struct, frozen=True, gc=False):
     down: Rate = 0.0
 
     def __post_init__(self) -> None:
-        _bound(self, ("up", "down"), ("round_trip",), SLOWEST_LINE)
+        _bound(self, (), ("round_trip",), ("up", "down"))
 
 
-def _bound(claim: msgspec.Struct, rates: tuple[str, ...], delays: tuple[str, ...], least: float = SLOWEST) -> None:
+def _bound(claim: msgspec.Struct, rates: tuple[str, ...], delays: tuple[str, ...], lines: tuple[str, ...] = ()) -> None:
     """Hold a claim's numbers within their limits; a rate below the least counts as not known (0)."""
-    for name in rates:
-        rate = getattr(claim, name)
+    for name in (*rates, *lines):
+        rate, least = getattr(claim, name), SLOWEST_LINE if name in lines else SLOWEST
         if rate and not least <= rate <= FASTEST:
             msgspec.structs.force_setattr(claim, name, FASTEST if rate > FASTEST else 0.0)
     for name in delays:
