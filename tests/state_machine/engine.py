@@ -507,8 +507,7 @@ class Scoring:
         assert note.assignment not in self.scored
         self.scored.add(note.assignment)
         assert note.passed == (note.more is not None and note.more > 1.0)
-        rates = [self._rate(those) for those in self.passes.values() if len(those) >= 8]
-        usual = min(0.9, max(0.25, statistics.median(rates))) if rates else 0.25
+        usual = min(0.9, max(0.25, self._middle()))
         ratio = 0.25 / usual if note.passed else 0.75 / (1.0 - usual)
         found = max(0.0, self.suspicion.get(node, 0.0) + math.log(ratio))
         assert note.suspicion == pytest.approx(found, abs=1e-9)
@@ -516,6 +515,19 @@ class Scoring:
         self.passes.setdefault(node, []).append(note.passed)
         if note.suspicion >= math.log(1e4):
             self.guilty.add(node)
+
+    def _middle(self) -> float:
+        """The median of the rates of all that train, of which an owner's n weigh sqrt(n): here each counts as often as
+        that is in thousandths."""
+        account = self.account
+        there = {d.node for d in account.tasks.values() if d.kind == "train"} & account.live
+        nodes = Counter(account.owners[node] for node in there)
+        values = list[float]()
+        for node in there:
+            those = self.passes.get(node, [])
+            rate = self._rate(those) if len(those) >= 8 else 0.25
+            values += [rate] * round(1000.0 / math.sqrt(nodes[account.owners[node]]))
+        return statistics.median(values)
 
     def _rate(self, passes: list[bool]) -> float:
         rate = 0.25

@@ -78,9 +78,19 @@ def test_who_does_nothing_for_its_rows_is_soon_beyond_the_limit() -> None:
     assert max(taken) < 40
 
 
+def expected(*rates: float) -> float:
+    """By nodes each of which has an owner of its own."""
+    return suspicion.expected((str(place), rate) for place, rate in enumerate(rates))
+
+
 def test_what_half_of_the_nodes_show_is_expected_whatever_the_others_do() -> None:
-    assert suspicion.expected([0.9, 0.88, 0.92, 0.1, 0.1]) == 0.88
-    assert suspicion.expected([0.7, 0.72, 0.71, 1.0, 1.0]) == 0.72
+    assert expected(0.9, 0.88, 0.92, 0.1, 0.1) == 0.88
+    assert expected(0.7, 0.72, 0.71, 1.0, 1.0) == 0.72
+
+
+def test_the_nodes_of_one_owner_do_not_outvote_others_by_their_number() -> None:
+    honest, sybils = [("a", 0.6), ("b", 0.65), ("c", 0.7)], [("s", 0.9)] * 4
+    assert suspicion.expected(honest + sybils) == 0.7
 
 
 def test_doubts_cost_weight_and_end_with_a_conviction() -> None:
@@ -175,6 +185,20 @@ def test_liars_that_are_fewer_than_half_do_not_move_what_is_expected() -> None:
         for node in ("a", "b", "c", "d", "e"):
             train_once(engine, node, BAD if node in ("d", "e") else GOOD)
     assert {node for node, _ in told(engine, notes.Discredited)} == {"d", "e"}
+
+
+def test_those_who_are_known_first_do_not_decide_what_is_expected_of_the_others() -> None:
+    """Three that fit their own rows too well make nobody else suspicious, whose comparisons pass by chance."""
+    engine, rng = scored(), random.Random(4)
+    sybils, honest = ["s0", "s1", "s2"], [f"h{number}" for number in range(7)]
+    for _ in range(12):
+        for node in sybils:
+            train_once(engine, node, GOOD)
+    for _ in range(40):
+        for node in honest:
+            train_once(engine, node, rng.choice([GOOD, BAD]))
+    assert {node for node, _ in told(engine, notes.Scored)} == {*sybils, *honest}
+    assert not told(engine, notes.Discredited)
 
 
 def test_known_nodes_are_looked_at_now_and_then() -> None:

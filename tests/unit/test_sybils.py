@@ -10,6 +10,7 @@ from barnraise.ledger.decisions import Change, Judged, NodeChanged
 from barnraise.training.reach import Reach
 
 from ..state_machine.engine import Engine, contribution, engine_settings
+from ..state_machine.sybils import WAYS, outcome
 
 TINY, USUAL = 1e-9, 0.5
 
@@ -65,3 +66,20 @@ def test_a_long_update_is_shortened_and_never_refused_and_its_node_stays() -> No
         hand_in(engine, "long", 8.0)
     assert [(d.verdict, d.norm, d.scale) for d in judged(engine, ["long"])] == [("accepted", 8.0, 0.25)] * 12
     assert engine.state.nodes["long"].live
+
+
+@pytest.mark.parametrize("owners", [1, 3])
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "nobody"])
+def test_three_nodes_of_ten_put_no_honest_one_out_and_cost_it_no_work(way: str, owners: int) -> None:
+    found = outcome(way, owners)
+    assert (found.refused, found.dismissed) == (0, 0)
+    assert found.tokens >= 0.99 * outcome("nobody").tokens
+    assert found.moved >= 0.5 / 10
+
+
+@pytest.mark.parametrize("owners", [1, 3])
+def test_three_slow_nodes_of_ten_make_matched_rounds_at_most_four_times_as_long(owners: int) -> None:
+    slow, alone = outcome("slow", owners, "matched"), outcome("nobody", pace="matched")
+    assert slow.steps <= 4 * alone.steps
+    assert slow.rate >= alone.rate / 2
+    assert (slow.refused, slow.dismissed) == (0, 0)

@@ -192,6 +192,7 @@ class Buffer(Part):
 
         By its nodes' share of all work, as far as they are trusted, in asynchronous mode, and by what staleness has
         left of their weights: a mean sees how these compare, so that of one node alone they would count for nothing.
+        The share is no less than half of that by their number (`Speeds.participation`).
         """
         alike, rates = bool(self.settings.worker.uplink.normalize_steps), []
         for parameters in disjoint(slot.parameters for slot in held):

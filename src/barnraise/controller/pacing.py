@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import astuple, replace
-from statistics import median_high
 
 from barnraise.controller.membership import Membership
 from barnraise.controller.part import Context, Part
@@ -16,10 +15,14 @@ from barnraise.ledger.decisions import Noted
 from barnraise.ledger.notes import Tuned
 from barnraise.training import pace, tuning
 from barnraise.training.catalog import INNER
+from barnraise.trust.owners import median
 
 CLAIMED = 4.0
 """By how many times longer than the median node's an exchange counts for the length of all nodes' rounds: nodes say
 themselves how fast their links are."""
+
+SLOWER = 4.0
+"""By how many times longer than the median node's a round may be: nodes that are slower make it no longer."""
 
 LEAST_PART = 0.25
 """Of its task, that a node gets at least whose owner wants it back before: what it has done by then it hands in."""
@@ -121,10 +124,13 @@ class Pacing(Part):
         """Seconds of a round at the fleet's pace; found anew with the rates."""
         self.speeds.refresh()
         if self.speeds.count != self._found_at:
-            fleet = [self._speed(other) for other in self.speeds.counted if other.speed.rate > 0.0]
-            most = CLAIMED * median_high([speed.exchange for speed in fleet]) if fleet else 0.0
+            seen = [other for other in self.speeds.counted if other.speed.rate > 0.0]
+            fleet = [self._speed(other) for other in seen]
+            most = CLAIMED * median((other.owner, speed.exchange) for other, speed in zip(seen, fleet, strict=True))
             fleet = [replace(speed, exchange=min(speed.exchange, most)) for speed in fleet]
-            self._round_seconds = pace.round_seconds(fleet, self.tasks.local_steps)
+            needs = [pace.round_seconds([speed], self.tasks.local_steps) for speed in fleet]
+            usual = median((other.owner, need) for other, need in zip(seen, needs, strict=True))
+            self._round_seconds = min(pace.round_seconds(fleet, self.tasks.local_steps), SLOWER * usual)
             self._found_at = self.speeds.count
         return self._round_seconds
 

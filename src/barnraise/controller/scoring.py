@@ -101,9 +101,12 @@ class Scoring(Part):
         return came + min(max(LEAST_PATIENCE, self.speeds.usual_period), LONGEST)
 
     def _shown(self) -> float:
-        """How often an honest node's comparisons pass, by what all nodes show."""
-        found = (node.tally.standing.scores for node in self.state.nodes.values())
-        return suspicion.expected(scores.passing for scores in found if scores.known)
+        """How often an honest node's comparisons pass, by what all nodes show that are there and train."""
+        there = (node for node in self.state.nodes.values() if node.live and node.tally.turns)
+        found = ((node.owner, node.tally.standing.scores) for node in there)
+        return suspicion.expected(
+            (owner, scores.passing if scores.known else suspicion.OTHER) for owner, scores in found
+        )
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {Scored: self._scored}

@@ -1,16 +1,16 @@
 """How fast the nodes are: what the controller has observed, and what it makes of a claim until then.
 
 Only what was observed moves others: how long it took from a task to its contribution, and how many tokens that was
-good for. A node that has handed in nothing yet is taken at its word within what the others were seen to do, and counts
-as long as its first task is not overdue. So a claim moves nobody's shares, bounds, or rounds by more than an honest
-node of that sort would, and not for longer.
+good for. Medians over nodes count owners (`trust.owners`). A node that has handed in nothing yet is taken at its word
+within what the others were seen to do, once most of them were seen, and counts as long as its first task is not
+overdue. So a claim moves nobody's shares, bounds, or rounds by more than an honest node of that sort would, and not for
+longer.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from statistics import median
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from barnraise.controller.custody import Custody
@@ -19,6 +19,7 @@ from barnraise.controller.part import Context, Part
 from barnraise.controller.state import NodeState
 from barnraise.core.types import LinkReport
 from barnraise.ledger.decisions import Change, Decision, Judged, NodeChanged
+from barnraise.trust.owners import median, share
 
 OVERDUE = 3.0
 """How many times longer than usual a node may take for a contribution before the others do not count on it."""
@@ -28,6 +29,13 @@ LEAST_PATIENCE = 10.0
 
 SPREAD = 100.0
 """A node counts as at most this many times faster than the median, and so does a claim when nothing was observed."""
+
+MOST_SEEN = 0.5
+"""Part of the living that must have handed in something before others' claims are held to what these were seen to do:
+those who are seen first are not the fleet."""
+
+LEAST_SHARE = 0.5
+"""What of an equal share of all work a contribution's share is at least, however much of it others say that they do."""
 
 FEW = 4
 """Contributions of a node that say little of how many of its tasks are in flight."""
@@ -71,24 +79,22 @@ class Speeds(Part):
         self.at, self.time, self.count = self.news, self.now, self.count + 1
         living = [node for node in self.state.nodes.values() if node.live]
         seen = [node for node in living if node.speed.rate > 0.0]
-        self.turnaround = median(node.speed.turnaround for node in seen) if seen else 0.0
-        rates = [node.speed.rate for node in seen] or [node.session.profile.tokens_per_second for node in living]
-        middle = median(rates) if rates else 0.0
-        told = [node.speed.rate or node.session.profile.tokens_per_second for node in living]
-        self.middle = median(known) if (known := [rate for rate in told if rate > 0.0]) else 0.0
-        self.lowest = min(rates) if seen else middle / SPREAD
-        self.highest = max(rates) if seen else middle * SPREAD
+        self.turnaround = median((node.owner, node.speed.turnaround) for node in seen)
+        told = [(node.owner, node.speed.rate or node.session.profile.tokens_per_second) for node in living]
+        self.middle = _middle(told)
+        rates = [node.speed.rate for node in seen]
+        most = share((node.owner for node in seen), (node.owner for node in living)) >= MOST_SEEN
+        self.lowest = min(rates) if most and rates else self.middle / SPREAD
+        self.highest = max(rates) if most and rates else self.middle * SPREAD
         self.counted = [node for node in living if self._counts(node)]
-        working = [self.known(node) for node in self.counted if node.open or node.speed.rate > 0.0]
-        working = [rate for rate in working if rate > 0.0]
-        self.median = median(working) if working else 0.0
-        periods = [self.period(node) for node in self.counted]
-        self.usual_period = median(known) if (known := [period for period in periods if period > 0.0]) else 0.0
-        self.num_keeping_pace = sum(period <= OVERDUE * self.usual_period for period in periods)
-        self.total = sum(min(rate, SPREAD * self.median) for rate in working)
-        travels = [travel for node in living if (travel := node.updates.travel) > 0.0]
-        self.travel = median(travels) if travels else 0.0
-        self.usual_staleness = median(node.updates.staleness for node in seen) if seen else 0.0
+        working = [node for node in self.counted if node.open or node.speed.rate > 0.0]
+        self.median = _middle((node.owner, self.known(node)) for node in working)
+        periods = [(node.owner, self.period(node)) for node in self.counted]
+        self.usual_period = _middle(periods)
+        self.num_keeping_pace = sum(period <= OVERDUE * self.usual_period for _, period in periods)
+        self.total = sum(min(self.known(node), SPREAD * self.median) for node in working)
+        self.travel = _middle((node.owner, node.updates.travel) for node in living)
+        self.usual_staleness = median((node.owner, float(node.updates.staleness)) for node in seen)
 
     def estimate(self, node: NodeState) -> float:
         """The node's tokens a second; 0 while nothing is known."""
@@ -126,13 +132,16 @@ class Speeds(Part):
 
         Without it n workers that each contribute a whole update from the same base would move the model n times as far
         as their mean (SparseLoCo divides by all peers for the same reason, not by those that contributed).
+
+        No less than LEAST_SHARE of what it is by number: what others claim to have done takes no more from it.
         """
         if self.num_working <= 1:
             return 1.0
         own = self.usable(node)
         if alike or own <= 0.0 or self.total <= 0.0:
             return 1.0 / self.num_working
-        return own / max(own, self.total)
+        least = LEAST_SHARE / len(self.counted) if self.counted else 0.0
+        return max(own / max(own, self.total), least)
 
     @property
     def num_working(self) -> int:
@@ -152,6 +161,11 @@ class Speeds(Part):
 
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
         return {NodeChanged: self._changed, Judged: self._judged}
+
+
+def _middle(found: Iterable[tuple[str, float]]) -> float:
+    """The median of what is known: of what is above 0; 0 where nothing is."""
+    return median((owner, value) for owner, value in found if value > 0.0)
 
 
 def delay(node: NodeState, first: float) -> float:

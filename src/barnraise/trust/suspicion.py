@@ -22,8 +22,9 @@ little follows from them. benchmarks/liars.py prints how often honest nodes pass
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable
+
+from barnraise.trust import owners
 
 ENOUGH = 1.0
 """Standard errors by which its own rows must gain more than others."""
@@ -66,12 +67,14 @@ def after(suspicion: float, passed: bool, expected: float = MOST) -> float:
     return max(0.0, suspicion + math.log(likely[0] / likely[1]))
 
 
-def expected(rates: Iterable[float]) -> float:
-    """How often an honest node's comparison passes, by the rates of those that are KNOWN: no less than OTHER, which
-    says nothing, no more than MOST. Fewer than half of the nodes cannot bring it outside what the others show.
+def expected(rates: Iterable[tuple[str, float]]) -> float:
+    """How often an honest node's comparison passes, by the rates of all that train, with their owners: no less than
+    OTHER, which says nothing, no more than MOST.
 
-    >>> expected([]), expected([0.1]), expected([0.5, 0.8, 0.99]), expected([0.95])
+    A node that is not KNOWN yet is given with a rate of OTHER. So the few that are known first do not decide what is
+    expected of the rest, and fewer than half of the owners cannot bring it above what the others show.
+
+    >>> expected([]), expected([("a", 0.1)]), expected([("a", 0.5), ("b", 0.8), ("c", 0.99)]), expected([("a", 0.95)])
     (0.25, 0.25, 0.8, 0.9)
     """
-    found = list(rates)
-    return min(MOST, max(OTHER, statistics.median(found))) if found else OTHER
+    return min(MOST, max(OTHER, owners.median(rates)))
