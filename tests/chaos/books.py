@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from barnraise.controller.actions import Aggregate, Score
+from barnraise.controller.actions import Aggregate, Gate, Score
 from barnraise.controller.events import Gains
 from barnraise.core.errors import VersionRefusedError
 from barnraise.core.types import AnyResult, AnyTask, Audit, Blob, Contribution, Flush, News, ParameterRange
@@ -155,6 +155,10 @@ class ControllerBooks:
 
     def discard(self, node: str, assignment: int) -> None:
         self.offered.pop((node, assignment), None)
+
+    def gate(self, action: Gate) -> tuple[tuple[str, ...], float]:
+        nodes = sorted({slot.node for slot in action.slots if slot.contributions})
+        return tuple(self.rng.sample(nodes, self.rng.randint(0, action.most))), 0.1
 
     def aggregate(self, action: Aggregate) -> tuple[str, Blob, ParameterRange | None]:
         numbers = [number for slot in action.slots for number, *_ in slot.contributions]

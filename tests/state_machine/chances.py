@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from barnraise.controller import events as ev
-from barnraise.controller.settings import AuditSettings, EvaluationSettings, ScoreSettings
+from barnraise.controller.settings import AuditSettings, EvaluationSettings, GateSettings, ScoreSettings
 from barnraise.core.types import (
     KINDS,
     SKETCH_BYTES,
@@ -47,6 +47,8 @@ MEASURED: dict[str, Any] = {"evaluations": EvaluationSettings(times=4, rows=40, 
 AUDITED: dict[str, Any] = {"audits": AuditSettings(0.5, b"secret", 0.02)}
 
 SCORED: dict[str, Any] = {"scores": ScoreSettings(0.5, b"secret")}
+
+GATED: dict[str, Any] = {"gate": GateSettings(8, b"secret")}
 
 OWNERS: list[dict[str, str]] = [
     {},
@@ -90,6 +92,9 @@ MODES: dict[str, dict[str, Any]] = {
     "scored": SCORED | {"staleness": staleness("adaptive", max_staleness=4, min_staleness=2)},
     "scored-audited-stateless": STATELESS | AUDITED | SCORED | {"staleness": staleness("fixed", max_staleness=4)},
     "synchronous-scored-flush": {"asynchronous": False, "minimum_nodes": 2} | SCORED | FLUSH,
+    "gated": GATED | {"buffer_size": 4, "staleness": staleness("adaptive", max_staleness=4, min_staleness=2)},
+    "gated-fragments": GATED | {"partitions": (HALVES,), "buffer_size": 3} | FLUSH,
+    "synchronous-gated": {"asynchronous": False, "minimum_nodes": 2} | GATED,
     "synchronous-robust": {"asynchronous": False, "minimum_nodes": 3},
     "synchronous-patient": {"asynchronous": False, "sync_window": 40.0, "sync_longest_wait": 90.0, "tokens": 600},
 }

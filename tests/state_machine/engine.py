@@ -1018,7 +1018,7 @@ class Engine:
         self.account.compare(state)
         if not self.pretended:
             validate(state)
-        aggregates = [job for job in self.jobs if isinstance(job, act.Aggregate)]
+        aggregates = [job for job in self.jobs if isinstance(job, act.Gate | act.Aggregate)]
         assert len(aggregates) == (state.closing is not None)
         assert all(job.version == state.newest.version + 1 for job in aggregates)
         for kind, flag in (
@@ -1143,6 +1143,10 @@ class Engine:
             case act.Inspect():
                 sketch = SKETCH if job.seed else b""
                 return ev.Inspected(job.epoch, job.contribution.assignment, 1.0 if good else math.nan, sketch=sketch)
+            case act.Gate():
+                nodes = sorted({slot.node for slot in job.slots if slot.contributions})
+                assert 0 < job.most < len(nodes) / 2
+                return ev.Gated(job.epoch, job.version, tuple(nodes[: job.version % (job.most + 1)]), 0.1)
             case act.Aggregate():
                 delta = Blob(digest(10**6 + job.version // 2), 90)  # every other one is like the one before
                 self.deltas.add(delta.digest)

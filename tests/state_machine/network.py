@@ -196,6 +196,10 @@ class Host:
             case ca.Discard():
                 self.uploads.pop((action.node, action.assignment), None)
                 self.payloads.pop((action.node, action.assignment), None)
+            case ca.Gate():
+                nodes = sorted({slot.node for slot in action.slots if slot.contributions})
+                out = tuple(rng.sample(nodes, rng.randint(0, action.most)))
+                self._later(rng.uniform(0, 0.5), ce.Gated(action.epoch, action.version, out, 0.1))
             case ca.Aggregate():
                 numbers = [number for slot in action.slots for number, *_ in slot.contributions]
                 assert set(numbers) <= self.disk.payloads

@@ -10,6 +10,7 @@ import torch
 from tests.state_machine.engine import Engine, contribution, engine_settings
 
 from barnraise import aggregation
+from barnraise.aggregation.defaults import GATE_ROWS
 from barnraise.config.document import Document, parse
 from barnraise.config.load import build, dump, load
 from barnraise.core.errors import OptionError, RunFileError
@@ -52,6 +53,24 @@ def test_strangers_and_attackers_have_a_robust_rule_chosen(
         assert [found.aggregation.withstood(nodes) for nodes in (1, 3, 4, 9, 20)] == [0, 0, 1, 2, 6]
     else:
         assert (training.aggregation_rule, training.aggregation_f) == ("mean", None)
+
+
+def test_the_robust_chain_that_is_chosen_has_the_loss_gate_where_the_controller_has_the_model() -> None:
+    def gate(controller: dict[str, Any], **training: Any) -> int | None:
+        content = CONTENT | {"controller": controller, "training": training}
+        return resolve(load(content), purpose=Purpose.SERVE).run_file.training.loss_gate
+
+    assert gate({}) == GATE_ROWS
+    assert gate({}, loss_gate=0) == 0
+    assert gate({}, loss_gate=16) == 16
+    assert gate({}, aggregation_rule="mean") is None
+    assert gate({"evaluated_by": "workers"}) is None
+    assert plan(Purpose.TRAIN, OWN).run_file.training.loss_gate is None
+
+
+def test_a_rule_that_keeps_vectors_has_no_gate() -> None:
+    with pytest.raises(RunFileError, match="loss_gate: is 8, but centered_clipping keeps vectors"):
+        plan(Purpose.SERVE, [], aggregation_rule="centered_clipping", loss_gate=8)
 
 
 def test_who_joins_later_and_attacks_counts() -> None:

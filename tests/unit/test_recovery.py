@@ -22,6 +22,7 @@ from barnraise.controller import saved
 from barnraise.controller.machine import Controller
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.controller.recovery import Replayed, replay, restore
+from barnraise.controller.settings import GateSettings
 from barnraise.controller.state import Newest, State
 from barnraise.core.errors import CorruptionError, VersionRefusedError
 from barnraise.core.types import KINDS, AnyTask, Blob, NodeProfile, ParameterRange
@@ -68,6 +69,8 @@ class Run:
 
     robust = True
     buffer_size: int | None = 3
+    minimum_nodes = 3
+    gate = GateSettings()
 
     def __init__(
         self, folder: Path, workers: Workers | None = None, warn: Callable[[str], None] = lambda text: None
@@ -83,7 +86,8 @@ class Run:
             rungs=(10**4,),
             last=10**4,
             delta=10**4,
-            minimum_nodes=3,
+            minimum_nodes=self.minimum_nodes,
+            gate=self.gate,
             buffer_size=self.buffer_size,
             checkpoint_seconds=4.0,
             participation=False,  # rates may be looked at sooner after a restart
@@ -131,8 +135,12 @@ class Run:
                 self.workers.tasks[action.node].append(action.message.task)
             elif isinstance(action, act.Finish):
                 self.finished = True
-            elif isinstance(action, act.Inspect | act.Aggregate | act.Evaluate | act.Checkpoint):
+            elif isinstance(action, act.Inspect | act.Gate | act.Aggregate | act.Evaluate | act.Checkpoint):
                 self.queue.append(action)
+
+    def left_out(self, job: act.Gate) -> tuple[str, ...]:
+        """Which nodes the version is better without."""
+        return ()
 
     def codec_of(self, task: AnyTask) -> int:
         """In which its contribution is written."""
@@ -157,6 +165,8 @@ class Run:
                 number = job.contribution.assignment
                 found = self.server.inspect(self.payloads[number], job.contribution)
                 self.handle(ev.Inspected(job.epoch, number, *found))
+            case act.Gate():
+                self.handle(ev.Gated(job.epoch, job.version, self.left_out(job), 0.5))
             case act.Aggregate():
                 try:
                     made = self.server.aggregate(job.version, job.slots, self.ledger.read, job.rate)

@@ -100,3 +100,5 @@ def _merged(merging: Merging) -> Iterator[str]:
         yield f"more liars than that with probability {merging.odds:.2g}"
     if merging.buffer_size:
         yield f"K {merging.buffer_size:,}"
+    if merging.excluded:
+        yield f"{count_text(merging.excluded, 'update')} left out by the loss gate"

@@ -29,23 +29,25 @@ _KEYS = (
 class Merging:
     """`buffer_size` is K, 0 before there is one. The newest version is made of `nodes` contributions of distinct nodes,
     0 where there is none, and its rule was for `f` attackers among them (None: the rule has no such number), which it
-    withstood if that was `guaranteed`. `odds`: how likely more of them lied, by the share that is believed to."""
+    withstood if that was `guaranteed`. `odds`: how likely more of them lied, by the share that is believed to. The loss
+    gate has left out `excluded` updates so far."""
 
     buffer_size: int = 0
     nodes: int = 0
     f: int | None = None
     guaranteed: bool = True
     odds: float | None = None
+    excluded: int = 0
 
 
 def merging(view: LedgerView) -> Merging:
     """How the run of a ledger merges; what an old one does not tell is left out."""
     size, nodes, rule = view.newest(notes.BufferSize), newest_nodes(view), _rule(view)
-    buffer_size = size.nodes if size else 0
+    buffer_size, excluded = size.nodes if size else 0, sum(len(note.nodes) for note in _excluded(view))
     if rule is None or not nodes:
-        return Merging(buffer_size, nodes)
+        return Merging(buffer_size, nodes, excluded=excluded)
     odds = rule.odds(size.live, nodes) if size else None
-    return Merging(buffer_size, nodes, rule.withstood(nodes), rule.guaranteed(nodes), odds)
+    return Merging(buffer_size, nodes, rule.withstood(nodes), rule.guaranteed(nodes), odds, excluded=excluded)
 
 
 def newest_nodes(view: LedgerView) -> int:
@@ -62,11 +64,18 @@ def newest_nodes(view: LedgerView) -> int:
         for _, noted in view.find(Noted, "kind = ?", notes.kind_of(notes.Voided))
         if isinstance(noted.note, notes.Voided) and noted.note.version == closed.version
     }
+    excluded = {node for note in _excluded(view) if note.version == closed.version for node in note.nodes}
     used = msgspec.json.encode([number for number in closed.contributions if number not in void]).decode()
     made_of = "verdict = 'accepted' AND assignment IN (SELECT value FROM json_each(?))"
-    slots = {(judged.node, judged.parameters) for _, judged in view.find(Judged, made_of, used)}
+    seen = [judged for _, judged in view.find(Judged, made_of, used) if judged.node not in excluded]
+    slots = {(judged.node, judged.parameters) for judged in seen}
     parts = disjoint(parameters for _, parameters in slots)
     return min((sum(covers(parameters, part) for _, parameters in slots) for part in parts), default=0)
+
+
+def _excluded(view: LedgerView) -> list[notes.Excluded]:
+    found = (noted.note for _, noted in view.find(Noted, "kind = ?", notes.kind_of(notes.Excluded)))
+    return [note for note in found if isinstance(note, notes.Excluded)]
 
 
 def _rule(view: LedgerView) -> Aggregation | None:

@@ -24,7 +24,8 @@ class Aim(NamedTuple):
 @dataclass(frozen=True)
 class Found:
     """What one run came to. `loss` is the last held-out one, None where it is not finite or the run has failed;
-    `seconds` are virtual, `took` are ours. `convicted` are nodes that audits or scores found guilty."""
+    `seconds` are virtual, `took` are ours. `convicted` are nodes that audits or scores found guilty. `curve` has the
+    finite held-out losses by the tokens that were trained on by then, in order."""
 
     first: float
     loss: float | None
@@ -35,6 +36,7 @@ class Found:
     end: str
     targets: dict[str, Aim] = field(default_factory=dict)
     convicted: list[str] = field(default_factory=list)
+    curve: list[tuple[int, float]] = field(default_factory=list)
 
     @property
     def diverged(self) -> bool:

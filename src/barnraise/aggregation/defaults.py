@@ -5,6 +5,9 @@ from __future__ import annotations
 AUTOMATIC_F = 0.3
 """As a share: two of nine, six of twenty. More honest nodes than liars are left behind it in any case."""
 
+GATE_ROWS = 64
+"""Training rows by which the loss gate compares a version with one that is made without a node."""
+
 TRUSTING = "mean"
 """Where all nodes are the host's own."""
 

@@ -13,6 +13,7 @@ from barnraise.controller.settings import (
     AuditSettings,
     EngineSettings,
     EvaluationSettings,
+    GateSettings,
     LeaseSettings,
     PayloadSettings,
     RowNeeds,
@@ -114,6 +115,7 @@ def engine_settings(
             sync_window=controller.sync_window,
             sync_longest_wait=controller.sync_longest_wait,
             checkpoint_seconds=controller.checkpoint_seconds,
+            gate=GateSettings(training.loss_gate or 0, secret),
         ),
         evaluations=EvaluationSettings(
             times=controller.evaluations,

@@ -110,6 +110,7 @@ def play(content: Mapping[str, Any], skew: float | None, aims: Mapping[str, Mapp
         took=time.monotonic() - began,
         end=report.end,
         convicted=list(verdicts.convicted),
+        curve=[(point.tokens, point.loss) for point in losses.curve if point.loss is not None],
         targets={name: Aim(target.share, target.loss) for name, target in (losses.targets or {}).items()},
     )
 

@@ -132,6 +132,8 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
         yield "checked", looked_at or NOBODY
     if plan.purpose.value == "serve":
         yield "standby", _without_controller(plan)
+    if rows := plan.run_file.training.loss_gate:
+        yield "loss gate", f"each version on {rows} training rows: nodes without which it does better are left out"
     if plan.run_file.workers and (said := plan.aggregation.beside_overview(len(plan.run_file.workers))):
         yield "overview", said
     if plan.purpose.local:

@@ -46,6 +46,7 @@ FREE_KEYS: Mapping[str, tuple[str, ...]] = {
         "tokens",
         "audits",
         "scores",
+        "loss_gate",
         "learning_rate",
         "schedule",
         "warmup_tokens",

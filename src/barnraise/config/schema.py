@@ -229,6 +229,13 @@ class TrainingSection(Section):
         "rows that they were to be trained on than on others; whose do not, too often for chance, gets no more tasks. "
         "Who is new, or under suspicion, is looked at each time.",
     )
+    loss_gate: Annotated[int, Field(ge=0, le=4096)] | None = Field(
+        default=None,
+        description="Training rows on which the controller compares what a version does to the loss with and without a "
+        "node, before it is made; fewer than half of its nodes are left out if it is better without them. 0: no "
+        "gate. When not given, 64 where `aggregation_rule: auto` comes to the robust chain and the controller has the "
+        "model, else 0.",
+    )
     precision: Precision = Field(default="float32", description="Autocast type of the workers.")
     overlap: bool = Field(default=True, description="Train the next task while a contribution is uploaded.")
     outer_optimizer: OuterOptimizer = Field(

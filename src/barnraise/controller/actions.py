@@ -69,6 +69,7 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
     parameters: ParameterRange
     contributions: tuple[Held, ...] = ()
     fresh_weight: float = 0.0  # theirs, were none of them stale; 0: none of them is
+    excluded: bool = False  # the version is made without them (`controller.gate`)
 
     @property
     def weight(self) -> float:
@@ -86,14 +87,29 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
 
     def plus(self, held: Held, fresh: float) -> Slot:
         """With one more, which would weigh `fresh` were it not stale."""
-        return Slot(self.node, self.parameters, (*self.contributions, held), self.fresh_weight + fresh)
+        return msgspec.structs.replace(
+            self, contributions=(*self.contributions, held), fresh_weight=self.fresh_weight + fresh
+        )
 
     def without(self, assignment: int, tokens: int, trains: bool) -> Slot:
         """Without the contribution of that assignment, if it is in it: of so many tokens, if its task `trains`."""
         left = tuple(held for held in self.contributions if held.assignment != assignment)
         found = (held for held in self.contributions if held.assignment == assignment)
         gone = sum(held.trust * tokens if trains else held.weight for held in found)
-        return Slot(self.node, self.parameters, left, self.fresh_weight - gone)
+        return msgspec.structs.replace(self, contributions=left, fresh_weight=self.fresh_weight - gone)
+
+
+class Gate(Action, frozen=True, gc=False):
+    """Find up to `most` nodes without whose slots `version` has a lower loss on `rows` training rows, which follow from
+    `seed`; answer with `Gated`. The version moves by `rate` times what the rule makes of the slots."""
+
+    epoch: int
+    version: int
+    slots: tuple[Slot, ...]
+    rate: float
+    most: int
+    rows: int
+    seed: int
 
 
 class Aggregate(Action, frozen=True, gc=False):

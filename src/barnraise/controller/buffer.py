@@ -16,7 +16,8 @@ from typing import Any
 from barnraise.controller.actions import Aggregate, Slot
 from barnraise.controller.custody import Custody
 from barnraise.controller.ending import Ending
-from barnraise.controller.events import Event, Unmade
+from barnraise.controller.events import Event, Gated, Unmade
+from barnraise.controller.gate import LossGate
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.speeds import LEAST_PATIENCE, OVERDUE, Speeds, delay
 from barnraise.controller.waiting import Waiting
@@ -43,6 +44,7 @@ class Buffer(Part):
         self.fresh_size = 1  # the least K of those at which nobody's work is refused as stale
         self.patience = math.inf  # seconds
         self.advised = False  # that a pinned K is too small
+        self.gate = LossGate(context)
 
     def look(self) -> Steps:
         yield from self._size()
@@ -153,10 +155,19 @@ class Buffer(Part):
             yield from self.ending.dismiss_all()
 
     def aggregate(self) -> Steps:
-        """Have the closed buffer made into its version."""
+        """Have the closed buffer made into its version, once it is known without whom."""
         closing = self.state.closing
         assert closing is not None
+        if (asked := self.gate.ask(closing)) is not None:
+            yield asked
+            return
         yield Aggregate(self.context.epoch, closing.version, tuple(closing.slots), closing.rate, closing.scales)
+
+    def _gated(self, event: Gated) -> Steps:
+        closing = self.state.closing
+        if event.epoch == self.context.epoch and closing is not None and closing.version == event.version:
+            yield from self.gate.answer(event)
+            yield from self.aggregate()
 
     def _unmade(self, event: Unmade) -> Steps:
         closing = self.state.closing
@@ -274,7 +285,7 @@ class Buffer(Part):
         return min(state.newest.time + longest, state.buffer.half_time + window, self.waiting.until)
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
-        return {Unmade: self._unmade}
+        return {Gated: self._gated, Unmade: self._unmade}
 
 
 def _freshness(slots: list[Slot], alike: bool) -> float:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from barnraise.compression.base import Array
 from barnraise.controller.version.base import Step
 from barnraise.core.threads import SPAN, spans
+from barnraise.data.batches import Batch
 from barnraise.data.shards import Dataset, labels
-from barnraise.training.local import held_out_loss
+from barnraise.training.local import each_loss, held_out_loss
 
 BATCH_ROWS = 16
 
@@ -43,6 +46,31 @@ class Evaluator:
         stop = min(where.stop, self._flat.num_parameters)
         for span in spans(max(0, stop - where.start), SPAN):
             step.update.add(span.start, vector[where.start + span.start : where.start + span.stop], share)
+
+    def walk(self, into: Callable[[int, Array], None], where: slice, share: float) -> None:
+        """Move the model of `model_of` by `share` of what `into` writes of the published parameters `where`, as far as
+        these are its own."""
+        vector = self._flat.vector.numpy()[where.start : where.stop]
+        for span in spans(len(vector), SPAN):
+            moved = np.empty(span.stop - span.start, np.float32)
+            into(where.start + span.start, moved)
+            vector[span] += np.float32(share) * moved
+
+    def losses_and_gradient(self, module: Any, batches: Sequence[Batch]) -> Array:
+        """The loss of each row of the batches, in nats a token: float32 [rows]. Leaves the `gradient` of their mean."""
+        self._flat.gradient.zero_()
+        count, found = sum(len(tokens) for tokens, _ in batches), []
+        for batch in batches:
+            losses = each_loss(module, batch)
+            torch.autograd.backward(losses.sum() / count)
+            found.append(losses.detach())
+        return torch.cat(found).numpy()
+
+    @property
+    def gradient(self) -> Array:
+        """float32, of the model's own parameters."""
+        found: Array = self._flat.gradient.numpy()
+        return found
 
     def loss(self, module: Any) -> float:
         """Mean cross-entropy of `model_of` some parameters over all labelled positions, nats a token."""

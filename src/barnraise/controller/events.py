@@ -101,6 +101,15 @@ class Unmade(Event, frozen=True, gc=False):
     reason: str = ""
 
 
+class Gated(Event, frozen=True, gc=False):
+    """Without the slots of these nodes the loss after `version` is lower by `gain` nats a token."""
+
+    epoch: int
+    version: int
+    nodes: tuple[str, ...] = ()
+    gain: float = 0.0
+
+
 class Evaluated(Event, frozen=True, gc=False):
     """Held-out cross-entropy of `version`, nats a token."""
 

@@ -9,14 +9,15 @@ from typing import Any
 
 from torch import Tensor
 
-from barnraise.controller.actions import Aggregate, Checkpoint, Evaluate, Inspect, Score
+from barnraise.controller.actions import Aggregate, Checkpoint, Evaluate, Gate, Inspect, Score
 from barnraise.controller.blobs import BlobStore
 from barnraise.controller.evaluator import Evaluator
-from barnraise.controller.events import Aggregated, Checkpointed, Evaluated, Event, Inspected, Scored, Unmade
+from barnraise.controller.events import Aggregated, Checkpointed, Evaluated, Event, Gated, Inspected, Scored, Unmade
 from barnraise.controller.frozen import Frozen
 from barnraise.controller.parameter_server import Made, ParameterServer
 from barnraise.controller.scorer import Scorer
 from barnraise.controller.version.base import Step
+from barnraise.controller.weigher import Weigher
 from barnraise.core.errors import CorruptionError, StorageError, VersionRefusedError, WireError
 from barnraise.ledger import Checkpoints, Head, Ledger
 from barnraise.wire.blobs import Upload
@@ -41,7 +42,12 @@ class ControllerExecutor:
         failed: Callable[[BaseException], None],
     ) -> None:
         self.server, self.blobs, self.evaluator = server, blobs, evaluator
-        self.ledger, self.checkpoints, self.scorer = ledger, checkpoints, Scorer(evaluator)
+        self.ledger, self.checkpoints, self.scorer, self.weigher = (
+            ledger,
+            checkpoints,
+            Scorer(evaluator),
+            Weigher(evaluator),
+        )
         self._report, self._failed = report, failed
         self._threads = {name: ThreadPoolExecutor(1, name) for name in ("inspect", "evaluate", "version", "checkpoint")}
 
@@ -61,6 +67,15 @@ class ControllerExecutor:
             return Inspected(action.epoch, assignment, norm, reason, sketch)
 
         self._run("inspect", work)
+
+    def gate(self, action: Gate) -> None:
+        """The version before stays the newest until this is answered, so its parameters are read as they stand."""
+
+        def work() -> Event:
+            nodes, gain = self.weigher.excluded(self.server, action, self.ledger.read)
+            return Gated(action.epoch, action.version, nodes, gain)
+
+        self._run("evaluate", work)
 
     def aggregate(self, action: Aggregate) -> None:
         def work() -> Event:

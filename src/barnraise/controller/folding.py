@@ -263,6 +263,15 @@ def _voided(state: State, d: Noted, note: notes.Voided) -> None:
     _redo(state, work.at(Status.VOIDED))
 
 
+def _excluded(state: State, d: Noted, note: notes.Excluded) -> None:
+    """The version is made without the slots of these nodes, whose contributions count as ever."""
+    closing = state.closing
+    if closing is not None and closing.version == note.version:
+        closing.slots = [
+            msgspec.structs.replace(slot, excluded=True) if slot.node in note.nodes else slot for slot in closing.slots
+        ]
+
+
 def _audited(state: State, d: Noted, note: notes.Audited) -> None:
     if note.sound:
         node = state.nodes[d.node]
@@ -341,6 +350,7 @@ _NOTED: dict[type[notes.Note], Callable[[State, Noted, Any], None]] = {
     notes.Released: _released,
     notes.Reopened: _reopened,
     notes.Voided: _voided,
+    notes.Excluded: _excluded,
     notes.LeftOver: _left_over,
     notes.Flushing: _flushing,
     notes.Tuned: _tuned,

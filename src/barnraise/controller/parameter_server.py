@@ -21,12 +21,13 @@ from barnraise.compression.base import Codec, Reader
 from barnraise.controller.actions import Slot
 from barnraise.controller.frozen import Frozen
 from barnraise.controller.version.arriving import Arrival
-from barnraise.controller.version.base import Making, ReadPayload, Step
-from barnraise.controller.version.opening import codec_of
+from barnraise.controller.version.base import Making, ReadPayload, Row, Step
+from barnraise.controller.version.opening import Open, Weigh, codec_of
 from barnraise.controller.version.preserving import Preserve
 from barnraise.controller.version.publishing import Publish
+from barnraise.controller.version.reducing import PseudoGradient
 from barnraise.controller.version.way import Way, of_contribution, of_version
-from barnraise.core.errors import PayloadError
+from barnraise.core.errors import InputError, PayloadError, VersionRefusedError
 from barnraise.core.sketches import sketch
 from barnraise.core.threads import SPAN, Crew
 from barnraise.core.types import Blob, Contribution, ParameterRange
@@ -74,6 +75,7 @@ class ParameterServer:
     ) -> None:
         self.version, self.codecs, self.outer = version, tuple(codecs), outer
         crew = downlink.crew = Crew(threads)
+        self._rule, self._alike = rule, alike
         self.made: Made | None = None  # the newest version, if it was made here
         self._downlink, self._preserve = downlink, Preserve()
         self._publish = Publish(parameters, average, self._preserve.keep, crew)
@@ -142,6 +144,22 @@ class ParameterServer:
         reader = self.reader(payload, offer)
         return sketch(reader.read, reader.size, seed)
 
+    def candidate(self, version: int, slots: Sequence[Slot], read: ReadPayload) -> tuple[Sequence[Row], PseudoGradient]:
+        """The rows that slots become, and what the rule would make of them as `version`; nothing is changed.
+
+        For a rule that keeps nothing from version to version, and on any thread: it takes no other. Raises
+        VersionRefusedError where `aggregate` would refuse these slots.
+        """
+        assert not self._rule.keeps
+        crew = Crew()
+        making = Making(version, slots, read, 1.0, (), size=len(self.parameters))
+        try:
+            for stage in (Open(self.codecs, crew), Weigh(self._alike)):
+                stage.prepare(making)
+            return making.rows, PseudoGradient(self._rule, making, {}, {}, crew)
+        except InputError as error:
+            raise VersionRefusedError(version, str(error)) from error
+
     def aggregate(
         self,
         version: int,
@@ -161,7 +179,7 @@ class ParameterServer:
         """
         assert version == self.version + 1
         making = Making(version, slots, read, rate, scales, size=len(self.parameters))
-        if any(slot.contributions for slot in slots):
+        if any(slot.contributions and not slot.excluded for slot in slots):
             self._way.take(making)
         else:
             self._repeat(making)

@@ -1,7 +1,6 @@
 """The controller's shell: frames, timers and finished work become events; actions become frames, commits and work.
 
-Events are handled in batches. The decisions of a batch are one group commit, payloads of accepted contributions first;
-only when it is durable are the batch's other actions carried out. So nothing is seen outside that a crash could undo.
+A batch of events is one group commit, payloads first. Its actions follow: a crash undoes nothing that was seen outside.
 """
 
 from __future__ import annotations
@@ -392,6 +391,7 @@ _ACTIONS: dict[type[act.Action], Callable[[Server, Any], None]] = {
     act.Inspect: Server._inspect,
     act.Discard: lambda server, action: server.uploads.drop(action.node, action.assignment),
     act.Aggregate: lambda server, action: server.executor.aggregate(action),
+    act.Gate: lambda server, action: server.executor.gate(action),
     act.Evaluate: lambda server, action: server.executor.evaluate(action),
     act.Score: lambda server, action: server.executor.score(action),
     act.Checkpoint: Server._checkpoint,

@@ -110,6 +110,15 @@ def _no_more(living: int) -> int:
 
 
 @dataclass(frozen=True)
+class GateSettings:
+    """On how many training rows the loss of a version is compared before it is made (0: it is not), drawn by a `key`
+    that no worker knows."""
+
+    rows: int = 0
+    key: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True)
 class VersionSettings:
     """What makes a version, and what is done with it."""
 
@@ -124,6 +133,7 @@ class VersionSettings:
     checkpoint_seconds: float
     wanted_nodes: Callable[[int], int] = _no_more  # while so many live, no version is made of fewer
     yields: bool = False  # only those that keep pace count as living there
+    gate: GateSettings = GateSettings()
 
     def least(self, living: int) -> int:
         """Of how many distinct nodes a version is made at least, while so many live."""

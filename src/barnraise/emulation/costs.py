@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from barnraise.compression.catalog import CATALOG, Traits
-from barnraise.controller.actions import Aggregate
+from barnraise.controller.actions import Aggregate, Gate
 from barnraise.controller.scoring import ROWS
 from barnraise.core.types import AnyResult, AnyTask, Blob, Contribution, News, Sketched, Update
 
@@ -83,7 +83,12 @@ class ControllerCosts:
         self.row = ROBUST if robust else MEAN
         token = 2.0 * num_parameters / (FLOPS * threads)
         self.evaluate = evaluation_tokens * token
+        self._row = row_tokens * token  # forward
         self.score = 6 * ROWS * row_tokens * token  # two kinds of rows, three times each
+
+    def gate(self, action: Gate) -> float:
+        """Losses and gradients, with all nodes and without one: where nobody lies it ends there."""
+        return 2 * 3 * action.rows * self._row
 
     def inspect(self, contribution: Contribution, *, sketched: bool = False) -> float:
         """A look at a payload: its digest, its elements, their norm, and a sketch of them."""

@@ -11,13 +11,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from barnraise.controller.actions import Aggregate, Score
+from barnraise.controller.actions import Aggregate, Gate, Score
 from barnraise.controller.blobs import BlobStore
 from barnraise.controller.evaluator import Evaluator
 from barnraise.controller.events import Gains
 from barnraise.controller.parameter_server import ParameterServer
 from barnraise.controller.scorer import Scorer
 from barnraise.controller.version.base import Step
+from barnraise.controller.weigher import Weigher
 from barnraise.core.types import AnyResult, AnyTask, Blob, Contribution, News, ParameterRange
 from barnraise.data.shards import Dataset
 from barnraise.emulation.conduct import HONEST, Conduct
@@ -112,7 +113,8 @@ class RealControllerWork:
         rows_of: Callable[[str], Dataset],
     ) -> None:
         self.server, self.blobs, self.evaluator, self.dataset = server, blobs, evaluator, dataset
-        self.costs, self.scorer, self._rows_of = costs, Scorer(evaluator), rows_of
+        self.costs, self._rows_of = costs, rows_of
+        self.scorer, self.weigher = Scorer(evaluator), Weigher(evaluator)
         self._files = tuple(Blob(info.sha256, info.bytes) for info in dataset.meta.row_files())
         self._offered: dict[tuple[str, int], Any] = {}
         self._accepted: dict[int, Any] = {}
@@ -147,6 +149,9 @@ class RealControllerWork:
 
     def discard(self, node: str, assignment: int) -> None:
         self._offered.pop((node, assignment), None)
+
+    def gate(self, action: Gate) -> tuple[tuple[str, ...], float]:
+        return self.weigher.excluded(self.server, action, self._accepted.__getitem__)
 
     def aggregate(self, action: Aggregate) -> tuple[str, Blob, ParameterRange | None]:
         self.blobs.freeze(self.server.watch)

@@ -286,6 +286,10 @@ class Simulator(Agenda):
         event = ce.Inspected(action.epoch, contribution.assignment, norm, reason, sketch)
         self.at(free, Simulator._deliver, self, 0, event)
 
+    def _gate(self, action: ca.Gate) -> None:
+        event = ce.Gated(action.epoch, action.version, *self.work.gate(action))
+        self.at(self.now + self.work.costs.gate(action), Simulator._deliver, self, 0, event)
+
     def _aggregate(self, action: ca.Aggregate) -> None:
         event: ce.Event
         if self._newest is not None and self._newest[1].version == action.version:  # a controller that died had it made
@@ -341,6 +345,7 @@ _ACTIONS: dict[type[ca.Action], Callable[[Simulator, Any], None]] = {
     ca.Receive: Simulator._receive,
     ca.Inspect: Simulator._inspect,
     ca.Discard: Simulator._discard,
+    ca.Gate: Simulator._gate,
     ca.Aggregate: Simulator._aggregate,
     ca.Evaluate: Simulator._evaluate,
     ca.Score: Simulator._score,

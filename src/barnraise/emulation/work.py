@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from barnraise.controller.actions import Aggregate, Score
+from barnraise.controller.actions import Aggregate, Gate, Score
 from barnraise.controller.events import Gains
 from barnraise.core.types import (
     SKETCH_SIZE,
@@ -114,6 +114,9 @@ class ControllerWork(Protocol):
 
     def discard(self, node: str, assignment: int) -> None:
         """What the node sent will not be used."""
+
+    def gate(self, action: Gate) -> tuple[tuple[str, ...], float]:
+        """Which nodes the version is better without, and by how much lower its loss is."""
 
     def aggregate(self, action: Aggregate) -> tuple[str, Blob, ParameterRange | None]:
         """Make a version: its digest, its delta, and which parameters that changes (None: all)."""
@@ -218,6 +221,9 @@ class CostedControllerWork:
 
     def discard(self, node: str, assignment: int) -> None:
         """Nothing is kept."""
+
+    def gate(self, action: Gate) -> tuple[tuple[str, ...], float]:
+        return (), 0.0
 
     def aggregate(self, action: Aggregate) -> tuple[str, Blob, ParameterRange | None]:
         return f"e{action.version:063x}", Blob(f"d{action.version:063x}", self.delta_bytes), None

@@ -69,8 +69,7 @@ class RunFile(Note, frozen=True, gc=False):
 
 
 class RestsOn(Note, frozen=True, gc=False):
-    """The run rests on files with these digests (SHA-256, by their names in its directory) from here on; the manifest
-    names the dataset."""
+    """The run rests on files with these digests (SHA-256, by their names) from here on. The manifest names the data."""
 
     files: dict[str, str]
 
@@ -118,7 +117,6 @@ class Tuned(Note, frozen=True, gc=False):
 NOT_HELD = "the worker does not hold it"
 """Why an assignment is released whose node has lost or given up its work."""
 
-
 DECLINED = "declined: "
 """How the reason begins for which an assignment is released that its node gives back."""
 
@@ -138,8 +136,7 @@ COPY_CAME_FIRST = "a copy of it came first"
 
 
 class Copied(Note, frozen=True, gc=False):
-    """The result of an assignment is so many seconds later than expected: node `by` gets the same to do, and the first
-    result wins."""
+    """The result of an assignment is so many seconds late: node `by` gets the same to do, and the first result wins."""
 
     assignment: int
     by: str
@@ -227,6 +224,16 @@ class Voided(Note, frozen=True, gc=False):
     version: int
     reason: str
     judged: bool
+
+
+class Excluded(Note, frozen=True, gc=False):
+    """A version is made without these nodes' updates: the loss after it is lower by `gain` nats a token so."""
+
+    figures: ClassVar[bool] = True
+
+    version: int
+    nodes: tuple[str, ...]
+    gain: float
 
 
 class VersionRefused(Note, frozen=True, gc=False):

@@ -22,6 +22,7 @@ from barnraise.models.config import lookup
 
 FLOAT = 4
 PROCESS_BYTES = 450 << 20  # Python with torch and transformers loaded
+GATED_ROWS = 4  # that go through the controller's model at a time where it needs their gradient
 FORKED_BYTES = 96 << 20  # of one that was forked off such a process, and shares what that has loaded
 _WRITTEN_OUT = ("gelu_new", "gelu_fast", "gelu_accurate", "quick_gelu")  # several operations, each keeps its input
 
@@ -86,19 +87,29 @@ def worker(resolved: Mapping[str, Any], *, batch_size: int, context: int, inner_
 
 
 def controller(
-    resolved: Mapping[str, Any], *, payload_bytes: int, batch_size: int, context: int, outer_states: int = 1
+    resolved: Mapping[str, Any],
+    *,
+    payload_bytes: int,
+    batch_size: int,
+    context: int,
+    outer_states: int = 1,
+    gated: bool = False,
 ) -> Memory:
     """The controller: published parameters, the downlink's residual, `outer_states` that the outer optimizer and the
     aggregation rule keep, the model that is evaluated, and `payload_bytes` of payloads. Checkpoints, and snapshots that
     somebody fetches, take none.
 
-    `batch_size` rows are evaluated at once; no gradients are kept, so one layer's activations count.
+    `batch_size` rows are evaluated at once; no gradients are kept, so one layer's activations count. The loss gate
+    (`gated`) takes the gradient of GATED_ROWS rows at a time.
     """
-    vectors = 2 + outer_states + 1
+    vectors = 2 + outer_states + 1 + gated
     layers = lookup(resolved["model_type"]).get(resolved, "num_layers") or 1
     logits = _logit_bytes(resolved, batch_size * context)
     kept = activation_bytes(resolved, batch_size=batch_size, context=context) - logits
-    return Memory(vectors * FLOAT * num_parameters(resolved) + payload_bytes, kept // layers + logits)
+    workspace = kept // layers + logits
+    if gated:
+        workspace = max(workspace, activation_bytes(resolved, batch_size=GATED_ROWS, context=context))
+    return Memory(vectors * FLOAT * num_parameters(resolved) + payload_bytes, workspace)
 
 
 def activation_bytes(resolved: Mapping[str, Any], *, batch_size: int, context: int) -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from barnraise.aggregation.defaults import AUTOMATIC_F, DEFENDED, TRUSTING
+from barnraise.aggregation.defaults import AUTOMATIC_F, DEFENDED, GATE_ROWS, TRUSTING
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile, TrainingSection
 from barnraise.plan import suggest
@@ -24,18 +24,21 @@ def settled(run_file: RunFile, purpose: Purpose) -> tuple[RunFile, str]:
     if training.aggregation_f == 0:
         chosen, why = _trusting(training), "aggregation_f is 0"
     elif why := next(_suspicions(run_file, purpose), ""):
-        chosen = defended(training)
+        gated = run_file.controller.evaluated_by == "controller"
+        chosen = defended(training, gated=gated)
     else:
         chosen, why = _trusting(training), "all workers are the host's own"
     return run_file.model_copy(update={"training": chosen}), why
 
 
-def defended(training: TrainingSection) -> TrainingSection:
-    """`training` with the rule that is taken where somebody may lie.
+def defended(training: TrainingSection, *, gated: bool = True) -> TrainingSection:
+    """`training` with the rule that is taken where somebody may lie, and with the loss gate if it may be `gated`.
 
     Who says how many may lie wants no version that does not withstand them; else too few nodes are no obstacle.
     """
     changes: dict[str, object] = {"aggregation_rule": list(DEFENDED)}
+    if training.loss_gate is None and gated:
+        changes["loss_gate"] = GATE_ROWS
     if not _says_how_many(training):
         changes["aggregation_f"] = AUTOMATIC_F
         changes["aggregation_fallback"] = training.aggregation_fallback or TRUSTING

@@ -73,6 +73,28 @@ def _scored_without_model(case: Case) -> Found:
 
 
 @_row(
+    "a loss gate where workers measure the held-out loss",
+    "the gate measures losses: the controller loads the model, which it would not for anything else",
+    "leave controller.evaluated_by `controller`, or training.loss_gate 0",
+    warning=True,
+)
+def _gated_without_model(case: Case) -> Found:
+    if case.training.loss_gate and case.controller.evaluated_by == "workers":
+        yield ("training", "loss_gate"), f"is {case.training.loss_gate}, but controller.evaluated_by is workers"
+
+
+@_row(
+    "a loss gate before a rule that keeps vectors",
+    "the gate asks the rule what it would make of several sets of updates, and such a rule remembers what it is asked",
+    "leave training.loss_gate 0, or choose a rule without memory",
+)
+def _gated_memory(case: Case) -> Found:
+    rule = case.choices.aggregation
+    if case.training.loss_gate and rule is not None and rule.keeps:
+        yield ("training", "loss_gate"), f"is {case.training.loss_gate}, but {'+'.join(rule.names)} keeps vectors"
+
+
+@_row(
     "audits in rounds that wait for all",
     "who does another's work anew is not in that round's version, and a round of few nodes counts like any other",
     "leave controller.use_async_training true, or training.audits 0",

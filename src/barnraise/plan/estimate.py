@@ -89,7 +89,11 @@ def estimate(plan: Plan) -> Estimate:
         bytes_down=len(workers) * (snapshot + (versions or 0) * min(version, snapshot)) if versions else None,
         worker_memory_bytes=memory.worker(resolved, **batch, inner_states=inner_states).total,
         controller_memory_bytes=memory.controller(
-            resolved, payload_bytes=OPENED * slots * contribution + 2 * version, outer_states=states, **batch
+            resolved,
+            payload_bytes=OPENED * slots * contribution + 2 * version,
+            outer_states=states,
+            gated=bool(training.loss_gate),
+            **batch,
         ).total,
         disk_bytes=((run_file.controller.keep_checkpoints + 1) * (2 + states) + SNAPSHOTS) * snapshot
         + (contributions if run_file.controller.keep_payloads else 2 * slots) * contribution

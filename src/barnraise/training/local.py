@@ -251,16 +251,19 @@ def batch_loss(module: nn.Module, batch: Batch, device: torch.device, of: int | 
     return nn.functional.cross_entropy(logits, wanted, ignore_index=-100, reduction="sum") / of
 
 
+def each_loss(module: nn.Module, batch: Batch) -> Tensor:
+    """Mean cross-entropy of each row over its labelled positions, nats a token: float32 [rows]."""
+    tokens, labels = batch
+    logits = module(input_ids=torch.from_numpy(tokens), use_cache=False).logits[:, :-1].float()
+    wanted = torch.from_numpy(labels)[:, 1:]
+    each = nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), ignore_index=-100, reduction="none")
+    return each.view_as(wanted).sum(1) / (wanted != -100).sum(1).clamp(min=1)
+
+
 @torch.no_grad()
 def row_losses(module: nn.Module, batches: Iterable[Batch]) -> Rows:
-    """Mean cross-entropy of each row over its labelled positions, nats a token: float32 [rows of all batches]."""
-    found = []
-    for tokens, labels in batches:
-        logits = module(input_ids=torch.from_numpy(tokens), use_cache=False).logits[:, :-1].float()
-        wanted = torch.from_numpy(labels)[:, 1:]
-        each = nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), ignore_index=-100, reduction="none")
-        found.append(each.view_as(wanted).sum(1) / (wanted != -100).sum(1).clamp(min=1))
-    return torch.cat(found).numpy()
+    """`each_loss` of all batches, one after the other: float32 [rows]."""
+    return torch.cat([each_loss(module, batch) for batch in batches]).numpy()
 
 
 def held_out_loss(module: nn.Module, batches: Iterable[Batch], device: str = "cpu") -> float:

@@ -24,7 +24,7 @@ def codec_of(codecs: Sequence[Codec], number: int, payload: Any, size: int) -> C
 
 
 class Open(Stage):
-    """Makes a row of each slot that holds contributions. All payloads are read and checked."""
+    """Makes a row of each slot that holds contributions and is not excluded. All payloads are read and checked."""
 
     def __init__(self, codecs: Sequence[Codec], crew: Crew) -> None:
         self._codecs, self._crew = codecs, crew
@@ -34,7 +34,8 @@ class Open(Stage):
         void: dict[int, str] = {}
         lost: dict[int, str] = {}
         payloads: list[tuple[Held, Any, int]] = []
-        for slot in making.slots:
+        counted = [slot for slot in making.slots if slot.contributions and not slot.excluded]
+        for slot in counted:
             for held in slot.contributions:
                 try:
                     size = slot.parameters.stop - slot.parameters.start
@@ -54,8 +55,7 @@ class Open(Stage):
         if void or lost:
             raise VersionRefusedError(making.version, void=void, lost=lost)
         following = iter(reader for reader in readers if reader is not None)
-        there = [slot for slot in making.slots if slot.contributions]
-        making.rows = [Row(slot, list(islice(following, len(slot.contributions)))) for slot in there]
+        making.rows = [Row(slot, list(islice(following, len(slot.contributions)))) for slot in counted]
 
 
 class Weigh(Stage):
