@@ -254,8 +254,24 @@ def test_what_breaks_in_the_training_thread_is_told_to_both_sides(tmp_path: Path
     controller.manifest = controller.add(Manifest(model(), controller.add(meta.encode()), size).encode())
     outcome = controller.run(leaves=True)
     assert not outcome.final
-    assert "holds token id 309, but the vocabulary has 300" in outcome.reason
-    assert controller.left == outcome.reason
+    assert f"{tmp_path}/cache/{controller.shard.name} holds token id 309, but the vocabulary has 300" in outcome.reason
+    assert controller.left == outcome.reason.replace(f"{tmp_path}/cache/", ""), "the controller is told no paths"
+
+
+def test_what_the_disk_of_a_volunteer_says_stays_there(tmp_path: Path) -> None:
+    controller = Scripted(tmp_path)
+    (tmp_path / "cache").write_text("a file where the folder should be")
+    outcome = controller.run(leaves=True)
+    assert str(tmp_path) in outcome.reason
+    assert controller.left == "FileExistsError: [Errno 17] File exists: '<path>'"
+
+
+def test_a_model_whose_buffers_alone_are_too_large_is_refused(tmp_path: Path) -> None:
+    """gpt_neo has a mask of all pairs of positions in each layer: here 256 TiB, of 300,000 parameters."""
+    section = {"architecture": "gpt_neo", "config": {"hidden_size": 16, "num_layers": 1, "num_heads": 2}}
+    resolved = config.describe({**section, "config": section["config"] | {"max_position_embeddings": 1 << 24}}, 300, 16)
+    outcome = Scripted(tmp_path, resolved).run(leaves=True)
+    assert "one row of its batches need about 281 TB of memory" in outcome.reason
 
 
 def test_training_that_diverges_ends_with_what_to_do(tmp_path: Path) -> None:

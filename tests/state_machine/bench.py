@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from barnraise.core.types import (
+    KINDS,
     AnyResult,
     AnyTask,
     Audit,
@@ -38,6 +39,7 @@ from barnraise.wire.messages import (
 )
 from barnraise.worker import actions as act
 from barnraise.worker import events as ev
+from barnraise.worker.limits import Limits
 from barnraise.worker.machine import Worker
 
 from ..tasks import train
@@ -78,10 +80,17 @@ class Bench:
     A controller that is not `sound` answers what was not asked, and assigns what was done.
     """
 
-    def __init__(self, settings: WorkerSettings = WORKER_SETTINGS, *, sound: bool = True) -> None:
+    def __init__(
+        self,
+        settings: WorkerSettings = WORKER_SETTINGS,
+        *,
+        sound: bool = True,
+        limits: Limits = Limits(),  # noqa: B008 (frozen)
+        kinds: tuple[str, ...] = tuple(KINDS),
+    ) -> None:
         self.settings, self.now, self.sound = settings, 0.0, sound
         self.num_events = 0
-        self.worker = Worker(7)
+        self.worker, self.limits = Worker(7, kinds=kinds), limits
         self.replica = -1
         self.fetching: dict[str, Blob] = {}
         self.at_hand: set[str] = set()
@@ -125,7 +134,7 @@ class Bench:
         assert len(self.payloads) <= 2 + (not self.sound)  # and a residual, however often that is asked for
         running = worker.tasks.running
         assert (running.task if running else None) == self.training
-        assert worker.incoming.have == self.replica
+        assert worker.incoming.have == self.replica or self.limits.fetched < math.inf
         assert worker.incoming.updating == bool(self.applying)
         assert worker.incoming.needs <= self.fetching.keys()
         assert worker.tasks.watching or self.watched is None or not worker.contact.greeted
@@ -336,7 +345,7 @@ class Bench:
     def finish_preparing(self) -> None:
         if self.preparing and not self.prepared:
             self.prepared = True
-            self.handle(ev.Prepared(SHARDS, NodeProfile(50.0)))
+            self.handle(ev.Prepared(SHARDS, NodeProfile(50.0), self.limits))
 
     def finish_update(self, *, good: bool = True) -> None:
         if self.applying:

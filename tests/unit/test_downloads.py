@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import random
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -48,6 +49,17 @@ class TestDownload:
         assert download.requests(0.0) == []
         download.add(2, bytes(2), 0.0)
         assert download.requests(0.0) == [(4, 2)]
+
+    def test_takes_memory_for_what_has_come_and_not_for_what_was_promised(self) -> None:
+        tracemalloc.start()
+        try:
+            chunks = downloads.Chunks(1 << 36, 1 << 18, 16, 1.0)
+            assert len(chunks.requests(0.0)) == 16
+            assert tracemalloc.get_traced_memory()[1] < 1 << 20, "of each chunk one byte: whether it is here"
+            chunks.add(15 << 18, bytes(1 << 18), 0.0)
+            assert len(chunks.payload) == 16 << 18, "a window's chunks at most"
+        finally:
+            tracemalloc.stop()
 
     def test_asks_again_when_nothing_comes(self) -> None:
         download = Download(blob_of(bytes(6)), limit=6, chunk=2, window=2, patience=1.0)

@@ -69,6 +69,21 @@ def test_what_nobody_takes_any_more_is_neither_asked_for_nor_kept(tmp_path: Path
     assert not fetcher.start(coming), "it can be asked for anew"
 
 
+def test_files_come_one_after_the_other(tmp_path: Path) -> None:
+    """So that memory holds one of them at a time."""
+    fetcher, shards = Fetcher(), [blob(b"rows"), blob(b"others"), blob(b"more")]
+    for number, each in enumerate(shards):
+        fetcher.files[each.digest] = tmp_path / str(number)
+        assert not fetcher.start(each)
+    came = list[str]()
+    while requests := fetcher.requests(0.0):
+        (request,) = requests
+        came.append(request.digest)
+        content = {each.digest: content for each, content in zip(shards, (b"rows", b"others", b"more"), strict=True)}
+        assert fetcher.chunk(Chunk(request.digest, 0), content[request.digest], 0.0)
+    assert came == [each.digest for each in shards]
+
+
 def test_what_came_with_an_older_task_is_not_kept() -> None:
     first, second, fetcher = updates(b"one"), updates(b"two"), Fetcher()
     fetcher.inline(inlined(first), b"one")

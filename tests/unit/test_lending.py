@@ -7,21 +7,46 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from barnraise.core.errors import InputError, ModelError
 from barnraise.core.types import KINDS
+from barnraise.data.meta import FileInfo, Format, Meta
 from barnraise.models import config, memory
 from barnraise.training.catalog import INNER
-from barnraise.wire.messages import Inner
+from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.building import build_executor
 from barnraise.worker.lending import Terms, terms_of
+from barnraise.worker.limits import LEAST_BYTES
 from barnraise.worker.options import Means
 from barnraise.worker.profile import machine_profile
-from barnraise.worker.terms import tokens_at_once
+from barnraise.worker.terms import HOST_VECTORS, SNAPSHOT_EXTRA, fit
 
-from ..state_machine.engine import Engine, contribution, engine_settings
+from ..state_machine.engine import Engine, contribution, engine_settings, told
 
 NOW = datetime(2026, 5, 1, 23, 30)
+
+
+def data(*lengths: int, vocabulary: int = 64) -> Meta:
+    """Of one shard of 10 rows for each length; the held-out rows are of the longest."""
+    form = Format(kind="text", tokenizer="bytes", context=max(lengths), vocab_size=vocabulary)
+
+    def file(name: str, length: int) -> FileInfo:
+        own = UNSET if length == max(lengths) else length
+        return FileInfo(name=name, rows=10, bytes=20 * length, sha256="0" * 64, length=own)
+
+    shards = [file(f"train-{number}.bin", length) for number, length in enumerate(lengths)]
+    return Meta.of(form, shards=shards, held_out=file("held_out.bin", max(lengths)), files=[])
+
+
+def settings_of(batch_size: int = 8, **changes: Any) -> WorkerSettings:
+    inner = {
+        "batch_size": batch_size,
+        "optimizer": "adamw",
+        "options": INNER.resolve("adamw", {}),
+        "gradient_clip": None,
+    }
+    return told(inner=inner, **changes)
 
 
 def test_nothing_said_is_no_limit() -> None:
@@ -69,16 +94,14 @@ def test_as_many_rows_at_once_as_fit_into_memory() -> None:
     shape = {"hidden_size": 32, "num_layers": 2, "num_heads": 2}
     model = config.describe({"architecture": "gpt2", "config": shape}, 64, 16)
     manifest: Any = SimpleNamespace(model=model, num_parameters=memory.num_parameters(model))
-    meta: Any = SimpleNamespace(vocab_size=64, context=16, lengths=(16,))
-    settings: Any = SimpleNamespace(inner=SimpleNamespace(batch_size=8, optimizer="adamw"))
     row = memory.worker(model, batch_size=1, context=16)
 
-    def fit(rows: float) -> int | None:
-        return tokens_at_once(manifest, meta, settings, int(row.vectors + rows * row.activations), "cpu")
+    def tokens(rows: float) -> int | None:
+        return fit(manifest, data(16), settings_of(), int(row.vectors + rows * row.activations), "cpu").tokens
 
-    assert [fit(rows) for rows in (1, 2.5, 8, 100)] == [16, 32, None, None]
+    assert [tokens(rows) for rows in (1, 2.5, 8, 100)] == [16, 32, 128, 128], "and never more than a batch"
     with pytest.raises(ModelError, match="one row of its batches need about"):
-        fit(0.9)
+        tokens(0.9)
 
 
 def test_who_has_little_memory_takes_the_rows_that_fit() -> None:
@@ -86,23 +109,37 @@ def test_who_has_little_memory_takes_the_rows_that_fit() -> None:
     shape = {"hidden_size": 32, "num_layers": 2, "num_heads": 2}
     model = config.describe({"architecture": "gpt2", "config": shape}, 64, 64)
     manifest: Any = SimpleNamespace(model=model, num_parameters=memory.num_parameters(model))
-    meta: Any = SimpleNamespace(vocab_size=64, context=64, lengths=(16, 64))
-    settings: Any = SimpleNamespace(inner=SimpleNamespace(batch_size=8, optimizer="adamw"))
+    meta = data(16, 64)
     short, long = (memory.worker(model, batch_size=1, context=length) for length in (16, 64))
     assert short.allocated < long.allocated
-    for room, tokens in ((short.allocated, 16), (long.allocated, 64), (long.vectors + 8 * long.activations, None)):
-        assert tokens_at_once(manifest, meta, settings, room, "cpu") == tokens
+    whole = long.vectors + 8 * long.activations
+    for room, tokens, longest in ((short.allocated, 16, 16), (long.allocated, 64, 64), (whole, 512, 64)):
+        found = fit(manifest, meta, settings_of(), room, "cpu")
+        assert (found.tokens, found.limits.longest, found.limits.lengths) == (tokens, longest, (16, 64, 64))
     with pytest.raises(ModelError, match="one row of its batches need about"):
-        tokens_at_once(manifest, meta, settings, short.allocated - 1, "cpu")
+        fit(manifest, meta, settings_of(), short.allocated - 1, "cpu")
+
+
+def test_what_training_leaves_is_for_what_is_fetched_and_for_rows() -> None:
+    shape = {"hidden_size": 32, "num_layers": 2, "num_heads": 2}
+    model = config.describe({"architecture": "gpt2", "config": shape}, 64, 16)
+    size, row = memory.num_parameters(model), memory.worker(model, batch_size=1, context=16)
+    manifest, spare = SimpleNamespace(model=model, num_parameters=size), 1 << 30
+    whole = row.vectors + 8 * row.activations
+    wide, narrow, cuda = (
+        fit(manifest, data(16), settings_of(), room, device).limits  # type: ignore[arg-type]
+        for room, device in ((whole + spare, "cpu"), (whole, "cpu"), (HOST_VECTORS * 4 * size + spare, "cuda"))
+    )
+    assert wide.fetched == cuda.fetched == 4 * size + SNAPSHOT_EXTRA + (spare - 320) / 2
+    assert wide.batches == (spare - 320) / 2, "less the largest file"
+    assert (narrow.fetched, narrow.batches) == (4 * size + SNAPSHOT_EXTRA, LEAST_BYTES)
 
 
 def test_terms_that_are_too_narrow_are_named_in_the_refusal() -> None:
     shape = {"hidden_size": 32, "num_layers": 2, "num_heads": 2}
     model = config.describe({"architecture": "gpt2", "config": shape}, 64, 16)
     manifest: Any = SimpleNamespace(model=model, num_parameters=memory.num_parameters(model))
-    meta: Any = SimpleNamespace(vocab_size=64, context=16, lengths=(16,))
-    inner = Inner(8, "adamw", INNER.resolve("adamw", {}), None, 0.0, "float32")
-    settings: Any = SimpleNamespace(inner=inner)
+    meta, settings = data(16), settings_of()
     options: Any = SimpleNamespace(means=Means(max_memory="1MiB"))
     with pytest.raises(ModelError, match=r"but 1\.0 MB are available; lend more of it \(--max-memory\), or join with"):
         build_executor(manifest, meta, settings, options, 1 << 20)

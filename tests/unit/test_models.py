@@ -130,7 +130,7 @@ def test_both_words_for_one_thing_are_understood() -> None:
         ("gpt_neo", {"hidden_size": 30}, "hidden_size is 30, but must be a multiple of the 4 attention heads; take 32"),
         ("gpt_neo", {"hidden_size": "32"}, "hidden_size is '32', but must be int"),
         ("gpt_neo", {"hidden_size": 32.5}, "hidden_size is '32.5', but must be int"),
-        ("gpt_neo", {"num_layers": 0}, "num_layers is 0, but must be a whole number from 1 to 10000"),
+        ("gpt_neo", {"num_layers": 0}, "num_layers is 0, but must be a whole number from 1 to 1024"),
         ("gpt_neo", {"num_heads": True}, "num_heads is 'True', but must be int"),
         ("gpt_neo", {"vocab_size": 39}, "vocab_size is 39, but the data has 40 token ids"),
         ("gpt_neo", {"positions": 8}, "max_position_embeddings is 8, but the data has rows of 16 tokens"),

@@ -45,6 +45,7 @@ def test_estimates_against_the_real_model(name: str) -> None:
     resolved = resolve(name)
     module = build(resolved)
     assert memory.num_parameters(resolved) == sum(parameter.numel() for parameter in module.parameters())
+    assert memory.buffer_bytes(resolved) == sum(buffer.nbytes for buffer in module.buffers())
     estimate = memory.activation_bytes(resolved, batch_size=ROWS, context=CONTEXT)
     assert 0.95 <= estimate / kept_bytes(module) <= 2.5
 
@@ -52,6 +53,15 @@ def test_estimates_against_the_real_model(name: str) -> None:
 def test_gpt2_small_has_the_published_size() -> None:
     resolved = describe({"architecture": "gpt2"}, 50257, 1024)
     assert memory.num_parameters(resolved) == 124_439_808
+
+
+def test_buffers_count() -> None:
+    """gpt_neo keeps a mask of all pairs of positions in each layer."""
+    few, many = (
+        memory.worker(resolve("gpt_neo", max_position_embeddings=positions), batch_size=1, context=32).vectors
+        for positions in (1024, 65_536)
+    )
+    assert many - few > 2 * (65_536**2 - 1024**2)
 
 
 def test_more_of_anything_needs_more() -> None:

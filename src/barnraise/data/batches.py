@@ -25,15 +25,27 @@ def batches(parts: Sequence[Rows], order: Batches, form: Format) -> Iterator[Bat
     lengths are never in one batch; tasks have parts of one length alone, unless a controller says otherwise.
     """
     rng, size = np.random.default_rng(order.seed), order.size
-    found: list[tuple[Rows, Rows, int]] = []  # rows, the places of a batch among them, its longest row
+    found: list[tuple[list[Rows], Rows, int]] = []  # parts, the places of a batch among their rows, its longest row
     for length in dict.fromkeys(part.shape[1] for part in parts):
-        rows = np.concatenate([part for part in parts if part.shape[1] == length])
-        lengths = row_lengths(rows, form)
-        places = rng.permutation(len(rows))
+        alike = [part for part in parts if part.shape[1] == length]
+        lengths = np.concatenate([row_lengths(part, form) for part in alike])
+        places = rng.permutation(len(lengths))
         places = places[np.argsort(lengths[places], kind="stable")]
-        chosen = (places[begin : begin + size] for begin in range(0, len(rows), size))
-        found += [(rows, few, lengths[few].max()) for few in chosen]
+        chosen = (places[begin : begin + size] for begin in range(0, len(places), size))
+        found += [(alike, few, lengths[few].max()) for few in chosen]
     for number in rng.permutation(len(found)):
-        rows, few, longest = found[number]
-        batch = rows[few, :longest]
+        alike, few, longest = found[number]
+        batch = _taken(alike, few, longest)
         yield batch.astype(np.int64), labels(batch, form)
+
+
+def _taken(parts: Sequence[Rows], places: Rows, length: int) -> Rows:
+    """The first `length` tokens of the rows at these places of all parts together. No more of the parts is copied: a
+    task may name the same rows again and again."""
+    ends = np.cumsum([len(part) for part in parts])
+    owners = np.searchsorted(ends, places, side="right")
+    taken = np.empty((len(places), length), parts[0].dtype)
+    for owner in np.unique(owners):
+        mine, part = owners == owner, parts[owner]
+        taken[mine] = part[places[mine] - (ends[owner] - len(part)), :length]
+    return taken

@@ -24,6 +24,7 @@ class Architecture:
     as far as it has them; `defaults` lists its own keys; `shapes` yields the parameters of a whole config in the order
     of `named_parameters()`, tied ones once; `complete`, if any, lets transformers derive what a config leaves out.
     `dropout` has transformers' own defaults that are not 0: they hold for a checkpoint whose config.json names none.
+    `buffer_bytes` is the size of what the model holds beside its parameters: masks, tables of positions.
     """
 
     model_type: str
@@ -32,6 +33,7 @@ class Architecture:
     shapes: Callable[[Config], Shapes]
     complete: Callable[[Config], dict[str, Any]] | None = None
     dropout: Mapping[str, float] = field(default_factory=dict)
+    buffer_bytes: Callable[[Config], int] = lambda config: 0
 
     def get(self, config: Config, common: str) -> Any:
         """The value of a common key, None where the architecture has no such key."""
@@ -74,6 +76,11 @@ def _gpt_neo(config: Config) -> Shapes:
         yield from _linear(f"{block}.mlp.c_proj", inner, hidden)
     yield from _norm("transformer.ln_f", hidden)
     yield from _head(config, hidden)
+
+
+def _gpt_neo_buffers(config: Config) -> int:
+    """A causal mask in each layer: one byte for each pair of positions."""
+    return int(config["num_layers"] * config["max_position_embeddings"] ** 2)
 
 
 def _gpt2(config: Config) -> Shapes:
@@ -151,6 +158,12 @@ def _llama(config: Config) -> Shapes:
     yield from _head(config, hidden)
 
 
+def _llama_buffers(config: Config) -> int:
+    """The frequencies of rotary positions, float32, and a copy of them: one for each pair of a head's elements."""
+    width = config["head_dim"] or config["hidden_size"] // config["num_attention_heads"]
+    return int(2 * 4 * len(range(0, width, 2)))
+
+
 _SPECIAL: dict[str, Any] = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None, "use_cache": True}
 
 ARCHITECTURES: Mapping[str, Architecture] = {
@@ -172,6 +185,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             | {"activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "initializer_range": 0.02}
             | {"resid_dropout": 0.0, "embed_dropout": 0.0, "attention_dropout": 0.0, "tie_word_embeddings": True},
             shapes=_gpt_neo,
+            buffer_bytes=_gpt_neo_buffers,
         ),
         Architecture(
             "gpt2",
@@ -241,6 +255,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             | {"attention_bias": False, "mlp_bias": False, "pretraining_tp": 1, "attention_dropout": 0.0}
             | {"tie_word_embeddings": False},
             shapes=_llama,
+            buffer_bytes=_llama_buffers,
         ),
     )
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib.util
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,7 +39,8 @@ def architecture(name: str) -> Architecture:
         own = next((mapped.get(key, key) for key in candidates if mapped.get(key, key) in defaults), None)
         if own is not None:
             names[common] = own
-    return Architecture(name, names, defaults, _shapes, complete=functools.partial(_complete, config_class, defaults))
+    complete = functools.partial(_complete, config_class, defaults)
+    return Architecture(name, names, defaults, _shapes, complete=complete, buffer_bytes=_buffer_bytes)
 
 
 def _model_types() -> list[str]:
@@ -100,7 +102,18 @@ def _plain(value: Any, base: set[str]) -> Any:
 
 
 def _shapes(config: Mapping[str, Any]) -> Shapes:
+    yield from _sizes(json.dumps(config))[0]
+
+
+def _buffer_bytes(config: Mapping[str, Any]) -> int:
+    return _sizes(json.dumps(config))[1]
+
+
+@functools.lru_cache(maxsize=4)
+def _sizes(config: str) -> tuple[list[tuple[str, tuple[int, ...]]], int]:
+    """The parameters' names and shapes, and the bytes of the buffers, of a config as JSON. Building it takes long."""
     from barnraise.models.instantiate import build_empty
 
-    for name, parameter in build_empty(config).named_parameters():
-        yield name, tuple(parameter.shape)
+    module = build_empty(json.loads(config))
+    shapes = [(name, tuple(parameter.shape)) for name, parameter in module.named_parameters()]
+    return shapes, sum(buffer.nbytes for buffer in module.buffers())

@@ -12,7 +12,7 @@ from barnraise.models.architectures import ARCHITECTURES, Architecture, is_dropo
 SIZES = {
     "vocab_size": 1 << 24,
     "hidden_size": 1 << 20,
-    "num_layers": 10_000,
+    "num_layers": 1 << 10,
     "num_heads": 1 << 16,
     "intermediate_size": 1 << 24,
     "positions": 1 << 24,

@@ -1,9 +1,10 @@
 """How much memory a run will need, before anything is allocated. Torch-free for the architectures of `ARCHITECTURES`.
 
-Parameters are counted exactly. Activations follow Korthikanti et al. 2022 (Reducing Activation Recomputation in Large
-Transformer Models, equation 2: a layer keeps s b h (34 + 5 a s / h) bytes at two bytes a number), at four bytes a
-number and without the dropout masks, plus what a GELU written out keeps, plus the logits. Not covered: allocator
-overhead, fragmentation, mixed precision; attention kernels that keep no scores need less.
+Parameters and buffers (masks, tables of positions) are counted exactly. Activations follow Korthikanti et al. 2022
+(Reducing Activation Recomputation in Large Transformer Models, equation 2: a layer keeps s b h (34 + 5 a s / h) bytes
+at two bytes a number), at four bytes a number and without the dropout masks, plus what a GELU written out keeps, plus
+the logits. Not covered: allocator overhead, fragmentation, mixed precision; attention kernels that keep no scores need
+less.
 """
 
 from __future__ import annotations
@@ -76,14 +77,26 @@ def num_parameters(resolved: Mapping[str, Any]) -> int:
     return sum(math.prod(shape) for _, shape in lookup(resolved["model_type"]).shapes(resolved))
 
 
+def buffer_bytes(resolved: Mapping[str, Any]) -> int:
+    """Bytes that the model holds beside its parameters."""
+    return lookup(resolved["model_type"]).buffer_bytes(resolved)
+
+
 def worker(resolved: Mapping[str, Any], *, batch_size: int, context: int, inner_states: int = 2) -> Memory:
     """A worker: parameters, gradients and the optimizer's `inner_states` vectors; replica, start and end of a task,
-    residual, what the versions moved by, a snapshot that arrives."""
+    residual, what the versions moved by, a snapshot that arrives; and the model's buffers."""
     vectors = 2 + inner_states + 6
     return Memory(
-        vectors * FLOAT * num_parameters(resolved),
+        vectors * FLOAT * num_parameters(resolved) + buffer_bytes(resolved),
         activation_bytes(resolved, batch_size=batch_size, context=context),
     )
+
+
+def measuring(resolved: Mapping[str, Any], *, context: int, inner_states: int = 2) -> Memory:
+    """A worker that measures the loss of one row: nothing is kept for a backward pass, so one layer's activations
+    count."""
+    vectors = worker(resolved, batch_size=1, context=context, inner_states=inner_states).vectors
+    return Memory(vectors, _forward_bytes(resolved, batch_size=1, context=context))
 
 
 def controller(
@@ -102,14 +115,11 @@ def controller(
     `batch_size` rows are evaluated at once; no gradients are kept, so one layer's activations count. The loss gate
     (`gated`) takes the gradient of GATED_ROWS rows at a time.
     """
-    vectors = 2 + outer_states + 1 + gated
-    layers = lookup(resolved["model_type"]).get(resolved, "num_layers") or 1
-    logits = _logit_bytes(resolved, batch_size * context)
-    kept = activation_bytes(resolved, batch_size=batch_size, context=context) - logits
-    workspace = kept // layers + logits
+    held = (2 + outer_states + 1 + gated) * FLOAT * num_parameters(resolved) + buffer_bytes(resolved)
+    workspace = _forward_bytes(resolved, batch_size=batch_size, context=context)
     if gated:
         workspace = max(workspace, activation_bytes(resolved, batch_size=GATED_ROWS, context=context))
-    return Memory(vectors * FLOAT * num_parameters(resolved) + payload_bytes, workspace)
+    return Memory(held + payload_bytes, workspace)
 
 
 def activation_bytes(resolved: Mapping[str, Any], *, batch_size: int, context: int) -> int:
@@ -123,6 +133,13 @@ def activation_bytes(resolved: Mapping[str, Any], *, batch_size: int, context: i
     inner_copies = 5 if resolved.get("activation_function") in _WRITTEN_OUT else 2
     per_token = FLOAT * (8 * hidden + inner_copies * inner + 2 * (heads or 1) * context)
     return int(tokens * per_token * layers + _logit_bytes(resolved, tokens))
+
+
+def _forward_bytes(resolved: Mapping[str, Any], *, batch_size: int, context: int) -> int:
+    """What a forward pass takes of which nothing is kept: one layer's activations, and the logits."""
+    layers = lookup(resolved["model_type"]).get(resolved, "num_layers") or 1
+    logits = _logit_bytes(resolved, batch_size * context)
+    return (activation_bytes(resolved, batch_size=batch_size, context=context) - logits) // layers + logits
 
 
 def _logit_bytes(resolved: Mapping[str, Any], tokens: int) -> int:

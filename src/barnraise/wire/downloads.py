@@ -32,7 +32,8 @@ class WrongDigestError(WireError):
 
 
 class Chunks:
-    """Bytes that arrive in chunks of `size`, at most `window` of which are asked for at a time.
+    """Bytes that arrive in chunks of `size`, at most `window` of which are asked for at a time. Memory is taken as they
+    come, so that a promise costs none: at most a window's chunks more than there are.
 
     When nothing has arrived for `patience` seconds, or the connection was lost (`forget_requests`), the missing ones
     are asked for again.
@@ -42,7 +43,8 @@ class Chunks:
         if not 1 <= size <= FRAME_LIMIT:
             raise ValueError(f"chunk is {size}, but must be between 1 and {FRAME_LIMIT}")
         self.size, self.window, self.patience = size, window, patience
-        self.payload = bytearray(num_bytes)
+        self.num_bytes = num_bytes
+        self.payload = bytearray()
         self.arrived = bytearray(-(-num_bytes // size))  # of each chunk, whether it is here
         self._missing = len(self.arrived)
         self._next = 0  # the first chunk that was never asked for
@@ -68,7 +70,7 @@ class Chunks:
                 self._active_at = now
             self._asked.add(number)
             offset = number * self.size
-            asks.append((offset, min(self.size, len(self.payload) - offset)))
+            asks.append((offset, min(self.size, self.num_bytes - offset)))
         return asks
 
     def deadline(self) -> float | None:
@@ -84,7 +86,7 @@ class Chunks:
         """Take a chunk: its number, -1 when it was here. Raises WireError for one that was not asked for."""
         data = memoryview(data).cast("B")
         number, rest = divmod(offset, self.size)
-        expected = min(self.size, len(self.payload) - offset)
+        expected = min(self.size, self.num_bytes - offset)
         if rest or not 0 <= number < self._next or len(data) != expected:
             raise WireError(f"chunk of {len(data)} bytes at offset {offset}, which was not asked for")
         if self.arrived[number]:
@@ -93,6 +95,8 @@ class Chunks:
         self._asked.discard(number)
         if number in self._again:
             self._again.remove(number)
+        if (lacking := offset - len(self.payload)) > 0:
+            self.payload += bytes(lacking)
         self.payload[offset : offset + len(data)] = data
         self.arrived[number] = 1
         self._missing -= 1
@@ -102,6 +106,8 @@ class Chunks:
         """These, which are here, are not right: ask for them again."""
         self.arrived[numbers.start : numbers.stop] = bytes(len(numbers))
         self._missing += len(numbers)
+        if self._missing == len(self.arrived):
+            self.payload = bytearray()  # nothing of it is right
         self._again = sorted({*self._again, *numbers}, reverse=True)
 
 

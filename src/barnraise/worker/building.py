@@ -11,7 +11,7 @@ from barnraise.models.memory import REMEDY
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import Welcome, WorkerSettings
 from barnraise.worker.options import Means
-from barnraise.worker.terms import require_settings, tokens_at_once
+from barnraise.worker.terms import Fit, fit, require_settings
 
 if TYPE_CHECKING:
     from torch import nn
@@ -35,6 +35,13 @@ def make_executor(
     return WorkerExecutor(trainer, dataset, settings, slowdown)
 
 
+def fit_of(manifest: Manifest, meta: Meta, settings: WorkerSettings, options: WorkerOptions, room: int) -> Fit:
+    """What of the run fits into `room` bytes; RunFailedError or ModelError when no worker can do it, or not here."""
+    require_settings(settings)
+    instead = LEND_MORE if options.means.lent().memory_bytes == room else REMEDY
+    return fit(manifest, meta, settings, room, options.means.device, instead=instead)
+
+
 def build_executor(
     manifest: Manifest,
     meta: Meta,
@@ -48,9 +55,7 @@ def build_executor(
 
     The folder `options.cache` holds the dataset's meta.json, and token shards as they are fetched.
     """
-    require_settings(settings)
-    instead = LEND_MORE if options.means.lent().memory_bytes == room else REMEDY
-    tokens = tokens_at_once(manifest, meta, settings, room, options.means.device, instead=instead)
+    tokens = fit_of(manifest, meta, settings, options, room).tokens
     import torch
 
     from barnraise.data.shards import Dataset

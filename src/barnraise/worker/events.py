@@ -6,6 +6,7 @@ import msgspec
 
 from barnraise.core.types import AnyResult, Blob, Load, NodeProfile
 from barnraise.wire.messages import Message
+from barnraise.worker.limits import Limits
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -33,10 +34,11 @@ class FetchFailed(Event, frozen=True, gc=False):
 
 class Prepared(Event, frozen=True, gc=False):
     """Model and data are ready; `files` are the blobs of the token shards, in order, and last that of the held-out
-    rows; the machine is measured."""
+    rows; the machine is measured, and `limits` are what its memory allows."""
 
     files: tuple[Blob, ...]
     profile: NodeProfile
+    limits: Limits = Limits()
 
 
 class Updated(Event, frozen=True, gc=False):

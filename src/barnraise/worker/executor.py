@@ -243,9 +243,10 @@ class WorkerExecutor:
 
     def measure(self, profile: NodeProfile, batch_size: int, seconds: float = 0.5) -> NodeProfile:
         """`profile` with the machine's training speed in it, measured for about `seconds` on random rows, of the median
-        length: that of half of all tokens is less, of half more."""
-        meta = self.dataset.meta
-        length = meta.lengths[len(meta.lengths) // 2]
+        length (that of half of all tokens is less, of half more) or the longest below that for which there is room."""
+        meta, most = self.dataset.meta, self.trainer.tokens_at_once or math.inf
+        shorter = meta.lengths[: len(meta.lengths) // 2 + 1]
+        length = max((length for length in shorter if length <= most), default=shorter[0])
         num_rows = min(batch_size, self.trainer.rows_at_once(length) or batch_size)
         rows = np.random.default_rng(0).integers(0, meta.vocab_size, (num_rows, length))
         batch = (rows, rows)

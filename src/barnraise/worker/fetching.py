@@ -72,13 +72,15 @@ class Fetcher:
         return lambda blob: held[blob.digest]
 
     def requests(self, now: float) -> list[Fetch]:
-        """What to ask the controller for now."""
-        return [
-            Fetch(digest, offset, size)
-            for digest, download in self._downloads.items()
-            if now >= self._rests.get(digest, now)
-            for offset, size in download.requests(now)
-        ]
+        """What to ask the controller for now. Files come one after the other, so that memory has one of them at most:
+        of all else the machine sees to it that there is room."""
+        asks, file = list[Fetch](), False
+        for digest, download in self._downloads.items():
+            if now < self._rests.get(digest, now) or (file and digest in self.files):
+                continue
+            file = file or digest in self.files
+            asks += [Fetch(digest, offset, size) for offset, size in download.requests(now)]
+        return asks
 
     def deadline(self) -> float:
         """When `requests` wants to be called again though nothing arrived."""

@@ -10,12 +10,17 @@ import msgspec
 from barnraise.core.types import Blob, News, Update
 from barnraise.worker.actions import Action, ApplyUpdates, Fetch, Forget
 
+MOST_QUEUED = 8
+"""Ways to a newer version that wait at a time."""
+
 
 class Incoming:
     """Takes versions in one after the other, each once its bytes are here. `have` is -1 while the replica is void."""
 
     def __init__(self) -> None:
         self.have, self.updating = -1, False
+        self.room = math.inf  # bytes of versions and deltas that may be here, or on their way, at a time
+        self._applied = self._to_undo = self._undone = 0  # bytes that are taken in, and that tasks take back
         self.queue: list[News] = []  # the oldest first
         self.needs: set[str] = set()  # digests that the queue, or a task that waits, lacks
         self.back: frozenset[str] = frozenset()  # of what the task that waits takes back, once that is fetched for it
@@ -25,6 +30,18 @@ class Incoming:
         distinct = {blob.digest: blob for blob in blobs if blob.digest not in self.needs}
         self.needs |= distinct.keys()
         return [Fetch(blob, blob.digest in snapshots) for blob in distinct.values()]
+
+    def has_room(self, news: News) -> bool:
+        """Whether what of it is lacking fits into memory, with all that is here or on its way."""
+        if len(self.queue) >= MOST_QUEUED:
+            return False
+        queued = [update for each in self.queue for update in each.updates]
+        used = (self._applied if self.updating else 0) + (self._to_undo if self.back else 0) + self._undone
+        return self.num_bytes([*queued, *self._missing(news)]) + used <= self.room
+
+    def num_bytes(self, updates: Iterable[Update]) -> int:
+        """Of these, each blob once."""
+        return sum({update.blob.digest: update.blob.num_bytes for update in updates}.values())
 
     def hear(self, news: News) -> list[Action]:
         """Fetch what of `news` is not here yet."""
@@ -49,21 +66,26 @@ class Incoming:
                 return None
             del self.queue[place]
             if updates:
-                self.updating = True
+                self.updating, self._applied = True, self.num_bytes(updates)
                 taken = {update.blob.digest for update in updates}
                 return [ApplyUpdates(msgspec.structs.replace(news, updates=updates)), *self._again(taken)]
         return []
 
     def get_back(self, updates: Iterable[Update]) -> list[Action]:
         """Fetch what the task that waits takes back."""
-        blobs = [update.blob for update in updates]
-        self.back = frozenset(blob.digest for blob in blobs)
-        return self.get(blobs)
+        undone = list(updates)
+        self.back, self._to_undo = frozenset(update.blob.digest for update in undone), self.num_bytes(undone)
+        return self.get(update.blob for update in undone)
 
     def started(self) -> list[Action]:
         """The task that waited has what it takes back."""
+        self._undone = self._to_undo if self.back else 0
         taken, self.back = self.back, frozenset()
         return self._again(taken)
+
+    def ended(self) -> None:
+        """The task that ran needs nothing any more."""
+        self._undone = 0
 
     def _again(self, taken: Collection[str]) -> list[Action]:
         """Fetch what the queue lacks now: equal deltas are one blob, and gone once taken."""

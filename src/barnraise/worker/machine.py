@@ -70,7 +70,7 @@ class Worker:
     ) -> None:
         self.profile, self.kinds, self.contact = profile, kinds, Contact(session)
         self.incoming, self.outgoing = Incoming(), Outgoing()
-        self.tasks = Tasks(self.contact, self.incoming, self.outgoing, self._hello)
+        self.tasks = Tasks(self.contact, self.incoming, self.outgoing, self._hello, kinds)
         self.ends = math.inf
         self.leaving, self.leaving_since = "", math.inf
         self.quit = False
@@ -184,6 +184,7 @@ class Worker:
 
     def _prepared(self, event: Prepared, now: float) -> list[Action]:
         self.tasks.files, self.profile = event.files, event.profile
+        self.tasks.limits, self.incoming.room = event.limits, event.limits.fetched
         return [self._hello(now)]
 
     # Results

@@ -4,23 +4,39 @@ the executor built, and measures the machine. All that takes long is done on the
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from barnraise.core.processes import limited_memory
 from barnraise.core.types import Blob, NodeProfile
 from barnraise.data.meta import MAX_META_BYTES, META, Meta
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import Welcome, WorkerSettings
-from barnraise.worker.building import restore_moments
+from barnraise.worker.building import fit_of, restore_moments
 from barnraise.worker.events import Prepared
 from barnraise.worker.fetching import Fetcher
-from barnraise.worker.options import WorkerOptions
+from barnraise.worker.options import Means, WorkerOptions
 from barnraise.worker.task_executor import BuildExecutor, TaskExecutor
 from barnraise.worker.terms import require_size
 
 if TYPE_CHECKING:
     from barnraise.worker.moments import Moments  # it imports torch
+
+
+NET_BYTES, THREAD_BYTES = 256 << 20, 16 << 20
+"""Memory beyond what is lent at which the process fails rather than take more: for the allocator and the transport, and
+for each thread. Tasks are refused long before."""
+
+
+def memory_net(means: Means) -> AbstractContextManager[None]:
+    """What keeps the process to the memory that its owner lends, should the estimates be wrong. Only where it computes
+    on the CPU: drivers of accelerators reserve what they never use."""
+    lent = means.lent().memory_bytes
+    if not lent or means.device != "cpu":
+        return nullcontext()
+    return limited_memory(lent + NET_BYTES + means.threads * THREAD_BYTES)
 
 
 @dataclass(frozen=True)
@@ -60,6 +76,7 @@ async def prepare(
     meta: Meta = await in_training(partial(Meta.read, folder / META))
     for info in meta.row_files():
         fetcher.files[info.sha256] = folder / info.name
+    fitting = await in_training(partial(fit_of, manifest, meta, settings, options, profile.memory_bytes))
     executor: TaskExecutor = await in_training(
         partial(shell.build, manifest, meta, settings, options, profile.memory_bytes)
     )
@@ -71,4 +88,4 @@ async def prepare(
             partial(restore_moments, executor, options.moments, welcome, options.server_key, shell.say)
         )
     files = tuple(Blob(info.sha256, info.bytes) for info in meta.row_files())
-    return Ready(executor, moments, Prepared(files, measured))
+    return Ready(executor, moments, Prepared(files, measured, fitting.limits))

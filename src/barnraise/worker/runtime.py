@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnraise.core.errors import BarnraiseError, WireError
@@ -48,8 +49,9 @@ from barnraise.worker.imports import import_all
 from barnraise.worker.kinds import RUN
 from barnraise.worker.machine import MakeWorker, Worker
 from barnraise.worker.options import REASON, Outcome, WorkerOptions
-from barnraise.worker.preparing import Shell, prepare
+from barnraise.worker.preparing import Shell, memory_net, prepare
 from barnraise.worker.profile import machine_profile
+from barnraise.worker.reasons import reason_of, without_paths
 from barnraise.worker.signing import vouched
 from barnraise.worker.task_executor import BuildExecutor, TaskExecutor
 from barnraise.worker.telemetry import watch
@@ -96,6 +98,7 @@ class WorkerRuntime:
         self._updating = ThreadPoolExecutor(1, "update")
         self._background: set[asyncio.Task[None]] = set()
         self._uploader: asyncio.Task[None] | None = None
+        self._limited = contextlib.ExitStack()
 
     @property
     def executor(self) -> TaskExecutor:
@@ -148,6 +151,7 @@ class WorkerRuntime:
                 self._built.cut.set()
             self._training.shutdown(wait=False, cancel_futures=True)
             self._updating.shutdown(wait=False, cancel_futures=True)
+            self._limited.close()
         self.gauges.read(self.roaming)
         assert self.outcome is not None
         return self.outcome
@@ -201,9 +205,10 @@ class WorkerRuntime:
 
     def _fail(self, error: BaseException) -> None:
         """A thread or task of ours broke: stop, and say why, here and to the controller."""
-        reason = str(error) if isinstance(error, BarnraiseError) else f"{type(error).__name__}: {error}"
+        reason = reason_of(error)
         self._end(reason, final=False)
-        self.outbox.put_nowait(Leave(reason[:REASON]))
+        folders = self.options.cache, self.options.cache.parent, Path.home()
+        self.outbox.put_nowait(Leave(without_paths(reason, folders)[:REASON]))
         self.inbox.put_nowait(ev.Tick())
 
     def _end(self, reason: str, final: bool) -> None:
@@ -301,6 +306,7 @@ class WorkerRuntime:
         self._spawn(self._set_up(action))
 
     async def _set_up(self, action: act.Prepare) -> None:
+        self._limited.enter_context(memory_net(self.options.means))
         welcome = self.machine.contact.welcome
         assert welcome is not None
         shell = Shell(self.options, self.build, self.fetcher, self._get, self._wait_for_training, self.say)

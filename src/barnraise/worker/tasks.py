@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from barnraise.core.types import AnyTask, Blob, News, Task
+from barnraise.core.types import KINDS, AnyTask, Blob, News, Task
 from barnraise.wire.messages import INLINE_BYTES, Assign, Decline, Newer, Next, Watch
 from barnraise.worker import measure
 from barnraise.worker.actions import Action, CutShort, Quit, Settle, StartTask
@@ -19,6 +19,7 @@ from barnraise.worker.ahead import Lead
 from barnraise.worker.contact import Contact
 from barnraise.worker.events import Fetched, Nearly, TaskDone, Updated
 from barnraise.worker.incoming import Incoming
+from barnraise.worker.limits import Limits, unlent
 from barnraise.worker.outgoing import SLOWER, SLOWEST, Outgoing
 from barnraise.worker.tally import Tally
 
@@ -43,11 +44,19 @@ class Running:
 
 
 class Tasks:
-    """`greet` tells the controller what is held, when that is not what it must think. `failures` are the tasks that
-    failed since one did not."""
+    """`greet` tells the controller what is held, when that is not what it must think. `kinds` of tasks are taken,
+    within the `limits` of the machine. `failures` are the tasks that failed since one did not."""
 
-    def __init__(self, contact: Contact, incoming: Incoming, outgoing: Outgoing, greet: Greet) -> None:
+    def __init__(
+        self,
+        contact: Contact,
+        incoming: Incoming,
+        outgoing: Outgoing,
+        greet: Greet,
+        kinds: tuple[str, ...] = tuple(KINDS),
+    ) -> None:
         self.contact, self.incoming, self.outgoing, self._greet = contact, incoming, outgoing, greet
+        self._kinds, self.limits = kinds, Limits()
         self.files: tuple[Blob, ...] | None = None  # that hold rows, once they are known: token shards, held-out rows
         self.running: Running | None = None
         self.waiting: AnyTask | None = None
@@ -104,6 +113,8 @@ class Tasks:
         task = message.task
         if task.id in self._taken:
             return []  # the message has come twice: what was done once is not done again
+        if refusal := unlent(task, self._kinds):
+            return self._refuse(task, refusal, now)
         if task.preempts:
             return self._preempt(task, now)
         if self.contact.greeted and self.waiting is not None and self.waiting.id != task.id:
@@ -113,8 +124,26 @@ class Tasks:
         self._take(task, now)
         if (last := max((rows.shard for rows in task.rows), default=0)) >= len(self.files):
             return [Quit(f"a task names the rows of file {last}, but there are {len(self.files)}", True)]
+        if refusal := self.limits.refusal(task):
+            return self._decline(task, refusal, now)
+        if not self.incoming.has_room(task.news):
+            return self._start_over(task.news)
         fetching = self._hear(task.news, now) + self.incoming.get(self.files[rows.shard] for rows in task.rows)
         return fetching + self._get_back(now)
+
+    def _refuse(self, task: AnyTask, reason: str, now: float) -> list[Action]:
+        """Give back a task that was not taken, and ask for another."""
+        self._taken.append(task.id)
+        self._asked_at = math.inf
+        return [self.contact.send(Decline(task.id, reason), now), *self.go_on(now)] if self._open else []
+
+    def _start_over(self, news: News) -> list[Action]:
+        """The way to the newest version is longer than what memory has room for: ask for a snapshot instead."""
+        needed, room = self.incoming.num_bytes(news.updates), self.incoming.room
+        if all(update.kind == "snapshot" for update in news.updates) and not self.incoming.busy:
+            return [Quit(f"a version of {needed:,} bytes is too large for the {room:,.0f} that are left for it", False)]
+        self.incoming.have = -1
+        return self.give_up()
 
     def _preempt(self, task: AnyTask, now: float) -> list[Action]:
         """A task for which all else is left: as the run ends, what runs goes into the residual that is handed in."""
@@ -140,8 +169,8 @@ class Tasks:
 
     def newer(self, message: Newer, now: float) -> list[Action]:
         """Take a version in, also into the task that runs."""
-        if not self._open:
-            return []
+        if not self._open or not self.incoming.has_room(message.news):
+            return []  # the next task brings it
         self.watching = False
         again = self._watch(now) if message.news.merged < self.outgoing.newest else []
         return again + self._hear(message.news, now)
@@ -300,6 +329,7 @@ class Tasks:
 
     def done(self, event: TaskDone, now: float) -> list[Action]:
         running, self.running = self.running, None
+        self.incoming.ended()
         result = event.result
         assert running is not None
         task = running.task
@@ -322,6 +352,7 @@ class Tasks:
         """Nothing can be made of the task that runs."""
         assert self.running is not None
         self.running = None
+        self.incoming.ended()
         self.failures += 1
 
     def leave(self) -> list[Action]:

@@ -5,6 +5,10 @@ A run that cannot work here ends with a reason, not with a machine that swaps or
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import msgspec
+
 from barnraise.core.errors import RunFailedError
 from barnraise.core.types import Blob
 from barnraise.data.meta import Meta
@@ -12,12 +16,17 @@ from barnraise.models import config, memory
 from barnraise.training.catalog import INNER, PRECISIONS
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import WorkerSettings
+from barnraise.worker.limits import LEAST_BYTES, Limits
 
 SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.01, 1e6
 """Seconds between heartbeats, or of a lease, that a worker goes along with."""
 
 HOST_VECTORS = 6
 """Vectors of the model's size that are in main memory whatever the device: see `models.memory.worker`."""
+
+
+SNAPSHOT_EXTRA = 4096
+"""Bytes that a snapshot may have beside its parameters."""
 
 
 def require_intervals(heartbeat: float, lease: float) -> None:
@@ -51,7 +60,16 @@ def require_settings(settings: WorkerSettings) -> None:
         raise _unfit("batch_size", inner.batch_size, "at least 1 row")
 
 
-def tokens_at_once(
+@dataclass(frozen=True)
+class Fit:
+    """What of a run fits into a worker's memory: `tokens` of a batch go through the model at a time (None: as many as
+    an accelerator's own memory takes)."""
+
+    tokens: int | None
+    limits: Limits
+
+
+def fit(
     manifest: Manifest,
     meta: Meta,
     settings: WorkerSettings,
@@ -59,9 +77,9 @@ def tokens_at_once(
     device: str,
     *,
     instead: str = memory.REMEDY,
-) -> int | None:
-    """How many tokens of a batch go through the model at a time, so that they fit into `available` bytes with it: so
-    many of the longest rows of which one fits (the controller gives no longer ones). None: all.
+) -> Fit:
+    """What fits into `available` bytes with the model: so many tokens of a batch as the longest rows have of which one
+    fits, but no more than a batch has. What the model and these leave is for what is fetched, and for a task's rows.
     `instead`: what to do where that is too little.
 
     ModelError or RunFailedError when the model cannot be built, does not read the data, or fits with no row. On an
@@ -73,17 +91,37 @@ def tokens_at_once(
         raise RunFailedError(
             f"the controller's manifest speaks of {manifest.num_parameters} parameters, but its model has {size}"
         )
-    batch_size = settings.inner.batch_size
+    lengths = tuple(meta.row_length(info) for info in meta.row_files())
+    snapshot = memory.FLOAT * size * (2 if settings.shares else 1) + SNAPSHOT_EXTRA
     if device != "cpu":
-        memory.require(HOST_VECTORS * memory.FLOAT * size, available, "this run's vectors", instead)
-        return None
-    moments, found = INNER.entry(settings.inner.optimizer).declares.moments, 0
+        vectors = HOST_VECTORS * memory.FLOAT * size
+        memory.require(vectors, available, "this run's vectors", instead)
+        return Fit(None, _limits(available - vectors, snapshot, meta, lengths))
+    moments, batch_size = INNER.entry(settings.inner.optimizer).declares.moments, settings.inner.batch_size
+    tokens = longest = used = 0
     for length in meta.lengths:  # the shortest first
         row = memory.worker(manifest.model, batch_size=1, context=length, inner_states=moments)
-        if not found:
+        if not tokens:
             memory.require(row.allocated, available, "this run's model and one row of its batches", instead)
-        found = max(found, min(batch_size, (available - row.vectors) // row.activations) * length)
-    return None if found >= batch_size * meta.context else found
+        if rows := min(batch_size, (available - row.vectors) // row.activations):
+            longest, used = length, max(used, row.vectors + rows * row.activations)
+            tokens = max(tokens, rows * length)
+    measured = memory.measuring(manifest.model, context=meta.context, inner_states=moments)
+    return Fit(
+        tokens,
+        msgspec.structs.replace(
+            _limits(available - used, snapshot, meta, lengths),
+            longest=longest,
+            longest_measured=meta.context if measured.allocated <= available else 0,
+        ),
+    )
+
+
+def _limits(spare: int, snapshot: int, meta: Meta, lengths: tuple[int, ...]) -> Limits:
+    """The limits where `spare` bytes are left beside what is trained with, which has room for a snapshot: less a file
+    of rows that arrives, one half is for other versions, the other for the rows of a task."""
+    spare = max(0, spare - max(info.bytes for info in meta.row_files()))
+    return Limits(fetched=snapshot + spare / 2, batches=max(LEAST_BYTES, spare / 2), lengths=lengths)
 
 
 def _unfit(name: str, value: object, known: str) -> RunFailedError:

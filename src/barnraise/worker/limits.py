@@ -1,0 +1,61 @@
+"""What a worker's memory, and its owner's terms, allow of a task: it is looked at before anything of it is fetched."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from barnraise.core.types import KINDS, Audit, Evaluate, Task, Train, name_of
+from barnraise.core.units import bytes_text
+
+ROW_BYTES, BATCH_BYTES, TOKEN_BYTES = 48, 256, 16
+"""Memory that making batches takes: of each row its place and length, while they are sorted; of each batch its record;
+of each token of the batch in hand its id and label, int64."""
+
+LEAST_BYTES = 32 << 20
+"""Bytes for the rows of a task that there are in any case: 600,000 rows in batches of 32."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """`fetched` bytes of versions and deltas may be on their way, or wait to be taken in, at a time; making the batches
+    of a task may take `batches` bytes. Of the files with rows, `lengths` are the tokens of a row in each: rows of up to
+    `longest` can be trained on, and rows of up to `longest_measured` be measured."""
+
+    fetched: float = math.inf
+    batches: float = math.inf
+    lengths: tuple[int, ...] = ()
+    longest: float = math.inf
+    longest_measured: float = math.inf
+
+    def refusal(self, task: Task) -> str:
+        """Why the memory of this machine is too small for the task; "" when it is not."""
+        length = max((self.lengths[rows.shard] for rows in task.rows if rows.shard < len(self.lengths)), default=0)
+        longest = self.longest_measured if isinstance(task, Evaluate) else self.longest
+        if length > longest:
+            return f"rows of {length} tokens need more memory than this worker may take"
+        needed, has = self._batches_need(task, length), self.batches
+        if needed > has:
+            return f"its batches need {bytes_text(needed)} of memory, but this worker may take {bytes_text(int(has))}"
+        needed, has = sum({u.blob.digest: u.blob.num_bytes for u in task.undoes}.values()), self.fetched
+        if needed > has:
+            return f"its deltas need {bytes_text(needed)} of memory, but this worker may take {bytes_text(int(has))}"
+        return ""
+
+    def _batches_need(self, task: Task, length: int) -> int:
+        rows = sum(max(0, rows.stop - rows.start) for rows in task.rows)
+        train = task.train if isinstance(task, Audit) else task
+        size = train.batches.size if isinstance(train, Train) else 0
+        if isinstance(task, Evaluate):
+            size = task.batch_size
+        if not size:
+            return 0
+        return ROW_BYTES * rows + BATCH_BYTES * -(-rows // size) + TOKEN_BYTES * min(size, rows) * length
+
+
+def unlent(task: Task, kinds: tuple[str, ...]) -> str:
+    """Why the owner's terms keep this worker from the task, which may be of these `kinds`; "" when they do not."""
+    kind = name_of(type(task))
+    if kind in kinds:
+        return ""
+    return f"its owner lends this machine for {', '.join(name for name in kinds if name in KINDS)}, not for {kind}"

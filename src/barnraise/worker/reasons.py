@@ -1,0 +1,36 @@
+"""Why a worker stops: in words for its owner, and in words for the controller, which may know no paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from barnraise.core.errors import BarnraiseError
+
+_QUOTED = r"""(?P<quote>['"])(?:[A-Za-z]:)?[/\\][^'"\n]*(?P=quote)"""
+_BARE = r"""(?<![\w<:/\\.])(?:[A-Za-z]:\\|~?/)[^\s'",;()]+"""
+_PATH = re.compile(f"{_QUOTED}|{_BARE}")
+"""A quoted absolute path, or one without blanks. Addresses as zmq://host are none."""
+
+OUT_OF_MEMORY = "this machine has no memory left for the run, or its owner lends less than the run takes (--max-memory)"
+
+
+def reason_of(error: BaseException) -> str:
+    """What broke, for the owner of the machine."""
+    if isinstance(error, BarnraiseError):
+        return str(error)
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        return OUT_OF_MEMORY
+    return f"{type(error).__name__}: {error}"
+
+
+def without_paths(text: str, folders: Iterable[Path]) -> str:
+    """`text` as a controller may read it: a file in one of the `folders` by its name, any other path as <path>.
+
+    >>> without_paths("/srv/ann/train.bin is short; [Errno 2] No such file: '/opt/my run/y'", [Path("/srv/ann")])
+    'train.bin is short; [Errno 2] No such file: <path>'
+    """
+    for folder in folders:
+        text = text.replace(f"{folder}/", "").replace(str(folder), "<path>")
+    return _PATH.sub("<path>", text)
