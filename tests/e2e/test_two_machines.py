@@ -56,6 +56,8 @@ def test_serve_on_one_machine_join_on_another(barnraise, run_file, namespaces, t
         "--network", "50mbit/5ms",
         cwd=elsewhere, prefix=["ip", "netns", "exec", guest],
     )  # fmt: skip
+    home = elsewhere / "home"
+    join.wait_for(lambda _: any(home.rglob("train-00000.bin")))
     assert serve.wait() == 0, serve.text() + join.text()
     assert join.wait(60) == 0, join.text()
     assert re.search(
@@ -66,4 +68,4 @@ def test_serve_on_one_machine_join_on_another(barnraise, run_file, namespaces, t
     assert result["final_loss"] < result["first_loss"]
     with LedgerView(Path(result["run_dir"]) / "ledger.sqlite") as view:
         assert [node.node for node in view.nodes()] == ["guest"]
-    assert any((elsewhere / "home").rglob("train-00000.bin")), "the data did not travel"
+    assert {path.name for path in home.rglob("*") if path.is_file()} <= {"keys.json", "lock"}, "data stays of a run"

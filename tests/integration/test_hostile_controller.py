@@ -306,6 +306,24 @@ def test_a_message_that_cannot_be_read_is_told_once(tmp_path: Path) -> None:
     assert said[0].startswith("a message from the controller is passed over: header: ")
 
 
+class Finishing(Scripted):
+    """It ends the run after the first result."""
+
+    def answer(self, message: Message) -> tuple[Message, bytes | None] | None:
+        return (Stop("the run is over"), None) if isinstance(message, Offer) else super().answer(message)
+
+
+def test_files_of_the_cache_that_are_not_whole_are_fetched_anew(tmp_path: Path) -> None:
+    controller, cache = Finishing(tmp_path), tmp_path / "cache"
+    cache.mkdir()
+    for info in controller.dataset.files():
+        (cache / info.name).write_bytes(controller.blobs[info.sha256][:-1])
+    assert controller.run() == Outcome("the run is over", True)
+    assert controller.heard["Offer"] == 1
+    assert (cache / controller.shard.name).read_bytes() == controller.blobs[controller.shard.sha256]
+    assert controller.runtime.machine.over
+
+
 def test_a_worker_that_comes_back_has_its_moments(tmp_path: Path) -> None:
     """It leaves when it has handed in its task; the next process of it has not trained yet."""
 

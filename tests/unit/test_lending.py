@@ -58,6 +58,7 @@ def test_nothing_said_is_no_limit() -> None:
 )
 def test_memory(text: str, size: float) -> None:
     assert terms_of(max_memory=text).memory_bytes == size
+    assert terms_of(max_disk=text).disk_bytes == size
 
 
 @pytest.mark.parametrize(("until", "seconds"), [("23:45", 900.0), ("23:30", 86_400.0), ("08:00", 8.5 * 3600)])
@@ -74,8 +75,9 @@ def test_training_includes_what_is_left_over_of_it() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"max_memory": "much"}, "'much' is no amount of memory.*4GB"),
+        ({"max_memory": "much"}, "--max-memory 'much' is no amount of bytes.*4GB"),
         ({"max_memory": "3"}, "from 1 MiB"),
+        ({"max_disk": "much"}, "--max-disk 'much' is no amount of bytes.*4GB"),
         ({"hours": -1.0}, "above 0"),
         ({"hours": 0.0}, "--hours is 0, but must be above 0 .*; leave it out for no limit"),
         ({"hours": float("nan")}, "above 0"),

@@ -333,3 +333,8 @@ print(sorted({"torch", "transformers"} & set(sys.modules)))
         "unknown model architecture 'gpt_neu'; did you mean 'gpt_neo'? (known: bloom, gpt2, gpt_neo, llama, opt)",
         "[]",
     ]
+
+
+def test_a_model_whose_code_fetches_other_code_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"rwkv fetches or compiles code .* as it is built \(load_wkv_cuda"):
+        describe({"architecture": "rwkv"}, VOCAB, CONTEXT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -27,3 +28,22 @@ print(resource.getrlimit(resource.RLIMIT_DATA) == before)
 def test_a_process_can_be_kept_from_taking_more_memory() -> None:
     process = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True, check=True)
     assert process.stdout.split() == ["refused", "True"]
+
+
+OFFLINE = """
+from barnraise.worker.imports import import_all
+
+import_all()
+from huggingface_hub.constants import HF_HUB_OFFLINE
+from transformers.integrations import hub_kernels
+
+print(HF_HUB_OFFLINE, hub_kernels._kernels_enabled)
+"""
+
+
+def test_the_libraries_of_a_worker_fetch_nothing() -> None:
+    environment = {name: value for name, value in os.environ.items() if "OFFLINE" not in name}
+    process = subprocess.run(
+        [sys.executable, "-c", OFFLINE], capture_output=True, text=True, check=True, env=environment
+    )
+    assert process.stdout.split() == ["True", "False"]

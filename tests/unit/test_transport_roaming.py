@@ -7,7 +7,7 @@ from typing import Any
 
 from barnraise.transport import Keys, create
 from barnraise.transport.base import Listener
-from barnraise.transport.roaming import MOST_PLACES, RoamingConnection
+from barnraise.transport.roaming import MOST_EVER, MOST_PLACES, RoamingConnection
 
 
 def within(seconds: float, work: Any) -> None:
@@ -88,5 +88,41 @@ def test_what_is_no_address_is_passed_over_and_the_last_word_counts() -> None:
         assert len(connection._places) == MOST_PLACES
         await connection.close()
         await first.close()
+
+    within(60, play())
+
+
+def test_places_that_a_controller_may_not_name_are_forgotten() -> None:
+    """A controller on the internet names a service of the worker's own machine."""
+
+    async def play() -> None:
+        said = list[str]()
+        connection = RoamingConnection(said.append)
+        await connection.open("zmq://192.0.2.1:7000 xmlrpc://8.8.8.8:7001", Keys.generate().public, Keys.generate())
+        connection.also(["zmq://127.0.0.1:6379"])
+        assert not await connection._may_dial("zmq://127.0.0.1:6379")
+        assert connection._places == ["zmq://192.0.2.1:7000 xmlrpc://8.8.8.8:7001"]
+        assert said == [
+            "the run is said to go on at zmq://127.0.0.1:6379, which a controller at zmq://192.0.2.1:7000 "
+            "xmlrpc://8.8.8.8:7001 may not name"
+        ]
+        await connection.close()
+
+    within(60, play())
+
+
+def test_no_controller_sends_its_workers_to_ever_other_places() -> None:
+    async def play() -> None:
+        connection = RoamingConnection()
+        await connection.open("zmq://127.0.0.1:1", Keys.generate().public, Keys.generate())
+        for port in range(2, 3 * MOST_EVER):
+            uri = f"zmq://127.0.0.1:{port}"
+            connection.also([uri])
+            if uri in connection._places:
+                assert await connection._may_dial(uri)
+        assert len(connection._dialled) == MOST_EVER
+        connection.also(["zmq://127.0.0.1:2"])
+        assert "zmq://127.0.0.1:2" in connection._places
+        await connection.close()
 
     within(60, play())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
 import pytest
 
 from barnraise.core.types import Batches, Blob, Flush, News, ParameterRange, RowRange, Task
+from barnraise.core.units import bytes_text
 from barnraise.wire.messages import Assign, Decline, Newer, Next
 from barnraise.worker.incoming import MOST_QUEUED
 from barnraise.worker.limits import LEAST_BYTES, Limits
@@ -15,6 +17,8 @@ from barnraise.worker.limits import LEAST_BYTES, Limits
 from ..state_machine.bench import SHARDS, SNAPSHOT, Bench, delta, make_audit, make_evaluation, make_task, snapshot
 from ..state_machine.engine import digest, overlap
 from ..tasks import train
+
+DELTA = delta(1).blob.num_bytes
 
 
 def asking(**given: Any) -> Bench:
@@ -87,9 +91,24 @@ def test_batches_that_need_more_memory_than_there_is_are_for_others(batches: Bat
     assert bench.fetching
 
 
+def test_rows_that_the_disk_has_no_room_for_are_for_others() -> None:
+    bench = asking(limits=Limits(disk=SHARDS[0].num_bytes + SHARDS[1].num_bytes - 1))
+    rows = tuple(RowRange(shard, 0, 8) for shard in (0, 1, 0))
+    task = msgspec.structs.replace(train(1, updates=(snapshot(0),)), batches=Batches(rows, 2, 1))
+    assert re.fullmatch(r"its rows need .* of disk, but this worker may take .*", declined(bench, task))
+    give(bench, make_task(2, 0, (snapshot(0),), shard=0))
+    while bench.training is None:
+        for step in bench.due():
+            step()
+    give(bench, make_task(3, 0, (), shard=1))
+    assert bench.worker.tasks.waiting is None, "beside the file of the task that runs"
+    give(bench, make_task(4, 0, (), shard=0))
+    assert bench.worker.tasks.waiting is not None, "of the same file"
+
+
 def test_deltas_that_memory_has_no_room_for_are_not_fetched() -> None:
     """The worker asks for a snapshot instead."""
-    bench = asking(limits=Limits(fetched=SNAPSHOT + 50))
+    bench = asking(limits=Limits(fetched=SNAPSHOT + DELTA // 2))
     bench.assign()
     while bench.training is None:
         for step in bench.due():
@@ -107,16 +126,21 @@ def test_a_version_that_memory_has_no_room_for_ends_it_with_both_numbers() -> No
     bench = asking(limits=Limits(fetched=SNAPSHOT - 1))
     give(bench, make_task(1, 0, (snapshot(0),)))
     assert bench.quit is not None
-    assert bench.quit.reason == "a version of 400 bytes is too large for the 399 that are left for it"
+    assert (
+        bench.quit.reason
+        == f"a version of {SNAPSHOT:,} bytes is too large for the {SNAPSHOT - 1:,} that are left for it"
+    )
 
 
 def test_what_an_audit_takes_back_has_to_fit_too() -> None:
-    bench = asking(limits=Limits(fetched=SNAPSHOT + 50))
-    assert "its deltas need 540 B of memory, but" in declined(bench, make_audit(1, 6, (snapshot(6),), 6))
+    bench = asking(limits=Limits(fetched=SNAPSHOT + DELTA // 2))
+    assert f"its deltas need {bytes_text(6 * DELTA)} of memory, but" in declined(
+        bench, make_audit(1, 6, (snapshot(6),), 6)
+    )
 
 
 def test_news_without_end_are_not_kept() -> None:
-    bench = asking(limits=Limits(fetched=SNAPSHOT + 1000))
+    bench = asking(limits=Limits(fetched=SNAPSHOT + 11 * DELTA))
     bench.assign()
     while bench.training is None:
         for step in bench.due():
@@ -124,7 +148,7 @@ def test_news_without_end_are_not_kept() -> None:
     for version in range(1, 100):
         bench.watched = None
         bench.hear(Newer(News((delta(version),))))
-    assert sum(blob.num_bytes for blob in bench.fetching.values()) <= SNAPSHOT + 1000
+    assert sum(blob.num_bytes for blob in bench.fetching.values()) <= SNAPSHOT + 11 * DELTA
     empty = tuple(msgspec.structs.replace(delta(v), blob=Blob(digest(v), 0)) for v in (1, 2))
     bench = asking()
     bench.assign()

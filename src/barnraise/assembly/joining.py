@@ -45,6 +45,7 @@ async def join(
     from barnraise.transport.links.presets import index_of, parse
     from barnraise.trust.roles import HELPER, WORKER, wrong_invite
     from barnraise.worker.leaving import LEAVES_WITHIN
+    from barnraise.worker.lending import MAX_DISK
     from barnraise.worker.options import Means, WorkerOptions
 
     ticket = Invite.parse(invite, time.time())
@@ -53,6 +54,7 @@ async def join(
     wanted = name or re.sub(r"[^A-Za-z0-9_.-]+", "-", platform.node()).strip("-_.")[:64] or "worker"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", wanted):
         raise InputError(f"name {name!r} cannot name a node: use up to 64 letters, digits, '_', '.' and '-'")
+    given.setdefault("max_disk", MAX_DISK)
     means = Means(**given, link=parse(network, index_of(wanted)) if network else None)
     means = replace(means, threads=given.get("threads") or os.cpu_count() or 1)
     _check_device(means.device)
@@ -99,6 +101,7 @@ async def _work(
 ) -> Outcome:
     """Be the worker until the run is over, or a signal asks it to leave."""
     from barnraise.worker.building import build_executor
+    from barnraise.worker.cache import delete
     from barnraise.worker.leaving import LEAVES_WITHIN
     from barnraise.worker.machine import Worker
     from barnraise.worker.runtime import WorkerRuntime
@@ -113,7 +116,10 @@ async def _work(
         runtime.leave(f"asked to leave ({name})")
 
     with on_signals(leave, lambda: None, lambda: on_end(LEAVES_WITHIN)):
-        return await runtime.run()
+        outcome = await runtime.run()
+    if runtime.machine.over and options.means.max_disk:  # a laboratory's machines lend none of their own
+        delete(options.cache, options.moments)
+    return outcome
 
 
 def default_home() -> Path:

@@ -13,6 +13,7 @@ from barnraise.assembly.joining import join as work
 from barnraise.assembly.signals import end_within
 from barnraise.cli import console
 from barnraise.cli.invites import given
+from barnraise.worker.lending import MAX_DISK
 
 
 def join(
@@ -55,6 +56,10 @@ def join(
             show_default=False,
         ),
     ] = "",
+    max_disk: Annotated[
+        str,
+        typer.Option(metavar="SIZE", help="Most disk that the run's files may take; they are deleted when it is over."),
+    ] = MAX_DISK,
     hours: Annotated[float | None, typer.Option(help="Hours after which it leaves.", show_default=False)] = None,
     until: Annotated[
         str, typer.Option(metavar="HH:MM", help="Time of day, here, at which it leaves.", show_default=False)
@@ -97,7 +102,8 @@ def join(
             work(
                 given(invite), view.note, name=name, device=device, threads=threads, precision=precision,
                 network=network, slowdown=slowdown, home=home, new_keys=new_keys,
-                max_memory=max_memory, hours=hours, until=until, only=only, show=view.update, on_end=_end_within,
+                max_memory=max_memory, max_disk=max_disk, hours=hours, until=until, only=only,
+                show=view.update, on_end=_end_within,
             )
         )  # fmt: skip
     finally:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def write_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
+def write_file(path: Path, content: bytes | bytearray, *, mode: int = 0o644) -> None:
     """Put `content` in the file `path`, durably, in place of what it held; `mode` is the new file's, less the umask.
 
     It is written beside its place, synced and renamed: a reader, and whoever comes after a power loss, finds the old

@@ -111,14 +111,16 @@ class Dataset:
     def open(cls, folder: Path | str, *, verify: bool = False, partial: bool = False) -> Dataset:
         """Open and check sizes against meta.json; with `verify` also every hash.
 
-        `partial` accepts absent files (a worker fetches shards as tasks name them); asking for their rows is a
-        DataError. Everything wrong with the folder is a DataError that names the file.
+        `partial` accepts absent files, and takes those of a wrong length for such (a worker fetches shards as tasks
+        name them); asking for their rows is a DataError. Everything wrong with the folder is a DataError that names the
+        file.
         """
         folder = Path(folder)
         try:
             meta = Meta.read(folder / META)
             for info in meta.contents():
-                if partial and not (folder / info.name).exists():
+                path = folder / info.name
+                if partial and not (path.is_file() and path.stat().st_size == info.bytes):
                     continue
                 check_file(folder, info, verify=verify)
         except OSError as error:
@@ -129,6 +131,10 @@ class Dataset:
     def num_rows(self) -> int:
         """Training rows in all shards together: one epoch."""
         return self.index.total
+
+    def forget(self, name: str) -> None:
+        """Let go of a shard whose file is deleted: its space on the disk is free once no view of it is used."""
+        self._maps.pop(name, None)
 
     def rows_from(self, first: int) -> RowIndex:
         """The training rows as a circle that begins at row `first`."""

@@ -14,6 +14,9 @@ from typing import Any
 from barnraise.core.errors import ModelError, UnknownNameError, nearest
 from barnraise.models.architectures import ARCHITECTURES, Architecture, Shapes, is_dropout
 
+_FETCHES = re.compile(r"\b(get_kernel|lazy_load_kernel|load_\w*cuda_kernels?|cpp_extension)\b")
+"""Functions of transformers and torch that fetch code from a hub, or compile it."""
+
 _CANDIDATES = {
     "vocab_size": ("vocab_size",),
     "hidden_size": ("hidden_size", "n_embd", "d_model"),
@@ -32,6 +35,7 @@ def architecture(name: str) -> Architecture:
         close = nearest(name, known)
         raise UnknownNameError("model architecture", name, {*ARCHITECTURES, *([close] if close else [])})
     config_class = _config_class(name)
+    _check_code(name)
     defaults = _defaults(config_class)
     mapped: Mapping[str, str] = config_class.attribute_map
     names = {}
@@ -52,6 +56,22 @@ def _model_types() -> list[str]:
     listed = re.search(r"^MODEL_FOR_CAUSAL_LM_MAPPING_NAMES = OrderedDict\((.*?)^\)", source, re.DOTALL | re.MULTILINE)
     assert listed, "transformers lists its causal language models elsewhere now"
     return re.findall(r'\("([^"]+)",', listed[1])
+
+
+def _check_code(name: str) -> None:
+    """ModelError for a model whose code fetches or compiles other code as it is built. Its source is read, not run."""
+    from transformers.models.auto.configuration_auto import model_type_to_module_name
+
+    spec = importlib.util.find_spec("transformers")
+    assert spec is not None
+    assert spec.origin is not None
+    folder = Path(spec.origin).parent / "models" / model_type_to_module_name(name)
+    for path in sorted(folder.glob("modeling_*.py")):
+        if found := _FETCHES.search(path.read_text("utf-8")):
+            raise ModelError(
+                f"{name} fetches or compiles code for accelerators as it is built ({found[0]} in {path.name}): "
+                "no machine of a run may be made to do that; take another architecture"
+            )
 
 
 def _config_class(name: str) -> Any:

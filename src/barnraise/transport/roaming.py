@@ -7,9 +7,11 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 
 from barnraise.core.errors import AddressError
+from barnraise.core.text import printable
 from barnraise.transport.base import BATCH_MESSAGES, Connection, parse
 from barnraise.transport.fallback import LOOK_SECONDS, connection_for
 from barnraise.transport.identity import Keys
+from barnraise.transport.reach import MAY_NAME, Reach, own_reach, within
 from barnraise.wire.frames import Buffer
 
 FIRST_PATIENCE, LONGEST_PATIENCE = 0.75, 12.0
@@ -25,13 +27,21 @@ REFUSED_PATIENCE = 1.0
 SILENCE = 12.0
 """Seconds after which a place that says nothing is left, though the connection seems to stand."""
 
-MOST_PLACES = 8
+QUICK = 20.0
+"""Seconds after the last word for which it looks often: a standby takes over meanwhile. After that ever less."""
+
+LONGEST_REST = 120.0
+"""Seconds between two visits of a place that never answered, at most."""
+
+MOST_PLACES, MOST_EVER = 2, 32
+"""Places that are known at a time: a controller has one standby. And those that are ever dialled."""
 
 
 class RoamingConnection(Connection):
     """Stays where it is while that answers, or while it knows of no other place; else tries them in turn.
 
-    All places hold the same key: who took over a run has what its controller had.
+    All places hold the same key: a standby that took over a run has what its controller had. A controller can send its
+    workers to few places, and to none in a network that its own address is not in (`transport.reach`).
     """
 
     def __init__(self, say: Callable[[str], None] = lambda text: None, chance: random.Random | None = None) -> None:
@@ -42,13 +52,17 @@ class RoamingConnection(Connection):
         self._places: list[str] = []
         self._at = 0
         self._connects_before = 0
-        self._heard_at = 0.0
+        self._heard_at = self._word_at = 0.0
+        self._dialled: dict[str, str] = {}  # places that were told of -> as they are dialled
+        self._may: set[Reach] | None = None
         self._left: Connection | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def open(self, uri: str, server_key: str, keys: Keys) -> None:
         self._places, self._server_key, self._keys = [uri], server_key, keys
+        self._home, self._dialled[uri] = uri, uri
         await self._dial()
+        self._word_at = self._heard_at
         self._task = asyncio.ensure_future(self._watch())
 
     def also(self, uris: Iterable[str]) -> None:
@@ -56,10 +70,12 @@ class RoamingConnection(Connection):
         over."""
         here = self._places[self._at]
         known = [uri for uri in dict.fromkeys(uris) if uri != here and _is_place(uri)]
+        if len(self._dialled) >= MOST_EVER:
+            known = [uri for uri in known if uri in self._dialled]
         self._places, self._at = [here, *known][:MOST_PLACES], 0
 
     async def _dial(self) -> None:
-        uri = self._places[self._at]
+        uri = self._dialled[self._places[self._at]]
         connection = connection_for(uri, self._say)
         await connection.open(uri, self._server_key, self._keys)
         self._current = connection
@@ -77,15 +93,37 @@ class RoamingConnection(Connection):
                 if now - self._heard_at < LOOK_SECONDS * 2:
                     round_patience = FIRST_PATIENCE
                 lost_at, patience = now, round_patience * self._chance.uniform(0.5, 1.0)
-            elif len(self._places) > 1 and now - lost_at >= self._bounded(patience):
-                self._at = (self._at + 1) % len(self._places)
-                if not self._at:
-                    round_patience = min(GROWTH * round_patience, LONGEST_PATIENCE)
-                await self._move()
+            elif len(self._places) > 1 and now - lost_at >= self._bounded(patience, now):
+                at = (self._at + 1) % len(self._places)
+                if not at:
+                    longest = LONGEST_PATIENCE if now - self._word_at < QUICK else LONGEST_REST
+                    round_patience = min(GROWTH * round_patience, longest)
+                if await self._may_dial(self._places[at]):
+                    self._at = at
+                    await self._move()
                 lost_at, patience = loop.time(), round_patience * self._chance.uniform(0.5, 1.0)
 
-    def _bounded(self, patience: float) -> float:
-        return min(patience, REFUSED_PATIENCE) if self._current.refused else patience
+    def _bounded(self, patience: float, now: float) -> float:
+        """Long rests are spent at the first place, where it was heard before."""
+        if self._current.refused and (self._at or now - self._word_at < QUICK):
+            return min(patience, REFUSED_PATIENCE)
+        return min(patience, LONGEST_PATIENCE) if self._at else patience
+
+    async def _may_dial(self, uri: str) -> bool:
+        """Whether a place that was told of may be dialled; one that may not is forgotten."""
+        if uri in self._dialled:
+            return True
+        if self._may is None:
+            self._may = MAY_NAME[await own_reach(self._home)]
+        numeric = await within(uri, self._may)
+        if numeric:
+            self._dialled[uri] = numeric
+            return True
+        if numeric is None:
+            self._say(f"the run is said to go on at {printable(uri)}, which a controller at {self._home} may not name")
+        if numeric is None and uri in self._places:
+            self._places.remove(uri)
+        return False
 
     async def _move(self) -> None:
         self._left, self.connected = self._current, False
@@ -123,7 +161,7 @@ class RoamingConnection(Connection):
         while not self._closed:
             current = self._current
             if batch := await current.receive_many(limit):
-                self._heard_at = asyncio.get_running_loop().time()
+                self._heard_at = self._word_at = asyncio.get_running_loop().time()
                 self._observe()
                 self.bytes_down += sum(map(_size, batch))
                 return batch

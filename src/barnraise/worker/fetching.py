@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
 from barnraise.core.digests import TreeHash
 from barnraise.core.errors import DataError, WireError
@@ -18,6 +16,7 @@ from barnraise.core.types import Blob, Update
 from barnraise.wire.downloads import Download, SnapshotDownload, WrongDigestError
 from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import Chunk, Fetch, Gone
+from barnraise.worker.cache import Cache
 
 MOST_TRIES = 4
 """Times that a blob, or a leaf of a snapshot, may come with wrong bytes: then they are not the link's fault."""
@@ -27,15 +26,15 @@ FIRST_REST, LONGEST_REST = 1.0, 60.0
 
 
 class Fetcher:
-    """Keeps what was fetched until it is taken. `files` maps the digests of cacheable blobs to their places."""
+    """Keeps what was fetched until it is taken; what has a place in the `cache` stays there."""
 
-    def __init__(self) -> None:
-        self.files: dict[str, Path] = {}
+    def __init__(self, cache: Cache | None = None) -> None:
+        self.cache = cache or Cache()
+        self.files = self.cache.places
         self.limit = 64 << 20
         self._downloads: dict[str, Download | SnapshotDownload] = {}
         self._held: dict[str, Buffer] = {}
         self._inlined: dict[str, Buffer] = {}  # what came with the newest task
-        self._on_disk: set[str] = set()
         self._wrong: dict[str, Counter[int]] = {}  # times that a blob's bytes, or a leaf's, were not those of its name
         self._failures: Counter[str] = Counter()  # times that it did not come, these included
         self._rests: dict[str, float] = {}  # until when
@@ -44,7 +43,7 @@ class Fetcher:
         """Begin to fetch `blob`, which is a `snapshot` or anything else; True when it is at hand already."""
         if blob.digest in self._inlined:
             self._held[blob.digest] = self._inlined.pop(blob.digest)
-        if blob.digest in self._held or self._cached(blob):
+        if blob.digest in self._held or self.cache.holds(blob):
             return True
         if blob.digest not in self._downloads:
             self._downloads[blob.digest] = (SnapshotDownload if snapshot else Download)(blob, limit=self.limit)
@@ -148,23 +147,8 @@ class Fetcher:
     def _complete(self, digest: str) -> bool:
         payload = self._downloads.pop(digest).payload
         self._forget_failures(digest)
-        path = self.files.get(digest)
-        if path is None:
-            self._held[digest] = payload
+        if digest in self.files:
+            self.cache.keep(digest, payload)
         else:
-            partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-            partial.write_bytes(payload)
-            partial.replace(path)
-            self._on_disk.add(digest)
+            self._held[digest] = payload
         return True
-
-    def _cached(self, blob: Blob) -> bool:
-        path = self.files.get(blob.digest)
-        if path is None or blob.digest in self._on_disk:
-            return path is not None
-        if path.is_file() and path.stat().st_size == blob.num_bytes:
-            with path.open("rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() == blob.digest:
-                    self._on_disk.add(blob.digest)
-                    return True
-        return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 
 _MODULES = (
     "torch._dynamo",
@@ -18,8 +19,13 @@ _MODULES = (
 )
 
 
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "USE_HUB_KERNELS": "NO", "HF_HUB_DISABLE_TELEMETRY": "1"}
+"""Environment in which the libraries of models fetch nothing: a worker speaks to its controller alone."""
+
+
 def import_all() -> None:
     """Import them; instant when they are. What transformers warns of concerns those who write models: it is silent."""
+    os.environ.update(OFFLINE)
     for name in _MODULES:
         importlib.import_module(name)
     importlib.import_module("transformers.utils.logging").set_verbosity_error()

@@ -1,4 +1,4 @@
-"""On what terms an owner lends a machine: how much memory, for how long, for which kinds of work."""
+"""On what terms an owner lends a machine: how much memory and disk, for how long, for which kinds of work."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from barnraise.core.units import duration_text
 CHOICES = tuple(name for name in KINDS if name != name_of(Flush))
 """Kinds of work to choose from. Handing in what is left over belongs to training."""
 
+MAX_DISK = "10GB"
+"""What a machine that joins lends of its disk, unless its owner says otherwise."""
+
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _LEAST_BYTES, _MOST_BYTES = 1 << 20, 1 << 50
@@ -23,11 +26,12 @@ _LONGEST_HOURS = 24.0 * 365
 @dataclass(frozen=True)
 class Terms:
     """`memory_bytes` that the run may take (0: what is free), `seconds` for which it may stay (0: as long as it lasts),
-    and the `kinds` of tasks that it may ask for."""
+    the `kinds` of tasks that it may ask for, and `disk_bytes` for its files (0: as many as it has)."""
 
     memory_bytes: int = 0
     seconds: float = 0.0
     kinds: tuple[str, ...] = tuple(KINDS)
+    disk_bytes: int = 0
 
     @property
     def over(self) -> str:
@@ -36,32 +40,38 @@ class Terms:
 
 
 def terms_of(
-    max_memory: str = "", hours: float | None = None, until: str = "", only: str = "", now: datetime | None = None
+    max_memory: str = "",
+    hours: float | None = None,
+    until: str = "",
+    only: str = "",
+    max_disk: str = "",
+    now: datetime | None = None,
 ) -> Terms:
     """The terms as they are written: "4GB" or "512MiB", hours, a time of day as "08:00" (the next one, of this
     machine's clock), kinds with commas between. Empty or None: no limit. InputError that names what cannot be read.
 
     >>> terms_of("4GB", until="08:00", only="train", now=datetime(2026, 1, 1, 23, 30))
-    Terms(memory_bytes=4000000000, seconds=30600.0, kinds=('train', 'flush'))
+    Terms(memory_bytes=4000000000, seconds=30600.0, kinds=('train', 'flush'), disk_bytes=0)
     """
     if hours is not None and until:
         raise InputError("--hours and --until both say when it ends: give one of them")
     seconds = _until(until, now or datetime.now()) if until else 0.0
     if hours is not None:
         seconds = 3600.0 * _hours(hours)
-    return Terms(_bytes(max_memory) if max_memory else 0, seconds, _kinds(only) if only else tuple(KINDS))
+    memory, disk = _bytes("--max-memory", max_memory), _bytes("--max-disk", max_disk)
+    return Terms(memory, seconds, _kinds(only) if only else tuple(KINDS), disk)
 
 
-def _bytes(text: str) -> int:
+def _bytes(option: str, text: str) -> int:
+    if not text:
+        return 0
     found = _SIZE.fullmatch(text.strip())
     if found is None:
-        raise InputError(f"--max-memory {text!r} is no amount of memory: write it as 4GB or 512MiB")
+        raise InputError(f"{option} {text!r} is no amount of bytes: write it as 4GB or 512MiB")
     number, letter, binary = found.groups()
     size = float(number) * (1024 if binary else 1000) ** _POWERS[letter.lower()]
     if not _LEAST_BYTES <= size <= _MOST_BYTES:
-        raise InputError(
-            f"--max-memory {text!r} is {size:,.0f} bytes, but must be from 1 MiB to 1 PiB: 4GB, for example"
-        )
+        raise InputError(f"{option} {text!r} is {size:,.0f} bytes, but must be from 1 MiB to 1 PiB: 4GB, for example")
     return int(size)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from barnraise.core.types import KINDS, Audit, Evaluate, Task, Train, name_of
+from barnraise.core.types import KINDS, Audit, Blob, Evaluate, Task, Train, name_of
 from barnraise.core.units import bytes_text
 
 ROW_BYTES, BATCH_BYTES, TOKEN_BYTES = 48, 256, 16
@@ -20,13 +21,15 @@ LEAST_BYTES = 32 << 20
 class Limits(msgspec.Struct, frozen=True):
     """`fetched` bytes of versions and deltas may be on their way, or wait to be taken in, at a time; making the batches
     of a task may take `batches` bytes. Of the files with rows, `lengths` are the tokens of a row in each: rows of up to
-    `longest` can be trained on, and rows of up to `longest_measured` be measured."""
+    `longest` can be trained on, and rows of up to `longest_measured` be measured. `disk` bytes of those files are kept.
+    """
 
     fetched: float = math.inf
     batches: float = math.inf
     lengths: tuple[int, ...] = ()
     longest: float = math.inf
     longest_measured: float = math.inf
+    disk: float = math.inf
 
     def refusal(self, task: Task) -> str:
         """Why the memory of this machine is too small for the task; "" when it is not."""
@@ -41,6 +44,13 @@ class Limits(msgspec.Struct, frozen=True):
         if needed > has:
             return f"its deltas need {bytes_text(needed)} of memory, but this worker may take {bytes_text(int(has))}"
         return ""
+
+    def too_many_files(self, files: Sequence[Blob], tasks: Iterable[Task]) -> str:
+        """Why the disk that is lent is too small for the files, of all `files`, whose rows these tasks read."""
+        needed = sum(files[shard].num_bytes for shard in {rows.shard for task in tasks for rows in task.rows})
+        if needed <= self.disk:
+            return ""
+        return f"its rows need {bytes_text(needed)} of disk, but this worker may take {bytes_text(int(self.disk))}"
 
     def _batches_need(self, task: Task, length: int) -> int:
         rows = sum(max(0, rows.stop - rows.start) for rows in task.rows)

@@ -73,7 +73,7 @@ class Worker:
         self.tasks = Tasks(self.contact, self.incoming, self.outgoing, self._hello, kinds)
         self.ends = math.inf
         self.leaving, self.leaving_since = "", math.inf
-        self.quit = False
+        self.quit = self.over = False  # whether it is done, and whether the run is
 
     @property
     def ready(self) -> bool:
@@ -164,6 +164,7 @@ class Worker:
         return [Fetch(message.manifest)] if first else self.tasks.welcomed(message.forget, now)
 
     def _stop(self, message: Stop, now: float) -> list[Action]:
+        self.over = message.final
         return [Quit(message.reason, message.final)]
 
     # Getting ready

@@ -34,6 +34,7 @@ class Means:
     hours: float | None = None
     until: str = ""
     only: str = ""
+    max_disk: str = ""
     attack: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
@@ -43,7 +44,7 @@ class Means:
 
     def lent(self) -> Terms:
         """The owner's terms, from now on; InputError where they cannot be read."""
-        return terms_of(self.max_memory, self.hours, self.until, self.only)
+        return terms_of(self.max_memory, self.hours, self.until, self.only, self.max_disk)
 
 
 class Given(TypedDict, total=False):
@@ -60,6 +61,7 @@ class Given(TypedDict, total=False):
     hours: float | None
     until: str
     only: str
+    max_disk: str
 
 
 @dataclass(frozen=True)

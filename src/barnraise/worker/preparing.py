@@ -3,15 +3,20 @@ the executor built, and measures the machine. All that takes long is done on the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from barnraise.core.processes import limited_memory
 from barnraise.core.types import Blob, NodeProfile
+from barnraise.core.units import bytes_text
 from barnraise.data.meta import MAX_META_BYTES, META, Meta
+from barnraise.models.memory import FLOAT
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import Welcome, WorkerSettings
 from barnraise.worker.building import fit_of, restore_moments
@@ -71,21 +76,27 @@ async def prepare(
     require_size("description of the data", manifest.dataset, MAX_META_BYTES)
     folder = options.cache
     folder.mkdir(parents=True, exist_ok=True)
-    fetcher.files[manifest.dataset.digest] = folder / META
+    fetcher.cache.place(manifest.dataset.digest, folder / META)
     await shell.get(manifest.dataset)
     meta: Meta = await in_training(partial(Meta.read, folder / META))
     for info in meta.row_files():
-        fetcher.files[info.sha256] = folder / info.name
+        fetcher.cache.place(info.sha256, folder / info.name)
     fitting = await in_training(partial(fit_of, manifest, meta, settings, options, profile.memory_bytes))
     executor: TaskExecutor = await in_training(
         partial(shell.build, manifest, meta, settings, options, profile.memory_bytes)
     )
+    fetcher.cache.on_deleted = executor.dataset.forget
     fetcher.limit = max(fetcher.limit, 8 * manifest.num_parameters + 4096)
     measured = await in_training(partial(executor.measure, profile, settings.inner.batch_size))
-    moments = None
-    if options.moments is not None and not settings.stateless:
+    moments, disk = None, options.means.lent().disk_bytes or math.inf
+    kept = 2 * 2 * FLOAT * manifest.num_parameters  # the moments, and the same again while they are written
+    if options.moments is not None and not settings.stateless and kept <= disk / 2:
+        disk -= kept
         moments = await in_training(
             partial(restore_moments, executor, options.moments, welcome, options.server_key, shell.say)
         )
+    elif options.moments is not None and not settings.stateless:
+        shell.say(f"the optimizer's moments are not kept on disk: they need {bytes_text(kept)} of --max-disk")
+    fetcher.cache.limit = disk
     files = tuple(Blob(info.sha256, info.bytes) for info in meta.row_files())
-    return Ready(executor, moments, Prepared(files, measured, fitting.limits))
+    return Ready(executor, moments, Prepared(files, measured, msgspec.structs.replace(fitting.limits, disk=disk)))

@@ -124,7 +124,8 @@ class Tasks:
         self._take(task, now)
         if (last := max((rows.shard for rows in task.rows), default=0)) >= len(self.files):
             return [Quit(f"a task names the rows of file {last}, but there are {len(self.files)}", True)]
-        if refusal := self.limits.refusal(task):
+        together = [task] if self.running is None else [task, self.running.task]
+        if refusal := self.limits.refusal(task) or self.limits.too_many_files(self.files, together):
             return self._decline(task, refusal, now)
         if not self.incoming.has_room(task.news):
             return self._start_over(task.news)

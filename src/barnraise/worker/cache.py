@@ -1,0 +1,92 @@
+"""What a worker keeps of a run's data on its disk, between its tasks and between its processes."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from barnraise.core.errors import StorageError
+from barnraise.core.files import write_file
+from barnraise.core.types import Blob
+from barnraise.core.units import bytes_text
+
+
+class Cache:
+    """Files by the digests of their content, in places that the run's description gives them; at most `limit` bytes of
+    them: those that were asked for longest ago are deleted for others. `on_deleted` hears the name of each."""
+
+    def __init__(self, limit: float = math.inf) -> None:
+        self.limit = limit
+        self.places: dict[str, Path] = {}
+        self.on_deleted: Callable[[str], None] = lambda name: None
+        self._sizes: dict[str, int] = {}  # of the files that are there, the one that was asked for last at the end
+        self._right: set[str] = set()  # of those, whose content was compared with their digest
+
+    def place(self, digest: str, path: Path) -> None:
+        """A blob's place. A file that an earlier process left there counts, if its length will do."""
+        self.places[digest] = path
+        with contextlib.suppress(OSError):
+            if path.is_file():
+                self._sizes[digest] = path.stat().st_size
+
+    def holds(self, blob: Blob) -> bool:
+        """Whether the blob is here, whole and right: what is not is as good as absent."""
+        path = self.places.get(blob.digest)
+        if path is None:
+            return False
+        if blob.digest in self._right:
+            self._sizes[blob.digest] = self._sizes.pop(blob.digest)
+            return True
+        with contextlib.suppress(OSError):
+            if path.is_file() and path.stat().st_size == blob.num_bytes:
+                with path.open("rb") as file:
+                    if hashlib.file_digest(file, "sha256").hexdigest() == blob.digest:
+                        self._take(blob.digest, blob.num_bytes)
+                        return True
+        return False
+
+    def keep(self, digest: str, content: bytes | bytearray) -> None:
+        """Write a blob to its place, durably; StorageError when the disk does not take it."""
+        self._sizes.pop(digest, None)
+        self._right.discard(digest)
+        self._make_room(len(content))
+        path = self.places[digest]
+        try:
+            write_file(path, content)
+        except OSError as error:
+            why = error.strerror or error
+            raise StorageError(
+                f"{path} cannot be written ({why}): free some space, or join with another --home"
+            ) from None
+        self._take(digest, len(content))
+
+    def _take(self, digest: str, size: int) -> None:
+        self._sizes.pop(digest, None)
+        self._sizes[digest] = size
+        self._right.add(digest)
+
+    def _make_room(self, size: int) -> None:
+        if size > self.limit:
+            has, lent = bytes_text(size), bytes_text(int(self.limit))
+            raise StorageError(f"a file of the run has {has}, but {lent} are lent for files: lend more (--max-disk)")
+        while self._sizes and sum(self._sizes.values()) + size > self.limit:
+            digest = next(iter(self._sizes))
+            del self._sizes[digest]
+            self._right.discard(digest)
+            path = self.places[digest]
+            self.on_deleted(path.name)
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def delete(folder: Path, moments: Path | None) -> None:
+    """A run is over: the folder of its data, and the optimizer's moments, are of no use any more. A file that cannot be
+    deleted stays."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if moments is not None:
+        with contextlib.suppress(OSError):
+            moments.unlink()
