@@ -92,13 +92,24 @@ def test_where_nobody_is_left_out_nothing_is_noted() -> None:
 
 @pytest.mark.parametrize(
     ("nodes", "minimum", "most"),
-    [("abcde", 1, 2), ("abcd", 1, 1), ("abc", 1, 1), ("ab", 1, 0), ("abcde", 4, 1), ("abcde", 5, 0)],
+    [("abcde", 1, 2), ("abcd", 1, 1), ("abc", 1, 1), ("ab", 1, 0), ("a", 1, 0), ("abcde", 4, 1), ("abcde", 5, 0)],
 )
 def test_fewer_than_half_may_be_left_out_and_enough_for_the_rule_stay(nodes: str, minimum: int, most: int) -> None:
-    engine = closed(nodes, minimum_nodes=minimum)
-    assert (asked(engine).most if most else 0) == most
-    if not most:
-        assert aggregated(engine).version == 1
+    assert asked(closed(nodes, minimum_nodes=minimum)).most == most
+
+
+def test_a_version_that_does_harm_without_anybody_is_the_one_before() -> None:
+    server = make_server()
+    uploads, before = Uploads(server), server.parameters.clone()
+    uploads.add(1, 0.01 * vector(1))
+    server.aggregate(1, [_excluded(slot("n0", (1, 1.0)))], uploads.read)
+    assert server.version == 1
+    assert torch.equal(server.parameters, before)
+    engine = closed()
+    answer(engine, *"abcd")
+    engine.answer(aggregated(engine))
+    assert engine.state.newest.version == 1
+    assert not engine.state.merging
 
 
 def test_a_controller_that_comes_back_asks_again_or_goes_by_what_is_noted() -> None:

@@ -119,6 +119,12 @@ def test_a_lie_that_the_rule_leaves_out_needs_no_gate(fleet: Fleet) -> None:
     assert fleet.found([*fleet.lies(2, 8.0), *fleet.updates[2:]]) == ((), 0.0)
 
 
+def test_of_few_nodes_half_of_which_lie_the_model_does_not_move(fleet: Fleet) -> None:
+    nodes, gain = fleet.found([*fleet.lies(2), *fleet.updates[2:4]], most=1)
+    assert sorted(nodes) == ["n0", "n1", "n2", "n3"]
+    assert gain > 0.1
+
+
 def test_of_honest_nodes_few_are_left_out_and_only_where_the_loss_is_lower(fleet: Fleet) -> None:
     nodes, gain = fleet.found(fleet.updates)
     assert len(nodes) < 3

@@ -100,8 +100,9 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
 
 
 class Gate(Action, frozen=True, gc=False):
-    """Find up to `most` nodes without whose slots `version` has a lower loss on `rows` training rows, which follow from
-    `seed`; answer with `Gated`. The version moves by `rate` times what the rule makes of the slots."""
+    """Find up to `most` nodes without whose slots `version` has a lower loss on `rows` training rows, or all of them
+    where it does harm even so; answer with `Gated`. The rows follow from `seed`, and the version moves by `rate` times
+    what the rule makes of the slots."""
 
     epoch: int
     version: int

@@ -3,7 +3,8 @@
 An aggregation rule sees updates alone. An attacker that keeps near the honest ones, and climbs the loss there, passes
 it. The controller has the model and the training rows: it measures what the aggregate does to the loss on rows that it
 draws by its key, and leaves out nodes without which the aggregate does better (`controller.weigher`). They are always
-fewer than half of the version's nodes, and never so many that the aggregation rule has too few.
+fewer than half of the version's nodes, and never so many that the aggregation rule has too few. If the version would do
+harm without them, too, as one of few nodes may that is mostly of liars, the model does not move: all are left out.
 
 That is no verdict on a node. Its contributions stay accepted and credited, nothing about it is remembered, and its next
 update is looked at anew. Which nodes are left out is noted on the ledger before the version is made, so a replay makes
@@ -37,7 +38,7 @@ class LossGate(Part):
         decided = self._measured == closing.version or any(slot.excluded for slot in closing.slots)
         nodes = len({slot.node for slot in closing.slots if slot.contributions})
         most = min((nodes - 1) // 2, nodes - self.versions.minimum_nodes)
-        if not self.settings.rows or decided or most < 1:
+        if not self.settings.rows or decided or not nodes:
             return None
         drawn = hmac.digest(self.settings.key, f"gate {closing.version}".encode(), hashlib.sha256)
         return Gate(
@@ -45,7 +46,7 @@ class LossGate(Part):
             closing.version,
             tuple(closing.slots),
             closing.rate * self.versions.outer_rate,
-            most=most,
+            most=max(0, most),
             rows=self.settings.rows,
             seed=int.from_bytes(drawn[:6]),
         )

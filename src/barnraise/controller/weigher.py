@@ -19,9 +19,14 @@ from barnraise.core.threads import SPAN, spans
 from barnraise.data.batches import Batch
 from barnraise.data.shards import Dataset, labels
 from barnraise.models.memory import GATED_ROWS
+from barnraise.training.local import row_losses
 
 ENOUGH = 1.0
 """Standard errors by which the loss must be lower without a node."""
+
+HARM, HARM_SHARE = 3.0, 0.05
+"""Standard errors, and share of the loss, by which the loss must be higher after a version for it not to move at all.
+Honest updates are far from that; with less, a model whose loss has to rise before it falls would never move."""
 
 
 @dataclass
@@ -45,7 +50,8 @@ class Weigher:
         After a step along the aggregate A of all rows (updates x_i), the gradient g of the loss says which row's share
         in it does the most harm: that with the largest <g, A - x_i>, since the step is along -A. That node is left out
         if the loss is lower by more than ENOUGH standard errors without it, row by row on the same rows. Then comes the
-        next node, at the aggregate of those that are left. None is left out where no version can be made of the slots.
+        next node, at the aggregate of those that are left. If the loss is then still higher than before the version, by
+        HARM, all nodes are left out. None is left out where no version can be made of the slots.
         """
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # of updates that a robust rule leaves out
@@ -66,6 +72,10 @@ class Weigher:
                 break
             out.append(node)
             now = without
+        still = row_losses(self._evaluator.model_of(server.parameters), batches)
+        if _lower(now.losses - still, HARM) and now.losses.mean() > (1.0 + HARM_SHARE) * still.mean():
+            nodes = dict.fromkeys(slot.node for slot in action.slots if slot.contributions)
+            return tuple(nodes), float((first.losses - still).mean())
         return tuple(out), float((first.losses - now.losses).mean())
 
     def _weighed(
@@ -99,10 +109,10 @@ class Weigher:
         return max(harm.items(), key=lambda item: item[1])
 
 
-def _lower(gains: Array) -> bool:
-    """Whether the losses of the rows fell by more than chance."""
+def _lower(gains: Array, times: float = ENOUGH) -> bool:
+    """Whether the losses of the rows fell by more than so many standard errors."""
     mean, error = float(gains.mean()), float(gains.std()) / math.sqrt(len(gains))
-    return mean > ENOUGH * error  # not where there are numbers that are none
+    return mean > times * error  # not where there are numbers that are none
 
 
 def _drawn(dataset: Dataset, count: int, seed: int) -> Iterator[Batch]:
