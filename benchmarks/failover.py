@@ -1,18 +1,21 @@
 """The controller's own death: how long until its standby works, and whether anything acknowledged is lost.
 
-A small model on loopback: `barnraise serve` with controller.durability standby, two workers, one standby; all real
-processes. The controller is killed with kill -9; when its standby has taken over, another standby follows that one,
-and so on. Measured is from the kill to the first contribution that the new controller has accepted, and to the moment
-at which each worker has had one accepted. Workers write down what was acknowledged to them, before they forget it: at
-the end all of that must be in the last controller's ledger, with the same bytes.
+A small model on loopback: `barnraise serve`, two workers, one standby; all real processes. The controller is killed
+with kill -9; when its standby has taken over, another standby follows that one, and so on. Measured is from the kill to
+the first contribution that the new controller has accepted, to the moment at which each worker has had one accepted,
+and to the first acknowledgement that a worker has of it. With durability standby that waits for the next standby, which
+is started when each worker has had one accepted, or for controller.standby_patience. Workers write down what was
+acknowledged to them, before they forget it: at the end all of that must be in the last controller's ledger, with the
+same bytes. With durability local the last moments before a kill may be missing there.
 
-    python benchmarks/failover.py [--quick] [--times N] [--lease S]
+    python benchmarks/failover.py [--quick] [--times N] [--lease S] [--durability local|standby] [--patience S]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import sqlite3
@@ -32,6 +35,7 @@ WORKERS = ("north", "south")
 WORKER = """
 import hashlib
 import sys
+import time
 
 import barnraise
 from barnraise.worker import actions, runtime
@@ -43,7 +47,8 @@ acknowledged = open(log, "a", buffering=1)
 def told(self, action):
     if action.accepted:
         payload = self.executor.payloads[action.assignment].data
-        acknowledged.write(f"{action.assignment} {hashlib.sha256(payload).hexdigest()}\\n")
+        digest = hashlib.sha256(payload).hexdigest()
+        acknowledged.write(f"{action.assignment} {digest} {time.monotonic()}\\n")
     settle(self, action)
 
 runtime._ACTIONS[actions.Settle] = told
@@ -73,8 +78,8 @@ def query(run: Path, text: str, *values: object) -> list[tuple[Any, ...]]:
 class Fleet:
     """The processes of one measurement, in `base`."""
 
-    def __init__(self, base: Path, lease: float) -> None:
-        self.base, self.lease = base, lease
+    def __init__(self, base: Path, controller: dict[str, Any]) -> None:
+        self.base, self.controller = base, controller
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def start(self, name: str, arguments: list[str]) -> subprocess.Popen[bytes]:
@@ -96,8 +101,7 @@ class Fleet:
             "data": {"kind": "text", "files": [str(text)], "context": 64},
             "training": {"tokens": 10**10, "batch_size": 4, "local_steps": 10, "learning_rate": 0.003},
             "controller": {
-                "durability": "standby",
-                "standby_lease": self.lease,
+                **self.controller,
                 "checkpoint_seconds": 5.0,
                 "evaluations": 1,
                 "evaluation_rows": 16,
@@ -128,8 +132,9 @@ class Fleet:
             process.wait()
 
 
-def fail_over(fleet: Fleet, leader: subprocess.Popen[bytes], copy: Path) -> tuple[float, float]:
-    """Kill the controller: seconds until its standby has accepted a contribution, and one of each worker."""
+def fail_over(fleet: Fleet, leader: subprocess.Popen[bytes], copy: Path) -> tuple[float, float, float]:
+    """Kill the controller: when, and the seconds until its standby has accepted a contribution, and one of each
+    worker."""
     (before,) = query(copy, "SELECT max(epoch) FROM contributions")[0]
     leader.send_signal(signal.SIGKILL)
     began = time.monotonic()
@@ -146,19 +151,32 @@ def fail_over(fleet: Fleet, leader: subprocess.Popen[bytes], copy: Path) -> tupl
     wait_for(lambda: contributors() >= 1, "a contribution after the kill")
     first = time.monotonic() - began
     wait_for(lambda: contributors() == len(WORKERS), "a contribution of each worker")
-    return first, time.monotonic() - began
+    return began, first, time.monotonic() - began
+
+
+def acknowledgements(fleet: Fleet) -> list[tuple[int, str, float]]:
+    """Assignment, digest and time of each contribution that was acknowledged, as the workers wrote them down."""
+    lines = [line for name in WORKERS for line in (fleet.base / f"acknowledged-{name}").read_text().splitlines()]
+    return [(int(assignment), digest, float(at)) for assignment, digest, at in (line.split(" ") for line in lines)]
+
+
+def until_acknowledged(fleet: Fleet, run: Path, kills: list[float]) -> list[float]:
+    """Seconds from each kill to the first acknowledgement of a contribution that was accepted after it."""
+    rows = query(run, "SELECT assignment, epoch FROM contributions WHERE verdict = 'accepted'")
+    epochs = dict(rows)
+    later = sorted(set(epochs.values()))[-len(kills) :]
+    first = dict.fromkeys(later, math.inf)
+    for assignment, _, at in acknowledgements(fleet):
+        if (epoch := epochs.get(assignment)) in first:
+            first[epoch] = min(first[epoch], at)
+    return [at - kill for at, kill in zip(first.values(), kills, strict=True) if at < math.inf]
 
 
 def lost(fleet: Fleet, run: Path) -> tuple[int, int]:
     """How many contributions were acknowledged, and how many of them the last controller does not have."""
     accepted = dict(query(run, "SELECT assignment, digest FROM contributions WHERE verdict = 'accepted'"))
-    acknowledged = missing = 0
-    for name in WORKERS:
-        for line in (fleet.base / f"acknowledged-{name}").read_text().splitlines():
-            assignment, _, digest = line.partition(" ")
-            acknowledged += 1
-            missing += int(assignment) not in accepted or accepted[int(assignment)] != digest
-    return acknowledged, missing
+    found = acknowledgements(fleet)
+    return len(found), sum(accepted.get(assignment) != digest for assignment, digest, _ in found)
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -171,12 +189,20 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="two fail-overs")
     parser.add_argument("--times", type=int, default=50)
     parser.add_argument("--lease", type=float, default=3.0, help="controller.standby_lease")
+    parser.add_argument("--durability", choices=("local", "standby"), default="standby", help="controller.durability")
+    parser.add_argument("--patience", type=float, default=30.0, help="controller.standby_patience")
     options = parser.parse_args()
+    controller = {
+        "durability": options.durability,
+        "standby_lease": options.lease,
+        "standby_patience": options.patience,
+    }
     times = 2 if options.quick else options.times
     firsts: list[float] = []
     alls: list[float] = []
+    kills: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
-        fleet = Fleet(Path(folder).resolve(), options.lease)
+        fleet = Fleet(Path(folder).resolve(), controller)
         try:
             leader, run = fleet.serve()
             for name in WORKERS:
@@ -190,19 +216,27 @@ def main() -> None:
                     ),
                     "work",
                 )
-                first, everybody = fail_over(fleet, leader, copy)
+                began, first, everybody = fail_over(fleet, leader, copy)
+                kills.append(began)
                 firsts.append(first)
                 alls.append(everybody)
                 told = f"{first:.2f} s to the first contribution, {everybody:.2f} s to one of each worker"
                 print(f"{number:3d}: {told}", flush=True)
                 leader, run = standby, copy
+            wait_for(lambda: len(until_acknowledged(fleet, run, kills)) == times, "the last acknowledgement")
+            told_workers = until_acknowledged(fleet, run, kills)
             acknowledged, missing = lost(fleet, run)
         finally:
             fleet.end()
-    print(f"{times} fail-overs, lease {options.lease:g} s, {len(WORKERS)} workers")
-    for what, values in (("first contribution", firsts), ("one of each worker", alls)):
+    print(f"{times} fail-overs, lease {options.lease:g} s, durability {options.durability}, {len(WORKERS)} workers")
+    measured = (
+        ("first contribution", firsts),
+        ("one of each worker", alls),
+        ("first acknowledgement", told_workers),
+    )
+    for what, values in measured:
         p50, p99 = percentile(values, 0.5), percentile(values, 0.99)
-        print(f"{what:20s} p50 {p50:.2f} s, p99 {p99:.2f} s, longest {max(values):.2f} s")
+        print(f"{what:21s} p50 {p50:.2f} s, p99 {p99:.2f} s, longest {max(values):.2f} s")
     print(f"acknowledged contributions: {acknowledged}, lost: {missing}")
 
 
