@@ -17,12 +17,14 @@ from barnraise.assembly.addresses import listen
 from barnraise.assembly.candidacy import Candidacy
 from barnraise.assembly.hosting import open_host
 from barnraise.assembly.ports import Ports
-from barnraise.assembly.requests import put_take_over
+from barnraise.assembly.standby import MARK
+from barnraise.cli.standby import standby
 from barnraise.cli.view import VOICE
 from barnraise.config.load import load
 from barnraise.controller.events import Admitted, InterruptRequested
 from barnraise.controller.follower import Follower
 from barnraise.controller.succession import Stage
+from barnraise.core.errors import InputError
 from barnraise.core.types import NodeProfile
 from barnraise.ledger import LedgerView, RunDirectory, notes
 from barnraise.ledger.copying import TERM
@@ -33,7 +35,19 @@ from barnraise.transport.base import Connection
 from barnraise.transport.seals import sealed
 from barnraise.wire import encode
 from barnraise.wire.frames import decode_from_controller
-from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Heartbeat, Hello, Message, Pulse, Term, Welcome, Who
+from barnraise.wire.messages import (
+    EVERYTHING,
+    PROTOCOL_VERSION,
+    Ack,
+    Go,
+    Heartbeat,
+    Hello,
+    Message,
+    Pulse,
+    Term,
+    Welcome,
+    Who,
+)
 
 from .test_standbys import Led, leading, run_directory, within
 
@@ -224,11 +238,26 @@ def test_the_hosts_word_is_enough(tmp_path: Path) -> None:
         async with deserted(tmp_path, "ab") as scene:
             deciding = asyncio.ensure_future(scene.candidacy.decide())
             await scene.reaches(Stage.CANDIDATE)
-            put_take_over(scene.copy)
-            await deciding
+            copy = scene.copy.path
+            with pytest.raises(InputError, match="no copy that a standby keeps"):
+                standby(take_over=copy, invite="")
+            (copy / MARK).touch()
+            with pytest.raises(InputError, match=f"barnraise resume {copy}"):
+                standby(take_over=copy, invite="")
+            with scene.copy.lock():
+                with pytest.raises(InputError, match="without an invite"):
+                    standby(take_over=copy, invite="barnraise://x")
+                assert not deciding.done()
+                standby(take_over=copy, invite="")
+                await deciding
             assert not list(scene.copy.requests.iterdir())
 
     within(60, play())
+
+
+def test_a_standby_needs_an_invite_or_a_copy() -> None:
+    with pytest.raises(InputError, match="which run"):
+        standby("")
 
 
 class TestPatience:
@@ -247,7 +276,7 @@ class TestPatience:
             async with leading(run, tmp_path, warnings.append) as (led, _):
                 standbys, told = led.host.server.standbys, []
                 standbys._tell = lambda node, message: told.append((node, message))
-                assert standbys.outgoing("n", Ack(7, True)) == []
+                assert standbys.outgoing("n", Ack(7, True)) == [Go(7, EVERYTHING)]
                 await self.lowered(led)
                 assert told == [("n", Ack(7, True))]
                 assert standbys.outgoing("n", Ack(8, True)) == [Ack(8, True)]
@@ -285,7 +314,7 @@ class TestPatience:
                 assert standbys.durability.patience == 0.0
                 while not any("fewer than half of the 1 workers" in text for text in warnings):
                     await asyncio.sleep(0.01)
-                assert standbys.outgoing("n", Ack(7, True)) == []
+                assert standbys.outgoing("n", Ack(7, True)) == [Go(7, EVERYTHING)]
                 worker.connection.redial()
                 await worker.greet()
                 await self.lowered(led)

@@ -38,7 +38,19 @@ from barnraise.verification import verify
 from barnraise.wire import encode
 from barnraise.wire.following import CopiedFile, Copy, Follow
 from barnraise.wire.frames import decode_from_standby, decode_to_standby
-from barnraise.wire.messages import CHUNK_BYTES, PROTOCOL_VERSION, Ack, Chunk, Elsewhere, Enrol, Hello, Stop, Term
+from barnraise.wire.messages import (
+    CHUNK_BYTES,
+    EVERYTHING,
+    PROTOCOL_VERSION,
+    Ack,
+    Chunk,
+    Elsewhere,
+    Enrol,
+    Go,
+    Hello,
+    Stop,
+    Term,
+)
 
 SCHEMES = ["zmq", "xmlrpc"]
 
@@ -205,7 +217,7 @@ class TestAcknowledgements:
                 standbys._tell = lambda node, message: told.append((node, message))
                 while not led.host.ledger.last_id:
                     await asyncio.sleep(0.01)
-                assert standbys.outgoing("n", Ack(7, True)) == []
+                assert standbys.outgoing("n", Ack(7, True)) == [Go(7, EVERYTHING)]
                 assert (standbys.held, told) == (1, [])
                 async with led.follower() as follower:
                     following = asyncio.ensure_future(follower.follow())
@@ -226,7 +238,7 @@ class TestAcknowledgements:
                 standbys._tell = lambda node, message: told.append((node, message))
                 while not led.host.ledger.last_id:
                     await asyncio.sleep(0.01)
-                assert standbys.outgoing("n", Ack(7, True)) == []
+                assert standbys.outgoing("n", Ack(7, True)) == [Go(7, EVERYTHING)]
                 take_files, allowed = follower._take_files, asyncio.Event()
 
                 async def slow(files: Any) -> None:

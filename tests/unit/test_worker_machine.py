@@ -7,12 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from barnraise.core.types import Audit, Blob, Evaluate, Flush, News, ParameterRange, Update
+from barnraise.core.types import Audit, Blob, Evaluate, Flush, LinkReport, News, ParameterRange, Update
 from barnraise.wire.messages import (
+    EVERYTHING,
     INLINE_BYTES,
     Ack,
     Assign,
     Decline,
+    Go,
     Heartbeat,
     Hello,
     Leave,
@@ -29,7 +31,7 @@ from barnraise.worker.contact import HELLO_INTERVAL
 from barnraise.worker.incoming import Incoming
 from barnraise.worker.leaving import GRACE, PATIENCE, PROBE
 from barnraise.worker.machine import MOST_FAILURES, NOT_FINITE
-from barnraise.worker.outgoing import SLOWEST, UPLOAD_PATIENCE
+from barnraise.worker.outgoing import SLOWEST, UPLOAD_PATIENCE, Outgoing
 from barnraise.worker.tasks import ASK_PATIENCE
 
 from ..state_machine.bench import SHARDS, Bench, delta, make_audit, make_evaluation, make_task, snapshot
@@ -446,6 +448,23 @@ def test_the_downlinks_rate_counts_all_that_came_at_a_time(on_disk: bool) -> Non
     bench.fetched(update.digest)
     link = bench.worker.contact.link
     assert link.down == pytest.approx((update.num_bytes + (0 if on_disk else shard.num_bytes)) / 2.0)
+
+
+@pytest.mark.parametrize("wait", [0.0, 60.0])
+def test_the_time_that_an_answer_waits_for_a_standby_is_none_of_the_lines(wait: float) -> None:
+    bench = ready()
+    bench.finish_task()
+    (number,) = bench.payloads
+    outgoing = Outgoing()
+    outgoing.keep(msgspec.structs.replace(bench.payloads[number], payload=Blob(digest(1), 1_000_000)))
+    outgoing.go(Go(number, 0), 0.0)
+    actions, link = outgoing.arrived(number, LinkReport(), 2.0)
+    assert actions == [act.CancelUpload()]
+    assert link.up == 500_000.0
+    assert number in outgoing.pending
+    assert outgoing.answered(number, True, link, 2.0 + wait)[1] == link
+    assert bench.worker.handle(ev.Received(Go(number, EVERYTHING)), bench.now) == []
+    assert number in bench.worker.outgoing.pending
 
 
 @pytest.mark.parametrize("uptime", [60.0, 7000.0, 864_000.0])

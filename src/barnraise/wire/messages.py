@@ -259,8 +259,13 @@ class Offer(Message, frozen=True, tag=True):
     result: AnyResult
 
 
+EVERYTHING = 2**53
+"""Offset of a `Go` beyond all bytes."""
+
+
 class Go(Message, frozen=True, tag=True):
-    """Send the payload of the contribution to `assignment` from `offset` on: what is before is here."""
+    """Send the payload of the contribution to `assignment` from `offset` on: what is before is here. With EVERYTHING
+    nothing is missing, and the answer is still to come."""
 
     assignment: Count
     offset: Count

@@ -14,6 +14,7 @@ from typing import Any
 from barnraise.core.errors import DIVERGED
 from barnraise.core.types import KINDS, NodeProfile, Telemetry
 from barnraise.wire.messages import (
+    EVERYTHING,
     PROTOCOL_VERSION,
     Ack,
     Assign,
@@ -198,7 +199,10 @@ class Worker:
         return [] if self.leaving else [self._hello(now)]
 
     def _go(self, message: Go, now: float) -> list[Action]:
-        return self.outgoing.go(message, now) if self.contact.greeted else []
+        if message.offset < EVERYTHING:
+            return self.outgoing.go(message, now) if self.contact.greeted else []
+        actions, self.contact.link = self.outgoing.arrived(message.assignment, self.contact.link, now)
+        return actions
 
     def _ack(self, message: Ack, now: float) -> list[Action]:
         number = message.assignment

@@ -76,6 +76,11 @@ class Outgoing:
         self._uploading = message.assignment
         return [Upload(contribution, message.offset)]
 
+    def arrived(self, assignment: int, link: LinkReport, now: float) -> tuple[list[Action], LinkReport]:
+        """The controller has its payload, and judges it later: what follows says nothing of the link."""
+        began, num_bytes = self._sent.pop(assignment, (now, 0))
+        return self._cancel(assignment), measure.uploaded(link, num_bytes, now - began)
+
     def answered(
         self, assignment: int, accepted: bool, link: LinkReport, now: float
     ) -> tuple[list[Action], LinkReport]:
