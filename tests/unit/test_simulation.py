@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from barnraise.assembly.simulation import simulate
+from barnraise.assembly.simulation import TASK_SECONDS, default_rate, nominal_rate, simulate
 from barnraise.assembly.trial import Trial
-from barnraise.cli.progress import line
+from barnraise.cli.progress import line, told
 from barnraise.cli.simulate import _print
 from barnraise.config import load
 from barnraise.core.errors import ModelError
@@ -106,7 +107,7 @@ def test_how_stable_the_matching_was_is_told(capsys: pytest.CaptureFixture[str])
     assert figures["moves"] >= figures["rematches"] > 0
     _print(found)
     text = " ".join(capsys.readouterr().out.split())
-    assert f"{figures['rematches']} from one node to another; stability 1.00 (1.00 but for" in text
+    assert f"{figures['rematches']} from one node to another; stability by time alone 1.00 (1.00 but for" in text
 
 
 def test_tasks_are_foreseen_once_nodes_are_known() -> None:
@@ -124,15 +125,68 @@ def test_rows_that_are_skipped_come_last() -> None:
     assert turned.losses.final_loss != usual.losses.final_loss
 
 
+def test_a_piped_simulation_says_now_and_then_how_far_it_is() -> None:
+    lines: list[str] = []
+    told_one = threading.Event()
+
+    def say(line: str) -> None:
+        lines.append(line)
+        told_one.set()
+
+    @contextmanager
+    def watch(simulator: Simulator) -> Iterator[None]:
+        with told(simulator, say, interval=0.001):
+            yield
+            assert told_one.wait(60)
+
+    play(watch=watch)
+    assert "of virtual time" in lines[0]
+    assert lines[0] == lines[0].strip()
+
+
+def test_a_small_models_default_pace_makes_a_task_last() -> None:
+    """At two teraflops it would be over in less than a second, and a virtual day would be millions of tasks."""
+    plan = resolve(load(RUN), purpose=Purpose.SIMULATE, nodes=3)
+    small, large = default_rate(plan, 10_000), default_rate(plan, 100_000_000_000)
+    assert plan.task_tokens / small == pytest.approx(TASK_SECONDS)
+    assert large == nominal_rate(100_000_000_000)
+    stated = RUN | {"workers": [{"name": "a", "flops_per_second": 1e12}]}
+    plan = resolve(load(stated), purpose=Purpose.SIMULATE, nodes=1)
+    assert default_rate(plan, 10_000) == nominal_rate(10_000), "machines that are told of are as fast as that"
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "reason"), [("fifo", "this scheduler keeps none"), ("gale_shapley", "one lane of rows is on offer")]
+)
+def test_a_run_without_a_market_says_why(scheduler: str, reason: str) -> None:
+    plan = resolve(load(RUN | {"controller": {"scheduler": scheduler}}), purpose=Purpose.SIMULATE, nodes=3)
+    found = simulate(plan, Trial(3, hours=0.05, tokens_per_second=100.0))
+    assert found.dispatch.matching is None
+    assert reason in found.dispatch.no_market
+
+
+def test_nodes_that_had_nothing_to_do_are_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = resolve(load(RUN), purpose=Purpose.SIMULATE, nodes=60)
+    found = simulate(plan, Trial(60))
+    assert found.dispatch.contributors < found.nodes
+    _print(found)
+    told_of = capsys.readouterr().out
+    assert f"{60 - found.dispatch.contributors} of 60 nodes" in " ".join(told_of.split())
+    assert "more tokens" in told_of
+
+
 def test_the_command_shows_progress_on_a_terminal_alone(tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(
         "model: {architecture: gpt2}\ndata: {kind: sat}\ntraining: {tokens: 400000, local_steps: 50}\n"
     )
     command = [sys.executable, "-m", "barnraise.cli.main", "simulate", "run.yaml", "--nodes", "20"]
-    piped = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
-    assert piped.stderr == ""
-    ours, theirs = pty.openpty()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "200"}
+    piped = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True, env=environment
+    )
+    assert piped.stderr.startswith("simulating 20 nodes; one of speed 1 trains on ")
+    assert piped.stderr.count("\n") == 1
+    ours, theirs = pty.openpty()
     with os.fdopen(ours, "rb", buffering=0) as terminal:
         process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=theirs, env=environment)
         os.close(theirs)

@@ -36,6 +36,31 @@ def test_a_market_has_no_more_places_for_a_lane_than_it_has_tasks_left() -> None
     assert (places(scheduler, -1), places(scheduler, -2), places(scheduler, -3)) == (4, 0, 4)
 
 
+def test_a_market_of_one_lane_does_not_stand_and_says_why() -> None:
+    scheduler = GaleShapley()
+    assert "no task is on offer" in scheduler.no_market()
+    scheduler.offer([lane(1)])
+    scheduler.place([], NODES)
+    assert scheduler.figures() is None
+    assert "one lane of rows" in scheduler.no_market()
+    scheduler.offer([lane(1), lane(2)])
+    assert scheduler.no_market() == ""
+    assert "keeps none" in Optimum().no_market()
+
+
+def test_a_market_at_prices_is_stable_at_them_and_less_so_by_time_alone() -> None:
+    """The faster a node computes the slower it fetches: prices send tasks past the node that is soonest done."""
+    nodes = [NodeView(f"n{i}", speed=1.0 + i, down_bandwidth=1000.0 / (1 + i)) for i in range(8)]
+    scheduler = GaleShapley()
+    scheduler.offer([TaskView(-k, 100.0 * k, shards={k: 20_000 * (1 + k % 3)}) for k in range(1, 9)])
+    scheduler.place([], nodes)
+    scheduler.market.renew()
+    found = scheduler.figures()
+    assert found is not None
+    assert found.priced == 1.0
+    assert found.stability < 0.5
+
+
 def test_lanes_that_replace_others_are_one_event_of_the_market() -> None:
     scheduler = GaleShapley()
     scheduler.offer([lane(1), lane(2)])

@@ -82,8 +82,8 @@ def test_how_work_found_its_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[
             assigned(10.0 * number, number, "a", compute=9.0),
             judged(10.0 * number + 10.0, number, "a", verdict="refused" if number == 2 else "accepted"),
         ]
-    early = notes.Matched(2, 3, 7, 3, 0.5, 0.75, 0.2, regret=0.091)
-    matched = notes.Matched(2, 3, 9, 4, 1.0, 1.0, 0.0, regret=0.031, rematches=2)
+    early = notes.Matched(2, 3, 7, 3, 0.5, 0.75, 0.2, regret=0.091, priced=0.9)
+    matched = notes.Matched(2, 3, 9, 4, 1.0, 1.0, 0.0, regret=0.031, rematches=2, priced=1.0)
     told = [
         Noted(90.0, early),
         Noted(120.0, matched),
@@ -95,8 +95,9 @@ def test_how_work_found_its_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[
     with Ledger(run.ledger, run.segments, run=run.path.name) as ledger:
         ledger.commit([*BEGINNING[:6], *works, *told], dict.fromkeys(range(3, 14), b"payload"))
     text = " ".join(status_of(run, capsys).split())
-    assert "4 moves in 9 events, 2 from one node to another; stability 1.00 (1.00 but for gains below a tenth)" in text
-    assert "3.1% above the least cost; over the time 0.75 (0.88), 10.0%, 6.1%" in text
+    assert "4 moves in 9 events, 2 from one node to another; stability by time alone 1.00 (1.00 but for" in text
+    assert "for gains below a tenth), at the prices in use 1.00, 0.0% of pairs block" in text
+    assert "3.1% above the least cost; over the time 0.75 (0.88), at the prices in use 0.95, 10.0%, 6.1%" in text
     assert "without a task 12.5% of their time; 25.0% of 8 tasks given back, lost or refused" in text
     assert "tasks take 10.0% more or less than expected in the median (of 1 task, after 10 a node)" in text
     told_as_json = json.loads(status_of(run, capsys, "--json"))
@@ -108,6 +109,17 @@ def test_how_work_found_its_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert [told_as_json[name] for name in shares] == [1.0, 1.0, 0.0, 0.031]
     means = [told_as_json[f"mean_{name}"] for name in shares]  # half of the time from 90 s to the end each
     assert means == pytest.approx([0.75, 0.875, 0.1, 0.061])
+
+
+def test_why_no_market_of_nodes_and_tasks_stands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stood = notes.Matched(2, 3, 9, 4, 1.0, 1.0, 0.0)
+    gone = [Noted(90.0, stood), Noted(150.0, notes.NoMarket("one lane of rows is on offer"))]
+    back = [*gone, Noted(210.0, stood)]
+    for index, (told, stands) in enumerate([(gone, False), (back, True)]):
+        run = make_run(tmp_path / str(index), [*BEGINNING, *told])
+        said = "no market stands: one lane of rows is on offer"
+        assert (said in " ".join(status_of(run, capsys).split())) is not stands
+        assert bool(json.loads(status_of(run, capsys, "--json"))["no_market"]) is not stands
 
 
 def merged(*rules: dict[str, Any], voided: tuple[int, ...] = ()) -> list[Decision]:

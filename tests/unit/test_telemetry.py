@@ -120,7 +120,7 @@ def test_idle_time_and_conflicts_are_told_once_a_minute() -> None:
 def test_figures_are_no_news_and_old_rows_are_read() -> None:
     assert {"traffic", "matched", "employed", "sampled"} <= set(FIGURES)
     old = {"nodes": 3, "tasks": 3, "events": 9, "moves": 1, "stability": 1.0, "nearly": 1.0, "blocking": 0.0}
-    assert note_of("matched", old) == Matched(**old, regret=0.0, rematches=0)
+    assert note_of("matched", old) == Matched(**old, regret=0.0, rematches=0, priced=-1.0)
 
 
 def test_the_story_tells_what_was_seen_and_what_is_said() -> None:

@@ -22,12 +22,13 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class Dispatched:
-    """How work found its nodes: the matching, and what became of nodes' time when last told; by which share, in the
-    median, what a task took was not what was expected (None: no node had done enough), the share of those that were
-    `within` the standard deviation that was told, and of how many tasks. `doubts` tell why nodes get none at that time
-    (`account.nodes`): they were lost and came back again and again, or were found guilty."""
+    """How work found its nodes: the matching, or why no market stands; what became of nodes' time when last told; by
+    which share, in the median, what a task took was not what was expected (None: no node had done enough), the share of
+    those that were `within` the standard deviation that was told, and of how many tasks. `doubts` tell why nodes get
+    none at that time (`account.nodes`): they were lost and came back again and again, or were found guilty."""
 
     matching: Matching | None = None
+    no_market: str = ""
     employed: notes.Employed | None = None
     error: float | None = None
     within: float | None = None
@@ -101,6 +102,7 @@ class Account:
             "prediction_error": self.dispatch.error,
             "predicted_within": self.dispatch.within,
             **as_figures(self.dispatch.matching),
+            "no_market": self.dispatch.no_market,
         }
 
 
@@ -132,8 +134,10 @@ def _dispatched(view: LedgerView) -> Dispatched:
     matchings = Matchings()
     for time, matched in view.events(notes.Matched):
         matchings.add(time, matched)
+    absent = view.events(notes.NoMarket)
     return Dispatched(
         matching=matchings.until(view.end),
+        no_market=absent[-1][1].reason if absent and absent[-1][0] > matchings.told_at else "",
         employed=view.newest(notes.Employed),
         error=seen.error,
         within=seen.within,

@@ -9,6 +9,7 @@ from barnraise.account.merging import Merging
 from barnraise.controller.hindsight import LEARNING
 from barnraise.controller.matched import Matching
 from barnraise.core.units import bytes_text, count_text, duration_text, loss_text
+from barnraise.ledger.notes import Matched
 
 
 def facts(account: Account) -> Iterator[tuple[str, str]]:
@@ -41,6 +42,8 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
     dispatch = account.dispatch
     if dispatch.matching is not None:
         yield "matching", matching_text(dispatch.matching)
+    if dispatch.no_market:
+        yield "matching", f"no market stands: {dispatch.no_market}"
     if (employed := dispatch.employed) is not None:
         yield (
             "nodes",
@@ -66,10 +69,16 @@ def matching_text(matching: Matching) -> str:
     now, mean = matching.newest, matching.mean
     return (
         f"{now.nodes:,} nodes and {now.tasks:,} tasks on offer, {now.moves:,} moves in {now.events:,} events, "
-        f"{now.rematches:,} from one node to another; stability {now.stability:.2f} ({now.nearly:.2f} but for gains "
-        f"below a tenth), {now.blocking:.1%} of pairs block, {now.regret:.1%} above the least cost; over the time "
-        f"{mean.stability:.2f} ({mean.nearly:.2f}), {mean.blocking:.1%}, {mean.regret:.1%}"
+        f"{now.rematches:,} from one node to another; stability by time alone {now.stability:.2f} ({now.nearly:.2f} "
+        f"but for gains below a tenth){_at_prices(now)}, {now.blocking:.1%} of pairs block, {now.regret:.1%} above the "
+        f"least cost; over the time {mean.stability:.2f} ({mean.nearly:.2f}){_at_prices(mean)}, {mean.blocking:.1%}, "
+        f"{mean.regret:.1%}"
     )
+
+
+def _at_prices(matched: Matched) -> str:
+    """Empty for ledgers that do not tell."""
+    return f", at the prices in use {matched.priced:.2f}" if matched.priced >= 0.0 else ""
 
 
 def forecast_text(error: float, within: float | None, tasks: int) -> str:

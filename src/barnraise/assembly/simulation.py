@@ -18,6 +18,7 @@ from barnraise.config.trial_sections import WorkerSection
 from barnraise.config.values import MAX_COUNT
 from barnraise.controller.machine import Controller
 from barnraise.core.errors import RunFailedError
+from barnraise.core.units import count_text, duration_text
 from barnraise.emulation.churn import DEFAULT, MakeChurn, churn_of
 from barnraise.emulation.faults import FaultySimulator
 from barnraise.emulation.fleet import USUAL_MEMORY, Machine, lognormal_fleet
@@ -44,6 +45,10 @@ CONTROLLER_LINK = "1gbit"
 OVERHEAD_PARAMETERS = 10_000_000
 """A small model keeps no machine busy: it trains as if it had this many parameters more."""
 
+TASK_SECONDS = 30.0
+"""Seconds that a task takes a node of speed 1 at least, where the pace is not given. At 2 teraflops a task of a small
+model takes a moment, and a virtual day of a thousand nodes would be hundreds of millions of them."""
+
 Watch = Callable[[Simulator], AbstractContextManager[object]]
 
 
@@ -65,7 +70,7 @@ def simulate(
     want, the sections of attacks by name (None: those of the plan's workers).
     """
     cost = estimate(plan)
-    rate = trial.tokens_per_second or nominal_rate(cost.sizes.parameters)
+    rate = trial.tokens_per_second or default_rate(plan, cost.sizes.parameters)
     fleet = trial.fleet if trial.fleet is not None else make_fleet(plan, trial.nodes, rate, trial.seed)
     workshop: AbstractContextManager[SimulatedWork]
     workshop = real(plan, trial, executors) if trial.real else nullcontext(costed(plan, cost))
@@ -118,6 +123,25 @@ def _targets(aims: Mapping[str, Mapping[str, Any]], model: Any, done: RealContro
 def nominal_rate(num_parameters: int) -> float:
     """Tokens a second of a machine of speed 1.0: six operations a parameter and token."""
     return NOMINAL_FLOPS / (6 * (num_parameters + OVERHEAD_PARAMETERS))
+
+
+def default_rate(plan: Plan, num_parameters: int) -> float:
+    """Tokens a second of a machine of speed 1.0 where nobody says: fewer for a small model, whose tasks would be over
+    in a moment, unless the run file gives machines' operations a second."""
+    if any(worker.flops_per_second is not None for worker in plan.run_file.workers):
+        return nominal_rate(num_parameters)
+    return min(nominal_rate(num_parameters), plan.task_tokens / TASK_SECONDS)
+
+
+def pace_text(plan: Plan, trial: Trial) -> str:
+    """How fast machines are, and why."""
+    rate = trial.tokens_per_second or default_rate(plan, estimate(plan).sizes.parameters)
+    chosen = "as given" if trial.tokens_per_second else "--tokens-per-second sets another pace"
+    seconds = duration_text(plan.task_tokens / rate)
+    return (
+        f"simulating {count_text(trial.nodes, 'node')}; one of speed 1 trains on {rate:,.4g} tokens a second "
+        f"({chosen}): a task of {plan.task_tokens:,} tokens takes it {seconds}"
+    )
 
 
 def make_fleet(plan: Plan, nodes: int, rate: float, seed: int) -> list[Machine]:

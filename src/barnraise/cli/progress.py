@@ -1,10 +1,11 @@
-"""How far a simulation is and how long it will take yet, in a line that is drawn anew; nothing where nobody looks."""
+"""How far a simulation is and how long it will take: a line that is drawn anew on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,15 +15,19 @@ from barnraise.core.units import count_text, duration_text
 if TYPE_CHECKING:
     from barnraise.emulation.simulator import Simulator
 
+INTERVAL = 10.0
+"""Seconds between lines where there is no terminal."""
+
 WARM_UP = 1.0
 """Seconds before the pace so far says how long the rest will take."""
 
 
 @contextmanager
 def watched(simulator: Simulator) -> Iterator[None]:
-    """Show on a terminal how far `simulator` is, while it runs."""
+    """Show how far `simulator` is, while it runs."""
     if not sys.stderr.isatty():
-        yield
+        with told(simulator, console.note):
+            yield
         return
     from rich.live import Live
     from rich.text import Text
@@ -34,6 +39,24 @@ def watched(simulator: Simulator) -> Iterator[None]:
 
     with Live(get_renderable=drawn, console=console.console(sys.stderr), transient=True, refresh_per_second=2):
         yield
+
+
+@contextmanager
+def told(simulator: Simulator, say: Callable[[str], None], interval: float = INTERVAL) -> Iterator[None]:
+    """Say a plain line every `interval` seconds, from a thread of its own."""
+    began, over = time.monotonic(), threading.Event()
+
+    def tell() -> None:
+        while not over.wait(interval):
+            say(line(simulator, time.monotonic() - began).strip())
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join()
 
 
 def line(simulator: Simulator, elapsed: float) -> str:

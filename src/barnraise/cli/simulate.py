@@ -52,7 +52,8 @@ def simulate(
         float | None,
         typer.Option(
             "--tokens-per-second",
-            help="What a node of speed 1 (or of median speed) trains on; by default, 2 teraflops' worth.",
+            help="What a node of speed 1 (or of median speed) trains on; by default, 2 teraflops' worth, and for a "
+            "small model what makes a task last half a minute.",
             show_default=False,
         ),
     ] = None,
@@ -67,7 +68,7 @@ def simulate(
     The same state machines as in a real run, over links and machines that are modelled. Work is only costed, so
     thousands of nodes take seconds; with --real it is done, and the losses are real. With as many nodes as the run
     file has workers, the nodes are those; otherwise their speeds are drawn. The same seed gives the same ledger hash.
-    On a terminal a line says how far it is and how long it will take yet.
+    A line says how far it is and how long it will take yet; where the output is piped, a new one every ten seconds.
     """
     document = read(run_file)  # before the imports: a file that cannot be read needs none of them
     from barnraise.plan.links import with_network
@@ -83,9 +84,11 @@ def simulate(
     )
     for warning in plan.warnings:
         console.warn(str(warning))
+    from barnraise.assembly.simulation import pace_text
     from barnraise.assembly.simulation import simulate as play
     from barnraise.cli.progress import watched
 
+    console.note(pace_text(plan, trial))
     result = play(plan, trial, watched)
     if json:
         console.emit_json(result.as_dict())
@@ -103,6 +106,23 @@ def _print(result: Report) -> None:
     console.console().print(table)
 
 
+def _missing(result: Report) -> str:
+    """How many nodes have nothing in the model, and why."""
+    served, counted = result.dispatch.served, result.dispatch.contributors
+    reasons = [
+        f"{number:,} {what}"
+        for number, what in (
+            (result.nodes - served, "were never given a training task"),
+            (served - counted, "had none accepted by the end"),
+        )
+        if number
+    ]
+    return (
+        f"{result.nodes - counted:,} of {count_text(result.nodes, 'node')}: {', '.join(reasons)}; fewer nodes, more "
+        "tokens or more --hours give each of them work"
+    )
+
+
 def _lines(result: Report) -> Iterator[tuple[str, str]]:
     from barnraise.account.facts import forecast_text, matching_text, signed
 
@@ -110,6 +130,8 @@ def _lines(result: Report) -> Iterator[tuple[str, str]]:
     speed = took.virtual_seconds / took.seconds if took.seconds > 0 else math.inf
     yield "end", f"{result.end}, after {duration_text(took.virtual_seconds)} of virtual time"
     yield "nodes", f"{result.nodes:,}, {result.utilisation:.1%} of their time in training that counts"
+    if result.dispatch.contributors < result.nodes:
+        yield "nothing of", _missing(result)
     yield "versions", f"{result.versions:,} from {result.tokens:,} tokens"
     rate = "-" if verdicts.acceptance_rate is None else f"{verdicts.acceptance_rate:.2%}"
     counts = f"{verdicts.accepted:,} accepted ({rate}), {verdicts.refused:,} refused, {verdicts.discarded:,} left over"
@@ -122,6 +144,8 @@ def _lines(result: Report) -> Iterator[tuple[str, str]]:
     yield "idle", f"{dispatch.idle:.1%} of their time without a task, {dispatch.conflicts:.1%} of tasks in conflict"
     if dispatch.matching is not None:
         yield "matching", matching_text(dispatch.matching)
+    if dispatch.no_market:
+        yield "matching", f"no market stands: {dispatch.no_market}"
     if dispatch.prediction_error is not None:
         told = forecast_text(dispatch.prediction_error, dispatch.predicted_within, dispatch.predictions)
         yield "forecast", told

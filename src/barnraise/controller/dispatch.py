@@ -27,7 +27,7 @@ from barnraise.controller.rooms import Rooms
 from barnraise.controller.scoring import Scoring
 from barnraise.controller.state import NodeState, Work
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionMade
-from barnraise.ledger.notes import DECLINED, NOT_HELD, Matched, Released
+from barnraise.ledger.notes import DECLINED, NOT_HELD, Matched, NoMarket, Released
 from barnraise.matching.base import NodeView, TaskView
 from barnraise.wire.messages import Decline, Message, Next
 
@@ -65,6 +65,7 @@ class Dispatch(Part):
         self.wasted = Allowance(burst=20.0, rate=0.5)  # tasks that a node may give back, or get refused
         self.ask_again = math.inf  # when the next of those that have to wait may ask
         self._told_at = 0.0  # when figures of the matching were last on the ledger
+        self._no_market = ""  # why there were none
         self._standing: list[Sequence[TaskView]] = []  # by kind
         self._on_offer: dict[int, TaskView] = {}
 
@@ -148,9 +149,12 @@ class Dispatch(Part):
     def look(self) -> Steps:
         yield from self._assign()
         if self.now >= self._told_at + TOLD_EVERY:
-            self._told_at, found = self.now, self.scheduler.figures()
+            self._told_at, found, before = self.now, self.scheduler.figures(), self._no_market
+            self._no_market = "" if found is not None else self.scheduler.no_market()
             if found is not None:
                 yield Noted(self.now, Matched(**asdict(found)))
+            elif self._no_market != before:
+                yield Noted(self.now, NoMarket(self._no_market))
 
     def deadline(self) -> float:
         return self.ask_again

@@ -64,17 +64,24 @@ class Duration:
 
 @dataclass(frozen=True)
 class Dispatched:
-    """By which share, in the median, what a task took was not what was expected, once a node had done ten (None: none
-    had), and the share of these that were within the standard deviation that was told, of so many tasks; the share of
-    the nodes' time without a task; that of the tasks that were given back, lost or refused; and how stable the matching
-    was (None: none stood, or not for a minute)."""
+    """How work found its nodes.
 
+    How many nodes were given a training task, and how many have one in the model; by which share, in the median, what a
+    task took was not what was expected, once a node had done ten (None: none had), and the share of these that were
+    within the standard deviation that was told, of so many tasks; the share of the nodes' time without a task; that of
+    the tasks that were given back, lost or refused; how stable the matching was (None: none stood, or not for a
+    minute), and why none stands at the end.
+    """
+
+    served: int
+    contributors: int
     prediction_error: float | None
     predicted_within: float | None
     predictions: int
     idle: float
     conflicts: float
     matching: Matching | None
+    no_market: str
 
 
 @dataclass(frozen=True)
@@ -147,12 +154,15 @@ def report(
             events=simulator.events,
         ),
         dispatch=Dispatched(
+            served=sum(node.tally.turns > 0 for node in state.nodes.values()),
+            contributors=sum(node.tally.accepted > 0 for node in state.nodes.values()),
             prediction_error=seen.error,
             predicted_within=seen.within,
             predictions=len(seen.errors),
             idle=tally.idle,
             conflicts=tally.conflicts,
             matching=simulator.matchings.until(simulator.now),
+            no_market=simulator.matchings.absent,
         ),
         sat=sat,
     )

@@ -254,6 +254,8 @@ class Simulator(Agenda):
             self._keep(0)
         elif type(note) is notes.Matched:
             self.matchings.add(self.now, note)
+        elif type(note) is notes.NoMarket:
+            self.matchings.absent = note.reason
         elif type(note) is notes.Evaluated:
             self.curve.append(self._made[note.version]._replace(loss=note.loss))
             self._made = {version: point for version, point in self._made.items() if version > note.version}

@@ -11,6 +11,10 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
+from barnraise.ledger.figures import Employed as Employed
+from barnraise.ledger.figures import Matched as Matched
+from barnraise.ledger.figures import NoMarket as NoMarket
+from barnraise.ledger.figures import Sampled as Sampled
 from barnraise.ledger.note import Note as Note
 from barnraise.ledger.note import SomeNote as SomeNote
 from barnraise.ledger.note import kind_of as kind_of
@@ -316,54 +320,6 @@ class Traffic(Note, frozen=True, gc=False):
 
     up: int
     down: int
-
-
-class Matched(Note, frozen=True, gc=False):
-    """How the standing market of nodes and tasks is, and what moved in it since its controller started: `moves` are
-    tasks that got a place, another one or none, `rematches` those of them that went from one node to another.
-    `stability` is the share of matched
-    pairs of which neither end could do better with another that wants it, by time alone; `nearly` the same where a gain
-    of a tenth does not count; `blocking` the share of acceptable pairs that would rather have each other; `regret` by
-    how much dearer the pairs are than the least possible, as a share."""
-
-    figures: ClassVar[bool] = True
-
-    nodes: int
-    tasks: int
-    events: int
-    moves: int
-    stability: float
-    nearly: float
-    blocking: float
-    regret: float = 0.0
-    rematches: int = 0
-
-
-class Employed(Note, frozen=True, gc=False):
-    """What became of the nodes' time, and of the offers, by now: `idle` is the share of the time in which nodes that
-    were ready had no task; `conflicts` that of the tasks which their nodes gave back or lost, or whose results were
-    refused."""
-
-    figures: ClassVar[bool] = True
-
-    idle: float
-    conflicts: float
-    offers: int
-    refused: int
-
-
-class Sampled(Note, frozen=True, gc=False):
-    """A node as it is, once a minute at most: what the controller has seen of it (tokens a second while it computes, by
-    how much its tasks scatter, bytes a second up, the share of the time since it came first in which it was here; 0
-    where nothing is known), and what it `said` (`core.types.Telemetry`, by its fields)."""
-
-    figures: ClassVar[bool] = True
-
-    tokens_per_second: float
-    spread: float
-    up: float
-    availability: float
-    said: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 class Unknown(Note, frozen=True, gc=False):

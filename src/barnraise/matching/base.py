@@ -94,7 +94,7 @@ def meets(task: TaskView, node: NodeView) -> bool:
 class Figures:
     """A matching that stands, and what moved in it, as `metrics.Tally` counts it: `stability` is the stability index
     by time alone, `nearly` that with a tenth of a task's time as epsilon, `blocking` the blocking density, `regret`
-    against the least total cost."""
+    against the least total cost, `priced` the stability index at the prices in use."""
 
     nodes: int
     tasks: int
@@ -105,6 +105,7 @@ class Figures:
     blocking: float
     regret: float = 0.0
     rematches: int = 0
+    priced: float = 1.0
 
 
 class Scheduler(ABC):
@@ -154,6 +155,10 @@ class Scheduler(ABC):
     def figures(self) -> Figures | None:
         """How the matching that stands is; None where none does."""
         return None
+
+    def no_market(self) -> str:
+        """Why no market of nodes and tasks stands; empty while one does, or is about to."""
+        return "this scheduler keeps none, and matches the nodes that ask with the tasks there are"
 
     def forget(self, node: NodeId) -> None:  # noqa: B027 (most have nothing to forget)
         """The node is gone, for now at least."""

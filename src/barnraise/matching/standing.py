@@ -114,6 +114,8 @@ class GaleShapley(Scheduler):
                     gains[j, i] = -self.preferences.cost(task, node)
                     ranks[j, i] = order[self.preferences.standing(task)] + locality(task, node) / 2
         room = [node.capacity for node in nodes]
+        prices = self.market.prices
+        paid = gains - np.array([prices[node.id] for node in nodes])
         tenth = [0.1 * abs(gains[j, i]) if i >= 0 else 0.0 for j, i in enumerate(matched)]
         return Figures(
             nodes=len(self.market),
@@ -125,7 +127,15 @@ class GaleShapley(Scheduler):
             blocking=blocking_density(gains, ranks, room, matched),
             regret=_regret(-gains, matched, room),
             rematches=self.tally.rematches,
+            priced=stability_index(paid, ranks, room, matched),
         )
+
+    def no_market(self) -> str:
+        if len(self.on_offer) > 1:
+            return ""
+        if not self.on_offer:
+            return "no task is on offer to several nodes at a time"
+        return "one lane of rows is on offer, to which all nodes are alike: a node that asks gets its next rows"
 
     @property
     def _fair(self) -> int:
