@@ -527,7 +527,7 @@ class Scoring:
             those = self.passes.get(node, [])
             rate = self._rate(those) if len(those) >= 8 else 0.25
             values += [rate] * round(1000.0 / math.sqrt(nodes[account.owners[node]]))
-        return statistics.median(values)
+        return statistics.median(values) if values else 0.25
 
     def _rate(self, passes: list[bool]) -> float:
         rate = 0.25
