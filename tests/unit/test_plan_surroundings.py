@@ -15,7 +15,9 @@ from barnraise import staleness
 from barnraise.config import load
 from barnraise.controller import events as ev
 from barnraise.core.types import NodeProfile
+from barnraise.ledger.segments import SEGMENT_BYTES
 from barnraise.plan import Purpose, resolve
+from barnraise.plan.estimate import LEAST_GROWTH, LEDGER_BYTES
 from barnraise.plan.surroundings import inspect, measure
 
 from ..state_machine.engine import Engine, engine_settings
@@ -182,11 +184,24 @@ def test_the_estimate() -> None:
     assert cost.bytes_down == 3 * (cost.sizes.snapshot_bytes + 40 * cost.sizes.snapshot_bytes)
     assert cost.seconds is not None
     assert cost.seconds > 0
-    all_kept, _ = measure(
-        resolve(load(content(workers=workers, training=training, controller={"keep_payloads": True})))
-    )
-    assert all_kept is not None
-    assert all_kept.disk_bytes == cost.disk_bytes + 38 * cost.sizes.contribution_bytes
+    checkpoints, shards = (2 + 1) * 2 * cost.sizes.snapshot_bytes, 2 * 1700
+    others = checkpoints + 3 * cost.sizes.snapshot_bytes + shards + 40 * LEDGER_BYTES
+    moments = 3 * 2 * cost.sizes.snapshot_bytes
+    assert cost.disk_bytes == pytest.approx(others + moments + cost.bytes_up, abs=2000)
+
+
+@pytest.mark.parametrize("keep", [1, 2, 5])
+def test_the_disk_holds_what_arrives_between_checkpoints(keep: int) -> None:
+    def disk(**controller: Any) -> tuple[int, int]:
+        training = {"tokens": 1_000_000_000, "batch_size": 4, "local_steps": 10}
+        cost, _ = measure(resolve(load(content(training=training, controller=controller))))
+        assert cost is not None
+        return cost.disk_bytes, cost.bytes_up
+
+    (bounded, all_bytes), (all_kept, _) = disk(keep_checkpoints=keep), disk(keep_checkpoints=keep, keep_payloads=True)
+    assert bounded < all_bytes < all_kept
+    segments = bounded - (all_kept - all_bytes)
+    assert segments == pytest.approx(keep * LEAST_GROWTH + SEGMENT_BYTES, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +274,7 @@ def test_a_model_too_large_for_this_machine() -> None:
     assert cost.sizes.parameters > 4e11
     assert str(problems[0]).startswith("model: the controller and 1 local worker need about")
     assert "take a smaller model" in str(problems[0])
-    assert any(str(problem).startswith("run.dir: checkpoints and contributions take about") for problem in problems)
+    assert any(str(problem).startswith("run.dir: the run takes up to about") for problem in problems)
 
 
 @pytest.mark.parametrize(

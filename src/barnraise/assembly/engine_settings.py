@@ -28,6 +28,7 @@ from barnraise.models import memory
 from barnraise.models.published import MOST_MOVED
 from barnraise.plan import Plan, payload_bytes
 from barnraise.plan.dataset import longest_row, mean_row
+from barnraise.plan.estimate import payload_growth
 from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.training.catalog import INNER
 from barnraise.training.reach import HELD_BACK, Reach
@@ -87,6 +88,7 @@ def engine_settings(
             most=largest_payload,
             memory=max(UPLOAD_MEMORY, 2 * largest_payload),
             max_norm=controller.max_update_norm,
+            checkpoint_bytes=payload_growth(plan, num_parameters),
             reach=reach(plan, memory.num_parameters(model), num_parameters),
         ),
         tasks=TaskSettings(

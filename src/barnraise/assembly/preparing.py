@@ -12,6 +12,7 @@ from barnraise.account.account import MANIFEST
 from barnraise.assembly import addresses
 from barnraise.config.data_sections import TextData
 from barnraise.config.load import dump
+from barnraise.core.errors import StorageError
 from barnraise.ledger import Checkpoints, RunDirectory
 from barnraise.plan.dataset import tokenizer_of
 from barnraise.plan.resolve import Plan
@@ -57,6 +58,9 @@ def new_run(plan: Plan, say: Callable[[str], None]) -> Iterator[RunDirectory]:
                 shutil.rmtree(run.path, ignore_errors=True)
                 if isinstance(error, KeyboardInterrupt | CancelledError):
                     say(f"interrupted before the run began; {run.path} is removed again")
+                if isinstance(error, StorageError):
+                    again = "then start the run again: nothing of it is left"
+                    raise StorageError(error.message, again) from error
             raise
 
 

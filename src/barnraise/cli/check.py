@@ -118,7 +118,10 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     yield "transfer", f"up {bytes_text(cost.bytes_up)}, down {down}, a snapshot is {snapshot}"
     memory = bytes_text(cost.worker_memory_bytes), bytes_text(cost.controller_memory_bytes)
     yield "memory", f"{memory[0]} each worker, {memory[1]} the controller"
-    yield "disk", f"{bytes_text(cost.disk_bytes)} for checkpoints and contributions at a time"
+    yield (
+        "disk",
+        f"at most about {bytes_text(cost.disk_bytes)}: dataset, ledger, contributions between checkpoints, model",
+    )
     if cost.seconds is not None:
         yield "time", f"about {duration_text(cost.seconds)} on this machine, right to a factor of 3"
     for living in [len(plan.run_file.workers)] if plan.run_file.workers else [10, 20, 50, 100]:

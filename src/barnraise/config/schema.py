@@ -127,7 +127,11 @@ class ControllerSection(Section):
         description="With durability standby, seconds without one after which contributions are acknowledged once they "
         "are on the controller's disk, until a standby follows again.",
     )
-    checkpoint_seconds: Positive = Field(default=60.0, description="Seconds between checkpoints.")
+    checkpoint_seconds: Positive = Field(
+        default=60.0,
+        description="Seconds between checkpoints, at most. One is taken earlier when the contributions since the last "
+        "one take four times the room of a checkpoint, and 32 MiB at least.",
+    )
     keep_checkpoints: int = Field(default=2, ge=1, le=1000, description="How many checkpoints are kept.")
     keep_payloads: bool = Field(
         default=False,

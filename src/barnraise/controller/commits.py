@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from barnraise.core.errors import StorageError
+from barnraise.core.spaced import Spaced
 from barnraise.ledger import Ledger
 from barnraise.ledger.decisions import Decision
 from barnraise.ledger.segments import PayloadBytes
@@ -25,6 +26,7 @@ class Commits:
     def __init__(self, ledger: Ledger, warn: Callable[[str], None]) -> None:
         self.ledger, self.warn = ledger, warn
         self._thread = ThreadPoolExecutor(1, "ledger")
+        self._full = Spaced()
 
     async def commit(self, decisions: Sequence[Decision], payloads: Mapping[int, PayloadBytes]) -> None:
         """Make a batch durable. Raises StorageError when the disk had no room for too long."""
@@ -32,11 +34,16 @@ class Commits:
         while True:
             try:
                 await loop.run_in_executor(self._thread, self.ledger.commit, decisions, payloads)
+                if (seconds := self._full.over(time.monotonic())) is not None:
+                    self.warn(f"the disk takes the ledger again, after {seconds:.0f} s; nothing was lost")
                 return
             except StorageError as error:
-                if time.monotonic() - began > DISK_PATIENCE:
+                now = time.monotonic()
+                if now - began > DISK_PATIENCE:
                     raise
-                self.warn(f"{error} (trying again; nothing is lost, workers wait)")
+                if self._full.again(now):
+                    left = began + DISK_PATIENCE - now
+                    self.warn(f"{error.message} (tried again for {left:.0f} s more; nothing is lost, workers wait)")
                 await asyncio.sleep(PAUSE)
 
     def close(self) -> None:

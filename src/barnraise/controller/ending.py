@@ -5,6 +5,7 @@ Once nothing more enters the model, the last version is measured and made durabl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,18 +17,26 @@ from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.publishing import Publishing
 from barnraise.core.types import Update
 from barnraise.ledger import notes
-from barnraise.ledger.decisions import Noted, VersionMade
+from barnraise.ledger.decisions import Decision, Judged, Noted, VersionMade
 from barnraise.wire.messages import Stop
+
+FIRST_PAUSE = 2.0
+"""Seconds from a checkpoint that failed to the next; twice as many after each further one that fails."""
 
 
 class Ending(Part):
-    """Keeps whether the newest version is being made durable, and whether the process is to end, or told to."""
+    """Keeps whether the newest version is being made durable, and whether the process is to end, or told to.
+
+    `unsaved` are the bytes of payloads that no checkpoint covers, as far as this process took them.
+    """
 
     def __init__(self, context: Context, membership: Membership, publishing: Publishing, measuring: Measuring) -> None:
         super().__init__(context)
         self.settings, self.membership = context.settings, membership
         self.publishing, self.measuring = publishing, measuring
         self.checkpointing = False
+        self.unsaved = self._covered = 0
+        self._failures, self._again = 0, -math.inf
         self.interrupted: InterruptRequested | None = None
         self.finished = False
 
@@ -48,15 +57,20 @@ class Ending(Part):
         else:
             if self.measuring.due:
                 yield from self.measuring.measure()
-            waited = self.now - self.state.record.checkpoint_time
-            if waited >= self.settings.versions.checkpoint_seconds and not self.checkpointing:
+            if self._due() and not self.checkpointing:
                 yield from self._checkpoint()
         yield from self.context.follow()
         yield from self.publishing.tell()
         yield from self._rest()
 
+    def _due(self) -> bool:
+        """Whether a checkpoint is to be taken: after some time, or when payloads take much more room than it does."""
+        versions, waited = self.settings.versions, self.now - self.state.record.checkpoint_time
+        due = waited >= versions.checkpoint_seconds or self.unsaved >= self.settings.payloads.checkpoint_bytes
+        return due and self.now >= self._again
+
     def _checkpoint(self) -> Steps:
-        self.checkpointing = True
+        self.checkpointing, self._covered = True, self.unsaved
         yield Checkpoint(self.context.epoch, self.state.newest.version)
 
     def _checkpointed(self, event: Checkpointed) -> Steps:
@@ -64,6 +78,9 @@ class Ending(Part):
             return
         self.checkpointing = False
         if event.reason:
+            longest = self.settings.versions.checkpoint_seconds
+            self._again = self.now + min(longest, FIRST_PAUSE * 2.0 ** min(self._failures, 30))
+            self._failures += 1
             yield Noted(self.now, notes.CheckpointFailed(event.version, event.reason))
             last = (
                 self.state.progress.final and event.version == self.state.newest.version and self.state.closing is None
@@ -72,6 +89,7 @@ class Ending(Part):
                 reason = event.reason if last else f"the checkpoint failed: {event.reason}"
                 yield from self.finish(reason, failed=True)
         else:
+            self.unsaved, self._failures = self.unsaved - self._covered, 0
             yield Noted(self.now, notes.Checkpointed(event.version, event.digest))
         yield from self._settle()
         yield from self._rest()
@@ -147,6 +165,13 @@ class Ending(Part):
         """This process ends: no checkpoint is begun any more."""
         self.finished = True
         yield Finish(reason, failed=failed, interrupted=interrupted)
+
+    def _judged(self, d: Judged) -> None:
+        if d.verdict == "accepted":
+            self.unsaved += d.claim.num_bytes
+
+    def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
+        return {Judged: self._judged}
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {

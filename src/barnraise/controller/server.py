@@ -26,7 +26,7 @@ from barnraise.controller.observers import Observers
 from barnraise.controller.rates import SHUT_OUT, Rates
 from barnraise.controller.reception import Reception
 from barnraise.controller.standbys import Replication, Standbys
-from barnraise.controller.warnings import warning_of
+from barnraise.controller.warnings import Warnings
 from barnraise.core.errors import SupersededError, WireError
 from barnraise.core.text import printable
 from barnraise.ledger import Ledger, notes
@@ -84,7 +84,7 @@ class Server:
         self.standbys.connect(self._transmit, self._tell, self.peers, lambda note: self.post(ev.Told(note)))
         self.reception = Reception(enrolment, machine, self.peers, self._transmit, self.post, address=self._address)
         self.observers = Observers(enrolment, machine.settings.run.name, standing, self._transmit)
-        self.drops, self.rates = Drops(), Rates()
+        self.drops, self.rates, self.warnings = Drops(), Rates(), Warnings()
         self.uploads = Uploads()  # of which the machine knows: what it does not want is not kept
         self.contributions = contributions or {}
         self.bytes_up, self.bytes_down = machine.state.totals.bytes_up, machine.state.totals.bytes_down
@@ -378,7 +378,7 @@ class Server:
             covered = [version for version in self.contributions if version <= kept[0].manifest.version]
             for version in covered:
                 self.ledger.segments.forget(self.contributions.pop(version))
-        elif isinstance(decision, Noted) and (text := warning_of(decision)):
+        if isinstance(decision, Noted) and (text := self.warnings.of(decision)):
             self.warn(text)
 
     def _finish(self, action: act.Finish) -> None:

@@ -3,6 +3,7 @@ that they are for."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -47,6 +48,7 @@ class PayloadSettings:
     most: int  # of any payload
     memory: int  # for payloads that are on their way or inspected at a time
     max_norm: float | None  # of an update (L2); None: longer ones are shortened to what a task can make
+    checkpoint_bytes: float = math.inf  # of payloads, after which a checkpoint is taken however little time went by
     reach: Reach = field(default_factory=Reach)  # how long that is
 
     @property

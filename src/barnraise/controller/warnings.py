@@ -19,6 +19,21 @@ _WARNINGS: dict[type[notes.Note], str] = {
 }
 
 
+class Warnings:
+    """The warnings of one process. It keeps whether checkpoints fail, to say when one is written again."""
+
+    def __init__(self) -> None:
+        self._failing = 0
+
+    def of(self, noted: Noted) -> str:
+        """The warning; empty for a note without one."""
+        if isinstance(noted.note, notes.Checkpointed) and self._failing:
+            failed, self._failing = self._failing, 0
+            return f"checkpoint of version {noted.note.version} is written, after {failed} that failed"
+        self._failing += isinstance(noted.note, notes.CheckpointFailed)
+        return warning_of(noted)
+
+
 def warning_of(noted: Noted) -> str:
     """The warning; empty for a note without one."""
     words = _WARNINGS.get(type(noted.note))

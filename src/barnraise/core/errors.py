@@ -115,7 +115,12 @@ class PayloadError(BarnraiseError):
 
 
 class StorageError(BarnraiseError):
-    """The disk failed us: full, read-only, or a write that did not reach it."""
+    """The disk failed us: full, read-only, or a write that did not reach it. `then` ends the message: what to do once
+    the disk is in order. It is kept apart, since it depends on what there is to go on with."""
+
+    def __init__(self, message: str, then: str = "") -> None:
+        super().__init__(f"{message}, {then}" if then else message)
+        self.message = message
 
 
 class CorruptionError(StorageError):

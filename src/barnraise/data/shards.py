@@ -331,5 +331,5 @@ def _put(folder: Path, name: str, content: bytes, rows: int = 0) -> FileInfo:
 
 def _os_error(folder: Path, error: OSError) -> BarnraiseError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-        return StorageError(f"{folder}: {error.strerror}; free some space and make the dataset again")
+        return StorageError(f"{folder}: {error.strerror}; free some space", "then make the dataset again")
     return DataError(f"{folder}: {error.strerror or error}; check the path and its permissions")

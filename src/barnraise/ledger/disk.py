@@ -23,7 +23,9 @@ def storage_error(path: Path, error: OSError | sqlite3.Error, action: str = "wri
     else:
         reason, full = error.strerror or str(error), error.errno in _FULL
     remedy = "free some space there or raise the quota" if full else "check the disk and its permissions"
-    return StorageError(f"cannot {action} {path}: {reason} ({_free(path)}); {remedy}, then `barnraise resume` the run")
+    return StorageError(
+        f"cannot {action} {path}: {reason} ({_free(path)}); {remedy}", "then `barnraise resume` the run"
+    )
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from barnraise.core.types import MOST_ROW_RANGES
 from barnraise.data.lengths import named
 from barnraise.data.paths import dangling, files_of
 from barnraise.data.recognise import recognise
-from barnraise.plan.dataset import mean_row, row_lengths, tokenizer_of
+from barnraise.plan.dataset import mean_row, row_lengths, tokenizer_of, vocabulary
 
 BYTES_A_TOKEN = 4
 """Of text, through a tokenizer that is not `bytes`."""
@@ -72,6 +72,15 @@ def training_rows(run_file: RunFile, enough: float = math.inf) -> int:
     while size < enough * row_bytes and (more := next(sizes, None)) is not None:
         size += more
     return int(size / row_bytes)
+
+
+def dataset_bytes(run_file: RunFile) -> int:
+    """About how many bytes the dataset takes on the disk: its rows, those held out among them, as token ids."""
+    token_bytes = 2 if vocabulary(run_file).size <= 1 << 16 else 4
+    held_out = run_file.data.held_out
+    share = held_out if isinstance(held_out, float) else 0.0
+    rows = training_rows(run_file) / (1 - share) + (held_out if isinstance(held_out, int) else 0)
+    return int(rows * mean_row(run_file) * token_bytes)
 
 
 def few_rows(run_file: RunFile) -> Iterator[Problem]:

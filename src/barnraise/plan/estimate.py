@@ -14,7 +14,9 @@ from typing import Any
 
 from barnraise import staleness
 from barnraise.config.trial_sections import WorkerSection
+from barnraise.ledger.segments import SEGMENT_BYTES
 from barnraise.models import config, memory
+from barnraise.plan.data_files import dataset_bytes
 from barnraise.plan.dataset import longest_row, row_lengths, vocabulary
 from barnraise.plan.resolve import Plan, payload_bytes
 from barnraise.staleness.buffer import OVERLAPPING, least_buffer
@@ -30,6 +32,13 @@ OPENED = 5
 
 SNAPSHOTS = 2
 """Of older versions, that nodes may be fetching: as many as the controller keeps whatever their size."""
+
+
+LEAST_GROWTH = 32 << 20
+"""Bytes of payloads that arrive before a checkpoint is taken early, at least; else as many as four checkpoints."""
+
+LEDGER_BYTES = 1500
+"""What the ledger grows by for a contribution: its rows in all tables and indices, about."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +84,8 @@ def estimate(plan: Plan) -> Estimate:
     nodes = expected_buffer(plan, workers)
     versions = math.ceil(contributions / nodes) if nodes else None
     snapshot = 4 * size
-    states = OUTER.entry(plan.outer.name).declares.moments + bool(training.average)
     slots = nodes or plan.buffer_size or plan.aggregation.sound_nodes
-    states += plan.aggregation.num_kept(len(workers) or slots)
+    states = _states(plan, len(workers) or slots)
     inner_states = INNER.entry(plan.inner.name).declares.moments
     batch = {"batch_size": training.batch_size, "context": longest_row(run_file)}
     return Estimate(
@@ -95,11 +103,35 @@ def estimate(plan: Plan) -> Estimate:
             gated=bool(training.loss_gate),
             **batch,
         ).total,
-        disk_bytes=((run_file.controller.keep_checkpoints + 1) * (2 + states) + SNAPSHOTS) * snapshot
-        + (contributions if run_file.controller.keep_payloads else 2 * slots) * contribution
+        disk_bytes=(run_file.controller.keep_checkpoints + 1) * (2 + states) * snapshot
+        + (SNAPSHOTS + 1) * snapshot  # those that nodes fetch, and the exported model
+        + _segments(plan, contributions * contribution, 2 * slots * contribution, size)
+        + contributions * LEDGER_BYTES
+        + dataset_bytes(run_file)
         + len(workers) * inner_states * snapshot,
         seconds=_seconds(size * 6 * training.tokens, workers),
     )
+
+
+def _states(plan: Plan, nodes: int) -> int:
+    """Vectors of the model's size that the controller keeps beside the parameters."""
+    moments: int = OUTER.entry(plan.outer.name).declares.moments
+    return moments + bool(plan.run_file.training.average) + plan.aggregation.num_kept(nodes)
+
+
+def payload_growth(plan: Plan, num_parameters: int) -> int:
+    """Bytes of payloads after which a checkpoint is taken early: the disk holds a few times what a checkpoint takes."""
+    nodes = len(plan.run_file.workers) or plan.buffer_size or plan.aggregation.sound_nodes
+    return max(LEAST_GROWTH, 4 * 4 * num_parameters * (2 + _states(plan, nodes)))
+
+
+def _segments(plan: Plan, all_bytes: int, open_bytes: int, num_parameters: int) -> int:
+    """Most bytes of payloads on the disk: since the oldest checkpoint that is kept, and a segment that is not full."""
+    controller = plan.run_file.controller
+    if controller.keep_payloads:
+        return all_bytes
+    kept = controller.keep_checkpoints * payload_growth(plan, num_parameters) + SEGMENT_BYTES
+    return min(all_bytes, kept + open_bytes)
 
 
 def described(plan: Plan) -> dict[str, Any]:

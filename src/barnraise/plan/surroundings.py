@@ -182,7 +182,7 @@ def _disk(plan: Plan, result: Estimate) -> Iterator[Problem]:
     free = shutil.disk_usage(folder).free
     if result.disk_bytes > free:
         text = (
-            f"checkpoints and contributions take about {bytes_text(result.disk_bytes)}, but {folder} has "
+            f"the run takes up to about {bytes_text(result.disk_bytes)}, but {folder} has "
             f"{bytes_text(free)} free; name another folder, or lower controller.keep_checkpoints"
         )
         yield Problem(("run", "dir"), text)
