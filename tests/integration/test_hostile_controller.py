@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ from barnraise.wire.messages import (
     Welcome,
 )
 from barnraise.worker import fetching
-from barnraise.worker.options import Outcome, WorkerOptions
+from barnraise.worker.options import Means, Outcome, WorkerOptions
 from barnraise.worker.runtime import WorkerRuntime
 
 from ..state_machine.engine import told
@@ -65,10 +66,13 @@ def model(**sizes: Any) -> dict[str, Any]:
 class Scripted:
     """A controller that says what it is told to say. `blobs` are what it serves, `heard` what came in."""
 
+    num_rows, shard_bytes = 64, 1 << 20
+    means = Means()
+
     def __init__(self, folder: Path, resolved: dict[str, Any] | None = None, **settings: Any) -> None:
         form = Format(kind="text", tokenizer="bytes", context=CONTEXT, vocab_size=VOCABULARY)
-        rows = np.arange(64 * CONTEXT, dtype=np.uint16).reshape(64, CONTEXT) % 250
-        shards.write(folder / "made", form, [rows], rows[:4])
+        rows = (np.arange(self.num_rows * CONTEXT) % 250).astype(np.uint16).reshape(self.num_rows, CONTEXT)
+        shards.write(folder / "made", form, [rows], rows[:4], shard_bytes=self.shard_bytes)
         self.dataset = shards.Dataset.open(folder / "made")
         self.blobs = {info.sha256: (folder / "made" / info.name).read_bytes() for info in self.dataset.files()}
         self.shard = self.dataset.meta.shards[0]
@@ -136,6 +140,7 @@ class Scripted:
             serving = asyncio.ensure_future(self.serve(listener))
             moments = self.folder / "moments.safetensors"
             options = WorkerOptions(uri, self.keys.public, "a", Keys.generate(), self.folder / "cache", moments)
+            options = replace(options, means=self.means)
             self.runtime = WorkerRuntime(options, say=say)
             try:
                 async with asyncio.timeout(90):
@@ -322,6 +327,32 @@ def test_files_of_the_cache_that_are_not_whole_are_fetched_anew(tmp_path: Path) 
     assert controller.heard["Offer"] == 1
     assert (cache / controller.shard.name).read_bytes() == controller.blobs[controller.shard.sha256]
     assert controller.runtime.machine.over
+
+
+class Filling(Scripted):
+    """It has eight tasks done, each on the rows of another file of half a megabyte: two megabytes in all."""
+
+    num_rows, shard_bytes = 1 << 16, 1 << 19
+    means = Means(max_disk="1.5MB")
+
+    def answer(self, message: Message) -> tuple[Message, bytes | None] | None:
+        if isinstance(message, Next):
+            batches = Batches((RowRange(self.heard["Next"] % 4, 0, 8),), 4, 0)
+            return Assign(msgspec.structs.replace(self.task, id=self.heard["Next"], batches=batches)), None
+        if isinstance(message, Offer):
+            done = self.heard["Offer"] == 8
+            return (Stop("the run is over") if done else Ack(message.result.assignment, True)), None
+        return super().answer(message)
+
+
+def test_files_take_no_more_disk_than_is_lent(tmp_path: Path) -> None:
+    controller = Filling(tmp_path)
+    assert len(controller.dataset.meta.shards) == 4
+    assert controller.run() == Outcome("the run is over", True)
+    kept = sorted(path.name for path in (tmp_path / "cache").glob("train-*"))
+    assert kept == ["train-00000.bin", "train-00003.bin"], "those of the last two tasks, though all were needed twice"
+    files = [*(tmp_path / "cache").iterdir(), tmp_path / "moments.safetensors"]
+    assert sum(path.stat().st_size for path in files if path.exists()) <= 1.5e6
 
 
 def test_a_worker_that_comes_back_has_its_moments(tmp_path: Path) -> None:
