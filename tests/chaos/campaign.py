@@ -15,7 +15,7 @@ from barnraise.account import story
 from barnraise.ledger import Ledger, LedgerView
 from barnraise.ledger.decisions import Judged
 
-from .cluster import Case, Cluster, case_of
+from .cluster import VARIED, Case, Cluster, case_of
 
 SomeCluster = TypeVar("SomeCluster", bound=Cluster)
 
@@ -52,10 +52,11 @@ def finished(cluster: SomeCluster) -> SomeCluster:
 
 
 def campaign(seeds: Iterable[int]) -> Done:
-    """Play all of them. Raises Failed at the first that finds something."""
+    """Play two clusters for each: one of the modes, one that varies what these hold fixed. Raises Failed at the first
+    that finds something."""
     done = Done()
-    for seed in seeds:
-        cluster = play(str(seed))
+    for seed in (name for number in seeds for name in (str(number), f"{VARIED}{number}")):
+        cluster = play(seed)
         done.seeds += 1
         done.events += cluster.events
         done.faults += len(cluster.case.faults)
@@ -78,14 +79,10 @@ def told(cluster: Cluster, error: Exception) -> str:
 def described(case: Case) -> str:
     """The case, with its faults as a run file has them."""
     nodes = ", ".join(f"{machine.name} ({machine.rate:g} tokens/s)" for machine in case.machines)
-    extras = (
-        " market" * case.market
-        + " large" * case.large
-        + " churning" * case.churning
-        + f" {case.spoiled:.0%} spoiled" * bool(case.spoiled)
-    )
+    churn = f", churn: {case.churn.summary}" if case.churn else ""
+    extras = churn + f", {case.spoiled:.0%} spoiled" * bool(case.spoiled)
     plan = yaml.safe_dump({"faults": case.faults}, sort_keys=False, default_flow_style=None, width=200)
-    return f"{case.mode}{extras}: {nodes}\n{plan}"
+    return f"{case.label}{extras}: {nodes}\n{plan}"
 
 
 def story_of(cluster: Cluster, numbers: set[int]) -> list[str]:

@@ -29,8 +29,10 @@ from barnraise.transport.links.presets import parse
 from ..state_machine.chances import AUDITED, MODES
 from ..state_machine.engine import Account, digest, engine_settings
 from ..state_machine.rest import Rest
+from . import variety
 from .books import LOSS, ControllerBooks, NodeBooks, Truth
 from .plans import Section, as_planned, draw
+from .variety import LARGE
 
 LONGEST = 3000.0
 """Virtual seconds after which a run must have ended."""
@@ -44,8 +46,8 @@ IDLE = 100.0
 GREETING = 30.0
 """Seconds that a node has to greet anew beyond the longest lease, once what broke its connection is over."""
 
-LARGE = 300_000
-"""Bytes of a payload that does not travel with its offer."""
+TOKENS = 600
+"""That a run trains on, where its mode says nothing else."""
 
 LINKS = ["none", "10mbit/50ms", "2mbit/300ms/80ms", "10mbit/50ms/5%"]
 
@@ -60,32 +62,44 @@ class Case:
     """What one seed comes to."""
 
     seed: str
-    mode: str
+    label: str
     faults: list[Section]
     machines: list[Machine]
-    large: bool
-    churning: bool
+    changes: dict[str, Any]  # of the engine's settings
+    churn: Fit | None
     spoiled: float
-    market: bool
-    audited: bool
-    tokens: int = 600
+
+    @property
+    def large(self) -> bool:
+        """Whether payloads are too large to travel with their offers."""
+        return bool(self.changes.get("most", 0) >= LARGE)
 
     @property
     def settings(self) -> EngineSettings:
-        sizes: dict[str, Any] = {}
-        if self.large:
-            rungs = tuple(LARGE * (index + 1) for index in range(len(MODES[self.mode].get("rungs", [0]))))
-            sizes = {"rungs": rungs, "most": rungs[-1], "memory": 3 * rungs[-1]}
-            sizes["last"] = LARGE if MODES[self.mode].get("last") else 0
-        if self.market:
-            sizes["scheduler"] = partial(scheduler, "gale_shapley")
-        if self.audited:
-            sizes |= AUDITED
-        return engine_settings(**(MODES[self.mode] | {"tokens": self.tokens} | sizes))
+        return engine_settings(**self.changes)
+
+
+VARIED = "v"
+"""How the seed of a case begins that varies what the modes hold fixed."""
 
 
 def case_of(seed: str) -> Case:
     """Mode, fleet and fault plan of a seed."""
+    return _varied(seed) if seed.startswith(VARIED) else _usual(seed)
+
+
+def _varied(seed: str) -> Case:
+    rng = random.Random(f"chaos {seed}")
+    mode = rng.choice(sorted(MODES))
+    minimum = MODES[mode].get("minimum_nodes", 1)
+    names = [f"node{index}" for index in range(max(minimum + 1, rng.choice([2, 4, 6, 9])))]
+    changes, said = variety.changes_of(rng, mode, len(names))
+    machines = variety.machines_of(rng, names, changes)
+    faults = variety.faults_of(rng, names, len(names) - max(minimum, 1))
+    return Case(seed, ", ".join(said), faults, machines, changes, variety.churn_of(rng), rng.choice([0.0, 0.0, 0.03]))
+
+
+def _usual(seed: str) -> Case:
     rng = random.Random(f"chaos {seed}")
     mode = rng.choice(sorted(MODES.keys() - MODES_AUDITED))
     minimum = MODES[mode].get("minimum_nodes", 1)
@@ -97,17 +111,19 @@ def case_of(seed: str) -> Case:
         for name, owner in zip(names, owners, strict=True)
     ]
     faults = draw(rng, names, len(names) - max(minimum, 1))
-    return Case(
-        seed,
-        mode,
-        faults,
-        machines,
-        large=rng.random() < 0.3,
-        churning=rng.random() < 0.2,
-        spoiled=rng.choice([0.0, 0.0, 0.03]),
-        market=int(seed) % 5 < 2,
-        audited=audited,
-    )
+    large, churning, market = rng.random() < 0.3, rng.random() < 0.2, int(seed) % 5 < 2
+    changes: dict[str, Any] = MODES[mode] | {"tokens": TOKENS}
+    if large:
+        rungs = tuple(LARGE * (index + 1) for index in range(len(MODES[mode].get("rungs", [0]))))
+        changes |= {"rungs": rungs, "most": rungs[-1], "memory": 3 * rungs[-1]}
+        changes["last"] = LARGE if MODES[mode].get("last") else 0
+    if market:
+        changes["scheduler"] = partial(scheduler, "gale_shapley")
+    if audited:
+        changes |= AUDITED
+    label = mode + " market" * market + " large" * large + " churning" * churning
+    churn = RESTLESS if churning else None
+    return Case(seed, label, faults, machines, changes, churn, spoiled=rng.choice([0.0, 0.0, 0.03]))
 
 
 class Cluster(FaultySimulator):
@@ -131,7 +147,7 @@ class Cluster(FaultySimulator):
             self.books,
             lambda name: NodeBooks(name, self.truth, size),
             seed=random.Random(case.seed).getrandbits(32),
-            churn=(lambda chances: Drawn(RESTLESS, chances)) if case.churning else None,
+            churn=partial(Drawn, case.churn) if case.churn else None,
             faults=as_planned(case.faults),
             machine_of=_machine_of,
         )

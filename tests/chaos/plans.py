@@ -22,12 +22,12 @@ def draw(rng: random.Random, names: Sequence[str], spare: int) -> list[Section]:
     found: list[Section] = []
     joined = 0
     for _ in range(rng.choice([1, 2, 4, 7, 10])):
-        kind = rng.choices(list(_DRAW), [weight for weight, _ in _DRAW.values()])[0]
+        kind = rng.choices(list(DRAW), [weight for weight, _ in DRAW.values()])[0]
         if KINDS[kind].ends:
             if not spare:
                 continue
             spare -= 1
-        section = {"do": kind, **_DRAW[kind][1](rng, names), "seed": rng.randrange(1000)}
+        section = {"do": kind, **DRAW[kind][1](rng, names), "seed": rng.randrange(1000)}
         if kind == "join":
             section["join"] = {"name": f"late{joined}"}
             joined += 1
@@ -56,7 +56,7 @@ def _link(rng: random.Random, names: Sequence[str]) -> Section:
     return _some(rng, names) | _long(rng) | {"share": rng.choice([0.05, 0.3, 0.9])}
 
 
-_DRAW: dict[str, tuple[float, Callable[[random.Random, Sequence[str]], Section]]] = {
+DRAW: dict[str, tuple[float, Callable[[random.Random, Sequence[str]], Section]]] = {
     "kill": (1, lambda rng, names: {"node": rng.choice(names)}),
     "join": (1, lambda rng, names: {}),
     "hang": (2, lambda rng, names: {"node": rng.choice(names)} | _long(rng)),

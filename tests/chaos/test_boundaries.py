@@ -4,7 +4,6 @@ first commit of the controller that came back."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -12,6 +11,7 @@ from barnraise.controller import actions as ca
 from barnraise.emulation.fleet import Machine
 from barnraise.transport.links.presets import parse
 
+from ..state_machine import chances
 from .campaign import finished
 from .cluster import Case, Cluster
 from .plans import Section
@@ -45,8 +45,8 @@ class Counted(Cluster):
 def played(mode: str, faults: Sequence[Section] = ()) -> Counted:
     """A short run of three nodes. Raises Failed."""
     machines = [Machine(f"node{i}", rate, parse("10mbit/50ms", 0), 16 << 30) for i, rate in enumerate(RATES)]
-    extras: dict[str, Any] = dict.fromkeys(("large", "churning", "market", "audited"), False)
-    case = Case("1", mode, list(faults), machines, spoiled=0.0, tokens=TOKENS, **extras)
+    changes = chances.MODES[mode] | {"tokens": TOKENS}
+    case = Case("1", mode, list(faults), machines, changes, churn=None, spoiled=0.0)
     return finished(Counted(case))
 
 

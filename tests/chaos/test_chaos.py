@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import combinations, product
 from typing import Any
 
 import pytest
@@ -14,10 +15,11 @@ from barnraise.worker import machine
 from barnraise.worker.contact import Contact
 
 from .campaign import Failed, campaign, play
-from .cluster import Cluster, case_of
+from .cluster import VARIED, Cluster, case_of
+from .variety import LARGE
 
 EXPLORE = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
-PIECES, EACH = 40, 50
+PIECES, EACH = 40, 25
 
 FOUND = [62, 442, 1499, 2248, 2409, 30473]
 """Seeds that found something once."""
@@ -36,9 +38,30 @@ def test_what_was_found_once_is_mended(seed: int) -> None:
     play(str(seed))
 
 
-def test_every_kind_is_drawn() -> None:
-    drawn = {fault["do"] for seed in range(200) for fault in case_of(str(seed)).faults}
+@pytest.mark.parametrize("family", ["", VARIED])
+def test_every_kind_is_drawn(family: str) -> None:
+    drawn = {fault["do"] for seed in range(200) for fault in case_of(f"{family}{seed}").faults}
     assert drawn == set(KINDS)
+
+
+def test_what_the_modes_hold_fixed_is_varied() -> None:
+    """Each of these is met with and without each other one."""
+    cases = [case_of(f"{VARIED}{seed}").settings for seed in range(400)]
+    traits = [
+        (
+            not settings.asynchronous,
+            settings.worker.stateless,
+            settings.audits.share > 0,
+            settings.scores.share > 0,
+            settings.evaluations.by_workers,
+            settings.payloads.most >= LARGE,
+            bool(settings.tasks.needs.memory),
+            settings.versions.buffer_size is not None,
+        )
+        for settings in cases
+    ]
+    for one, other in combinations(range(len(traits[0])), 2):
+        assert {(trait[one], trait[other]) for trait in traits} == set(product((True, False), repeat=2))
 
 
 def test_a_standing_market_is_among_what_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
