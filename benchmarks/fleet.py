@@ -8,7 +8,9 @@ node fetches before it can work on them and keeps; workers measure the held-out 
 anew. Work is costed only: what is
 compared is the virtual time to the token budget, on the same machines, links, departures and returns for each scheduler
 (common random numbers). Ratios are of the best of `random`, `round_robin` and `fifo` with the same seed; beside them
-Wilcoxon's signed-rank test of the same pairs, with Holm's correction.
+Wilcoxon's signed-rank test of the same pairs, with Holm's correction. That one is no slower than another is tested as
+such: the geometric mean of the paired ratios of time, its one-sided upper bound at 95%, and the chance of such ratios
+were it slower by the margin of 5% (Student's t of the logarithms, one half of two one-sided tests).
 
 With `--real` a scale model of it trains, a hundredth in bytes: a model of 0.1M parameters, shards of 200 kB of the
 standard library's modules, links that carry a hundredth. Compared is the virtual time to a held-out loss. Beside it
@@ -24,6 +26,7 @@ where there is nothing to match.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import statistics
 from collections.abc import Mapping
@@ -36,6 +39,7 @@ from typing import Any
 
 import yaml
 from _races import At, Known, files, reached
+from scipy.stats import t as student
 from scipy.stats import wilcoxon
 
 from barnraise.assembly.simulation import simulate
@@ -49,6 +53,9 @@ EXAMPLE = Path(__file__).parent.parent / "examples" / "fleet-mixed.yaml"
 PLAIN = ("random", "round_robin", "fifo")
 OURS = "gale_shapley"
 ALONE, LARGE = "alone", "alone, large batches"
+MARGIN = 0.05
+"""By which share one may be slower than another and still count as no slower."""
+
 RATE = 4000.0
 """Tokens a second of speed 1.0."""
 
@@ -111,10 +118,11 @@ def main() -> None:
     if not options.real:
         compare({name: [run.seconds for run in runs] for name, runs in fleets.items()}, fleets)
     if OURS in names:
-        print(f"seconds of {OURS} over those of each other, same seeds")
+        print(f"seconds of {OURS} over those of each other, same seeds: median (least to most), and is it no slower?")
         for name in (name for name in names if name != OURS):
             pairs = zip(sides[OURS], sides[name], strict=True)
-            print(f"{name:22}{spread([ours.seconds / its.seconds for ours, its in pairs], '.3f'):>28}")
+            ratios = [ours.seconds / its.seconds for ours, its in pairs]
+            print(f"{name:22}{spread(ratios, '.3f'):>28}  {no_slower(ratios)}")
     for one, other in combinations(names, 2):
         same = sum(a.ledger_hash == b.ledger_hash for a, b in zip(sides[one], sides[other], strict=True))
         if same:
@@ -217,6 +225,30 @@ def alone(content: dict[str, Any], *, large: bool) -> dict[str, Any]:
 def difference(ours: list[float], theirs: list[float]) -> float:
     """How likely pairs differ so by chance; 1 where they do not differ."""
     return float(wilcoxon(ours, theirs).pvalue) if ours != theirs else 1.0
+
+
+def non_inferiority(ratios: list[float], margin: float = MARGIN) -> tuple[float, float, float]:
+    """The geometric mean of paired ratios, its one-sided upper bound at 95%, and how likely they are were it
+    1 + `margin` or more.
+
+    >>> mean, bound, chance = non_inferiority([0.98, 1.0, 1.02, 0.99, 1.01])
+    >>> f"{mean:.3f} {bound:.3f} {chance:.4f}"
+    '1.000 1.015 0.0011'
+    """
+    logs = [math.log(ratio) for ratio in ratios]
+    mean, freedom = statistics.mean(logs), len(logs) - 1
+    error = statistics.stdev(logs) / math.sqrt(len(logs))
+    bound = math.exp(mean + float(student.ppf(0.95, freedom)) * error)
+    return math.exp(mean), bound, float(student.cdf((mean - math.log1p(margin)) / error, freedom)) if error else 0.0
+
+
+def no_slower(ratios: list[float]) -> str:
+    """The same in words."""
+    if len(ratios) < 2:
+        return "one pair tells nothing"
+    mean, bound, chance = non_inferiority(ratios)
+    verdict = "no slower" if bound < 1.0 + MARGIN else "not shown"
+    return f"mean {mean:.3f}, at most {bound:.3f} (95%), p {chance:.4f} for {MARGIN:.0%} slower: {verdict}"
 
 
 def holm(chances: dict[str, float]) -> dict[str, float]:

@@ -51,14 +51,29 @@ def test_a_market_of_one_lane_does_not_stand_and_says_why() -> None:
 def test_a_market_at_prices_is_stable_at_them_and_less_so_by_time_alone() -> None:
     """The faster a node computes the slower it fetches: prices send tasks past the node that is soonest done."""
     nodes = [NodeView(f"n{i}", speed=1.0 + i, down_bandwidth=1000.0 / (1 + i)) for i in range(8)]
-    scheduler = GaleShapley()
-    scheduler.offer([TaskView(-k, 100.0 * k, shards={k: 20_000 * (1 + k % 3)}) for k in range(1, 9)])
-    scheduler.place([], nodes)
-    scheduler.market.renew()
-    found = scheduler.figures()
-    assert found is not None
-    assert found.priced == 1.0
-    assert found.stability < 0.5
+    stability = {}
+    for priced in (False, True):
+        scheduler = GaleShapley(priced=priced)
+        scheduler.offer([TaskView(-k, 100.0 * k, shards={k: 20_000 * (1 + k % 3)}) for k in range(1, 9)])
+        scheduler.place([], nodes)
+        scheduler.market.renew()
+        found = scheduler.figures()
+        assert found is not None
+        assert found.priced == 1.0
+        stability[priced] = found.stability
+    assert stability[False] == 1.0
+    assert stability[True] < 0.5
+
+
+def test_what_is_on_offer_has_no_prices_unless_asked_for() -> None:
+    """A run of many machines was no faster for prices, and the market stable at these alone."""
+    prices = []
+    for scheduler in (GaleShapley(), GaleShapley(priced=True)):
+        scheduler.offer([lane(1), lane(2, work=1000.0)])
+        scheduler.place([], NODES)
+        scheduler.market.renew()
+        prices.append(max(scheduler.market.prices.values()))
+    assert prices[0] == 0.0 < prices[1]
 
 
 def test_lanes_that_replace_others_are_one_event_of_the_market() -> None:

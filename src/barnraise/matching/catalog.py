@@ -78,8 +78,8 @@ CATALOG = Catalog(
         Entry(
             "gale_shapley",
             "barnraise.matching.standing:GaleShapley",
-            "a stable matching on observed speeds and told or observed bandwidths, at congestion prices: no task and "
-            "node would both rather have each other",
+            "a stable matching on observed speeds and told or observed bandwidths: no task and node would both rather "
+            "have each other",
             options=(
                 SPEED,
                 BANDWIDTH,
@@ -103,6 +103,13 @@ CATALOG = Catalog(
                     "seconds that a task on offer must gain to go from one node to another",
                     minimum=0.0,
                     maximum=1e6,
+                ),
+                Option(
+                    "priced",
+                    bool,
+                    False,
+                    "congestion prices for what is on offer, too, and not only for tasks that are given once; the "
+                    "market is then stable at prices, not by time",
                 ),
             ),
             aliases=("gale-shapley", "deferred_acceptance"),

@@ -37,12 +37,12 @@ class _Places:
 
 
 class GaleShapley(Scheduler):
-    """Stable matchings on measured speeds and bandwidths, at congestion prices. It remembers a standing market.
+    """Stable matchings on measured speeds and bandwidths. It remembers a standing market.
 
-    Tasks that are given once are matched with the nodes that ask, from scratch. What is on offer stands in a market
-    with all nodes that have asked, those at work too, and is repaired as they come, go and change: a node that asks
-    gets the task that it holds there, so it stays with what suits it better than it suits others. `tally` counts what
-    moved.
+    Tasks that are given once are matched with the nodes that ask, from scratch, at congestion prices. What is on offer
+    stands in a market with all nodes that have asked, those at work too, and is repaired as they come, go and change: a
+    node that asks gets the task that it holds there, so it stays with what suits it better than it suits others. That
+    market has prices only where `priced` asks for them: no run was faster for them. `tally` counts what moved.
     """
 
     def __init__(
@@ -52,11 +52,12 @@ class GaleShapley(Scheduler):
         priority_first: bool = False,
         best_for_nodes: bool = False,
         switching_cost: float = 0.0,
+        priced: bool = False,
     ) -> None:
         super().__init__()
         self.preferences = Preferences(default_speed, default_bandwidth, priority_first, switching_cost)
         self.best_for_nodes = best_for_nodes
-        self.market = Market(self.preferences, tolerance=NOISE, best_for_nodes=best_for_nodes)
+        self.market = Market(self.preferences, priced=priced, tolerance=NOISE, best_for_nodes=best_for_nodes)
         self.tally = Tally()
         self._places: dict[TaskId, _Places] = {}  # of each task on offer
         self._each = 1  # for how many nodes each is, at most
