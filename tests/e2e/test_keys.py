@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from barnraise.assembly.signals import COME_AGAIN
 from barnraise.ledger.decisions import NodeChanged
 from barnraise.ledger.evidence import Signatures
 from barnraise.ledger.view import LedgerView
@@ -26,7 +27,7 @@ def test_a_machine_takes_new_keys_and_stays_the_same_node(barnraise, run_file, t
     first = barnraise(*arguments)
     first.wait_for(accepted(run_dir, 2))
     first.popen.send_signal(signal.SIGTERM)
-    assert first.wait(60) == 0, first.text()
+    assert first.wait(60) == COME_AGAIN, first.text()
     (path,) = home.rglob("keys.json")
     before = json.loads(path.read_text())["public"]
     second = barnraise(*arguments, "--new-keys")

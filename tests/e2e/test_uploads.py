@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from barnraise.assembly.signals import COME_AGAIN
 from barnraise.ledger.view import LedgerView
 from barnraise.transport import Invite
 
@@ -127,7 +128,7 @@ def test_an_upload_that_is_cut_goes_on_where_it_stood(barnraise, run_file) -> No
             way.cut()
             guest.wait_for(lambda text, before=before: count(text) >= before + 2)
         guest.popen.terminate()
-        assert guest.wait(60) == 0, guest.text()
+        assert guest.wait(60) == COME_AGAIN, guest.text()
     with LedgerView(run_dir / "ledger.sqlite") as view:
         changes = [d.change for _, d in view.replay() if type(d).__name__ == "NodeChanged"]
     assert changes == ["enrolled", "joined", "joined", "left"], "a cut connection is no departure"

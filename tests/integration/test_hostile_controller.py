@@ -369,7 +369,7 @@ def test_a_worker_that_comes_back_has_its_moments(tmp_path: Path) -> None:
 
     controller, said = Leading(tmp_path), list[str]()
     controller.tasks = 1
-    assert controller.run(said.append) == Outcome("enough", True)
+    assert controller.run(said.append) == Outcome("enough", True, left=True)
     assert controller.heard["Offer"] == 1
     first = controller.runtime.executor.trainer.moments()
     controller.tasks, controller.heard = 0, Counter()

@@ -13,6 +13,7 @@ from barnraise.core.types import KINDS, LinkReport
 from barnraise.ledger.decisions import Noted
 from barnraise.ledger.notes import Released
 from barnraise.wire.messages import (
+    FOR_GOOD,
     PROTOCOL_VERSION,
     Ack,
     Decline,
@@ -73,7 +74,7 @@ def test_a_revoked_node_stays_out() -> None:
     engine, number = at_work()
     engine.hello("b")
     (answer,) = sent(engine.handle(ev.RevokeRequested("a", "it lies")))
-    assert answer == Stop("the host revoked this machine's membership: it lies", final=False)
+    assert answer == Stop("the host revoked this machine's membership: it lies", final=False, refusal=FOR_GOOD)
     assert number in engine.state.redo  # others do its work
     offered = contribution(engine.held["a"][number])
     for _ in range(2):

@@ -587,7 +587,7 @@ def test_leaving_hands_in_everything_first() -> None:
     assert bench.quit is None
     bench.ack(1, True)
     assert bench.sent[-1] == Leave("asked to")
-    assert bench.quit == act.Quit("asked to", True)
+    assert bench.quit == act.Quit("asked to", True, left=True)
 
 
 def test_leaving_waits_for_a_silent_controller() -> None:
@@ -622,7 +622,7 @@ def test_leaving_without_work_in_hand_is_no_failure_when_nobody_answers() -> Non
     bench.leave()
     bench.finish_task(steps=0)
     bench.tick(PATIENCE)
-    assert bench.quit == act.Quit("asked to: the controller does not answer", True)
+    assert bench.quit == act.Quit("asked to: the controller does not answer", True, left=True)
 
 
 def test_leaving_gives_up_on_a_controller_that_answers_and_never_takes_the_work() -> None:

@@ -8,11 +8,12 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from barnraise.assembly.signals import on_signals
-from barnraise.core.errors import InputError, InviteError, RunFailedError
+from barnraise.core.errors import InputError, InviteError, RunFailedError, TakenError
 
 if TYPE_CHECKING:
     from barnraise.assembly.voice import Say
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from barnraise.worker.machine import MakeWorker
     from barnraise.worker.options import Given, Outcome, WorkerOptions
     from barnraise.worker.task_executor import BuildExecutor
+
+MOST_NAMES = 100
+"""Names that a machine tries: its host name, and that with a number behind it."""
 
 
 async def join(
@@ -38,12 +42,14 @@ async def join(
 ) -> Outcome:
     """Be a worker: why it stopped, once nothing is left to do. `build` makes its executor, and `machine` its state
     machine, where these are not the usual ones. With `new_keys` it takes new keys, for which those that it is known by
-    vouch. `show` is given its progress, twice a second and at the end. `on_end` hears, as soon as it is known, within
-    how many seconds the worker will have ended; it is called by a signal's handler. Raises RunFailedError when it
-    stopped before, InputError and InviteError."""
+    vouch. Where the host name, or the keys, are another machine's, it takes others, by the same invite. `show` is given
+    its progress, twice a second and at the end. `on_end` hears, as soon as it is known, within how many seconds the
+    worker will have ended; it is called by a signal's handler. Raises RunFailedError when it stopped before, InputError
+    and InviteError."""
     from barnraise.transport import Invite, Keys, identity
     from barnraise.transport.links.presets import index_of, parse
     from barnraise.trust.roles import HELPER, WORKER, wrong_invite
+    from barnraise.wire.messages import TAKEN
     from barnraise.worker.leaving import LEAVES_WITHIN
     from barnraise.worker.lending import MAX_DISK
     from barnraise.worker.options import Means, WorkerOptions
@@ -58,32 +64,55 @@ async def join(
     means = Means(**given, link=parse(network, index_of(wanted)) if network else None)
     means = replace(means, threads=given.get("threads") or os.cpu_count() or 1)
     _check_device(means.device)
-    with identity.claimed((home or default_home()) / ticket.run, wanted) as (node, folder):
-        if node != wanted:
-            say(f"'{wanted}' works on this machine already: joining as '{node}'")
-        path, following = folder / "keys.json", folder / "keys-next.json"
-        changing = new_keys or following.exists()  # an earlier process may have begun to
-        former = Keys.load_or_create(path) if changing else None
+    tried, reason = list[str](), ""
+    while len(tried) < MOST_NAMES:
+        with identity.claimed((home or default_home()) / ticket.run, wanted, tried) as (node, folder):
+            if node != wanted:
+                why = reason or f"'{wanted}' works on this machine already"
+                say(f"{why}: joining as '{node}'")
+            tried.append(node)
+            path, following = folder / "keys.json", folder / "keys-next.json"
+            changing = (new_keys and not reason) or following.exists()  # an earlier process may have begun to
+            former = Keys.load_or_create(path) if changing else None
+            joined = partial(_joined, ticket.run, path, following if changing else None, say)
+            options = WorkerOptions(
+                uri=ticket.uri,
+                server_key=ticket.server_key,
+                name=node,
+                keys=Keys.load_or_create(following if changing else path),
+                cache=folder / "data",
+                moments=folder / "moments.safetensors",
+                invite=ticket,
+                means=means,
+                former=former,
+            )
+            if lent := means.lent().seconds:
+                on_end(lent + LEAVES_WITHIN)
+            try:
+                outcome = await _work(options, joined, say, build, machine, show=show, on_end=on_end)
+            except TakenError as error:
+                if name and not reason:  # its owner chose it
+                    raise
+                reason = str(error)
+                continue
+        if outcome.refusal != TAKEN:
+            return _judged(node, outcome)
+        reason = outcome.reason
+    raise TakenError(f"{reason}; {MOST_NAMES} names were tried: give this machine one of its own with --name")
 
-        def joined(node: str) -> None:
-            if changing:
-                following.replace(path)
-            say(f"joined run {ticket.run} as '{node}'; Ctrl-C leaves")
 
-        options = WorkerOptions(
-            uri=ticket.uri,
-            server_key=ticket.server_key,
-            name=node,
-            keys=Keys.load_or_create(following if changing else path),
-            cache=folder / "data",
-            moments=folder / "moments.safetensors",
-            invite=ticket,
-            means=means,
-            former=former,
-        )
-        if lent := means.lent().seconds:
-            on_end(lent + LEAVES_WITHIN)
-        outcome = await _work(options, joined, say, build, machine, show=show, on_end=on_end)
+def _joined(run: str, path: Path, following: Path | None, say: Say, node: str) -> None:
+    if following is not None:
+        following.replace(path)
+    say(f"joined run {run} as '{node}'; Ctrl-C leaves")
+
+
+def _judged(node: str, outcome: Outcome) -> Outcome:
+    """Raises InviteError where the controller refuses the worker for good, RunFailedError where it just stopped."""
+    from barnraise.wire.messages import FOR_GOOD
+
+    if outcome.refusal == FOR_GOOD:
+        raise InviteError(f"worker '{node}' may not take part: {outcome.reason}")
     if not outcome.final:
         raise RunFailedError(f"worker '{node}' stopped: {outcome.reason}")
     return outcome

@@ -20,7 +20,7 @@ from barnraise.transport.base import Connection
 from barnraise.transport.fallback import connection_for
 from barnraise.trust.roles import OBSERVER, wrong_invite
 from barnraise.wire.frames import decode_to_observer, encode
-from barnraise.wire.messages import PROTOCOL_VERSION, Stop
+from barnraise.wire.messages import LATER, PROTOCOL_VERSION, Stop
 from barnraise.wire.observing import Observe, Observed
 
 INTERVAL, PATIENCE = 3.0, 60.0
@@ -58,7 +58,7 @@ async def _ask(connection: Connection, ticket: Invite, keys: Keys) -> Standing:
             async with asyncio.timeout(INTERVAL):
                 while frames := await connection.receive():
                     answer, raw = decode_to_observer(frames)
-                    if isinstance(answer, Stop) and not answer.later:
+                    if isinstance(answer, Stop) and answer.refusal != LATER:
                         raise InviteError(printable(answer.reason, LONGEST_REASON))
                     if isinstance(answer, Observed) and raw is not None:
                         return _read(raw)

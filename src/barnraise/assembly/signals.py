@@ -18,6 +18,9 @@ NUMBERS = (signal.SIGINT, signal.SIGTERM)
 INTERRUPTED = 130
 """Exit code of a command that a signal ended."""
 
+COME_AGAIN = 75
+"""Exit code of a worker whose owner wanted the machine back: it may come again (EX_TEMPFAIL of sysexits.h)."""
+
 FORCED = 1
 """Exit code of a command that could not end in time by itself."""
 

@@ -10,7 +10,7 @@ import typer
 
 from barnraise.assembly.invites import INVITE_VARIABLE
 from barnraise.assembly.joining import join as work
-from barnraise.assembly.signals import end_within
+from barnraise.assembly.signals import COME_AGAIN, end_within
 from barnraise.cli import console
 from barnraise.cli.invites import given
 from barnraise.worker.lending import MAX_DISK
@@ -91,8 +91,10 @@ def join(
     Other users of this machine can read arguments: give the invite in a file or in the environment if there are any.
     Shows what the machine does and has done: in a live line on a terminal, elsewhere in a line each half minute.
     On SIGINT or SIGTERM, and when its time is over, it hands in what it has and leaves, within a minute whatever the
-    controller does; on a second signal it ends at once. Started again, it takes part as
-    the same node; started twice, the second takes a name of its own.
+    controller does; on a second signal it ends at once. Started again, it takes part as the same node. A second
+    process, or a machine with the same host name or a copy of its keys, takes a name of its own.
+    Exit code 0: the run is over. 75: the lent time is over, or it was asked to leave; it may come again. 2: it is
+    refused for good, or something that was given cannot work. 1: it failed. 130: a second signal ended it.
     """
     from barnraise.cli.lending import make_view
 
@@ -109,6 +111,8 @@ def join(
     finally:
         view.close()
     view.note(outcome.reason)
+    if outcome.left:
+        raise typer.Exit(COME_AGAIN)
 
 
 def _end_within(seconds: float) -> None:

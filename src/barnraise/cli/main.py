@@ -1,6 +1,6 @@
 """`barnraise`: finds the command, loads only its module, and turns errors into messages and exit codes.
 
-Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted.
+Exit codes: 0 done, 1 failed, 2 bad input, 75 come again (`join`), 130 interrupted.
 """
 
 from __future__ import annotations

@@ -16,14 +16,14 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from barnraise.controller import permits
-from barnraise.core.errors import InputError, InviteError, NotNowError, StorageError
+from barnraise.core.errors import InputError, InviteError, NotNowError, StorageError, TakenError
 from barnraise.transport import Keys, TokenBook
 from barnraise.transport.allow_list import line_of
 from barnraise.transport.door import network_of, place_of
 from barnraise.transport.invite import Token
 from barnraise.trust.roles import wrong_invite
 from barnraise.wire.following import Follow
-from barnraise.wire.messages import PROTOCOL_VERSION, Enrol, Stop
+from barnraise.wire.messages import FOR_GOOD, LATER, PROTOCOL_VERSION, TAKEN, Enrol, Stop
 from barnraise.wire.observing import Observe
 
 ATTEMPTS_A_SECOND = 20
@@ -78,7 +78,7 @@ class Enrolment:
         per_network: int | None = None,
         read_book: Callable[[], TokenBook] | None = None,
     ) -> None:
-        self.keys, self._open_book, self._allowed, self._warn = keys, open_book, allowed, warn
+        self.keys, self._open_book, self._allowed, self.warn = keys, open_book, allowed, warn
         self._per_network = per_network
         self._read_book = read_book or self._lent_book
         self._wrong, self._right = Attempts(), Attempts()
@@ -111,7 +111,7 @@ class Enrolment:
         now = time.monotonic()
         if now - self._told_at >= WARN_SECONDS:
             self._told_at = now
-            self._warn(
+            self.warn(
                 f"more than {ATTEMPTS_A_SECOND} greetings a second from {address or 'an unknown address'} have wrong "
                 "proofs of an invite: they are not answered, and others come in as before"
             )
@@ -135,7 +135,7 @@ class Enrolment:
         with self._open_book() as book:
             token, listed = self._proven(book, message, key, time.time())
             if taken:  # only who holds an invite is told of names
-                raise InviteError(f"the name '{message.name}' is taken in this run: choose another with --name")
+                raise TakenError(f"the name '{message.name}' is taken in this run: choose another with --name")
             network = "" if listed else self._network(book, address)
             book.spend(token.id, key, network if self._per_network else "", listed=listed)
             return Entry(token.id, token.role, self._owner(network))
@@ -208,7 +208,7 @@ class Enrolment:
         except InputError as error:
             if str(error) != self._warned:
                 self._warned = str(error)
-                self._warn(f"nobody is let in: {error}")
+                self.warn(f"nobody is let in: {error}")
             raise NotNowError(
                 "nobody can come in now: the host's list of keys is broken, and its host is told"
             ) from None
@@ -224,8 +224,10 @@ def _unlisted(key: str, name: str) -> InviteError:
 def refusal_of(error: InviteError | StorageError) -> Stop:
     """What a machine is told that may not come in."""
     if isinstance(error, StorageError):  # nobody is let in whose invite cannot be spent
-        return Stop(f"nobody can come in now, try again later: {error}", later=True)
-    return Stop(str(error), later=isinstance(error, NotNowError))
+        return Stop(f"nobody can come in now, try again later: {error}", refusal=LATER)
+    if isinstance(error, NotNowError):
+        return Stop(str(error), refusal=LATER)
+    return Stop(str(error), refusal=TAKEN if isinstance(error, TakenError) else FOR_GOOD)
 
 
 def require_protocol(message: Greeting) -> None:

@@ -29,7 +29,7 @@ from barnraise.transport.base import Connection
 from barnraise.wire.downloads import Download, WrongDigestError
 from barnraise.wire.following import CopiedFile, Copy, Follow, Followed, Inventory, Rows, Survey, decode_rows
 from barnraise.wire.frames import Buffer, decode_to_standby, encode
-from barnraise.wire.messages import PROTOCOL_VERSION, Chunk, Fetch, Gone, Message, Stop, Term
+from barnraise.wire.messages import LATER, PROTOCOL_VERSION, Chunk, Fetch, Gone, Message, Stop, Term
 
 ANSWER = 1.0
 """Seconds after which a question without an answer is asked anew, after a new greeting."""
@@ -302,7 +302,7 @@ class Follower:
             await asyncio.sleep(0)
 
     def _receive(self, message: Message, raw: memoryview | None) -> None:
-        if isinstance(message, Stop) and not message.later:
+        if isinstance(message, Stop) and message.refusal != LATER:
             raise InviteError(printable(message.reason, 1000))
         self.silence = 0.0
         if isinstance(message, Stop):  # it is asked again: `_ask` waits in vain meanwhile

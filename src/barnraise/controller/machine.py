@@ -47,7 +47,7 @@ from barnraise.controller.training import Training
 from barnraise.controller.waiting import Waiting
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Decision, Noted
-from barnraise.wire.messages import Hello, Message, Stop, Who
+from barnraise.wire.messages import FOR_GOOD, Hello, Message, Stop, Who
 
 
 class Controller:
@@ -222,7 +222,7 @@ class Controller:
         node, message = event.node, event.message
         known = self.state.nodes.get(node)
         if known is None:
-            yield Send(node, Stop("this node is not enrolled in the run: join with a fresh invite"))
+            yield Send(node, Stop("this node is not enrolled in the run: join with a fresh invite", refusal=FOR_GOOD))
         elif known.revoked:
             yield turned_away(known)
         elif isinstance(message, Hello):

@@ -26,6 +26,7 @@ from barnraise.controller.state import NodeState, Status
 from barnraise.ledger.decisions import Change, NodeChanged, Noted
 from barnraise.ledger.notes import NOT_HELD, Released, Reopened
 from barnraise.wire.messages import (
+    FOR_GOOD,
     PROTOCOL_VERSION,
     Ack,
     Enrolled,
@@ -99,7 +100,7 @@ class Membership(Part):
     def hello(self, node: str, message: Hello) -> Steps:
         """A worker says who it is and what it holds: agree with it on what is open, answered and forgotten."""
         if message.protocol != PROTOCOL_VERSION:
-            yield Send(node, Stop(_foreign(message.protocol)))
+            yield Send(node, Stop(_foreign(message.protocol), refusal=FOR_GOOD))
             return
         if self.state.progress.finished or (self.state.progress.final and not self.context.needs_nodes()):
             yield from self._answer_pending(node, message)
@@ -367,7 +368,8 @@ class Membership(Part):
 
 def turned_away(node: NodeState) -> Send:
     """The answer to whatever a revoked node says."""
-    return Send(node.id, Stop(f"the host revoked this machine's membership: {node.revoked}", final=False))
+    reason = f"the host revoked this machine's membership: {node.revoked}"
+    return Send(node.id, Stop(reason, final=False, refusal=FOR_GOOD))
 
 
 def _foreign(protocol: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, MutableMapping
 from functools import partial
 
@@ -9,10 +10,11 @@ from barnraise.controller.enrolment import Enrolment, UnansweredError, refusal_o
 from barnraise.controller.events import Admitted, Event, Rekeyed
 from barnraise.controller.machine import Controller
 from barnraise.controller.membership import turned_away
+from barnraise.controller.twins import PATIENCE, REASON, Place, Twins
 from barnraise.core.errors import InviteError, StorageError
 from barnraise.transport.base import Peer
 from barnraise.trust import signatures
-from barnraise.wire.messages import Enrol, Enrolled, Hello, Message
+from barnraise.wire.messages import TAKEN, Enrol, Enrolled, Hello, Message, Stop, Who
 
 
 class Reception:
@@ -31,6 +33,7 @@ class Reception:
         self.enrolment, self._machine, self._peers = enrolment, machine, peers
         self._transmit, self._post, self._address = transmit, post, address
         self._coming: set[str] = set()  # keys let in by this process
+        self._twins, self._told = Twins(), set[str]()
 
     def turn_away(self, peer: Peer, node: str, message: Message) -> None:
         """A revoked node is answered when it asks to be let in; whatever else it says is not read."""
@@ -54,6 +57,33 @@ class Reception:
                 self._coming.add(peer.key)
                 self._peers[message.name] = peer
                 self._post(event)
+
+    def has_place(self, peer: Peer, node: str, message: Hello) -> bool:
+        """Whether the node's place is this peer's, or free; else it is told so, or waits for its next greeting."""
+        known, other = self._machine.state.nodes[node], self._peers.get(node)
+        if other is None or not known.live or not self._address(other):
+            self._twins.forget(node)
+            return True
+        if other == peer or message.session == known.session.id:
+            self._twins.heard(node)
+            return True
+        patience = max(PATIENCE, 2.0 * self._machine.membership.heartbeat)
+        place = self._twins.asked(node, time.monotonic(), patience)
+        if place is Place.WAIT:
+            self._transmit(other, Who())  # a process that lives greets again
+        elif place is Place.TAKEN:
+            self._transmit(peer, Stop(REASON, final=False, refusal=TAKEN))
+            self._tell_of_twins(node)
+        return place is Place.FREE
+
+    def _tell_of_twins(self, node: str) -> None:
+        """Tell the host, once for each node."""
+        if node not in self._told:
+            self._told.add(node)
+            self.enrolment.warn(
+                f"a second process has the keys of node '{node}', and was told to take others; if nobody copied a home "
+                f"folder, somebody else has these keys: have its owner take new ones (barnraise join --new-keys)"
+            )
 
     def _let_in(self, peer: Peer, message: Enrol) -> Admitted | Rekeyed:
         """What follows for a machine that may come in. Raises InviteError when it may not."""

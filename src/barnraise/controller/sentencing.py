@@ -8,7 +8,7 @@ from barnraise.controller.membership import Membership
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Change, Noted
-from barnraise.wire.messages import Stop
+from barnraise.wire.messages import FOR_GOOD, Stop
 
 
 class Sentencing(Part):
@@ -30,5 +30,5 @@ class Sentencing(Part):
         version = self.state.newest.version + 1 + (self.state.closing is not None)
         for one in held:
             yield Noted(self.now, notes.Voided(one.assignment, version, reason, True), node)
-        yield Send(node, Stop(reason, final=note.until is None))
+        yield Send(node, Stop(reason, final=note.until is None, refusal=FOR_GOOD if note.until is None else ""))
         yield from self.membership.gone(node, reason, Change.DISMISSED)

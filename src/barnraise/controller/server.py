@@ -264,9 +264,10 @@ class Server:
             self._transmit(peer, Stop(offence, final=False))
         elif isinstance(message, Hello):
             self.standbys.require_newest(message.term)
-            self.peers[node] = peer
-            self.stopped.discard(node)
-            self.post(ev.Received(node, message))
+            if self.reception.has_place(peer, node, message):
+                self.peers[node] = peer
+                self.stopped.discard(node)
+                self.post(ev.Received(node, message))
         elif self.peers.get(node) != peer:
             self._transmit(peer, Who())
         elif isinstance(message, Fetch):

@@ -9,6 +9,7 @@
     │   │   └── DimacsError        a bad DIMACS file: file, line, reason
     │   ├── ModelError             a model that cannot be built, loaded or held in memory
     │   ├── InviteError            an invite that is malformed, expired, used up or for another run
+    │   │   ├── TakenError         a name, or keys, that another machine has: come with others
     │   │   └── NotNowError        a refusal that passes by itself: ask again later
     │   ├── RunDirectoryError      a run directory that is missing, locked, unwritable or not one
     │   └── AddressError           a port that is taken, a host that cannot be bound or reached
@@ -96,6 +97,10 @@ class InviteError(InputError):
 
 class NotNowError(InviteError):
     """Nobody can come in just now, whatever its invite: ask again later."""
+
+
+class TakenError(InviteError):
+    """A name, or keys, that another machine of the run has: come with others."""
 
 
 class RunDirectoryError(InputError):

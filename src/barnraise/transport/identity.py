@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
@@ -112,11 +112,13 @@ class Keys:
 
 
 @contextlib.contextmanager
-def claimed(base: Path, name: str) -> Iterator[tuple[str, Path]]:
+def claimed(base: Path, name: str, without: Container[str] = ()) -> Iterator[tuple[str, Path]]:
     """The name and the folder, below `base`, of an identity that no other process of this machine uses meanwhile:
-    `name`, or name-2, name-3 ... Raises InputError."""
+    `name`, or name-2, name-3 ..., but none of `without`. Raises InputError."""
     for number in count(1):
         chosen = name if number == 1 else f"{name[:MAX_NAME]}-{number}"
+        if chosen in without:
+            continue
         folder = base / chosen
         with held(folder) as free:
             if free:

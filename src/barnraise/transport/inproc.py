@@ -72,7 +72,7 @@ class InprocListener(Listener):
         return str(address)
 
     def address(self, peer: Peer) -> str:
-        return "127.0.0.1"  # it is this process
+        return "127.0.0.1" if peer in self._peers else ""  # it is this process
 
     def attach(self, connection: InprocConnection, key: str) -> Peer:
         """A new connection stands."""

@@ -65,6 +65,10 @@ FRAME_LIMIT = 1 << 20
 ENROL_LIMIT = 4096
 """Largest message in bytes from a key that is not enrolled."""
 
+LATER, TAKEN, FOR_GOOD = "later", "taken", "for good"
+"""What a refusal means: it passes by itself, the machine asks again; the name, or the keys, are another machine's, come
+with others; nothing that the machine does by itself changes it."""
+
 Hex32 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$", min_length=64, max_length=64)]
 AssignmentIds = Annotated[tuple[Count, ...], msgspec.Meta(max_length=64)]
 HeldVersion = Annotated[int, msgspec.Meta(ge=-1, le=2**53)]  # -1: none
@@ -325,12 +329,12 @@ class Elsewhere(Message, frozen=True, tag=True):
 
 
 class Stop(Message, frozen=True, tag=True):
-    """Work no more: the run is over (`final`), or you may not take part, and why. A refusal that passes by itself is
-    for `later`: the machine asks again."""
+    """Work no more: the run is over (`final`), or you may not take part, and why. `refusal` says what follows for the
+    machine: LATER, TAKEN, FOR_GOOD; "": nothing beyond that."""
 
     reason: Text
     final: bool = True
-    later: bool = False
+    refusal: Name = ""
 
 
 FromWorker = Enrol | Hello | Heartbeat | Next | Decline | Watch | Offer | PayloadChunk | Fetch | Leave

@@ -80,7 +80,10 @@ class Settle(Action, frozen=True, gc=False):
 
 
 class Quit(Action, frozen=True, gc=False):
-    """Nothing is left to do here."""
+    """Nothing is left to do here. `left` says that the worker goes as it was asked to, `refusal` what the controller
+    said beside its reason."""
 
     reason: str
     final: bool
+    left: bool = False
+    refusal: str = ""

@@ -8,14 +8,14 @@ import random
 import secrets
 from collections.abc import Callable
 
-from barnraise.core.errors import InviteError
+from barnraise.core.errors import InviteError, TakenError
 from barnraise.core.text import printable
 from barnraise.transport import Invite, proof
 from barnraise.transport.base import Connection
 from barnraise.trust import signatures
 from barnraise.trust.signatures import RunId
 from barnraise.wire.frames import decode_from_controller, encode
-from barnraise.wire.messages import PROTOCOL_VERSION, Enrol, Enrolled, Stop
+from barnraise.wire.messages import LATER, PROTOCOL_VERSION, TAKEN, Enrol, Enrolled, Stop
 from barnraise.worker.options import REASON, WorkerOptions
 
 INTERVAL, LONGEST_INTERVAL = 2.0, 60.0
@@ -50,11 +50,12 @@ async def enrol(
             if unanswered == SILENCE:
                 say("the controller has not answered yet: this machine keeps asking to be let in; Ctrl-C stops")
             continue
-        if not answer.later:
-            raise InviteError(printable(answer.reason, REASON))
+        reason = printable(answer.reason, REASON)
+        if answer.refusal != LATER:
+            raise TakenError(reason) if answer.refusal == TAKEN else InviteError(reason)
         wait = min(INTERVAL * 2.0**refused, LONGEST_INTERVAL) * random.uniform(0.5, 1.0)
         refused, unanswered = min(refused + 1, 10), 0
-        say(f"not let in yet: {printable(answer.reason, REASON)}; this machine asks again in {wait:.0f} s")
+        say(f"not let in yet: {reason}; this machine asks again in {wait:.0f} s")
         await asyncio.sleep(wait)
 
 

@@ -130,7 +130,7 @@ class Worker:
             farewells = [] if lost else [self.contact.send(Leave(self.leaving), now)]
             silent = now - self.contact.last_heard >= PATIENCE
             final = not lost and self.tasks.failures < MOST_FAILURES
-            return [*farewells, Quit(farewell(self.leaving, lost, silent=silent), final)]
+            return [*farewells, Quit(farewell(self.leaving, lost, silent=silent), final, left=final)]
         given_up = self.tasks.give_up() if self.tasks.unanswered(now) else []
         if self.contact.silent(now):
             return [*given_up, self._hello(now)]
@@ -166,7 +166,7 @@ class Worker:
 
     def _stop(self, message: Stop, now: float) -> list[Action]:
         self.over = message.final
-        return [Quit(message.reason, message.final)]
+        return [Quit(message.reason, message.final, refusal=message.refusal)]
 
     # Getting ready
 
@@ -225,7 +225,8 @@ class Worker:
         return self.ready and self.contact.greeted and self.tasks.running is None and not self.outgoing.pending
 
     def _leave(self, now: float) -> list[Action]:
-        return [self.contact.send(Leave(self.leaving), now), Quit(self.leaving, self.tasks.failures < MOST_FAILURES)]
+        final = self.tasks.failures < MOST_FAILURES
+        return [self.contact.send(Leave(self.leaving), now), Quit(self.leaving, final, left=final)]
 
 
 _HANDLE: dict[type[Event], Callable[[Worker, Any, float], list[Action]]] = {

@@ -87,7 +87,10 @@ class WorkerOptions:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Why a worker stopped; `final` when nothing is left to do (else the run may go on without it)."""
+    """Why a worker stopped; `final` when nothing is left to do (else the run may go on without it). `left`: its owner
+    wanted it back, and it may come again. `refusal` is what the controller said beside its reason (`Stop.refusal`)."""
 
     reason: str
     final: bool
+    left: bool = False
+    refusal: str = ""

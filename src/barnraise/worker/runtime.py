@@ -109,7 +109,7 @@ class WorkerRuntime:
     def leave(self, reason: str) -> None:
         """Ask the worker to hand in what it has and go. For the event loop's thread (a signal handler)."""
         if not self._working:  # there is nothing to hand in yet
-            self.outcome = Outcome(reason, final=True)
+            self.outcome = Outcome(reason, final=True, left=True)
         if self._enrolling is not None:
             self._enrolling.cancel()
         if self._built is not None:
@@ -211,9 +211,9 @@ class WorkerRuntime:
         self.outbox.put_nowait(Leave(without_paths(reason, folders)[:REASON]))
         self.inbox.put_nowait(ev.Tick())
 
-    def _end(self, reason: str, final: bool) -> None:
+    def _end(self, reason: str, final: bool, *, left: bool = False, refusal: str = "") -> None:
         """`reason` may be the controller's words, or quote them."""
-        self.outcome = Outcome(printable(reason, REASON), final)
+        self.outcome = Outcome(printable(reason, REASON), final, left, refusal)
 
     # The connection
 
@@ -378,7 +378,7 @@ class WorkerRuntime:
         self._in_training(self.executor.settle, action.assignment, action.accepted)
 
     def _quit(self, action: act.Quit) -> None:
-        self._end(action.reason, action.final)
+        self._end(action.reason, action.final, left=action.left, refusal=action.refusal)
 
 
 _ACTIONS: dict[type[act.Action], Callable[[WorkerRuntime, Any], None]] = {
