@@ -82,7 +82,9 @@ class Server:
         self.peers: dict[str, Peer] = {}
         self.standbys = Standbys(ledger, enrolment, machine, replication or Replication(), warn)
         self.standbys.connect(self._transmit, self._tell, self.peers, lambda note: self.post(ev.Told(note)))
-        self.reception = Reception(enrolment, machine, self.peers, self._transmit, self.post, address=self._address)
+        self.reception = Reception(
+            enrolment, machine, self.peers, self._transmit, self.post, lambda peer: self.listener.address(peer)
+        )
         self.observers = Observers(enrolment, machine.settings.run.name, standing, self._transmit)
         self.drops, self.rates, self.warnings = Drops(), Rates(), Warnings()
         self.uploads = Uploads()  # of which the machine knows: what it does not want is not kept
@@ -254,9 +256,9 @@ class Server:
         elif isinstance(message, Enrol):
             self.reception.enrol(peer, message)
         elif isinstance(message, Follow):
-            self.standbys.greeted(peer, message, self._address(peer))
+            self.standbys.greeted(peer, message, self.listener.address(peer))
         elif isinstance(message, Observe):
-            self.observers.asked(peer, message, self._address(peer))
+            self.observers.asked(peer, message, self.listener.address(peer))
         elif node is None:
             return
         elif offence := permits.refusal(self.machine.state.nodes[node].badge.role, message):
@@ -281,9 +283,6 @@ class Server:
             self.post(Brought(node, message, raw))
         else:
             self.post(ev.Received(node, message))
-
-    def _address(self, peer: Peer) -> str:
-        return self.listener.address(peer)
 
     def _take_chunk(self, peer: Peer, node: str, message: PayloadChunk, raw: memoryview) -> None:
         """Bytes of a payload; those that do not follow on what is here are asked for once, others overtook them."""
