@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ def test_a_sound_file(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = capsys.readouterr()
     assert out.startswith("run.yaml is sound: train, asynchronous\n  model          gpt2, ")
     assert "contributions  40 of 2,560 tokens" in out
+    assert re.search(r"leases         a node that dies is missed after [0-9.]+ s among \d+ nodes?\n", out)
     assert err == ""
 
 

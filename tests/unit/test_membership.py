@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from barnraise.controller import actions as act
 from barnraise.controller import events as ev
 from barnraise.controller import membership
-from barnraise.controller.settings import FLEET_HEARTBEATS
+from barnraise.controller.settings import FLEET_HEARTBEATS, LeaseSettings
 from barnraise.controller.state import Status
 from barnraise.core.types import KINDS, LinkReport
 from barnraise.ledger.decisions import Noted
@@ -319,7 +321,9 @@ def test_after_a_restart_nodes_have_the_grace_to_come_back_and_must_say_hello() 
 
 
 def fleet(count: int) -> Engine:
-    engine = Engine(engine_settings())
+    """Of a controller that hears 100 heartbeats a second at the most, so that fleets are large sooner."""
+    settings = engine_settings()
+    engine = Engine(replace(settings, leases=replace(settings.leases, most=100.0)))
     engine.check = lambda: None  # type: ignore[method-assign]  # hundreds of nodes: compared once, at the end
     for index in range(count):
         engine.hello(f"n{index}")
@@ -327,10 +331,18 @@ def fleet(count: int) -> Engine:
     return engine
 
 
+def test_a_dead_node_of_a_large_fleet_is_missed_soon() -> None:
+    leases = LeaseSettings(1.0, 3.0, 30.0)
+    assert leases.intervals(800) == (1.0, 3.0)
+    assert leases.intervals(1000) == (1.25, 3.75)
+    assert leases.intervals(10_000) == (12.5, 37.5)
+    assert 10_000 / leases.intervals(10_000)[0] == FLEET_HEARTBEATS
+
+
 def test_intervals_grow_with_the_fleet() -> None:
     engine = fleet(300)
     (pulse,) = sent(engine.handle(ev.Received("n0", Heartbeat(0.5))))
-    assert pulse == Pulse(0.5, 300 / FLEET_HEARTBEATS, 5 * 300 / FLEET_HEARTBEATS)
+    assert pulse == Pulse(0.5, 3.0, 15.0)
     assert engine.welcomes["n299"].lease == pulse.lease
     engine.tick(pulse.lease - 0.01)
     assert len(engine.account.live) == 300

@@ -14,7 +14,6 @@ from barnraise.controller.settings import (
     EngineSettings,
     EvaluationSettings,
     GateSettings,
-    LeaseSettings,
     PayloadSettings,
     RowNeeds,
     ScoreSettings,
@@ -29,6 +28,7 @@ from barnraise.models.published import MOST_MOVED
 from barnraise.plan import Plan, payload_bytes
 from barnraise.plan.dataset import longest_row, mean_row
 from barnraise.plan.estimate import payload_growth
+from barnraise.plan.leases import leases
 from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.training.catalog import INNER
 from barnraise.training.reach import HELD_BACK, Reach
@@ -78,7 +78,7 @@ def engine_settings(
         asynchronous=plan.asynchronous,
         worker=worker_settings(plan),
         manifest=manifest,
-        leases=LeaseSettings(controller.heartbeat, controller.lease, max(controller.lease, controller.longest_lease)),
+        leases=leases(plan),
         payloads=PayloadSettings(
             num_parameters=num_parameters,
             partitions=partitions,

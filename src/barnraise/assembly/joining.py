@@ -128,12 +128,13 @@ async def _work(
     show: Show | None,
     on_end: Callable[[float], None],
 ) -> Outcome:
-    """Be the worker until the run is over, or a signal asks it to leave."""
+    """Be the worker until the run is over, or a signal asks it to leave. RunFailedError where memory is used up."""
     from barnraise.worker.building import build_executor
     from barnraise.worker.cache import delete
     from barnraise.worker.leaving import LEAVES_WITHIN
     from barnraise.worker.machine import Worker
     from barnraise.worker.runtime import WorkerRuntime
+    from barnraise.worker.shortage import shortage
 
     make = machine or Worker
     runtime = WorkerRuntime(
@@ -144,8 +145,13 @@ async def _work(
         say(f"{name}: handing in what there is, then leaving (again to stop at once)")
         runtime.leave(f"asked to leave ({name})")
 
-    with on_signals(leave, lambda: None, lambda: on_end(LEAVES_WITHIN)):
-        outcome = await runtime.run()
+    try:
+        with on_signals(leave, lambda: None, lambda: on_end(LEAVES_WITHIN)):
+            outcome = await runtime.run()
+    except (MemoryError, OSError, RuntimeError) as error:
+        if told := shortage(error):
+            raise RunFailedError(told) from error
+        raise
     if runtime.machine.over and options.means.max_disk:  # a laboratory's machines lend none of their own
         delete(options.cache, options.moments)
     return outcome

@@ -98,6 +98,15 @@ def _without_controller(plan: Plan) -> str:
     )
 
 
+def _noticed(plan: Plan) -> str:
+    """After how long a node that died is missed, by the size of the fleet: heartbeats get rarer where it is large."""
+    from barnraise.plan.leases import leases
+
+    there, sizes = leases(plan), [len(plan.run_file.workers)] if plan.run_file.workers else [10, 1000, 10_000]
+    told = [f"{there.intervals(size)[1]:.3g} s among {count_text(size, 'node')}" for size in sizes]
+    return f"a node that dies is missed after {', '.join(told)}"
+
+
 def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     """What the run would take, for people."""
     model = plan.run_file.model
@@ -133,6 +142,7 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
             yield "liars", f"of {living} nodes K {nodes}, f {f}: more lie with probability {odds:.2g}{missed}"
     if (looked_at := _looked_at(plan)) or plan.purpose.value == "serve":
         yield "checked", looked_at or NOBODY
+    yield "leases", _noticed(plan)
     if plan.purpose.value == "serve":
         yield "standby", _without_controller(plan)
     if rows := plan.run_file.training.loss_gate:

@@ -7,22 +7,19 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from barnraise.core.errors import BarnraiseError
+from barnraise.worker.shortage import shortage
 
 _QUOTED = r"""(?P<quote>['"])(?:[A-Za-z]:)?[/\\][^'"\n]*(?P=quote)"""
 _BARE = r"""(?<![\w<:/\\.])(?:[A-Za-z]:\\|~?/)[^\s'",;()]+"""
 _PATH = re.compile(f"{_QUOTED}|{_BARE}")
 """A quoted absolute path, or one without blanks. Addresses as zmq://host are none."""
 
-OUT_OF_MEMORY = "this machine has no memory left for the run, or its owner lends less than the run takes (--max-memory)"
-
 
 def reason_of(error: BaseException) -> str:
     """What broke, for the owner of the machine."""
     if isinstance(error, BarnraiseError):
         return str(error)
-    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
-        return OUT_OF_MEMORY
-    return f"{type(error).__name__}: {error}"
+    return shortage(error) or f"{type(error).__name__}: {error}"
 
 
 def without_paths(text: str, folders: Iterable[Path]) -> str:
