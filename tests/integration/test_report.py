@@ -28,6 +28,7 @@ from barnraise.config.load import load
 from barnraise.controller.state import Newest
 from barnraise.core.errors import CorruptionError, DataError, InputError
 from barnraise.ledger import (
+    Change,
     Checkpoints,
     Ledger,
     NodeChanged,
@@ -241,6 +242,24 @@ def test_a_run_with_a_damaged_ledger_still_has_the_model_of_its_checkpoint(
     assert list(run.requests.iterdir()) == []
     assert main(["resume", str(run.path)]) == 1
     assert "barnraise finish" in capsys.readouterr().err
+
+
+def test_a_payload_without_its_row_is_told_of_before_it_is_dropped(text_run: tuple[RunDirectory, Plan]) -> None:
+    run, _ = text_run
+    with Ledger(run.ledger, run.segments, run=run.path.name) as ledger:
+        ledger.commit(
+            [
+                NodeChanged(0.1, "a", Change.ENROLLED, key="a"),
+                NodeChanged(0.2, "a", Change.JOINED, session=1),
+                assigned(0.3, 7, "a"),
+            ]
+        )
+        ledger.segments.append({7: b"the rows of this commit were not written any more"})
+    warned: list[str] = []
+    host = open_host(*text_run, warned.append)
+    host.server.executor.close()
+    host.ledger.close()
+    assert any("(contributions 7)" in text and "ledger.sqlite-wal" in text for text in warned)
 
 
 def test_export_command_refuses_what_is_not_there(

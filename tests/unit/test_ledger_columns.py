@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -12,12 +13,16 @@ import pytest
 from barnraise.account import story
 from barnraise.controller import saved
 from barnraise.controller.recovery import replay
+from barnraise.core.errors import RunDirectoryError
 from barnraise.core.types import AnyTask
 from barnraise.ledger import Judged, Ledger, LedgerView, schema
+from barnraise.ledger.records import Place, pack_header
 from barnraise.ledger.rows import FORMATS, fields_of
 
 from .test_ledger import a_run, judged, payloads_of
 from .test_recovery import Run
+
+TABLES = [*sorted({form.table for form in FORMATS.values()}), "chain", "meta"]
 
 
 def forget(path: Path, column: str = "codec") -> None:
@@ -42,6 +47,37 @@ def old(tmp_path: Path) -> Path:
         ledger.commit(run, payloads_of(run))
     forget(path)
     return path
+
+
+def test_what_an_older_barnraise_cannot_read_has_a_version_of_its_own() -> None:
+    """Where this fails, raise `schema.VERSION`: a barnraise that reads the version before would take what this one
+    writes for damage. If this one still reads what that wrote, add it to `schema.READABLE`."""
+    headers = [pack_header(7, Place(1, 28, 5, 0x01020304), first).hex() for first in (True, False)]
+    required = {table: [c.name for c in schema.columns_of(table) if c.default is None] for table in TABLES}
+    form = hashlib.sha256(repr((headers, required)).encode()).hexdigest()[:16]
+    assert (schema.VERSION, form) == (3, "5502c7078a4e19cf")
+
+
+def test_a_ledger_of_the_version_before_is_read_and_gone_on_with_in_this_one(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    Ledger(path, run="old").close()
+    set_schema(path, 2)
+    with LedgerView(path) as view:
+        assert view.run == "old"
+    with Ledger(path):
+        pass
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone() == (schema.VERSION,)
+    for other in (1, schema.VERSION + 1):
+        set_schema(path, other)
+        with pytest.raises(RunDirectoryError, match=rf"has ledger schema {other}, this barnraise reads 2 to 3"):
+            Ledger(path)
+
+
+def set_schema(path: Path, version: int) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'schema'", (version,))
+        connection.commit()
 
 
 def test_a_columns_default_is_its_fields() -> None:

@@ -167,6 +167,7 @@ def test_one_commit_of_several_payloads_is_what_a_crash_leaves(tmp_path: Path) -
     Segments(tmp_path, position).append({k: content(k) for k in range(10, 20)})
     segments = Segments(tmp_path, position, last_assignment=30)
     assert len(segments) == 9
+    assert segments.orphans == list(range(10, 20)), "so that it can be said what is dropped"
     segments.append({40: b"goes on"})
     assert [40 in segments, 10 in segments] == [True, False]
 

@@ -83,6 +83,13 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     found, told_before = replay(ledger, checkpoints), ledger.newest(notes.RunFile)
     for damage in ledger.segments.damage:
         warn(f"{damage}; what was there can be done without, or is done again")
+    if orphans := ledger.segments.orphans:
+        numbers = ", ".join(map(str, orphans[:10])) + (" ..." if len(orphans) > 10 else "")
+        warn(
+            f"{run.segments} holds payloads of a commit whose rows are not on the ledger (contributions {numbers}): a "
+            "crash cut the commit short, or the ledger has lost its end. If it was copied without its "
+            "ledger.sqlite-wal, stop now and put that back: the next contribution that comes in takes their place"
+        )
     changed = changes(told_before.content, plan.run_file) if told_before is not None else []
     dataset = Dataset.open(run.data, verify=True)
     _require_rows_to_fetch(plan, dataset)

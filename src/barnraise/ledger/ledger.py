@@ -19,7 +19,7 @@ from barnraise.ledger.disk import damaged, storage_errors
 from barnraise.ledger.notes import SomeNote, Voided, kind_of
 from barnraise.ledger.rows import FORMATS, LedgerHash, Row, RowFormat
 from barnraise.ledger.segments import SEGMENT_BYTES, PayloadBytes, Position, Segments
-from barnraise.ledger.view import SCHEMA_VERSION, read_meta, replay
+from barnraise.ledger.view import read_meta, replay
 
 _PRAGMAS = """
 PRAGMA journal_mode = WAL;
@@ -68,7 +68,7 @@ class Ledger:
             with transaction(self._connection, path):
                 schema.complete(self._connection)
                 self.head = chain.take_up(self._connection)
-                self._set_meta(epoch=self.epoch)
+                self._set_meta(epoch=self.epoch, schema=schema.VERSION)
         except BaseException:
             self._connection.close()
             raise
@@ -152,7 +152,7 @@ class Ledger:
         return found is not None
 
     def _create(self, run: str) -> None:
-        meta = {"schema": SCHEMA_VERSION, "run": run, "epoch": 0, "segment_number": 0, "segment_bytes": 0}
+        meta = {"schema": schema.VERSION, "run": run, "epoch": 0, "segment_number": 0, "segment_bytes": 0}
         with transaction(self._connection, self.path):
             schema.create(self._connection)
             self._connection.executemany("INSERT INTO meta (key, value) VALUES (?, ?)", meta.items())

@@ -13,6 +13,13 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple, TypeAlias
 
+VERSION = 3
+"""What a ledger and its segments are written in: another one as soon as an older barnraise could not read all of what
+this one writes. 3: the first record of a commit has a magic of its own, so that an older one takes it for damage."""
+
+READABLE = (2, VERSION)
+"""Versions that this barnraise reads, and goes on with in its own."""
+
 
 class Column(NamedTuple):
     """One column; `default` as SQL, None for one that every ledger has."""

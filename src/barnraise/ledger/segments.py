@@ -61,6 +61,7 @@ class Segments:
         self._begun = self._end = durable
         self._descriptor: int | None = None
         self.damage: list[str] = []
+        self.orphans: list[int] = []  # assignments of a commit whose payloads are whole, and whose rows are not there
         self.keep_all = False  # nothing is forgotten
         with storage_errors(directory, "open"):
             directory.mkdir(exist_ok=True)
@@ -172,7 +173,7 @@ class Segments:
 
     def _refuse_unknown(self, numbers: list[int], last_assignment: int | None) -> None:
         """CorruptionError when more lies after the durable position than one commit that was cut short."""
-        commits, payloads, foreign = 0, 0, False
+        commits, foreign = 0, False
         for number in numbers:
             start = self._begun.offset if number == self._begun.number else 0
             with self._path(number).open("rb", buffering=0) as file:
@@ -180,13 +181,14 @@ class Segments:
                 for found in scan(file.fileno(), number, start, os.fstat(file.fileno()).st_size):
                     if isinstance(found, Damage) or not intact(file.fileno(), found.place):
                         break
-                    commits, payloads, new = commits + (found.first or new), payloads + 1, False
+                    commits, new = commits + (found.first or new), False
+                    self.orphans.append(found.assignment)
                     foreign = foreign or (last_assignment is not None and found.assignment > last_assignment)
         if commits > 1 or foreign:
             raise CorruptionError(
-                f"{self._directory} holds {payloads} payloads that the ledger does not know of: the ledger is an older "
-                "copy, or was copied without its ledger.sqlite-wal. Nothing was changed: put back the ledger that "
-                "belongs to these files, both of its files, and resume. If it is lost, remove what it does not know "
+                f"{self._directory} holds {len(self.orphans)} payloads that the ledger does not know of: the ledger is "
+                "an older copy, or was copied without its ledger.sqlite-wal. Nothing was changed: put back the ledger "
+                "that belongs to these files, both of its files, and resume. If it is lost, remove what it does not know "
                 f"(in that folder: {self._removal(numbers)}) to go on from where this one ends"
             )
 

@@ -19,8 +19,6 @@ from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.notes import COPY_CAME_FIRST, FIGURES, Evaluated, Released, SomeNote, kind_of
 from barnraise.ledger.rows import FORMATS, RowFormat
 
-SCHEMA_VERSION = 2
-
 _TIMES = " UNION ALL ".join(
     f"SELECT epoch, min(time) AS first, max(time) AS last FROM {table} GROUP BY epoch"
     for table in sorted({form.table for form in FORMATS.values()})
@@ -355,10 +353,10 @@ def read_meta(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
             raise RunDirectoryError(f"{path} is not the ledger of a run: give the folder of a run that was started")
         meta: dict[str, Any] = dict(map(tuple, connection.execute("SELECT key, value FROM meta")))
-    if meta.get("schema") != SCHEMA_VERSION:
+    if meta.get("schema") not in schema.READABLE:
         raise RunDirectoryError(
-            f"{path} has ledger schema {meta.get('schema')}, this barnraise reads {SCHEMA_VERSION}: "
-            "use the barnraise that made it"
+            f"{path} has ledger schema {meta.get('schema')}, this barnraise reads {schema.READABLE[0]} "
+            f"to {schema.VERSION}: use the barnraise that wrote it last"
         )
     return meta
 
