@@ -188,7 +188,8 @@ class Segments:
             raise CorruptionError(
                 f"{self._directory} holds {len(self.orphans)} payloads that the ledger does not know of: the ledger is "
                 "an older copy, or was copied without its ledger.sqlite-wal. Nothing was changed: put back the ledger "
-                "that belongs to these files, both of its files, and resume. If it is lost, remove what it does not know "
+                "that belongs to these files, both of its files, and resume. If it is lost, remove what it "
+                "does not know "
                 f"(in that folder: {self._removal(numbers)}) to go on from where this one ends"
             )
 
