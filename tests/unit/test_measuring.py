@@ -19,9 +19,9 @@ from ..state_machine.chances import FLUSH, wrong_kind
 from ..state_machine.engine import Engine, answer_to, contribution, engine_settings, finding, on_probation
 
 
-def measured(rows: int = 40, **changes: Any) -> Engine:
+def measured(rows: int = 40, most_loss: float = math.inf, **changes: Any) -> Engine:
     """A run whose workers measure versions on so many rows."""
-    plan = EvaluationSettings(times=4, rows=rows, row_tokens=3, file=2, by_workers=True)
+    plan = EvaluationSettings(times=4, rows=rows, row_tokens=3, file=2, by_workers=True, most_loss=most_loss)
     return Engine(engine_settings(evaluations=plan, **{"buffer_size": 1} | changes))
 
 
@@ -115,11 +115,40 @@ def test_the_loss_is_the_mean_of_the_pieces_by_their_weights() -> None:
     assert not engine.state.record.findings
 
 
-@pytest.mark.parametrize("loss", [math.nan, math.inf])
-def test_a_loss_that_is_no_number_is_told_as_none(loss: float) -> None:
-    engine = measured(rows=16)
-    asks(engine, "a")
+@pytest.mark.parametrize("loss", [math.nan, math.inf, 1e300, 9.01])
+def test_a_loss_that_no_model_has_is_not_believed_of_a_worker(loss: float) -> None:
+    """The controller measures that version itself: as it is, or, where a model came to nothing, as none."""
+    engine = measured(rows=32, most_loss=9.0)
+    asks(engine, "a", "b")
     engine.offer("a", finding(evaluations(engine, "a")[0], loss=loss))
+    (verdict,) = [d for d in engine.journal if isinstance(d, Judged)]
+    assert verdict.verdict == "refused"
+    assert "at most 9 is believed" in verdict.reason
+    (job,) = [job for job in engine.jobs if isinstance(job, act.Evaluate)]
+    for task in evaluations(engine, "b"):
+        engine.offer("b", finding(task, loss=2.0))
+    assert losses(engine) == []
+    engine.answer(job)
+    assert [loss for _, loss, _ in losses(engine)] != [loss]
+    asks(engine, "a", "b")
+    train_once(engine, "b")
+    assert not engine.machine.kinds["evaluate"].doubted  # type: ignore[attr-defined]
+
+
+def test_a_loss_at_the_bound_is_believed() -> None:
+    engine = measured(rows=16, most_loss=9.0)
+    asks(engine, "a")
+    engine.offer("a", finding(evaluations(engine, "a")[0], loss=9.0))
+    assert losses(engine) == [(0, 9.0, 0)]
+
+
+def test_a_loss_that_is_no_number_is_told_as_none() -> None:
+    engine = measured(rows=16, most_loss=9.0)
+    asks(engine, "a")
+    engine.offer("a", finding(evaluations(engine, "a")[0], loss=math.nan))
+    (job,) = [job for job in engine.jobs if isinstance(job, act.Evaluate)]
+    engine.jobs.remove(job)
+    engine.handle(ev.Evaluated(job.epoch, job.version, math.nan))
     assert losses(engine) == [(0, None, 0)]
     engine.crash()
     assert math.isnan(engine.state.record.evaluations[0][1])

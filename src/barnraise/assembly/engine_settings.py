@@ -39,6 +39,9 @@ from barnraise.wire.messages import Downlink, Inner, Uplink, WorkerSettings
 UPLOAD_MEMORY = 1 << 29
 """Bytes of payloads on their way or inspected at a time, unless two of the largest are more."""
 
+LOSS_FACTOR = 3.0
+"""How many times the loss of a guess is believed of a worker."""
+
 
 def engine_settings(
     plan: Plan,
@@ -125,10 +128,22 @@ def engine_settings(
             row_tokens=longest_row(plan.run_file),
             file=rows.num_shards,
             by_workers=controller.evaluated_by == "workers",
+            most_loss=most_loss(model),
         ),
         audits=AuditSettings(training.audits, secret, TOLERANCE[training.precision]),
         scores=ScoreSettings(training.scores, secret),
     )
+
+
+def most_loss(model: Mapping[str, Any]) -> float:
+    """Nats a token that a worker may say a version's loss is: `LOSS_FACTOR` times that of a model which gives all
+    tokens of the vocabulary the same probability.
+
+    >>> round(most_loss({"vocab_size": 256}), 2), most_loss({})
+    (16.64, inf)
+    """
+    size = model.get("vocab_size")
+    return LOSS_FACTOR * math.log(max(2, size)) if isinstance(size, int) else math.inf
 
 
 def reach(plan: Plan, num_parameters: int, published: int) -> Reach:

@@ -60,6 +60,7 @@ class Measuring(TaskKind):
         self.until = math.inf  # when the controller takes over
         self.begun = 0  # versions that workers began with since the last loss
         self.beyond: set[str] = set()  # nodes that asked, and cannot reach the version any more
+        self.doubted = False  # a worker told a loss that is not believed
 
     @property
     def due(self) -> bool:
@@ -95,6 +96,7 @@ class Measuring(TaskKind):
     def _begin(self) -> None:
         self.version, self.tokens = self.state.newest.version, self.state.totals.version_tokens
         self.begun += 1
+        self.doubted = False
         self.beyond.clear()
 
     def _evaluated(self, event: Evaluated) -> Steps:
@@ -228,7 +230,14 @@ class Measuring(TaskKind):
             return f"measures {result.steps} batches, but {work.local_steps} were assigned"
         if result.weight > work.tokens:
             return f"claims {result.weight} predictions, but its rows have {work.tokens} tokens"
-        return "" if not result.loss < 0.0 else f"loss is {result.loss}, but must not be below 0"
+        if result.loss < 0.0:
+            return f"loss is {result.loss}, but must not be below 0"
+        if result.loss <= self.plan.most_loss and math.isfinite(result.loss):
+            return ""
+        self.doubted = True
+        return (
+            f"loss is {result.loss:g}, but at most {self.plan.most_loss:g} is believed: the controller measures itself"
+        )
 
     def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
         assert isinstance(result, Finding)
@@ -236,7 +245,7 @@ class Measuring(TaskKind):
 
     def look(self) -> Steps:
         """Once all rows are measured the version is. Nobody is waited for who cannot come any more."""
-        if self.open and self.state.progress.final and not self.state.num_live:
+        if self.open and (self.doubted or (self.state.progress.final and not self.state.num_live)):
             yield from self._measure_here()
         if not self.open:
             return

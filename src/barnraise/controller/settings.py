@@ -156,6 +156,7 @@ class EvaluationSettings:
     row_tokens: int  # in each of them
     file: int  # number of the file that holds them, which follows the token shards
     by_workers: bool
+    most_loss: float = math.inf  # nats a token, that is believed of a worker
 
 
 @dataclass(frozen=True)

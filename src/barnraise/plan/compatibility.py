@@ -61,6 +61,17 @@ def _averaged_elsewhere(case: Case) -> Found:
 
 
 @_row(
+    "a run that strangers join, whose loss workers measure",
+    "a member that measures all rows of a version decides its loss, from 0 to three times that of a guess",
+    "leave controller.evaluated_by `controller`, unless you trust all workers",
+    warning=True,
+)
+def _measured_by_strangers(case: Case) -> Found:
+    if case.purpose is SERVE and case.controller.evaluated_by == "workers":
+        yield ("controller", "evaluated_by"), "is workers, and the loss is what they say it is"
+
+
+@_row(
     "scores where workers measure the held-out loss",
     "who scores contributions has the model: the controller loads it, which it would not for anything else",
     "leave controller.evaluated_by `controller`, or training.scores 0",
