@@ -109,6 +109,15 @@ def test_scores_need_the_model_where_nothing_else_does(folder: Path, capsys: pyt
     assert "training.scores: is 1.5" in capsys.readouterr().err
 
 
+def test_strangers_that_measure_the_loss_are_warned_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "run.yaml").write_text(RUN + "controller: {evaluated_by: workers}\n")
+    for serve, warned in ([], False), (["--serve"], True):
+        assert run("check", "run.yaml", *serve) == 0
+        assert (
+            "controller.evaluated_by: is workers, and the loss is what they say" in capsys.readouterr().err
+        ) == warned
+
+
 def test_who_looks_at_whose_work(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("check", "run.yaml") == 0
     assert "checked" not in capsys.readouterr().out, "workers are the host's own"
