@@ -47,7 +47,7 @@ from ..decisions import assigned, judged
 JSON_KEYS = {
     "run_dir", "model_dir", "versions", "tokens", "seconds", "tokens_per_second", "first_loss", "final_loss",
     "bytes_up", "bytes_down", "snapshot_bytes", "accepted", "refused", "discarded", "workers",
-    "idle", "conflicts", "prediction_error", "predicted_within", "seal", "signed",
+    "idle", "conflicts", "prediction_error", "predicted_within", "seal", "signed", "audited", "unaudited",
     "market_events", "moves", "rematches", "stability", "nearly_stable", "blocking_density", "regret",
     "mean_stability", "mean_nearly_stable", "mean_blocking_density", "mean_regret",
 }  # fmt: skip

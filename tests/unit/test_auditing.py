@@ -12,6 +12,7 @@ import pytest
 from barnraise.controller import actions as act
 from barnraise.controller import auditing, publishing
 from barnraise.controller.auditing import LONGEST_WINDOW, MOST_CASES, TRIES
+from barnraise.controller.membership import MOST_DECLINED
 from barnraise.controller.newcomers import PACE
 from barnraise.controller.settings import AuditSettings
 from barnraise.controller.state import Badge, NodeState
@@ -76,6 +77,11 @@ def settle(engine: Engine) -> None:
 def told(engine: Engine) -> list[tuple[str, notes.Audited]]:
     """Of whose work, and what."""
     return [(d.node, d.note) for d in engine.journal if isinstance(d, Noted) and isinstance(d.note, notes.Audited)]
+
+
+def unaudited(engine: Engine) -> list[tuple[str, notes.Unaudited]]:
+    """Whose work nobody did anew, and why."""
+    return [(d.node, d.note) for d in engine.journal if isinstance(d, Noted) and isinstance(d.note, notes.Unaudited)]
 
 
 def test_another_node_does_it_anew_from_the_version_that_it_began_with() -> None:
@@ -183,6 +189,8 @@ def test_it_is_tried_by_others_and_then_let_be() -> None:
         assert not audits(engine, f"b{number}"), "it has given it back"
     asks(engine, "c")
     assert not audits(engine, "c")
+    engine.tick(1.0)
+    assert unaudited(engine) == [("a", notes.Unaudited(1, f"{TRIES} nodes were asked"))]
 
 
 def test_one_who_is_lost_is_replaced_and_comes_too_late() -> None:
@@ -231,6 +239,9 @@ def test_what_cannot_be_reached_any_more_is_let_be(monkeypatch: pytest.MonkeyPat
     assert task.train.id > 1
     assert task.base - task.train.base == len(task.back) <= 14
     assert min(engine.machine.kinds["audit"].cases) == task.train.id  # type: ignore[attr-defined]
+    engine.tick(1.0)
+    assert {note.reason for _, note in unaudited(engine)} == {"its version is too far back by now"}
+    assert [note.assignment for _, note in unaudited(engine)] == list(range(1, task.train.id))
 
 
 def test_deltas_as_large_as_the_model_are_kept_for_as_many_versions() -> None:
@@ -257,6 +268,65 @@ def test_cases_that_wait_are_bounded() -> None:
     for _ in range(MOST_CASES + 5):
         train_once(engine, "a")
     assert list(engine.machine.kinds["audit"].cases) == list(range(6, MOST_CASES + 6))  # type: ignore[attr-defined]
+    assert [note.assignment for _, note in unaudited(engine)] == [1, 2, 3, 4, 5]
+    assert {note.reason for _, note in unaudited(engine)} == {f"more than {MOST_CASES} newer ones waited"}
+
+
+def test_cases_that_are_open_at_the_runs_end_are_named() -> None:
+    engine = audited()
+    done = train_once(engine, "a")
+    asks(engine, "b")
+    (task,) = audits(engine, "b")
+    engine.handle(ev.StopRequested("enough"))
+    while jobs := [job for job in engine.jobs if not isinstance(job, act.Finish)]:
+        engine.answer(jobs[0])
+    assert engine.state.progress.finished
+    assert unaudited(engine) == [("a", notes.Unaudited(done.id, "the run came to its end before that"))]
+    places = [type(d.note) for d in engine.journal if isinstance(d, Noted)]
+    assert places.index(notes.Unaudited) < places.index(notes.Finished)
+    engine.offer("b", sketched(task))
+    assert told(engine) == []
+
+
+def test_cases_that_are_open_when_the_controller_is_stopped_are_named() -> None:
+    engine = audited()
+    done = train_once(engine, "a")
+    engine.handle(ev.InterruptRequested("SIGTERM"))
+    assert unaudited(engine) == [("a", notes.Unaudited(done.id, "the controller was stopped before that"))]
+
+
+def test_who_gives_audits_back_again_and_again_is_asked_for_no_more_of_what_is_believed() -> None:
+    """So that cases do not lapse by it; what it trains counts as before."""
+    engine = audited()
+    for _ in range(MOST_DECLINED + 2):
+        train_once(engine, "a")
+    for _ in range(MOST_DECLINED):
+        asks(engine, "no")
+        (task,) = audits(engine, "no")
+        engine.handle(ev.Received("no", Decline(task.id, "no")))
+        del engine.held["no"][task.id]
+    asks(engine, "no")
+    assert [type(task) for task in engine.held["no"].values()] == [Train]
+    engine.observed(no=100.0)
+    assert not engine.machine.measuring.suits(engine.state.nodes["no"], 0)
+    asks(engine, "yes")
+    (task,) = audits(engine, "yes")
+    engine.offer("yes", sketched(task))
+    assert [note.by for _, note in told(engine)] == ["yes"]
+
+
+def test_who_did_one_since_may_give_one_back() -> None:
+    engine = audited()
+    for number in range(2 * MOST_DECLINED):
+        train_once(engine, "a")
+        asks(engine, "b")
+        (task, *_) = audits(engine, "b")
+        if number % 2:
+            engine.offer("b", sketched(task))
+        else:
+            engine.handle(ev.Received("b", Decline(task.id, "not now")))
+            del engine.held["b"][task.id]
+    assert not engine.machine.membership.is_unwilling("b")
 
 
 def test_a_node_that_does_not_know_the_kind_is_not_given_any() -> None:

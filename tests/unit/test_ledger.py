@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from barnraise.account import story
 from barnraise.core.errors import CorruptionError, RunDirectoryError, StorageError
 from barnraise.core.types import NodeProfile, RowRange, Taken, Transcript
 from barnraise.ledger import (
@@ -250,6 +251,15 @@ def test_the_hash_depends_on_each_decision_and_on_their_order() -> None:
     assert len(whole) == 64
     assert LedgerHash([*run[1:], run[0]]).hexdigest() != whole
     assert len({LedgerHash(run[:k]).hexdigest() for k in range(len(run) + 1)}) == len(run) + 1
+
+
+def test_a_view_counts_audits_that_nobody_did(path: Path) -> None:
+    told = [notes.Unaudited(3, "3 nodes were asked"), notes.Audited(4, 9, "b", 1.0, 0.0), notes.Unaudited(5, "no")]
+    with Ledger(path) as ledger, LedgerView(path) as view:
+        ledger.commit([Noted(1.0, note, "a") for note in told])
+        assert view.totals().looked_at == LookedAt(anew=1, lapsed=2)
+        texts = [line.text for line in story.of_node(view, "a")]
+        assert texts[0] == "3: a's work was to be done anew, and nobody did: 3 nodes were asked"
 
 
 def test_a_view_counts_what_happened(path: Path) -> None:

@@ -96,6 +96,8 @@ class Account:
             "refused": totals.refused,
             "discarded": totals.discarded,
             "signed": totals.signed,
+            "audited": totals.looked_at.anew,
+            "unaudited": totals.looked_at.lapsed,
             "workers": totals.contributors,
             "idle": employed.idle if employed else None,
             "conflicts": employed.conflicts if employed else None,

@@ -27,7 +27,7 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
     speed = f"{account.tokens_per_second:,.0f} a second"
     yield "tokens", f"{totals.tokens:,} in {duration_text(totals.seconds)}, {speed}"
     yield "versions", "; ".join([f"{max(0, totals.version):,}", *_merged(account.merging)])
-    anew, scored = totals.looked_at.anew, totals.looked_at.scored
+    anew, scored, lapsed = totals.looked_at.anew, totals.looked_at.scored, totals.looked_at.lapsed
     measured = totals.found - anew
     yield (
         "work",
@@ -35,6 +35,7 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
         f"{totals.discarded:,} left over at the end"
         + (f"; {count_text(measured, 'measurement')} of the loss by workers" if measured else "")
         + (f"; {count_text(anew, 'contribution')} done anew by others" if anew else "")
+        + (f"; {count_text(lapsed, 'audit')} that nobody did" if lapsed else "")
         + (f"; {count_text(scored, 'contribution')} scored" if scored else ""),
     )
     yield "signed", signed(totals.signed, totals.accepted)

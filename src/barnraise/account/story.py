@@ -66,6 +66,7 @@ _ASSIGNMENT_NOTES = ", ".join(
     f"'{notes.kind_of(note)}'"
     for note in (
         notes.Audited,
+        notes.Unaudited,
         notes.Convicted,
         notes.Scored,
         notes.Discredited,
@@ -214,6 +215,9 @@ _NOTES: dict[type[notes.Note], Callable[[Any, str], str]] = {
         f"{note.audited}: {node}'s work was done anew by {printable(note.by)} as {note.assignment}: the cosine of both "
         f"updates is {note.cosine:.2f}, their distance {note.distance:.0%} of what was sent"
         f"{'' if note.sound is None else ', so it is sound' if note.sound else ', and another agrees with that'}"
+    ),
+    notes.Unaudited: lambda note, node: (
+        f"{note.assignment}: {node}'s work was to be done anew, and nobody did: {printable(note.reason)}"
     ),
     notes.Convicted: lambda note, node: (
         f"{note.assignment}: {node} is convicted by {', '.join(map(str, note.against))}, which are the same work and "

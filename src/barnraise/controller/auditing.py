@@ -8,9 +8,11 @@ by it: where they disagree others do the work, too, until two agree, and whom th
 as well (`trust.repeats`; `sentencing` says what follows). Stateful work judges nobody. Nodes of one owner count as one:
 nodes of others are asked as long as any are there.
 
-Cases are not on the ledger: those that are open when a controller dies are never closed, and their tasks are taken back
-from their nodes. One lapses once its version is too far back, after several nodes that did not do it, and when too many
-newer ones wait.
+A case lapses once its version is too far back, after several nodes that did not do it, when too many newer ones wait,
+and when the run or the controller ends before somebody did it: each is noted on the ledger with the reason. Cases that
+are open are not on the ledger: of a controller that is killed nothing tells them, and their tasks are taken back from
+their nodes. A node that gives work to be done anew back several times in a row is given no more of it, and no
+measurements, which are believed.
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from barnraise.controller.events import Event, InterruptRequested
 from barnraise.controller.kinds import ANY_STALENESS, TaskKind
 from barnraise.controller.membership import Membership
 from barnraise.controller.part import Context, Steps
@@ -45,7 +48,7 @@ from barnraise.core.types import (
     Update,
 )
 from barnraise.ledger import notes
-from barnraise.ledger.decisions import Assigned, Noted
+from barnraise.ledger.decisions import Assigned, Decision, Noted
 from barnraise.matching.base import TaskView
 from barnraise.trust.repeats import Judgement, judge
 from barnraise.trust.standing import TRUSTED
@@ -118,6 +121,7 @@ class Auditing(TaskKind):
         self.settings, self.sentencing = context.settings.audits, sentencing
         self.membership, self.publishing, self.rooms = membership, publishing, rooms
         self.cases: dict[int, Case] = {}
+        self.lapsed: list[tuple[str, notes.Unaudited]] = []  # of nodes' work, that are to be noted
         self._next: Case | None = None  # the one that is on offer to those who ask now
         self._trust: dict[int, float] = {}  # what it takes to be given a case, by those who are there at this moment
         self._strangers: dict[int, bool] = {}  # whether another owner's node could answer it
@@ -137,14 +141,46 @@ class Auditing(TaskKind):
     def _drawn(self, of: str) -> bytes:
         return hmac.digest(self.settings.key, of.encode(), hashlib.sha256)
 
-    def begin(self, work: Work, offer: Contribution, sketch: bytes) -> None:
+    def begin(self, work: Work, offer: Contribution, sketch: bytes) -> Steps:
         """The contribution was accepted: somebody shall do anew what its node says it has done."""
         steps = offer.steps if offer.transcript is None else offer.transcript.batches
         done = msgspec.structs.replace(work, local_steps=steps, tokens=work.credit(steps))
         seed = 1 + int.from_bytes(self._drawn(str(work.assignment))[8:14])
         self.cases[work.assignment] = Case(done, sketch, seed, self._memory(done), self.now, offer.transcript)
         while len(self.cases) > MOST_CASES:
-            del self.cases[next(iter(self.cases))]
+            self._lapse(next(iter(self.cases)), f"more than {MOST_CASES} newer ones waited")
+        yield from self.look()
+
+    def _lapse(self, number: int, reason: str) -> None:
+        case = self.cases.pop(number)
+        self.lapsed.append((case.work.node, notes.Unaudited(number, reason)))
+
+    def _lapse_all(self, reason: str) -> None:
+        for number in list(self.cases):
+            self._lapse(number, reason)
+
+    def look(self) -> Steps:
+        if self._over:
+            self._lapse_all("the run came to its end before that")
+        yield from self.expire()
+
+    def deadline(self) -> float:
+        return self.now if self.lapsed else math.inf
+
+    def expire(self) -> Steps:
+        """Note what lapsed while work was given out."""
+        told, self.lapsed = self.lapsed, []
+        for node, note in told:
+            yield Noted(self.now, note, node)
+
+    def _interrupted(self, event: InterruptRequested) -> Steps:
+        self._lapse_all("the controller was stopped before that")
+        yield from self.look()
+
+    @property
+    def _over(self) -> bool:
+        """Whether nobody's answer is taken any more."""
+        return self.state.progress.final or self.state.progress.flushing is not None
 
     def resume(self) -> Steps:
         """What nodes do anew for a controller that is dead nobody waits for."""
@@ -156,8 +192,7 @@ class Auditing(TaskKind):
     @property
     def open(self) -> bool:
         progress = self.state.progress
-        over = progress.final or progress.flushing is not None or bool(progress.stopping)
-        return bool(self.cases) and not over and not progress.paused
+        return bool(self.cases) and not self._over and not progress.stopping and not progress.paused
 
     def fresh(self, nodes: Sequence[NodeState]) -> Sequence[TaskView]:
         """The oldest case that any of the nodes can take on; one at a time, as not everybody may take each."""
@@ -173,10 +208,13 @@ class Auditing(TaskKind):
             if not any(self._is_drawn(node, case) for node in able):
                 case.passed.update(node.id for node in able)
                 continue
-            if len(case.asked) < TRIES + len(case.answers) and (back := self._back(case)) is not None:
+            if len(case.asked) >= TRIES + len(case.answers):
+                self._lapse(number, f"{len(case.asked)} nodes were asked")
+            elif (back := self._back(case)) is None:
+                self._lapse(number, "its version is too far back by now")
+            else:
                 self._next = case
                 return (self._view(case, back),)
-            del self.cases[number]
         return ()
 
     def _view(self, case: Case, back: tuple[Update, ...]) -> TaskView:
@@ -233,6 +271,8 @@ class Auditing(TaskKind):
 
     def _can(self, node: NodeState, case: Case) -> bool:
         if node.id == case.work.node or node.id in case.asked or self.rooms.of(node) < case.memory:
+            return False
+        if self.membership.is_unwilling(node.id):
             return False
         return self.membership.has_time(node, case.work.tokens)
 
@@ -298,7 +338,7 @@ class Auditing(TaskKind):
         return next((case for case in self.cases.values() if case.by == work.assignment), None)
 
     def too_late(self, work: Work) -> str:
-        if self.state.progress.final or self.state.progress.flushing is not None:
+        if self._over:
             return TOO_LATE
         return "" if self._case(work) is not None else "nobody waits for this comparison any more"
 
@@ -316,6 +356,7 @@ class Auditing(TaskKind):
         assert isinstance(result, Sketched)
         case = self._case(work)
         assert case is not None, "nobody else's result is accepted"
+        self.membership.declined.pop(work.node, None)
         audited, node = case.work.assignment, case.work.node
         case.answers.append(Answer(work.node, work.assignment, result.sketch))
         judged = Judgement()
@@ -333,6 +374,19 @@ class Auditing(TaskKind):
             yield from self._convict(node, audited, right)
         for answer in wrong:
             yield from self._convict(answer.node, answer.assignment, right)
+
+    def _noted(self, d: Noted) -> None:
+        """Counts work to be done anew that its node gave back."""
+        if type(d.note) is notes.Released and d.note.reason.startswith(notes.DECLINED):
+            number = d.note.assignment
+            if any(case.by == number for case in self.cases.values()):
+                self.membership.declined[d.node] += 1
+
+    def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
+        return {InterruptRequested: self._interrupted}
+
+    def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
+        return {Noted: self._noted}
 
     def _convict(self, node: str, assignment: int, against: tuple[int, ...]) -> Steps:
         note = notes.Convicted(assignment, against, self.sentencing.until(node))

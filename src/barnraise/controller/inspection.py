@@ -95,7 +95,7 @@ class Inspection(Part):
         yield from self._judge(work, offer, version, event.norm, reason)
         if self.state.nodes[work.node].verdicts[work.assignment][0]:
             if event.sketch:
-                self.auditing.begin(work, offer, event.sketch)
+                yield from self.auditing.begin(work, offer, event.sketch)
             yield from self.scoring.begin(work, offer)
         yield from self.offences.inspected(work.node, reason)
         yield from self.context.follow()

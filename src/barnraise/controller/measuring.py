@@ -144,7 +144,7 @@ class Measuring(TaskKind):
         return self._shared and lost.base == self.version
 
     def suits(self, node: NodeState, have: int) -> bool:
-        return self._reaches(node, have) and self._is_quick(node)
+        return self._reaches(node, have) and self._is_able(node)
 
     def least_trust(self) -> float:
         trusted = (
@@ -152,7 +152,7 @@ class Measuring(TaskKind):
             for node in self.state.nodes.values()
             if node.live and not node.tally.standing.on_probation and node.id not in self.beyond
         )
-        able = any(self.membership.can(node.id, self.name) and self._is_quick(node) for node in trusted)
+        able = any(self.membership.can(node.id, self.name) and self._is_able(node) for node in trusted)
         return TRUSTED if able else 0.0
 
     def asks(self, node: NodeState, have: int) -> None:
@@ -163,8 +163,9 @@ class Measuring(TaskKind):
     def _reaches(self, node: NodeState, have: int) -> bool:
         return self.version in (-1, self.state.newest.version) or self._way(node, have) is not None
 
-    def _is_quick(self, node: NodeState) -> bool:
-        return OVERDUE * self._quick(node) >= BATCH_ROWS
+    def _is_able(self, node: NodeState) -> bool:
+        """Whether it does not keep others waiting, nor gives back what is to be believed of it."""
+        return OVERDUE * self._quick(node) >= BATCH_ROWS and not self.membership.is_unwilling(node.id)
 
     def _quick(self, node: NodeState) -> float:
         """The rows that a node measures while the median one does a training task, or a batch if that takes longer."""
@@ -263,7 +264,7 @@ class Measuring(TaskKind):
         able = [
             node.id
             for node in self.state.nodes.values()
-            if node.live and self.membership.can(node.id, self.name) and self._is_quick(node)
+            if node.live and self.membership.can(node.id, self.name) and self._is_able(node)
         ]
         given = any(work.task is Evaluate and work.base == self.version for work in self.state.works.values())
         if able and self.beyond.issuperset(able) and not given:

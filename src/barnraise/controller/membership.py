@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -44,6 +45,9 @@ LOOKS = 16
 """How often leases are looked at while one lasts: many nodes' at a time, as each look at the fleet has its price."""
 
 
+MOST_DECLINED = 3
+"""Work to be done anew that a node may give back in a row: after that it gets no more of it, and no measurements."""
+
 COMMON = 3
 """Nodes that are never silent at once but by our own fault: for two heartbeats we, or our line, heard nobody. That says
 nothing of their links, unless it went on until leases ended: then so much is to be expected again."""
@@ -69,8 +73,14 @@ class Membership(Part):
         self.excused: dict[str, float] = {}  # seconds of a node's silence in which nobody else was heard either
         self._heard_at = math.inf  # when anybody was
         self.joins = Allowance(burst=20.0, rate=0.1)  # rows that a node's greetings may cost
+        self.declined: Counter[str] = Counter()  # work to be done anew that a node gave back since it last did any
         self._looks: list[tuple[float, str]] = []  # a heap: when to look next at a node's lease
         self._looked_at: set[str] = set()  # the nodes in it
+
+    def is_unwilling(self, node: str) -> bool:
+        """Whether a node gives back what others' work is judged by. It is for the life of this controller: else it
+        would be asked for each case anew, until none of the nodes that a case may be given to is left."""
+        return self.declined[node] >= MOST_DECLINED
 
     # Coming and going
 

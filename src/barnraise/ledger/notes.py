@@ -166,6 +166,13 @@ class Audited(Note, frozen=True, gc=False):
     sound: bool | None = None  # whether what was sent is what others make of the task; None: nobody knows
 
 
+class Unaudited(Note, frozen=True, gc=False):
+    """The work of an assignment was drawn to be done anew, and nobody does it: why."""
+
+    assignment: int
+    reason: str
+
+
 class Convicted(Note, frozen=True, gc=False):
     """What a node handed in for `assignment` is not what others make of the same task: `against` are the assignments
     under which they did it, and agree with each other. The node gets no tasks until then (the controller's clock), or

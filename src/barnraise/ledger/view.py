@@ -53,6 +53,7 @@ class LookedAt(msgspec.Struct, frozen=True):
 
     anew: int = 0
     scored: int = 0
+    lapsed: int = 0  # audits that nobody did
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -208,6 +209,7 @@ class LedgerView:
             "count(*) FILTER (WHERE outcome = 'found') AS found, "
             "(SELECT count(*) FROM events WHERE kind = 'audited') AS anew, "
             "(SELECT count(*) FROM events WHERE kind = 'scored') AS scored, "
+            "(SELECT count(*) FROM events WHERE kind = 'unaudited') AS lapsed, "
             "count(*) FILTER (WHERE outcome = 'accepted' AND signature != '') AS signed, "
             "coalesce(sum(tokens) FILTER (WHERE outcome = 'accepted'), 0) AS tokens, "
             "coalesce(sum(num_bytes), 0) AS num_bytes, "
