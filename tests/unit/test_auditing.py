@@ -189,7 +189,6 @@ def test_it_is_tried_by_others_and_then_let_be() -> None:
         assert not audits(engine, f"b{number}"), "it has given it back"
     asks(engine, "c")
     assert not audits(engine, "c")
-    engine.tick(1.0)
     assert unaudited(engine) == [("a", notes.Unaudited(1, f"{TRIES} nodes were asked"))]
 
 
@@ -239,7 +238,6 @@ def test_what_cannot_be_reached_any_more_is_let_be(monkeypatch: pytest.MonkeyPat
     assert task.train.id > 1
     assert task.base - task.train.base == len(task.back) <= 14
     assert min(engine.machine.kinds["audit"].cases) == task.train.id  # type: ignore[attr-defined]
-    engine.tick(1.0)
     assert {note.reason for _, note in unaudited(engine)} == {"its version is too far back by now"}
     assert [note.assignment for _, note in unaudited(engine)] == list(range(1, task.train.id))
 

@@ -162,13 +162,9 @@ class Auditing(TaskKind):
     def look(self) -> Steps:
         if self._over:
             self._lapse_all("the run came to its end before that")
-        yield from self.expire()
+        yield from self.looked_for()
 
-    def deadline(self) -> float:
-        return self.now if self.lapsed else math.inf
-
-    def expire(self) -> Steps:
-        """Note what lapsed while work was given out."""
+    def looked_for(self) -> Steps:
         told, self.lapsed = self.lapsed, []
         for node, note in told:
             yield Noted(self.now, note, node)

@@ -171,6 +171,8 @@ class Dispatch(Part):
         if not asking:
             return
         tasks = self._tasks(asking)
+        for kind in self.kinds.values():
+            yield from kind.looked_for()
         self._offer()
         views = [view for view in map(self._view, asking) if view.kinds] if tasks or self._on_offer else []
         if not views:

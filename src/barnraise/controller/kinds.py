@@ -44,6 +44,10 @@ class TaskKind(Part):
         0."""
         return ()
 
+    def looked_for(self) -> Steps:
+        """What follows once `fresh` was asked."""
+        yield from ()
+
     def standing(self) -> Sequence[TaskView]:
         """What does not run out as it is given away: the same sequence for as long as nothing has changed."""
         return ()
