@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +227,22 @@ def test_a_verdict_is_of_pairs_of_one_seed_and_of_the_worst_attack() -> None:
     assert json.loads(json.dumps(mean.as_dict(), allow_nan=False))["worst_gap"] is None
 
 
+def test_harm_is_told_as_tokens_that_are_lost_to_the_same_loss() -> None:
+    played = cells(rules=["median"], attacks=["zero", "mimic"], seeds=[0, 1])
+    curve = [(0, 5.0), (1000, 3.0), (2000, 2.0)]
+    found = {cell.key: replace(came_to(2.0), curve=curve) for cell in played}
+    for cell in played:
+        if cell.attack == "zero":
+            found[cell.key] = came_to(
+                [4.0, 2.5][cell.seed]
+            )  # where the honest nodes alone are after 500 and 1500 tokens
+    (verdict,) = judged(played, found)
+    assert verdict.lost == {NONE: 0.0, "zero": 0.5, "mimic": 0.0}
+    assert "- median, zero: loses 50% of the tokens to the same loss" in markdown([verdict])
+    assert "mimic: loses" not in markdown([verdict])
+    assert json.loads(json.dumps(verdict.as_dict(), allow_nan=False))["tokens_lost"]["zero"] == 0.5
+
+
 def test_a_run_that_could_not_go_on_is_told_as_such() -> None:
     """Its loss is near that of an untrained model, which is no matter of what liars did to the versions."""
     played = cells(rules=["median"], attacks=["zero", "nan"], seeds=[0, 1])
@@ -272,9 +289,11 @@ def test_a_small_matrix_is_played_and_goes_on_where_it_was(folder: Path, capsys:
         main.main(arguments)
     told = capsys.readouterr()
     mean, median = json.loads(told.out)["verdicts"]
-    assert (mean["worst"], mean["diverged"], median["diverged"]) == ("sign_flip factor=10", True, False)
+    lie = "sign_flip factor=10"  # an update that is too long is shortened, so that no mean diverges by it
+    assert (mean["worst"], median["diverged"]) == (lie, False)
+    assert mean["gaps"][lie]["mean"] > median["gaps"][lie]["mean"] + 0.1
     door = "backdoor trigger=## output=! boost=4"
-    assert mean["targets"][door]["loss"] < median["targets"][door]["loss"] - 0.4
+    assert mean["targets"][door]["loss"] < median["targets"][door]["loss"] - 0.2
     assert told.err.count("\n") == 1 + 7
     table = (folder / "found" / "table.md").read_text()
     assert (folder / "found" / "heat-map.png").read_bytes().startswith(b"\x89PNG")

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -107,7 +108,8 @@ class Detection(NamedTuple):
 class Verdict:
     """Of one rule in one setting: the gaps under each attack, which is the worst, and what the rule costs when nobody
     lies. `seconds` are the virtual ones of each attack's runs over those without an attack. `detections` are there
-    where audits or scores look for liars."""
+    where audits or scores look for liars. `lost` is the share of its tokens that the run without liars has still to
+    train on, in the mean of the seeds, when it comes to the loss that the run with liars ends with."""
 
     setting: Setting
     rule: str
@@ -115,6 +117,7 @@ class Verdict:
     seconds: Mapping[str, float]
     targets: Mapping[str, Aim]
     detections: Mapping[str, Detection]
+    lost: Mapping[str, float]
 
     @property
     def worst(self) -> str:
@@ -135,6 +138,7 @@ class Verdict:
                 "seconds": self.seconds,
                 "targets": {name: aim._asdict() for name, aim in self.targets.items()},
                 "detections": {name: one._asdict() | one.shares for name, one in self.detections.items()},
+                "tokens_lost": self.lost,
                 "worst": self.worst,
                 "worst_gap": self.gaps[self.worst].as_dict()["mean"],
                 "diverged": any(gap.diverged for gap in self.gaps.values()),
@@ -167,9 +171,10 @@ def judged(cells: Sequence[Cell], found: Mapping[str, Found]) -> list[Verdict]:
                     for name, those in runs.items()
                     if name in those[0].targets
                 },
-                {name: _detection(setting, name, those) for name, those in runs.items()}
+                detections={name: _detection(setting, name, those) for name, those in runs.items()}
                 if (setting, rule) in looks
                 else {},
+                lost={name: share for name, those in runs.items() if (share := _lost(those, honest)) is not None},
             )
         )
     return verdicts
@@ -189,6 +194,33 @@ def _gap(runs: Sequence[Found], honest: Sequence[Found]) -> Gap:
     if not gaps:
         return Gap(float("nan"), float("nan"), float("nan"), diverged, stopped, len(runs))
     return Gap(statistics.mean(gaps), min(gaps), max(gaps), diverged, stopped, len(runs))
+
+
+def _lost(runs: Sequence[Found], honest: Sequence[Found]) -> float | None:
+    """The mean of `tokens_lost` over the seeds that count for the gap; None where there is none."""
+    shares = [
+        tokens_lost(other.curve, one.loss)
+        for one, other in zip(runs, honest, strict=True)
+        if one.loss is not None and not one.diverged and not one.stopped and len(other.curve) > 1
+    ]
+    return statistics.mean(shares) if shares else None
+
+
+def tokens_lost(curve: Sequence[tuple[int, float]], loss: float) -> float:
+    """Which share of its tokens is left to a run with this curve (tokens, loss) when it first has `loss`, by linear
+    interpolation; 0 where it never has.
+
+    >>> tokens_lost([(0, 4.0), (100, 2.0), (200, 1.0)], 3.0)
+    0.75
+    >>> tokens_lost([(0, 4.0), (100, 2.0), (200, 1.0)], 0.5)
+    0.0
+    """
+    whole = curve[-1][0]
+    for (begin, above), (end, below) in pairwise(curve):
+        if below <= loss:
+            part = (above - loss) / (above - below) if above > loss else 0.0
+            return 1.0 - (begin + part * (end - begin)) / whole
+    return 0.0
 
 
 def _detection(setting: Setting, attack: str, runs: Sequence[Found]) -> Detection:
@@ -224,9 +256,17 @@ def _told(verdict: Verdict) -> list[str]:
         for name, aim in verdict.targets.items()
     ]
     lines += [f"{verdict.rule}, {name}: {detection}" for name, detection in verdict.detections.items()]
+    lines += [
+        f"{verdict.rule}, {name}: loses {share:.0%} of the tokens to the same loss"
+        for name, share in verdict.lost.items()
+        if share > NOTABLY_LOST
+    ]
     slow = {name: ratio for name, ratio in verdict.seconds.items() if ratio > NOTABLY_SLOWER}
     return lines + [f"{verdict.rule}, {name}: takes {ratio:.2f} times as long" for name, ratio in slow.items()]
 
+
+NOTABLY_LOST = 0.05
+"""Above it, which share of the tokens an attack undoes is told."""
 
 NOTABLY_SLOWER = 1.1
 """Above it, how much longer the runs take under an attack is told."""
