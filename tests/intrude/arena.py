@@ -45,7 +45,7 @@ RUN: dict[str, Any] = {
     "model": {"architecture": "gpt2", "config": {"hidden_size": 16, "num_layers": 1, "num_heads": 2}},
     "workers": [],
     "training": {
-        "tokens": 10**12, "batch_size": 4, "local_steps": 2, "learning_rate": 0.001, "compression": "none",
+        "tokens": 10**9, "batch_size": 4, "local_steps": 2, "learning_rate": 0.001, "compression": "none",
     },
     "controller": {"http_port": 0, "evaluation_rows": 16, "checkpoint_seconds": 5.0, "max_update_norm": 10.0},
 }  # fmt: skip

@@ -11,12 +11,11 @@ import runpy
 import sys
 from pathlib import Path
 
-from barnraise.controller import server
 from barnraise.emulation.intrusion.evidence import Witness
-from barnraise.transport import Listener
+from barnraise.transport import Listener, doorway
 
 LOOK_SECONDS = 0.1
-listener_for = server.listener_for
+listener_for = doorway.listener_for
 
 
 def witnessed(uri: str) -> Listener:
@@ -36,5 +35,5 @@ def tell(witness: Witness) -> None:
 if __name__ == "__main__":
     FOLDER = Path(sys.argv[1])
     sys.argv = sys.argv[4:]
-    server.listener_for = witnessed
+    doorway.listener_for = witnessed
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -102,6 +102,8 @@ async def besiege(folder: Path, way: str, *, rounds: int, seed: str, worker: boo
 async def hand_in(member: Member, value: float | None = None) -> None:
     """Take a task and hand in an update, of which every element is `value`, or which is as long as a worker's."""
     task = await member.task()
+    if task is None and await member.greet() is not None:  # it was silent for too long
+        task = await member.task()
     if not isinstance(task, Train):
         return
     size = task.parameters.stop - task.parameters.start
