@@ -293,6 +293,46 @@ def test_cases_that_are_open_when_the_controller_is_stopped_are_named() -> None:
     assert unaudited(engine) == [("a", notes.Unaudited(done.id, "the controller was stopped before that"))]
 
 
+def test_a_node_that_a_version_lacks_trains_before_it_audits() -> None:
+    engine = audited(minimum_nodes=2, buffer_size=2)
+    engine.hello("a")
+    asks(engine, "b")
+    (task,) = engine.held["b"].values()
+    engine.handle(ev.Received("b", Decline(task.id, "not now")))
+    del engine.held["b"][task.id]
+    train_once(engine, "a")
+    asks(engine, "b")
+    assert [type(task) for task in engine.held["b"].values()] == [Train], "its work makes the version"
+    engine.offer("b", contribution(next(iter(engine.held["b"].values()))))
+    settle(engine)
+    assert engine.state.newest.version == 1
+    asks(engine, "b")
+    assert not audits(engine, "b")
+    asks(engine, "b")
+    assert audits(engine, "b"), "what the next version needs of it, it has in hand"
+
+
+def test_once_the_budget_is_met_only_nodes_that_the_last_version_lacks_train() -> None:
+    engine = audited(tokens=60, minimum_nodes=2, buffer_size=2)
+    engine.hello("a")
+    asks(engine, "b")
+    (held,) = engine.held["b"].values()
+    while engine.state.totals.tokens < 60:
+        train_once(engine, "a")
+    before = engine.state.totals.assigned
+    for _ in range(3):
+        asks(engine, "a")
+    assert engine.state.totals.assigned == before, "what b has makes the version"
+    engine.handle(ev.Received("b", Decline(held.id, "not now")))
+    del engine.held["b"][held.id]
+    asks(engine, "a", "b")
+    assert [type(task) for task in engine.held["b"].values()] == [Train]
+    assert not engine.held["a"]
+    engine.offer("b", contribution(next(iter(engine.held["b"].values()))))
+    settle(engine)
+    assert engine.state.progress.final
+
+
 def test_who_gives_audits_back_again_and_again_is_asked_for_no_more_of_what_is_believed() -> None:
     """So that cases do not lapse by it; what it trains counts as before."""
     engine = audited()

@@ -108,6 +108,7 @@ class Auditing(TaskKind):
 
     task = Audit
     result = Sketched
+    yields = True
 
     def __init__(
         self,

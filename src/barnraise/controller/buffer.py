@@ -10,7 +10,8 @@ the one but last, and the last version is made of those.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any
 
 from barnraise.controller.actions import Aggregate, Slot
@@ -20,6 +21,7 @@ from barnraise.controller.events import Event, Gated, Unmade
 from barnraise.controller.gate import LossGate
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.speeds import LEAST_PATIENCE, OVERDUE, Speeds, delay
+from barnraise.controller.state import NodeState
 from barnraise.controller.waiting import Waiting
 from barnraise.core.ranges import covers, disjoint
 from barnraise.ledger import notes
@@ -222,9 +224,7 @@ class Buffer(Part):
         state = self.state
         if state.progress.stopping:
             return "last"
-        if (
-            state.totals.tokens >= self.settings.tokens or state.progress.flushing is not None
-        ):  # which voided ones do not undo
+        if self.budget_met or state.progress.flushing is not None:  # which voided ones do not undo
             if state.progress.flushing is None:
                 return "flush" if self.versions.flush else "last"
             awaited = self.custody.inspecting or any(
@@ -260,6 +260,27 @@ class Buffer(Part):
         self.speeds.refresh()
         ending = state.progress.stopping or state.progress.flushing is not None
         return self.versions.least(0 if ending else min(state.num_live, self.speeds.num_keeping_pace))
+
+    def lacks(self, node: NodeState, others: Iterable[str] = ()) -> bool:
+        """Whether the next version cannot be made without this node: neither what is accepted nor what nodes work on
+        comes from as many as the aggregation rule needs, also with a contribution of each of the `others`."""
+        state, least = self.state, self._least
+        found = set(state.buffer.slots)
+        open_for = (
+            work.node
+            for work in state.works.values()
+            if work.task.trains and (self.settings.asynchronous or work.base == state.newest.version)
+        )
+        for name in chain(open_for, others):
+            if node.id in found or len(found) >= least:
+                return False
+            found.add(name)
+        return node.id not in found and len(found) < least
+
+    @property
+    def budget_met(self) -> bool:
+        """Whether contributions of all tokens of the run are accepted, though the last version may lack nodes."""
+        return self.state.totals.tokens >= self.settings.tokens
 
     @property
     def _enough(self) -> bool:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from operator import is_not
 from typing import Any
 
 from barnraise.controller.allowance import Allowance
+from barnraise.controller.buffer import Buffer
 from barnraise.controller.copies import Copies
 from barnraise.controller.folding import MOST_OPEN
 from barnraise.controller.forecasts import Forecasts
@@ -26,6 +27,7 @@ from barnraise.controller.publishing import Publishing
 from barnraise.controller.rooms import Rooms
 from barnraise.controller.scoring import Scoring
 from barnraise.controller.state import NodeState, Work
+from barnraise.core.types import Train, name_of
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionMade
 from barnraise.ledger.notes import DECLINED, NOT_HELD, Matched, NoMarket, Released
 from barnraise.matching.base import NodeView, TaskView
@@ -53,12 +55,13 @@ class Dispatch(Part):
         rooms: Rooms,
         scoring: Scoring,
         newcomers: Newcomers,
+        buffer: Buffer,
     ) -> None:
         super().__init__(context)
         self.settings, self.scheduler = context.settings, context.settings.tasks.scheduler()
         self.membership, self.forecasts, self.publishing = membership, forecasts, publishing
         self.holdings, self.copies, self.kinds, self.rooms = holdings, copies, kinds, rooms
-        self.scoring, self.newcomers = scoring, newcomers
+        self.scoring, self.newcomers, self.buffer = scoring, newcomers, buffer
         self.flapping = membership.flapping
         self.asking: dict[str, int] = {}  # node -> version it has
         self.resting: dict[str, int] = {}  # those that wait for a version (without overlap)
@@ -233,7 +236,7 @@ class Dispatch(Part):
         counts, fresh = Counter(task.kind for task in lost), list[TaskView]()
         for name, kind in self.kinds.items():
             if counts[name] < count:
-                fresh += kind.fresh(asking)
+                fresh += kind.fresh([node for node in asking if self._comes(kind, node)])
         return lost + fresh
 
     def _offer(self) -> None:
@@ -268,7 +271,24 @@ class Dispatch(Part):
     def _kinds(self, node: NodeState) -> frozenset[str]:
         """What a node that asks can be given now."""
         have, can = self.publishing.known_to(node.id, self.asking[node.id]), self.membership.kinds.get(node.id, ())
-        return frozenset(name for name in can if name in self.kinds and self.kinds[name].suits(node, have))
+        kinds = (kind for name, kind in self.kinds.items() if name in can)
+        return frozenset(kind.name for kind in kinds if self._comes(kind, node) and kind.suits(node, have))
+
+    def _comes(self, kind: TaskKind, node: NodeState) -> bool:
+        """Whether it is the turn of such work for a node. Where the next version cannot be made without it, it trains
+        before it does others' work anew; once the budget is met nobody trains but those that a version lacks."""
+        if kind.yields:
+            trains = self.kinds[name_of(Train)]
+            return not (trains.open and self._can(node.id, trains) and self.buffer.lacks(node, self._trainers(node)))
+        return not kind.task.trains or not self.buffer.budget_met or self.buffer.lacks(node)
+
+    def _trainers(self, node: NodeState) -> Iterator[str]:
+        """All others who can train."""
+        trains = self.kinds[name_of(Train)]
+        return (name for name in self.membership.seen if name != node.id and self._can(name, trains))
+
+    def _can(self, node: str, kind: TaskKind) -> bool:
+        return kind.name in self.membership.kinds.get(node, ())
 
     def _view(self, node: NodeState) -> NodeView:
         """What matching knows of a node: observed speed and link, how far it is trusted, and what it could do now."""

@@ -26,6 +26,8 @@ class TaskKind(Part):
 
     task: ClassVar[type[Task]]
     result: ClassVar[type[Result]] = Contribution
+    yields: ClassVar[bool] = False
+    """Whether such work waits while its node has to train for the next version."""
 
     @property
     def name(self) -> str:

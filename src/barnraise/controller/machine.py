@@ -106,6 +106,7 @@ class Controller:
             rooms=self.rooms,
             scoring=self.scoring,
             newcomers=self.newcomers,
+            buffer=self.buffer,
         )
         self.parts: tuple[Part, ...] = (
             self.membership,
