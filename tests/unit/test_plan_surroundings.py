@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import os
 import random
+import shutil
 import socket
+from collections import namedtuple
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from barnraise.core.types import NodeProfile
 from barnraise.ledger.segments import SEGMENT_BYTES
 from barnraise.plan import Purpose, resolve
 from barnraise.plan.estimate import LEAST_GROWTH, LEDGER_BYTES
-from barnraise.plan.surroundings import inspect, measure
+from barnraise.plan.surroundings import doubts, inspect, measure
 
 from ..state_machine.engine import Engine, engine_settings
 
@@ -204,6 +206,25 @@ def test_the_disk_holds_what_arrives_between_checkpoints(keep: int) -> None:
     assert segments == pytest.approx(keep * LEAST_GROWTH + SEGMENT_BYTES, rel=0.01)
 
 
+def test_a_disk_that_fills_late_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of the ledger, and payloads that are kept, grow with the run: it may end, or its host act, before."""
+    plan = resolve(load(content(training={"tokens": 10**12, "batch_size": 4, "local_steps": 2})))
+    cost, problems = measure(plan)
+    assert cost is not None
+    assert problems == []
+    early = cost.disk_bytes - cost.disk_growth_bytes
+    usage = namedtuple("usage", "free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage(early + cost.disk_growth_bytes // 4))
+    (found,) = doubts(plan, cost)
+    assert "the disk is full after about 25% of the tokens" in str(found)
+    assert measure(plan)[1] == []
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage(cost.disk_bytes))
+    assert not list(doubts(plan, cost))
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage(early - 1))
+    assert not list(doubts(plan, cost))
+    assert measure(plan)[1] != []
+
+
 @pytest.mark.parametrize(
     ("rule", "vectors"),
     [
@@ -274,7 +295,7 @@ def test_a_model_too_large_for_this_machine() -> None:
     assert cost.sizes.parameters > 4e11
     assert str(problems[0]).startswith("model: the controller and 1 local worker need about")
     assert "take a smaller model" in str(problems[0])
-    assert any(str(problem).startswith("run.dir: the run takes up to about") for problem in problems)
+    assert any(str(problem).startswith("run.dir: the run takes about") for problem in problems)
 
 
 @pytest.mark.parametrize(

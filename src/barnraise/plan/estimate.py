@@ -64,6 +64,7 @@ class Estimate:
     worker_memory_bytes: int
     controller_memory_bytes: int
     disk_bytes: int
+    disk_growth_bytes: int
     seconds: float | None
 
     def as_dict(self) -> dict[str, Any]:
@@ -84,6 +85,7 @@ def estimate(plan: Plan) -> Estimate:
     nodes = expected_buffer(plan, workers)
     versions = math.ceil(contributions / nodes) if nodes else None
     snapshot = 4 * size
+    growth = contributions * LEDGER_BYTES + (contributions * contribution if run_file.controller.keep_payloads else 0)
     slots = nodes or plan.buffer_size or plan.aggregation.sound_nodes
     states = _states(plan, len(workers) or slots)
     inner_states = INNER.entry(plan.inner.name).declares.moments
@@ -106,9 +108,10 @@ def estimate(plan: Plan) -> Estimate:
         disk_bytes=(run_file.controller.keep_checkpoints + 1) * (2 + states) * snapshot
         + (SNAPSHOTS + 1) * snapshot  # those that nodes fetch, and the exported model
         + _segments(plan, contributions * contribution, 2 * slots * contribution, size)
-        + contributions * LEDGER_BYTES
+        + growth
         + dataset_bytes(run_file)
         + len(workers) * inner_states * snapshot,
+        disk_growth_bytes=growth,
         seconds=_seconds(size * 6 * training.tokens, workers),
     )
 
@@ -126,10 +129,11 @@ def payload_growth(plan: Plan, num_parameters: int) -> int:
 
 
 def _segments(plan: Plan, all_bytes: int, open_bytes: int, num_parameters: int) -> int:
-    """Most bytes of payloads on the disk: since the oldest checkpoint that is kept, and a segment that is not full."""
+    """Most bytes of payloads on the disk: since the oldest checkpoint that is kept, and a segment that is not full. None
+    where all payloads are kept: these are growth."""
     controller = plan.run_file.controller
     if controller.keep_payloads:
-        return all_bytes
+        return 0
     kept = controller.keep_checkpoints * payload_growth(plan, num_parameters) + SEGMENT_BYTES
     return min(all_bytes, kept + open_bytes)
 

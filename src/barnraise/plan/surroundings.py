@@ -176,13 +176,32 @@ def _repeatable(plan: Plan) -> Iterator[Problem]:
 
 
 def _disk(plan: Plan, result: Estimate) -> Iterator[Problem]:
-    folder = Path(plan.run_file.run.dir).expanduser().absolute()
-    while not folder.is_dir():
-        folder = folder.parent
-    free = shutil.disk_usage(folder).free
-    if result.disk_bytes > free:
+    folder = _existing(Path(plan.run_file.run.dir))
+    free, least = shutil.disk_usage(folder).free, result.disk_bytes - result.disk_growth_bytes
+    if least > free:
         text = (
-            f"the run takes up to about {bytes_text(result.disk_bytes)}, but {folder} has "
-            f"{bytes_text(free)} free; name another folder, or lower controller.keep_checkpoints"
+            f"the run takes about {bytes_text(least)} before long, but {folder} has {bytes_text(free)} free; name "
+            "another folder, or lower controller.keep_checkpoints"
         )
         yield Problem(("run", "dir"), text)
+
+
+def doubts(plan: Plan, result: Estimate) -> Iterator[Problem]:
+    """What this machine may run out of while the run goes on."""
+    folder = _existing(Path(plan.run_file.run.dir))
+    free, least = shutil.disk_usage(folder).free, result.disk_bytes - result.disk_growth_bytes
+    if least <= free < result.disk_bytes:
+        text = (
+            f"the run takes up to about {bytes_text(result.disk_bytes)} by its end, but {folder} has "
+            f"{bytes_text(free)} free: the disk is full after about {(free - least) / result.disk_growth_bytes:.0%} of the tokens; free "
+            "some of it meanwhile, or name another folder"
+        )
+        yield Problem(("run", "dir"), text)
+
+
+def _existing(folder: Path) -> Path:
+    """`folder`, or the one above it that exists."""
+    folder = folder.expanduser().absolute()
+    while not folder.is_dir():
+        folder = folder.parent
+    return folder

@@ -36,4 +36,5 @@ def verify(
         estimate, problems = surroundings.measure(plan, nodes)
     if plan is None or estimate is None or problems:
         raise refusal(document.name, located(problems, document))
+    warnings += surroundings.doubts(plan, estimate)
     return replace(plan, warnings=tuple(located([*plan.warnings, *warnings], document))), estimate
