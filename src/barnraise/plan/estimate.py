@@ -129,8 +129,8 @@ def payload_growth(plan: Plan, num_parameters: int) -> int:
 
 
 def _segments(plan: Plan, all_bytes: int, open_bytes: int, num_parameters: int) -> int:
-    """Most bytes of payloads on the disk: since the oldest checkpoint that is kept, and a segment that is not full. None
-    where all payloads are kept: these are growth."""
+    """Most bytes of payloads on the disk: since the oldest checkpoint that is kept, and a segment that is not full.
+    None where all payloads are kept: these are growth."""
     controller = plan.run_file.controller
     if controller.keep_payloads:
         return 0

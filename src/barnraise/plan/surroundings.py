@@ -191,10 +191,11 @@ def doubts(plan: Plan, result: Estimate) -> Iterator[Problem]:
     folder = _existing(Path(plan.run_file.run.dir))
     free, least = shutil.disk_usage(folder).free, result.disk_bytes - result.disk_growth_bytes
     if least <= free < result.disk_bytes:
+        share = (free - least) / result.disk_growth_bytes
         text = (
             f"the run takes up to about {bytes_text(result.disk_bytes)} by its end, but {folder} has "
-            f"{bytes_text(free)} free: the disk is full after about {(free - least) / result.disk_growth_bytes:.0%} of the tokens; free "
-            "some of it meanwhile, or name another folder"
+            f"{bytes_text(free)} free: the disk is full after about {share:.0%} of the tokens; free some of it "
+            "meanwhile, or name another folder"
         )
         yield Problem(("run", "dir"), text)
 
