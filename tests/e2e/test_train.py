@@ -127,7 +127,8 @@ def test_a_controller_that_dies_as_planned_comes_back_to_the_workers_that_it_lef
     result, text = process.json(), process.text()
     run_dir = Path(result["run_dir"])
     once_in_versions(run_dir)
-    assert "(trying again; nothing is lost" in text, "nothing was refused by a full disk"
+    assert "s more; nothing is lost" in text, "nothing was refused by a full disk"
+    assert "the disk takes the ledger again, after" in text
     assert text.count("should this be interrupted") == 3
     with LedgerView(run_dir / "ledger.sqlite") as view:
         assert view.epoch == 3
