@@ -143,7 +143,7 @@ def moment(run: RunDirectory, text: str) -> panel.Moment:
 
 def certificate(text: str) -> Certificate:
     part = Part(text, text, {text: 1}, [Finding(text, text, text, text, text)], [Unchecked(text, text)])
-    return Certificate(text, text, False, Marks(1, "", ""), [part], 1.0, "now")
+    return Certificate(text, text, "not sound", False, {text: 1}, Marks(1, "", ""), [part], 1.0, "now")
 
 
 def warned(text: str) -> str:
