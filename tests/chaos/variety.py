@@ -152,6 +152,10 @@ def faults_of(rng: random.Random, names: list[str], spare: int) -> list[Section]
         else:
             section["at_seconds"] = round(rng.uniform(0.0, 150.0), 3)
         found.append(section)
+    if any(section["do"] == "full_disk" for section in found):  # a controller waits a minute for room, by its clock
+        for section in found:
+            if length := {"clock_jump": "by_seconds", "full_disk": "seconds"}.get(section["do"]):
+                section[length] = min(section[length], 25.0)
     return found
 
 

@@ -505,7 +505,7 @@ class TestRefusals:
         return reason[0]
 
     def test_an_invite_for_workers(self, tmp_path: Path) -> None:
-        assert "is for a worker (barnraise join INVITE)" in self.refused(tmp_path, role=WORKER)
+        assert "is for a worker: use it with `barnraise join INVITE`" in self.refused(tmp_path, role=WORKER)
 
     def test_a_copy_that_is_not_of_this_ledger(self, tmp_path: Path) -> None:
         def go_on_by_itself(follower: Follower) -> None:

@@ -816,7 +816,7 @@ class Account:
         for node in state.nodes.values():
             assert sorted(node.open) == sorted(i for i, work in state.works.items() if work.node == node.id)
             assert len(node.verdicts) <= MOST_OPEN
-        assert len(state.works) + len(state.redo) <= 3 * MOST_OPEN * len(state.nodes)
+        assert len(state.works) + len(state.redo) <= 6 * MOST_OPEN * len(state.nodes)
 
 
 class Leases:

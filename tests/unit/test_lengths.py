@@ -246,6 +246,7 @@ def test_a_worker_measures_its_speed_on_rows_of_the_median_length() -> None:
         flat=SimpleNamespace(vector=vector, layout=FlatLayout.of([("w", (10,))])),
         device=torch.device("cpu"),
         rows_at_once=lambda length: None,
+        tokens_at_once=None,
         step=lambda batch, rate: shapes.append(batch[0].shape),
         optimizer=SimpleNamespace(state={}),
     )

@@ -237,9 +237,10 @@ def test_a_checkpoint_that_names_no_dropout_has_that_of_transformers(tmp_path: P
 
 
 def test_no_architecture_keeps_dropout() -> None:
+    refused = {"rwkv"}  # it compiles code as it is built
     kept = [
         (name, key, value)
-        for name in generic._model_types()
+        for name in set(generic._model_types()) - refused
         for key, value in generic.architecture(name).defaults.items()
         if "drop" in key and value
     ]

@@ -44,7 +44,7 @@ def planned(attack: dict[str, Any] | None = None, **training: Any) -> Plan:
     content = {
         "model": {"architecture": "gpt2", "config": {"hidden_size": 16, "num_layers": 1, "num_heads": 2}},
         "data": {"kind": "text", "files": ["story.txt"], "context": 16},
-        "controller": {"use_async_training": False},
+        "controller": {"use_async_training": False, "max_update_norm": 1e6},  # nothing is shortened
         "workers": [*WORKERS[:3], WORKERS[3] | {"attack": attack}],
         "training": {
             "tokens": 10_000,

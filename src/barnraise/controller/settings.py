@@ -33,11 +33,11 @@ class LeaseSettings:
     heartbeat: float
     lease: float
     longest: float  # lease of a node whose link is slow
-    most: float = FLEET_HEARTBEATS  # heartbeats a second, of all nodes together
+    fleet: float = FLEET_HEARTBEATS  # heartbeats a second, of all nodes together
 
     def intervals(self, live: int) -> tuple[float, float]:
         """Heartbeat and lease in seconds for a fleet of `live` nodes: both grow where these are too many."""
-        stretch = max(1.0, live / (self.most * self.heartbeat))
+        stretch = max(1.0, live / (self.fleet * self.heartbeat))
         return self.heartbeat * stretch, self.lease * stretch
 
 

@@ -91,7 +91,10 @@ class Speeds(Part):
         self.median = _middle((node.owner, self.known(node)) for node in working)
         periods = [(node.owner, self.period(node)) for node in self.counted]
         self.usual_period = _middle(periods)
-        self.num_keeping_pace = sum(period <= OVERDUE * self.usual_period for _, period in periods)
+        usual = _middle((node.owner, self.period(node)) for node in self.counted if node.speed.rate > 0.0)
+        self.num_keeping_pace = sum(
+            node.speed.rate <= 0.0 or self.period(node) <= OVERDUE * usual for node in self.counted
+        )
         self.total = sum(min(self.known(node), SPREAD * self.median) for node in working)
         self.travel = _middle((node.owner, node.updates.travel) for node in living)
         self.usual_staleness = median((node.owner, float(node.updates.staleness)) for node in seen)
