@@ -1,12 +1,14 @@
 """How far apart two honest machines come that do the same stateless task: what an audit's tolerance has to bear.
 
     python benchmarks/repeats.py [--seeds 3] [--tokens 400000] [--results FILE]
+    python benchmarks/repeats.py --shapes 1x32 3x96 6x128 --steps 10 30 100 --precisions float32
 
-Three workers train a small GPT-2 on the modules of the standard library, in versions of 8 bits, and each task is done
-again at once, from the same versions to the bit: in the same way, with two threads, with a row at a time through the
-model as a node of little memory does, in versions that are taken back from later ones and so are rounded, and, where
-there is one, on an accelerator. Distances are shares of an update's length, of what is sent: contributions of 4 bits,
-or uncompressed. A false alarm is further away than `trust.repeats.TOLERANCE`.
+Three workers train a small GPT-2 (layers x width; 2x32 unless --shapes names others) on the modules of the standard
+library, in versions of 8 bits and tasks of --steps local steps. Each task is done again at once, from the same
+versions to the bit: in the same way, with two threads, with a row at a time through the model as a node of little
+memory does, in versions that are taken back from later ones and so are rounded, and, where there is one, on an
+accelerator. Distances are shares of an update's length, of what is sent: contributions of 4 bits, or uncompressed. A
+false alarm is further away than `trust.repeats.TOLERANCE`.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Event
@@ -55,6 +58,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=400_000)
+    parser.add_argument("--shapes", nargs="+", default=["2x32"], help="layers x width of the model")
+    parser.add_argument("--steps", nargs="+", type=int, default=[20], help="local steps of a task")
+    parser.add_argument("--precisions", nargs="+", default=list(TOLERANCE), choices=list(TOLERANCE))
     parser.add_argument("--results", type=Path, help="a file of what was found before, which is added to")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="runs at a time")
     parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
@@ -62,7 +68,7 @@ def main() -> None:
     if options.quick:
         options.seeds, options.tokens = 1, 20_000
     known, accelerator = Known(options.results), torch.cuda.is_available()
-    settings = [(precision, codec) for precision in TOLERANCE for codec in ("none", "int4")]
+    settings = list(product(options.precisions, ("none", "int4"), options.shapes, options.steps))
     keys = [(*setting, options.tokens, accelerator, seed) for setting in settings for seed in range(options.seeds)]
     with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
         runs = {key: known.get(list(key), Found) for key in keys}
@@ -70,32 +76,34 @@ def main() -> None:
         for key, future in futures.items():
             runs[key] = future.result()
             known.add(list(key), runs[key])
-    print(f"{'':32}{'tasks':>8}{'to the bit':>12}{'median':>10}{'99th':>10}{'most':>10}{'false alarms':>14}")
-    for precision, codec in settings:
+    print(f"{'':50}{'tasks':>8}{'to the bit':>12}{'median':>10}{'99th':>10}{'most':>10}{'false alarms':>14}")
+    for setting in settings:
+        precision, codec, shape, steps = setting
         for way in WAYS:
-            found = [
-                run.distances[way] for key, run in runs.items() if run is not None and key[:2] == (precision, codec)
-            ]
+            found = [run.distances[way] for key, run in runs.items() if run is not None and key[:4] == setting]
             if not (distances := np.concatenate(found)).size:
                 continue
-            alarms, late = int((distances > TOLERANCE[precision]).sum()), np.quantile(distances, 0.99)
+            limit = TOLERANCE[precision]
+            alarms, late = int((distances > limit).sum()), np.quantile(distances, 0.99)
+            label = f"{precision}, {codec}, {shape}, {steps} steps, {way}"
             print(
-                f"{f'{precision}, {codec}, {way}':32}{distances.size:>8}{np.mean(distances == 0.0):>12.1%}"
+                f"{label:50}{distances.size:>8}{np.mean(distances == 0.0):>12.1%}"
                 f"{np.median(distances):>10.1e}{late:>10.1e}{distances.max():>10.1e}{alarms:>14}"
             )
 
 
-def play(precision: str, codec: str, tokens: int, accelerator: bool, seed: int) -> Found:
+def play(precision: str, codec: str, shape: str, steps: int, tokens: int, accelerator: bool, seed: int) -> Found:
     """One run."""
+    layers, width = map(int, shape.split("x"))
     content = {
         "run": {"name": "repeats", "seed": seed},
-        "model": {"architecture": "gpt2", "config": {"hidden_size": 32, "num_layers": 2, "num_heads": 2}},
+        "model": {"architecture": "gpt2", "config": {"hidden_size": width, "num_layers": layers, "num_heads": 2}},
         "data": {"kind": "text", "files": files("modules"), "context": 32},
         "controller": {"evaluations": 1, "evaluation_rows": 32, "checkpoint_seconds": 1e6},
         "training": {
             "tokens": tokens,
             "batch_size": 4,
-            "local_steps": 20,
+            "local_steps": steps,
             "learning_rate": 0.003,
             "tasks": "stateless",
             "precision": precision,
