@@ -323,7 +323,7 @@ def test_after_a_restart_nodes_have_the_grace_to_come_back_and_must_say_hello() 
 def fleet(count: int) -> Engine:
     """Of a controller that hears 100 heartbeats a second at the most, so that fleets are large sooner."""
     settings = engine_settings()
-    engine = Engine(replace(settings, leases=replace(settings.leases, most=100.0)))
+    engine = Engine(replace(settings, leases=replace(settings.leases, fleet=100.0)))
     engine.check = lambda: None  # type: ignore[method-assign]  # hundreds of nodes: compared once, at the end
     for index in range(count):
         engine.hello(f"n{index}")

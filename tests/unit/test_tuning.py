@@ -161,8 +161,9 @@ def test_what_was_at_hand_says_nothing_of_the_link() -> None:
     assert measure.downloaded(LinkReport(round_trip=0.1, down=1e6), 50_000, 0.001).down == 1e6
 
 
-def test_a_few_bytes_say_nothing_of_the_rate() -> None:
+def test_a_few_bytes_say_only_that_the_line_is_as_fast_at_least() -> None:
     """They come at once however fast the line is, so that their time is the latency alone."""
+    assert measure.uploaded(LinkReport(), 2000, 0.5).up == 4000.0
     assert measure.downloaded(LinkReport(), measure.FEWEST - 1, 7000.0).down == 0.0
     assert measure.uploaded(LinkReport(up=1e6), 400, 1.0).up == 1e6
     assert measure.downloaded(LinkReport(), measure.FEWEST, 1.0).down == measure.FEWEST

@@ -17,8 +17,8 @@ CREEP = 0.1
 """Share of the way by which a round trip that was longer than the shortest one lifts it."""
 
 FEWEST = 16_384
-"""Bytes of a transfer that says anything of a rate. Fewer fit into the first window of TCP (RFC 6928: ten segments) and
-arrive at once, however fast the line is."""
+"""Bytes of a transfer that says how fast a line is. Fewer fit into the first window of TCP (RFC 6928: ten segments) and
+arrive at once, so they say only that the line is at least so fast."""
 
 RESOLUTION = 1e-6
 """Seconds by which a round trip that is no news differs at most."""
@@ -43,9 +43,9 @@ def downloaded(link: LinkReport, num_bytes: int, seconds: float) -> LinkReport:
 
 
 def _rate(known: float, num_bytes: int, seconds: float, round_trip: float) -> float:
-    if num_bytes < FEWEST or seconds <= 0.0 or seconds < round_trip:  # too little to tell, or it was at hand
+    if seconds <= 0.0 or num_bytes <= 0 or seconds < round_trip:  # it was at hand: nothing crossed the link
         return known
     sample = num_bytes / max(seconds - round_trip, 0.1 * seconds)
-    if seconds < 2.0 * round_trip:
+    if num_bytes < FEWEST or seconds < 2.0 * round_trip:
         return max(known, sample)
     return sample if not known else known + SMOOTHING * (sample - known)
