@@ -63,7 +63,14 @@ def plan_of(folder: Path) -> Plan:
             "lease": 3600,
             "max_update_norm": 1e6,
         },
-        "training": {"tokens": 10**12, "batch_size": 1, "local_steps": 1, "compression": "topk", "auto_tune": False},
+        "training": {
+            "tokens": 10**12,
+            "batch_size": 1,
+            "local_steps": 1,
+            "compression": "topk",
+            "auto_tune": False,
+            "loss_gate": 0,
+        },
     }
     return resolve(load(content), purpose=Purpose.SERVE)
 
