@@ -77,7 +77,7 @@ def _versions(rng: random.Random, own: Changes, said: list[str], nodes: int) -> 
 
 
 def _trust(rng: random.Random, own: Changes, said: list[str]) -> None:
-    """Who looks at whose work."""
+    """Audits, scores and stateless tasks."""
     if "worker" not in own and rng.random() < 0.15 and not own.get("flush"):
         own["worker"] = told(stateless=True, overlap=own.get("asynchronous", True))
         said.append("stateless")

@@ -80,7 +80,7 @@ def told(engine: Engine) -> list[tuple[str, notes.Audited]]:
 
 
 def unaudited(engine: Engine) -> list[tuple[str, notes.Unaudited]]:
-    """Whose work nobody did anew, and why."""
+    """The contributions whose audits lapsed, with the reasons."""
     return [(d.node, d.note) for d in engine.journal if isinstance(d, Noted) and isinstance(d.note, notes.Unaudited)]
 
 

@@ -1,4 +1,4 @@
-"""Who has a node's place when two processes have its keys."""
+"""Which process keeps a node's place when two processes have its keys."""
 
 from __future__ import annotations
 

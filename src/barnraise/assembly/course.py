@@ -58,4 +58,4 @@ async def see_through(
 
 def how_to_go_on(run: RunDirectory) -> str:
     """What is said first, so that it is known when it is needed."""
-    return f"should this be interrupted, go on with: {program()} resume {run.path}"
+    return f"should this be interrupted, resume it with: {program()} resume {run.path}"

@@ -1,4 +1,4 @@
-"""Who may come in: invites are proven, spent and written down before anybody is let in.
+"""Enrolment of nodes: an invite is proven, spent and written down before a node is let in.
 
 The proof is checked first, against the book of invites as it was last read: that takes a few microseconds, however many
 wrong proofs come. Everything after it (the lock, the book from disk, the host's list) is for holders of an invite, so
