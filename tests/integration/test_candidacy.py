@@ -321,3 +321,21 @@ class TestPatience:
                 await worker.connection.close()
 
         within(60, play())
+
+
+def test_a_copy_that_is_not_complete_says_that_it_cannot_take_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def play() -> None:
+        async with deserted(tmp_path, "a") as scene:
+            scene.follower._gap = 10**9  # the row of a payload that the controller had no more
+            deciding = asyncio.ensure_future(scene.candidacy.decide())
+            said = ""
+            while "this copy cannot take over: it is not complete" not in said:
+                await asyncio.sleep(0.01)
+                assert not deciding.done()
+                said += "".join(capsys.readouterr())
+            assert scene.candidacy.succession.stage is Stage.FOLLOWING
+            deciding.cancel()
+
+    within(60, play())

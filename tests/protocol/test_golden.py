@@ -108,6 +108,8 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
             lease=1.2,
             forget=(5, 6),
             term=m.Term(2**20, B, "k" * 40),
+            version=42,
+            digest=A,
         ),
         None,
     ),

@@ -33,6 +33,7 @@ from barnraise.wire.messages import (
     Offer,
     Pulse,
     Stop,
+    Term,
     Watch,
     Welcome,
     WorkerSettings,
@@ -91,7 +92,9 @@ class Bench:
         self.settings, self.now, self.sound = settings, 0.0, sound
         self.num_events = 0
         self.worker, self.limits = Worker(7, kinds=kinds), limits
-        self.replica = -1
+        self.replica, self.void = -1, False  # and whether what is applied leads to no version of this controller
+        self.epoch = 0
+        self.foreign: set[int] = set()  # tasks under way that the controller of this epoch did not give
         self.fetching: dict[str, Blob] = {}
         self.at_hand: set[str] = set()
         self.preparing = self.prepared = False
@@ -244,35 +247,52 @@ class Bench:
         assert action.assignment != self.uploading
         self.acked.discard(action.assignment)
         del self.payloads[action.assignment]
-        self.done[action.assignment] = action.accepted
+        if action.assignment in self.foreign:
+            self.foreign.discard(action.assignment)
+        else:
+            self.done[action.assignment] = action.accepted
 
     def _quit(self, action: act.Quit) -> None:
         self.quit = action
 
     # What the controller says
 
-    def welcome(self, forget: tuple[int, ...] = (), greeting: int | None = None) -> None:
-        """The answer to a greeting, by default the last one."""
+    def succeed(self, lost: int = 1) -> None:
+        """Another controller answers, which lacks the newest `lost` assignments and versions."""
+        assert self.hello is not None
+        contact = self.worker.contact
+        if not self.prepared or contact.greeted or contact.greeting != self.hello.greeting:
+            return
+        self.epoch += 1
+        self.last_task, self.newest = max(0, self.last_task - lost), max(0, self.newest - lost)
+        if self.training is not None and self.training.id > self.last_task:
+            self.foreign.add(self.training.id)
+        self.void = bool(self.applying)
+        if self.replica > self.newest and not self.void:
+            self.replica = -1
+        held = (*self.hello.pending, *self.hello.working)
+        self.welcome(tuple(number for number in held if number > self.last_task))
+        self.done = {number: accepted for number, accepted in self.done.items() if number <= self.last_task}
+
+    def welcome(self, forget: tuple[int, ...] = (), greeting: int | None = None, newest: Update | None = None) -> None:
+        """The answer to a greeting, by default the last one, of a controller whose `newest` version is that."""
         assert self.hello is not None
         greeting = self.hello.greeting if greeting is None else greeting
         counts = greeting == self.worker.contact.greeting and not self.worker.contact.greeted and self.quit is None
-        message = Welcome(
-            "trial",
-            "a",
-            greeting,
-            self.settings,
-            MANIFEST,
-            1.0,
-            5.0,
-            forget,
-        )
+        newest = newest or delta(self.newest)
+        known = newest.version, newest.parameters_digest
+        who = "trial", "a", greeting, self.settings, MANIFEST
+        message = Welcome(*who, 1.0, 5.0, forget, Term(self.epoch), *known)
+        another = self.worker.contact.term.epoch != self.epoch and self.prepared
         if counts:
             self.asked = self.watched = None  # the controller forgot it with the Hello
             self.told = -1
         actions = self.hear(message)
         sent = [action.message for action in actions if isinstance(action, act.Send)]
         offers = {message.result.assignment for message in sent if isinstance(message, Offer)}
-        if counts:
+        if counts and another and not self.worker.contact.greeted:
+            assert not offers, "the next greeting says what is left"
+        elif counts:
             assert offers == self.payloads.keys()
             assert self.uploading is None, "what was under way on the old connection is lost"
             assert not self.payloads.keys() & set(forget)
@@ -349,8 +369,9 @@ class Bench:
 
     def finish_update(self, *, good: bool = True) -> None:
         if self.applying:
-            self.replica, self.applying = self.applying[-1].version if good else -1, ()
-            self.handle(ev.Updated(self.replica))
+            led, self.applying = self.applying[-1].version if good else -1, ()
+            self.replica, self.void = -1 if self.void else led, False
+            self.handle(ev.Updated(led))
 
     def nearly(self) -> None:
         if self.training is not None:

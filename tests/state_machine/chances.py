@@ -330,6 +330,12 @@ class WorkerChance:
     def who(self) -> None:
         self.bench.hear(Who())
 
+    def succeed(self) -> None:
+        """The controller was replaced, by one that lacks what was newest."""
+        self.bench.hear(Who())
+        if self.bench.quit is None:
+            self.bench.succeed(self.rng.choice([0, 1, 3]))
+
     def assign(self) -> None:
         self.bench.assign(
             behind=self.rng.choice([0, 0, 1, 3]),
@@ -400,6 +406,7 @@ class WorkerChance:
         (welcome, 4),
         (old_welcome, 2),
         (who, 2),
+        (succeed, 2),
         (assign, 8),
         (newer, 6),
         (ack, 5),

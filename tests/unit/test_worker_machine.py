@@ -201,6 +201,40 @@ def test_a_task_that_comes_twice_is_done_once() -> None:
     assert bench.worker.tasks.waiting is None
 
 
+def test_numbers_of_another_controller_are_new_assignments() -> None:
+    """A standby that lacked the newest rows gives their numbers to other tasks: a worker that took them for messages
+    that came twice did one task in half a minute."""
+    bench = ready(overlapping=False)
+    assert bench.training is not None
+    first = bench.training.id
+    bench.finish_task()
+    bench.ack(first, True)
+    bench.hear(Who())
+    bench.succeed(lost=first)
+    bench.assign()
+    fetch_all(bench)
+    bench.finish_update()
+    assert bench.training is not None
+    assert bench.training.id == first
+
+
+def test_a_replica_of_versions_that_another_controller_lacks_is_void() -> None:
+    bench = ready(overlapping=False)
+    bench.finish_task()
+    version = bench.replica
+    bench.hear(Who())
+    bench.epoch += 1
+    bench.welcome(newest=delta(version))
+    assert bench.worker.incoming.have == version
+    bench.hear(Who())
+    bench.epoch += 1
+    other = msgspec.structs.replace(delta(version), parameters_digest=digest(17))
+    bench.replica = -1
+    bench.welcome(newest=other)
+    assert bench.asked is not None
+    assert bench.asked.have == -1
+
+
 def test_an_answer_to_an_older_greeting_does_not_count() -> None:
     bench = ready()
     first = bench.hello

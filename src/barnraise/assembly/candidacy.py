@@ -142,7 +142,10 @@ class Candidacy:
 
     def _tell(self) -> None:
         now, succession = time.monotonic(), self.succession
-        if succession.stage is not Stage.CANDIDATE or now - self._said_at < TELL:
+        if now - self._said_at < TELL:
+            return
+        if succession.stage is Stage.FOLLOWING:
+            self._tell_why_not(now)
             return
         self._said_at = now
         lasting = ""
@@ -155,6 +158,18 @@ class Candidacy:
         self._voice.say(
             f"the controller has been silent for {self._follower.silence:.0f} s; {self._came()}{lasting}; to take over "
             f"all the same: barnraise standby --take-over {self._run.path}"
+        )
+
+    def _tell_why_not(self, now: float) -> None:
+        """Say that the controller is gone while the copy cannot be gone on with."""
+        silence = self._follower.silence
+        if silence < self.succession.lease or self._follower.complete:
+            return
+        self._said_at = now
+        self._voice.warn(
+            f"the controller has been silent for {silence:.0f} s, and this copy cannot take over: it is not complete "
+            "(the controller had deleted payloads before they were copied, and the checkpoint that holds them has not "
+            "come). Waiting for the controller; if it is gone, resume the run where it was"
         )
 
     def _wanted(self) -> str:

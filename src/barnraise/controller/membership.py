@@ -171,6 +171,8 @@ class Membership(Part):
                 *intervals,
                 forget=tuple(forget),
                 term=Term(self.context.epoch),
+                version=self.state.newest.version,
+                digest=self.state.newest.digest or None,
             ),
         )
 

@@ -189,6 +189,8 @@ class Welcome(Message, frozen=True, tag=True):
     lease: Seconds
     forget: AssignmentIds = ()  # work of yours that runs elsewhere by now: drop it
     term: Term = Term()
+    version: HeldVersion = -1  # the newest, and the digest of its parameters
+    digest: Digest | None = None
 
 
 class Heartbeat(Message, frozen=True, tag=True, omit_defaults=True):

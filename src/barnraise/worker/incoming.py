@@ -19,6 +19,8 @@ class Incoming:
 
     def __init__(self) -> None:
         self.have, self.updating = -1, False
+        self._digest: str | None = None  # of the parameters at the version that it has, or takes in
+        self._void = False  # what is taken in leads nowhere
         self.room = math.inf  # bytes of versions and deltas that may be here, or on their way, at a time
         self._applied = self._to_undo = self._undone = 0  # bytes that are taken in, and that tasks take back
         self.queue: list[News] = []  # the oldest first
@@ -67,9 +69,23 @@ class Incoming:
             del self.queue[place]
             if updates:
                 self.updating, self._applied = True, self.num_bytes(updates)
+                self._digest = updates[-1].parameters_digest
                 taken = {update.blob.digest for update in updates}
                 return [ApplyUpdates(msgspec.structs.replace(news, updates=updates)), *self._again(taken)]
         return []
+
+    def updated(self, version: int) -> int:
+        """What was to be taken in has been, and led to `version`, -1 for a void replica: the version that it has."""
+        self.have, self.updating, self._void = -1 if self._void else version, False, False
+        return self.have
+
+    def compare(self, version: int, digest: str | None) -> None:
+        """The replica is void unless it leads to this newest version of another controller. Deltas between say so by
+        their own digests."""
+        if self.updating:
+            self._void = True
+        elif self.have > version or (self.have == version and self._digest != digest):
+            self.have = -1
 
     def get_back(self, updates: Iterable[Update]) -> list[Action]:
         """Fetch what the task that waits takes back."""

@@ -159,10 +159,14 @@ class Worker:
         return [self._hello(now)] if self.contact.greeted else []
 
     def _welcomed(self, message: Welcome, now: float) -> list[Action]:
-        first = self.contact.welcome is None
+        first, term = self.contact.welcome is None, self.contact.term
         if not self.contact.welcomed(message):
             return []
-        return [Fetch(message.manifest)] if first else self.tasks.welcomed(message.forget, now)
+        if first:
+            return [Fetch(message.manifest)]
+        if self.contact.term.rank != term.rank:
+            return self.tasks.another_controller(message, now)
+        return self.tasks.welcomed(message.forget, now)
 
     def _stop(self, message: Stop, now: float) -> list[Action]:
         self.over = message.final

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnraise.core.types import KINDS, AnyTask, Blob, News, Task
-from barnraise.wire.messages import INLINE_BYTES, Assign, Decline, Newer, Next, Watch
+from barnraise.wire.messages import INLINE_BYTES, Assign, Decline, Newer, Next, Watch, Welcome
 from barnraise.worker import measure
 from barnraise.worker.actions import Action, CutShort, Quit, Settle, StartTask
 from barnraise.worker.ahead import Lead
@@ -84,6 +84,17 @@ class Tasks:
     def greeting(self) -> None:
         """What was asked for on the connection before will not come."""
         self._asked_at = math.inf
+
+    def another_controller(self, welcome: Welcome, now: float) -> list[Action]:
+        """Go on under a controller of another term. It may lack the newest rows of the ledger, and give their numbers
+        to other assignments and versions: those that came before are not known again."""
+        self._taken.clear()
+        self.outgoing.newest = 0
+        self.incoming.compare(welcome.version, welcome.digest)
+        forgotten = [action for assignment in welcome.forget for action in self._forget(assignment)]
+        if self.waiting is None and not self.incoming.busy:
+            return forgotten + self.welcomed((), now)
+        return forgotten + self.give_up()  # the next greeting says what is left
 
     def welcomed(self, forget: tuple[int, ...], now: float) -> list[Action]:
         """A connection stands anew. What it says of assignments that are somebody else's by now is done."""
@@ -197,8 +208,7 @@ class Tasks:
         return self._bring_up_to_date(now)
 
     def updated(self, event: Updated, now: float) -> list[Action]:
-        self.incoming.updating, self.incoming.have = False, event.version
-        if event.version < 0:
+        if self.incoming.updated(event.version) < 0:
             return self.give_up()
         return self._bring_up_to_date(now)
 
