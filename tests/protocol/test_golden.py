@@ -42,7 +42,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
             m.PROTOCOL_VERSION,
             2**53,
             3,
-            NodeProfile(1.5, 2**34, 8, "cuda:0", 1e6, 2e7, 0.02),
+            NodeProfile(1.5, 2**34, 8, "cuda:0", 1e6, 2e7, 0.02, 2**33),
             -1,
             (1, 2),
             (3,),

@@ -24,3 +24,13 @@ def test_devices_that_are_there() -> None:
         assert lacking(f"cuda:{number}") == ""
     assert lacking(f"cuda:{torch.cuda.device_count()}")
     assert bool(lacking("cuda")) == (torch.cuda.device_count() == 0)
+
+
+def test_the_memory_of_a_device() -> None:
+    profile = machine_profile("cpu", 1 << 30)
+    assert profile.accelerator_bytes == 0
+    assert profile.room == profile.memory_bytes == 1 << 30
+    for number in range(torch.cuda.device_count()):
+        own = machine_profile(f"cuda:{number}").accelerator_bytes
+        assert 0 < own <= torch.cuda.get_device_properties(number).total_memory
+        assert machine_profile(f"cuda:{number}", 1 << 20).room == 1 << 20

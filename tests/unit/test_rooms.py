@@ -14,6 +14,7 @@ from barnraise.data.ranges import RowIndex
 from barnraise.ledger.decisions import Change, Noted
 from barnraise.ledger.notes import Advice
 from barnraise.matching import create as scheduler
+from barnraise.matching.base import LARGEST_AMOUNT
 from barnraise.models.memory import PROCESS_BYTES
 from barnraise.wire.messages import Decline, Heartbeat
 
@@ -120,16 +121,28 @@ def test_breaking_on_the_shortest_rows_says_nothing_of_memory() -> None:
     assert engine.machine.rooms.of(node) == node.session.profile.room
 
 
+def test_rows_have_to_fit_into_an_accelerators_own_memory() -> None:
+    engine = engine_of()
+    engine.hello("small", profile=NodeProfile(memory_bytes=CLAIM, device="T4", accelerator_bytes=500))
+    engine.hello("large", profile=NodeProfile(memory_bytes=500, device="H100", accelerator_bytes=CLAIM))
+    engine.hello("unknown", profile=NodeProfile(memory_bytes=500, device="H100"))
+    rooms = {name: engine.machine.rooms.of(node) for name, node in engine.state.nodes.items()}
+    assert rooms == {"small": 500, "large": CLAIM, "unknown": LARGEST_AMOUNT}
+    for _ in range(10):
+        assert given(engine, "small") == SHORT
+        does(engine, "small")
+
+
 def test_what_a_process_holds_beyond_its_room_is_not_there_for_rows() -> None:
     engine = engine_of()
     engine.hello("large", profile=NodeProfile(memory_bytes=1000))
-    engine.hello("accelerated", profile=NodeProfile(memory_bytes=1000, device="H100"))
+    engine.hello("accelerated", profile=NodeProfile(memory_bytes=CLAIM, device="H100", accelerator_bytes=500))
 
     def room(holds: int) -> tuple[int, bool]:
         nodes = engine.state.nodes
         for name in nodes:
             engine.handle(ev.Received(name, Heartbeat(engine.now, Telemetry(Load(memory_bytes=holds)))))
-        return engine.machine.rooms.of(nodes["large"]), engine.machine.rooms.of(nodes["accelerated"]) > CLAIM
+        return engine.machine.rooms.of(nodes["large"]), engine.machine.rooms.of(nodes["accelerated"]) == 500
 
     assert room(0) == (1000, True)
     assert room(PROCESS_BYTES + 1000) == (1000, True)

@@ -51,10 +51,11 @@ class Rooms(Part):
         return min(room, max(least, self._met.get(node.id, 0), self._least))
 
     def told(self, node: NodeState, load: Load) -> None:
-        """What its process holds, as it says: that can only make its room smaller."""
-        room = node.session.profile.room
-        over = load.memory_bytes - PROCESS_BYTES - room
-        if room and over > self._over.get(node.id, 0):
+        """What its process holds of main memory, as it says: that can only make its room smaller, where that is in main
+        memory."""
+        profile = node.session.profile
+        over = load.memory_bytes - PROCESS_BYTES - profile.room
+        if profile.room and not profile.accelerator_bytes and over > self._over.get(node.id, 0):
             self._over[node.id] = over
 
     # What was seen

@@ -35,12 +35,12 @@ class NodeProfile(msgspec.Struct, frozen=True, gc=False):
     up_bytes_per_second: Rate = 0.0
     down_bytes_per_second: Rate = 0.0
     latency_seconds: Seconds = 0.0
+    accelerator_bytes: Count = 0  # of an accelerator's own memory; 0: there is none, or it is not known
 
     @property
     def room(self) -> int:
-        """Bytes that a batch has to fit into; 0 if that is not known, as where an accelerator has memory of its own:
-        it says itself when it is too small."""
-        return self.memory_bytes if self.device.startswith("cpu") else 0
+        """Bytes that parameters, moments and a batch have to fit into; 0 if that is not known."""
+        return self.memory_bytes if self.device.startswith("cpu") else self.accelerator_bytes
 
     def __post_init__(self) -> None:
         _bound(self, ("tokens_per_second",), ("latency_seconds",), ("up_bytes_per_second", "down_bytes_per_second"))

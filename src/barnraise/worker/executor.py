@@ -257,7 +257,7 @@ class WorkerExecutor:
             steps += 1
         self.trainer.optimizer.state.clear()  # moments of random rows are worth nothing
         rate = steps * rows.size / (time.monotonic() - began) / (1.0 + self.slowdown)
-        return NodeProfile(rate, profile.memory_bytes, profile.cores, profile.device)
+        return msgspec.structs.replace(profile, tokens_per_second=rate)
 
 
 def _finite(vector: Tensor) -> bool:

@@ -17,15 +17,22 @@ LEAST = 1 << 20
 
 def machine_profile(device: str, lent_bytes: int = 0) -> NodeProfile:
     """Memory, cores and the device's name; rates are 0, "not measured". The memory is what rows may take: what is free
-    now, less what this process has yet to load, and no more than is lent, unless that is 0. The worker itself trains by
-    the same number, so that it can do what it is given."""
+    now, less what this process has yet to load, and no more than is lent, unless that is 0; of an accelerator what is
+    free of its own. The worker itself trains by the same number, so that it can do what it is given."""
     require(device)
-    name = device
-    if device.startswith("cuda"):
+    name, own = device, 0
+    free = max(LEAST, available_bytes() - max(0, PROCESS_BYTES - psutil.Process().memory_info().rss))
+    memory = min(lent_bytes or free, free)
+    if device == "cpu":
+        name = f"cpu ({platform.machine()})"
+    elif device == "mps":
+        own = memory  # it computes in the machine's memory
+    else:
         import torch
 
-        name = torch.cuda.get_device_name(device)
-    elif device == "cpu":
-        name = f"cpu ({platform.machine()})"
-    free = max(LEAST, available_bytes() - max(0, PROCESS_BYTES - psutil.Process().memory_info().rss))
-    return NodeProfile(memory_bytes=min(lent_bytes or free, free), cores=os.cpu_count() or 1, device=name[:120])
+        own = max(LEAST, torch.accelerator.get_memory_info(device)[0])
+        if device.startswith("cuda"):
+            name = torch.cuda.get_device_name(device)
+    return NodeProfile(
+        memory_bytes=memory, cores=os.cpu_count() or 1, device=name[:120], accelerator_bytes=min(lent_bytes or own, own)
+    )
