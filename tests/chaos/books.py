@@ -38,6 +38,7 @@ class Truth:
 
     def __init__(self) -> None:
         self.digests = {0: digest(0)}
+        self.before: dict[str, str] = {}  # a version's digest -> that of the version that its delta is of
         self.acknowledged: list[int] = []
 
 
@@ -47,7 +48,7 @@ class NodeBooks:
     def __init__(self, name: str, truth: Truth, size: int) -> None:
         self.name, self.truth, self.size = name, truth, size
         self.costs, self.conduct = NodeCosts(100, "none", "none"), HONEST
-        self.lives = 0
+        self.lives = self.made = 0  # processes, and payloads
         self.start()
 
     def start(self) -> None:
@@ -72,7 +73,11 @@ class NodeBooks:
             fits = update.kind == "snapshot" or update.version == self.replica[0] + 1
             assert fits, f"{self.name} is at version {self.replica[0]}, and is given the delta to {update.version}"
             self.replica = update.version, update.parameters_digest
-            assert self.truth.digests[update.version] == update.parameters_digest, "replicas differ"
+            assert self.is_version(*self.replica), "replicas differ"
+
+    def is_version(self, version: int, found: str, task: AnyTask | None = None) -> bool:
+        """Whether parameters that hash to `found` are that version, of the run that a task is of."""
+        return self.truth.digests[version] == found
 
     def begin(self, task: AnyTask) -> None:
         versions = [update.version for update in task.undoes]
@@ -86,14 +91,15 @@ class NodeBooks:
         if not isinstance(task, Flush):
             version, found = self.replica
             assert version == task.base or (version > task.base and not task.exact), "it trains from another version"
-            assert found == self.truth.digests[version]
+            assert self.is_version(version, found, task), f"{self.name} trains {task.id} from another version {version}"
         for _, late in news:
             self.update(late)
         assert not task.exact or steps < task.steps or self.replica[0] == task.base
         steps = 0 if task.exact and steps < task.steps else steps
         changes: dict[str, Any] = {"steps": steps}
         if task.contributes:
-            self.payloads[task.id] = hashed(self.name, self.lives, task.id)
+            self.made += 1
+            self.payloads[task.id] = hashed(self.name, self.lives, task.id, self.made)
             assert len(self.payloads) <= MOST_PAYLOADS
             changes["payload"] = Blob(self.payloads[task.id], self.size)
         return answer_to(task, **changes)
@@ -171,6 +177,7 @@ class ControllerBooks:
         self.merged |= set(numbers)
         self.newest = action.version
         made = hashed(self.truth.digests[action.version - 1], action.slots, action.rate)
+        self.truth.before[made] = self.truth.digests[action.version - 1]
         self.truth.digests[action.version] = made
         blob = Blob(hashed(made), self.delta)
         self.deltas.add(blob.digest)

@@ -16,8 +16,13 @@ from barnraise.ledger import Ledger, LedgerView
 from barnraise.ledger.decisions import Judged
 
 from .cluster import VARIED, Case, Cluster, case_of
+from .cuts import FAILING
+from .takeover import Takeover
 
 SomeCluster = TypeVar("SomeCluster", bound=Cluster)
+
+EACH = 25
+"""Numbers of which one has a cluster with a standby too: such a run is long."""
 
 LAST = 12
 """Lines of each node's story, where no assignment is to blame."""
@@ -39,6 +44,8 @@ class Done:
 
 def play(seed: str) -> Cluster:
     """One seed, to its end. Raises Failed."""
+    if seed.startswith(FAILING):
+        return finished(Takeover(int(seed.removeprefix(FAILING))))
     return finished(Cluster(case_of(seed)))
 
 
@@ -52,10 +59,13 @@ def finished(cluster: SomeCluster) -> SomeCluster:
 
 
 def campaign(seeds: Iterable[int]) -> Done:
-    """Play two clusters for each: one of the modes, one that varies what these hold fixed. Raises Failed at the first
-    that finds something."""
+    """Play two clusters for each: one of the modes, one that varies what these hold fixed; and for each 25th one more,
+    with a standby. Raises Failed at the first that finds something."""
+    numbers = list(seeds)
+    names = [name for number in numbers for name in (str(number), f"{VARIED}{number}")]
+    names += [f"{FAILING}{number // EACH}" for number in numbers if not number % EACH]
     done = Done()
-    for seed in (name for number in seeds for name in (str(number), f"{VARIED}{number}")):
+    for seed in names:
         cluster = play(seed)
         done.seeds += 1
         done.events += cluster.events

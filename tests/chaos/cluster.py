@@ -129,6 +129,8 @@ def _usual(seed: str) -> Case:
 class Cluster(FaultySimulator):
     """The run of a case. `check` is called after each batch."""
 
+    longest = LONGEST
+
     def __init__(self, case: Case) -> None:
         self.case, self.truth = case, Truth()
         settings = case.settings
@@ -145,16 +147,20 @@ class Cluster(FaultySimulator):
             Controller(settings),
             case.machines,
             self.books,
-            lambda name: NodeBooks(name, self.truth, size),
+            lambda name: self.books_of(name, size),
             seed=random.Random(case.seed).getrandbits(32),
             churn=partial(Drawn, case.churn) if case.churn else None,
             faults=as_planned(case.faults),
             machine_of=_machine_of,
         )
 
+    def books_of(self, node: str, size: int) -> NodeBooks:
+        """Of a node whose payloads have that size."""
+        return NodeBooks(node, self.truth, size)
+
     def play(self) -> None:
         """The whole run; AssertionError when something is not as it must be."""
-        self.run(digest(0), LONGEST)
+        self.run(digest(0), self.longest)
         assert self.end == self.controller.state.progress.finished, f"it ended otherwise: {self.end}"
         self._check_end()
 
@@ -251,7 +257,7 @@ class Cluster(FaultySimulator):
             broken = self.conditions[name].broken
             unheard = self.now - max(self.struck_at.get(name, 0.0), node._up_since)
             assert not broken or unheard < self.patience, f"{name} has not greeted for {unheard:.1f} s"
-            if broken or not _idle(node):
+            if broken or not idle(node):
                 self.idle_since[name] = self.now
             since = max(self.idle_since.setdefault(name, self.now), self.well_since)
             assert self.now - since < IDLE, f"{name} has had nothing to do since {since:.1f} s"
@@ -271,16 +277,20 @@ class Cluster(FaultySimulator):
         assert set(merged.values()) <= {1}, "a contribution is in two versions"
         assert merged.keys() == account.accepted.keys()
         assert self.books.merged == merged.keys()
-        acknowledged = Counter(self.truth.acknowledged)
-        assert max(acknowledged.values(), default=1) == 1, "acknowledged twice"
-        found = account.measured.tasks.keys() | account.anew.tasks.keys()
-        known = merged.keys() | found | account.voided | account.left_over
-        assert acknowledged.keys() <= known, "acknowledged, and lost"
+        self._check_acknowledged()
         replayed = self.journal.replay()
         assert replayed == state or repr(replayed) == repr(state), "the journal replays to another state"
 
+    def _check_acknowledged(self) -> None:
+        """What nodes were told that it was accepted is in a version, or known to be of no use."""
+        account, acknowledged = self.account, Counter(self.truth.acknowledged)
+        assert max(acknowledged.values(), default=1) == 1, "acknowledged twice"
+        found = account.measured.tasks.keys() | account.anew.tasks.keys()
+        known = account.accepted.keys() | found | account.voided | account.left_over
+        assert acknowledged.keys() <= known, "acknowledged, and lost"
 
-def _idle(node: Node) -> bool:
+
+def idle(node: Node) -> bool:
     """Whether a process that lives has nothing to do, and nothing under way. To get ready is nothing to do for long."""
     machine = node.machine
     tasks = machine.tasks

@@ -13,9 +13,12 @@ from barnraise.matching.standing import GaleShapley
 from barnraise.wire.messages import Who
 from barnraise.worker import machine
 from barnraise.worker.contact import Contact
+from barnraise.worker.tasks import Tasks
 
 from .campaign import Failed, campaign, play
 from .cluster import VARIED, Cluster, case_of
+from .cuts import CONTROLLER, STANDBY, case_with_standby
+from .takeover import Takeover
 from .variety import LARGE
 
 EXPLORE = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
@@ -42,6 +45,36 @@ def test_what_was_found_once_is_mended(seed: int) -> None:
 def test_every_kind_is_drawn(family: str) -> None:
     drawn = {fault["do"] for seed in range(200) for fault in case_of(f"{family}{seed}").faults}
     assert drawn == set(KINDS)
+
+
+def test_every_way_to_lose_a_controller_is_drawn() -> None:
+    """A cut alone, a death alone, and both; a copy that has all, and one that lags; and all ways of who is left with
+    whom: nodes with the controller, with the standby, and with neither."""
+    plans = [case_with_standby(number)[1] for number in range(200)]
+    assert {(plan.wait, plan.lag > 0.0) for plan in plans} == set(product((True, False), repeat=2))
+    assert {(bool(plan.cuts), plan.dies is not None) for plan in plans} == {(True, False), (False, True), (True, True)}
+    cuts = [cut.groups for plan in plans for cut in plan.cuts]
+    company = [[len(group) > 1 for one in (CONTROLLER, STANDBY) for group in groups if one in group] for groups in cuts]
+    assert {tuple(found) for found in company} == set(product((True, False), repeat=2))
+
+
+@pytest.mark.parametrize(
+    ("seed", "found"), [("s31", "from another version 26"), ("s50", "node3 has had nothing to do since")]
+)
+def test_a_node_that_takes_a_new_controller_for_the_old_one_is_found(
+    monkeypatch: pytest.MonkeyPatch, seed: str, found: str
+) -> None:
+    play(seed)
+    monkeypatch.setattr(Tasks, "another_controller", lambda tasks, welcome, now: tasks.welcomed(welcome.forget, now))
+    with pytest.raises(Failed, match=found):
+        play(seed)
+
+
+def test_what_is_acknowledged_before_it_is_copied_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    play("s51")
+    monkeypatch.setattr(Takeover, "_holds", lambda cluster, row: False)
+    with pytest.raises(Failed, match="and lost"):
+        play("s51")
 
 
 def test_what_the_modes_hold_fixed_is_varied() -> None:
