@@ -164,6 +164,10 @@ def test_a_rule_may_have_lists_of_its_own() -> None:
     assert len(found) == 2 * 2 * 4  # seeds; the rules; honest only, no attack, and two attacks
     clips = {(cell.rule, load(cell.content).training.update_clip) for cell in found if cell.setting.nodes == 5}
     assert clips == {(HONEST_ONLY, 2.0), ("median", 2.0)}, "what it is compared with has the same codec"
+    few = cells(rules=["mean", {"aggregation_rule": "median", "attacks": ["zero"]}], liars="1 of 4", modes=["sync"])
+    assert [cell.attack for cell in few if cell.rule == "median"] == [NONE, "zero"]
+    with pytest.raises(RunFileError, match=r"rules\[0\]: unknown attack 'zeroo'; did you mean 'zero'"):
+        cells(rules=[{"aggregation_rule": "median", "attacks": ["zeroo"]}], liars="1 of 4")
 
 
 def test_a_refusal_names_the_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,7 +188,7 @@ def test_the_run_file_may_be_a_file_beside_it(folder: Path) -> None:
 
 def test_the_example_can_be_played() -> None:
     matrix = planned(read(Path(__file__).parents[2] / "examples" / "attacks.yaml"))
-    assert {cell.setting.nodes for cell in matrix.cells} == {9, 11, 20}
+    assert {cell.setting.data for cell in matrix.cells} == {"iid", "skewed"}
     assert {cell.setting.mode for cell in matrix.cells} == {"sync", "async"}
 
 

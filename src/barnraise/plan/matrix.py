@@ -106,18 +106,24 @@ class _Rule(_Entry):
     def codecs(self) -> list[_Entry]:
         return [_entry(given, "compression", index) for index, given in enumerate(self.file.codecs)]
 
+    @property
+    def attacks(self) -> list[_Entry]:
+        return [_entry(given, KIND, index) for index, given in enumerate(self.file.attacks)]
+
 
 def planned(document: Document) -> Matrix:
     """The runs of a matrix file; RunFileError lists what is wrong with it, and every cell that cannot be."""
     file = matrix_of(document)
     base, problems = _base(file, FilePath(document.name).parent)
     attacks = [_entry(given, KIND, index) for index, given in enumerate(file.attacks)]
-    problems += _attack_problems(base, attacks)
+    problems += [Problem(("attacks", index), text) for index, text in _attack_problems(base, attacks)]
     rules = []
     for index, given in enumerate(file.rules):
         try:
             rule = _rule(file, given, index)
             wrong = list(_rule_problems(rule))
+            if "attacks" in rule.own:
+                wrong += [Problem(("rules", index), text) for _, text in _attack_problems(base, rule.attacks)]
             if not wrong:
                 wrong += _run_problems(base, rule)
             rules.append(rule)
@@ -126,8 +132,9 @@ def planned(document: Document) -> Matrix:
         problems += wrong
     if problems:
         raise refusal(document.name, located(list(dict.fromkeys(problems)), document))
-    cells = {(cell.setting, cell.rule, cell.attack, cell.seed): cell for cell in _cells(file, base, rules, attacks)}
-    return Matrix(tuple(cells.values()), {entry.label: entry.keys for entry in attacks})
+    cells = {(cell.setting, cell.rule, cell.attack, cell.seed): cell for cell in _cells(file, base, rules)}
+    played = [*attacks, *(attack for rule in rules for attack in rule.attacks)]
+    return Matrix(tuple(cells.values()), {entry.label: entry.keys for entry in played})
 
 
 def _base(file: MatrixFile, folder: FilePath) -> tuple[dict[str, Any], list[Problem]]:
@@ -178,17 +185,18 @@ def _label(keys: Mapping[str, Any], key: str) -> str:
     return " ".join(words)
 
 
-def _attack_problems(base: dict[str, Any], attacks: list[_Entry]) -> Iterator[Problem]:
+def _attack_problems(base: dict[str, Any], attacks: list[_Entry]) -> Iterator[tuple[int, str]]:
+    """(its place in the list, what is wrong) of each attack that cannot be."""
     for entry in attacks:
         try:
             resolve_attack(entry.keys)
             content = _content(base, {}, "async", _names(1, 1), 1, entry.keys)
             for problem in attack_problems(build(Document("the run file of a cell", content))):
-                yield Problem(("attacks", entry.index), problem.message)
+                yield entry.index, problem.message
         except RunFileError:
             continue  # of the run file, which is told where rules are looked at
         except InputError as error:
-            yield Problem(("attacks", entry.index), str(error))
+            yield entry.index, str(error)
 
 
 def _rule_problems(rule: _Rule) -> Iterator[Problem]:
@@ -252,7 +260,7 @@ def _run_problems(base: dict[str, Any], rule: _Rule) -> Iterator[Problem]:
             yield Problem(("rules", rule.index), text)
 
 
-def _cells(file: MatrixFile, base: dict[str, Any], rules: list[_Rule], attacks: list[_Entry]) -> Iterator[Cell]:
+def _cells(file: MatrixFile, base: dict[str, Any], rules: list[_Rule]) -> Iterator[Cell]:
     """Seed by seed, and of a seed the runs without liars first."""
     for seed in file.seeds:
         run = base | {"run": base.get("run", {}) | {"seed": seed}}
@@ -266,7 +274,7 @@ def _cells(file: MatrixFile, base: dict[str, Any], rules: list[_Rule], attacks: 
                 honest = _content(_shortened(run, liars, nodes), codec.keys, mode, names[: nodes - liars])
                 yield Cell(setting, HONEST_ONLY, NONE, seed, honest, skew)
                 cells.append(Cell(setting, rule.label, NONE, seed, _content(run, keys, mode, names), skew))
-                for attack in attacks:
+                for attack in rule.attacks:
                     content = _content(run, keys, mode, names, liars, attack.keys)
                     cells.append(Cell(setting, rule.label, attack.label, seed, content, skew))
         yield from cells
