@@ -35,8 +35,8 @@ class MatrixFile(Section):
         description="Names of attacks, or sections with a kind and options."
     )
     rules: Annotated[list[str | list[str] | dict[str, Any]], Field(min_length=1, max_length=MOST)] = Field(
-        description="Names of rules, chains, or keys of the training section with aggregation_rule; `attacks`, `liars`, "
-        "`data`, `codecs` and `modes` beside them count for that rule instead."
+        description="Names of rules, chains, or keys of the training section with aggregation_rule; `attacks`, "
+        "`liars`, `data`, `codecs` and `modes` beside them count for that rule instead."
     )
     liars: Annotated[list[Members], BeforeValidator(_listed), Field(min_length=1, max_length=MOST)] = Field(
         description="How many of how many nodes lie, as in `2 of 9`."
