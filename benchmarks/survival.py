@@ -7,12 +7,14 @@ All kinds of faults take turns (docs/faults.md; a run of `--seconds 150` has the
 behind links of 20 Mbit/s and 20 ms that a packet emulator plays. Then the same run without faults, to as many tokens.
 Needs root, iproute2 and /dev/net/tun.
 
-Printed: *availability*, the share of time in which the run accepts work: a second without any decision is one in which
-it does not, unless the run without faults has silences as long, and the same share there; *recovery*, from a fault of a
-node until all that it had in hand was handed in by it or runs elsewhere; *pause*, from the fault until the run's next
-accepted contribution; *throughput*, tokens that the others bring in ten seconds from such a fault on, over what they
-brought in the fifteen before it; and the loss at equal tokens, of which one pair of runs tells little: `--seeds` plays
-several, and `--simulated` compares simulations that train, with the same workers, links and faults, without root.
+Printed: whether the machine was idle; *availability*, the share of seconds in which a contribution was accepted and a
+version was made (other decisions do not count, and nothing is forgiven: the run without faults is printed beside it);
+*next step*, from a fault until the run's next version, which is what other systems call recovery; *pause*, from the
+fault until the run's next accepted contribution; *recovery*, from a fault of a node until all that it had in hand was
+handed in by it or runs elsewhere; *throughput*, tokens that the others bring in ten seconds from such a fault on, over
+what they brought in the fifteen before it; and the loss at equal tokens, of which one pair of runs tells little:
+`--seeds` plays several, and `--simulated` compares simulations that train, with the same workers, links and faults,
+without root.
 
 All workers share this machine's cores, and each takes a tenth of what one could do: a worker that is gone should not
 make the others faster. Starts of new ones take seconds of a core all the same.
@@ -31,9 +33,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+import _machine
+from _availability import Availability, availability, is_contribution, until_accepted, until_step
 
 from barnraise.assembly.simulation import simulate
 from barnraise.assembly.trial import Trial
@@ -51,11 +55,10 @@ RATE, DELAY = "20mbit", "20ms"
 TOKENS_PER_SECOND = 4300.0
 """Of a worker of the lab, as it was once; simulated ones are as fast."""
 
-GAP = 1.0
 WINDOW, BEFORE = 10.0, 15.0
 JUMP = 8.0
 PUBLISHED = [
-    ("torchft 0.1, kill to next step, measured on such a machine", "5.0 s"),
+    ("torchft 0.1, kill to next step, measured on such a machine (compare: next step)", "5.0 s"),
     ("hivemind 1.1, the same", "30.2 s"),
     ("torchft's own figures: heartbeat that is missed, time to join", "5 s, 60 s"),
     ("hivemind's own: until an averaging round gives up a peer", "a minute or two"),
@@ -123,12 +126,17 @@ class Record:
     decisions: list[tuple[float, Any]] = field(default_factory=list)
     faults: list[tuple[float, str, str]] = field(default_factory=list)  # when, what, to whom
     ended: dict[str, Any] = field(default_factory=dict)
+    until: float = 0.0  # when it was watched last
 
     @property
     def accepted(self) -> Iterator[tuple[float, Judged]]:
         for at, decision in self.decisions:
-            if isinstance(decision, Judged) and decision.verdict == "accepted":
+            if is_contribution(decision):
                 yield at, decision
+
+    @property
+    def availability(self) -> Availability:
+        return availability(self.decisions, self.until)
 
     @property
     def tokens(self) -> int:
@@ -158,6 +166,7 @@ def watch(folder: Path, file: Path, over: Callable[[Record], bool]) -> Record:
                 new = list(view.replay(last))
                 last = new[-1][0] if new else last
                 found.decisions += [(now, decision) for _, decision in new]
+                found.until = now
                 text = log.read_bytes()
                 for line in text[read:].decode("utf-8", "replace").splitlines():
                     if fault := re.match(r"fault: (\w+)(?: worker '(\w+)')? at ", line):
@@ -173,19 +182,6 @@ def watch(folder: Path, file: Path, over: Callable[[Record], bool]) -> Record:
             lab.terminate()
             lab.wait(60)
     return found
-
-
-def silences(record: Record, longer: float = GAP) -> list[tuple[float, float]]:
-    """When nothing was decided for longer than that: from when, for how long."""
-    times = [at for at, _ in record.decisions]
-    begin = next(at for at, _ in record.accepted)
-    times = [at for at in times if at >= begin]
-    return [(a, b - a) for a, b in pairwise(times) if b - a > longer]
-
-
-def span(record: Record) -> float:
-    """Seconds from its first accepted contribution to its last decision."""
-    return record.decisions[-1][0] - next(at for at, _ in record.accepted)
 
 
 def recovery(record: Record, at: float, node: str) -> float | None:
@@ -227,43 +223,25 @@ def quantile(values: list[float], share: float) -> float:
 
 
 def tell(record: Record, plain: Record) -> None:
-    begin, end = next(at for at, _ in record.accepted), record.decisions[-1][0]
-    seconds = span(record)
-    usual = max((length for _, length in silences(plain)), default=GAP)
-    gaps = silences(record, usual)
-    faults = [fault for fault in record.faults if fault[2] != "pacer" and fault[0] >= begin]
-    ours: list[float] = []
-    theirs: list[float] = []
-    for at, length in gaps:
-        earlier = [fault for fault in faults if fault[0] <= at + length]
-        (ours if earlier and earlier[-1][1] in HOSTS else theirs).append(length)
-    print(f"{seconds:.0f} s, {len(faults)} faults, a fault every {seconds / max(1, len(faults)):.1f} s (MTBF)")
-    for whose, these in (("worker and link faults", theirs), ("all of them", [*theirs, *ours])):
-        up = 1 - sum(these) / seconds
-        print(f"availability under {whose:<24} {up:8.3%}  (worst gap {max(these, default=0.0):.1f} s)")
-    for whose, run in (("with faults", record), ("without any", plain)):
-        short = [length for _, length in silences(run)]
+    found, decisions = record.availability, record.decisions
+    ends = record.until - WINDOW  # what follows on a later fault was not seen
+    faults = [fault for fault in record.faults if fault[2] != "pacer" and found.begin <= fault[0] <= ends]
+    print(f"{found.seconds} s, {len(faults)} faults, a fault every {found.seconds / max(1, len(faults)):.1f} s (MTBF)")
+    tell_availability(record, plain)
+    for at in (at for at, name, _ in faults if name == "kill_controller"):
         print(
-            f"silences of more than {GAP:g} s {whose:<12} {sum(short) / span(run):8.2%} of the time, "
-            f"{max(short, default=0.0):.1f} s at most"
+            f"a killed controller: work is accepted after {until_accepted(decisions, at):.1f} s, the next step of the "
+            f"fleet is made after {until_step(decisions, at):.1f} s; 1 s of it is planned"
         )
-    deaths = [at for at, name, _ in faults if name == "kill_controller"]
-    back = [next((when for when, _ in record.accepted if when > at), end) - at for at in deaths]
-    print(
-        f"a killed controller accepts work again after {', '.join(f'{one:.1f}' for one in back)} s, 1 s of it planned"
-    )
-    print("\nfaults of one node       n   recovery p50    p99   pause p50    p99   (s)")
+    print("\nfaults of one node       n    next step p50    max   pause p50    max   recovery p50    max   (s)")
     kinds = sorted({name for _, name, node in faults if node})
     every: list[float] = []
     for name in [*kinds, "all"]:
         chosen = [(at, node) for at, kind, node in faults if node and name in (kind, "all")]
-        took = [one for at, node in chosen if (one := recovery(record, at, node)) is not None]
-        pauses = [next((when for when, _ in record.accepted if when > at), end) - at for at, _ in chosen]
-        every = took
-        figures = (quantile(took, 0.5), quantile(took, 0.99), quantile(pauses, 0.5), quantile(pauses, 0.99))
-        print(
-            f"  {name:<18} {len(chosen):6}   {figures[0]:12.2f} {figures[1]:6.2f} {figures[2]:11.2f} {figures[3]:6.2f}"
-        )
+        every = [one for at, node in chosen if (one := recovery(record, at, node)) is not None]
+        columns = [until_step(decisions, at) for at, _ in chosen], [until_accepted(decisions, at) for at, _ in chosen]
+        figures = [f"{quantile(column, 0.5):9.2f} {quantile(column, 1.0):6.2f}" for column in (*columns, every)]
+        print(f"  {name:<18} {len(chosen):6}   {'   '.join(figures)}")
     print(f"MTTR {statistics.mean(every) if every else 0:.2f} s; recoveries in:")
     for low, high in ((0, 0.5), (0.5, 1), (1, 2), (2, 5), (5, 10), (10, 1e9)):
         count = sum(low <= one < high for one in every)
@@ -274,8 +252,24 @@ def tell(record: Record, plain: Record) -> None:
         f"\nthroughput of the others during recovery     {rates[0] / max(1.0, rates[1]):8.1%}  of what they gave before"
     )
     loss, other = record.ended["final_loss"], plain.ended["final_loss"]
-    print(f"loss {loss:.4f} at {record.ended['tokens']:,} tokens, {record.tokens / seconds:,.0f} tokens/s")
+    print(f"loss {loss:.4f} at {record.ended['tokens']:,} tokens, {record.tokens / found.seconds:,.0f} tokens/s")
     print(f"without faults {other:.4f} at {plain.ended['tokens']:,}: {loss / other - 1:+.2%}", flush=True)
+
+
+def tell_availability(record: Record, plain: Record) -> None:
+    """Of a run with faults: seconds that were lost count for the kind of fault that came last before them."""
+    found, alone = record.availability, plain.availability
+    ours = 0
+    for second in found.lost:
+        earlier = [name for at, name, node in record.faults if node != "pacer" and at <= second + 1.0]
+        ours += bool(earlier) and earlier[-1] in HOSTS
+    without = 1.0 - (len(found.lost) - ours) / found.seconds
+    print(f"available, but for the controller's own faults   {without:7.2%} of seconds")
+    for run, whose in ((found, "with all faults"), (alone, "without any fault")):
+        print(
+            f"available {whose:<38} {run.share(run.available):7.2%}; work accepted in {run.share(run.accepting):.2%}, "
+            f"a version made in {run.share(run.moving):.2%}; without accepted work for {run.longest_wait:.1f} s at most"
+        )
 
 
 def tell_losses(pairs: list[tuple[Record, Record]]) -> None:
@@ -341,12 +335,14 @@ def main() -> None:
         print(f"no lab here: {lack}")
         return
     seconds, workers = (38.0, 2) if options.quick else (options.seconds, options.workers)
+    print(before := _machine.look(), flush=True)
     pairs: list[tuple[Record, Record]] = []
     with tempfile.TemporaryDirectory() as name:
         for seed in range(options.seeds):
             pairs.append(pair((options.keep or Path(name)) / f"{seed}", seconds, workers, seed))
             tell(*pairs[-1])
     tell_losses(pairs)
+    print(f"\nbefore: {before}\nafter:  {_machine.look()}")
     tell_others()
 
 
