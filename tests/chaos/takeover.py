@@ -29,6 +29,7 @@ from barnraise.emulation.agenda import Agenda, Call
 from barnraise.emulation.disk import Disk
 from barnraise.emulation.journal import Journal, stored
 from barnraise.emulation.node import Node
+from barnraise.emulation.simulator import Point
 from barnraise.emulation.trouble import _way
 from barnraise.ledger.copying import TERM
 from barnraise.ledger.decisions import Decision, Judged, VersionMade
@@ -47,6 +48,9 @@ LEASE = 3.0
 
 BEAT = 0.25
 """Seconds between two looks of controller, standby and nodes at whom they hear."""
+
+HOST = 300.0
+"""Seconds after which the host has the standby take over from a controller that is dead."""
 
 ALONE = 25.0
 """Seconds for which a node may have nothing to do under a new controller; twice that where other faults have answers
@@ -232,6 +236,11 @@ class Takeover(Cluster):
     def _die(self, _: int, nothing: None) -> None:
         self.enter(CONTROLLER)
         self.die(1e9)
+        Agenda.at(self, self.now + HOST, Takeover._tell, self, 0, None)
+
+    def _tell(self, _: int, nothing: None) -> None:
+        """The host sees that no majority comes, since the others ended too."""
+        self.succession.told = True
 
     def die(self, seconds: float) -> None:
         struck = dict(self.struck_at)
@@ -357,7 +366,8 @@ class Takeover(Cluster):
     def _take_over(self, copied: list[Decision]) -> None:
         """The copy becomes a run of its own."""
         epoch, settings = self.epoch + TERM, self.controller.settings
-        self.truths[STANDBY], books = self._books(copied)
+        truth, books = self._books(copied)
+        self.truths[STANDBY] = truth
         journal, state = Journal(), folded(copied)
         journal.commit(copied)
         living = [node.id for node in state.nodes.values() if node.live]
@@ -388,7 +398,7 @@ class Takeover(Cluster):
             "hindsight": Hindsight(),
             "matchings": Matchings(),
             "curve": [],
-            "_made": dict(self._made),
+            "_made": dict.fromkeys(truth.digests, Point(self.now, 0, None, 0, 0)),
             "account": self._account(copied),
             "shadow": state,
             "_moved": -1,
@@ -423,6 +433,8 @@ class Takeover(Cluster):
                 account.measured.here, account.last_loss = True, LOSS
             account.add(stored(decision))
         account.measured.restarted()
+        account.anew.end_here()
+        account.scoring.end_here()
         return account
 
     # What is said

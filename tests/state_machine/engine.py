@@ -415,6 +415,7 @@ class Anew:
         self.verdicts: dict[int, Judged] = {}
         self.compared: dict[int, list[tuple[int, bool]]] = {}  # by whom, and whether it agrees with what was sent
         self.over: set[int] = set()  # of these, that are settled
+        self.cut_off = 0  # answers whose comparison a copy of the ledger lacks
         self.guilty: dict[int, tuple[int, ...]] = {}  # whose convictions are due, and what contradicts them
 
     def assigned(self, d: Assigned) -> None:
@@ -486,7 +487,13 @@ class Anew:
         assert not self.guilty
         assert self.open == {i for i, work in state.works.items() if work.kind == "audit"}
         accepted = sum(d.verdict == "accepted" for d in self.verdicts.values())
-        assert sum(map(len, self.compared.values())) == accepted
+        assert sum(map(len, self.compared.values())) == accepted - self.cut_off
+
+    def end_here(self) -> None:
+        """The rows end within a commit: what was to follow the last one never will."""
+        self.guilty.clear()
+        accepted = sum(d.verdict == "accepted" for d in self.verdicts.values())
+        self.cut_off = accepted - sum(map(len, self.compared.values()))
 
 
 class Scoring:
@@ -539,6 +546,10 @@ class Scoring:
         self.guilty.remove(node)
         assert note.assignment in self.scored
         self.forget(node)
+
+    def end_here(self) -> None:
+        """The rows end within a commit: what was to follow the last one never will."""
+        self.guilty.clear()
 
     def forget(self, node: str) -> None:
         """It was found guilty: what was known of it is not any more."""
