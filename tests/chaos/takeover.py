@@ -245,7 +245,7 @@ class Takeover(Cluster):
     def die(self, seconds: float) -> None:
         struck = dict(self.struck_at)
         super().die(seconds)
-        self.struck_at = struck
+        self.struck_at = struck | {name: self.now for name, place in self.place.items() if place == self.site}
 
     def _come_back(self, _: int, nothing: None) -> None:
         if not (self.confirmed and self.site == CONTROLLER and self.reach(CONTROLLER, STANDBY)):
