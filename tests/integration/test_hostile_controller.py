@@ -204,6 +204,20 @@ def test_what_cannot_work_here_is_refused_before_it_is_built(
     assert controller.left == outcome.reason
 
 
+class Enough(Scripted):
+    """Says that the run is over as soon as something is handed in."""
+
+    def answer(self, message: Message) -> tuple[Message, bytes | None] | None:
+        return (Stop("that is enough"), None) if isinstance(message, Offer) else super().answer(message)
+
+
+def test_a_batch_that_would_take_minutes_is_not_measured(tmp_path: Path) -> None:
+    """How fast the machine is, it says before its first task: that was measured on whole batches."""
+    outcome = Enough(tmp_path, inner={"batch_size": 2**40}).run()
+    assert outcome.final
+    assert outcome.reason == "that is enough"
+
+
 def test_a_manifest_that_lies_about_its_models_size_is_refused(tmp_path: Path) -> None:
     controller = Scripted(tmp_path)
     info = controller.dataset.files()[0]

@@ -76,6 +76,16 @@ class TestUploads:
         assert not upload.add(offset, b"x" * size)
         assert upload.payload == bytes(4)
 
+    def test_another_offer_of_an_assignment_replaces_nothing(self) -> None:
+        """What was inspected is committed: a node could else send a good payload, and swap it meanwhile."""
+        uploads, good = Uploads(), b"good payload"
+        upload = uploads.open("a", contribution(good))
+        assert upload.add(0, good)
+        again = uploads.open("a", contribution(b"x"))
+        assert again is upload
+        assert not again.add(0, b"x")
+        assert bytes(uploads.take("a", 1).payload) == good
+
     def test_refuses_more_than_was_offered(self) -> None:
         upload = Uploads().open("a", contribution(bytes(10)))
         with pytest.raises(WireError, match="ends at 11, but the payload has 10"):

@@ -243,21 +243,35 @@ class WorkerExecutor:
 
     def measure(self, profile: NodeProfile, batch_size: int, seconds: float = 0.5) -> NodeProfile:
         """`profile` with the machine's training speed in it, measured for about `seconds` on random rows, of the median
-        length (that of half of all tokens is less, of half more) or the longest below that for which there is room."""
+        length (that of half of all tokens is less, of half more) or the longest below that for which there is room.
+
+        A batch has one row at first, and more as long as a step is short: what a controller calls a batch may take
+        minutes here."""
         meta, most = self.dataset.meta, self.trainer.tokens_at_once or math.inf
         shorter = meta.lengths[: len(meta.lengths) // 2 + 1]
         length = max((length for length in shorter if length <= most), default=shorter[0])
-        num_rows = min(batch_size, self.trainer.rows_at_once(length) or batch_size)
-        rows = np.random.default_rng(0).integers(0, meta.vocab_size, (num_rows, length))
-        batch = (rows, rows)
-        self.trainer.step(batch, 0.0)
+        most_rows = min(batch_size, self.trainer.rows_at_once(length) or batch_size)
+        num_rows = 1
+        while True:
+            rows = np.random.default_rng(0).integers(0, meta.vocab_size, (num_rows, length))
+            batch = (rows, rows)
+            took = min(self._seconds_of_step(batch) for _ in range(2))  # the first of its size takes longer
+            if num_rows >= most_rows or took > seconds / 8:
+                break
+            num_rows = min(most_rows, 4 * num_rows)
         began, steps = time.monotonic(), 0
         while steps < 3 or time.monotonic() - began < seconds:
             self.trainer.step(batch, 0.0)
             steps += 1
         self.trainer.optimizer.state.clear()  # moments of random rows are worth nothing
         rate = steps * rows.size / (time.monotonic() - began) / (1.0 + self.slowdown)
-        return msgspec.structs.replace(profile, tokens_per_second=rate)
+        return NodeProfile(rate, profile.memory_bytes, profile.cores, profile.device)
+
+    def _seconds_of_step(self, batch: Batch) -> float:
+        """What a step that moves nothing takes."""
+        began = time.monotonic()
+        self.trainer.step(batch, 0.0)
+        return time.monotonic() - began
 
 
 def _finite(vector: Tensor) -> bool:
