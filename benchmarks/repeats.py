@@ -1,14 +1,16 @@
 """How far apart two honest machines come that do the same stateless task: what an audit's tolerance has to bear.
 
     python benchmarks/repeats.py [--seeds 3] [--tokens 400000] [--results FILE]
-    python benchmarks/repeats.py --shapes 1x32 3x96 6x128 --steps 10 30 100 --precisions float32
+    python benchmarks/repeats.py --shapes 1x32 3x96 6x128 --steps 10 30 100 --precisions float32 --codecs int4
 
 Three workers train a small GPT-2 (layers x width; 2x32 unless --shapes names others) on the modules of the standard
 library, in versions of 8 bits and tasks of --steps local steps. Each task is done again at once, from the same
 versions to the bit: in the same way, with two threads, with a row at a time through the model as a node of little
 memory does, in versions that are taken back from later ones and so are rounded, and, where there is one, on an
-accelerator. Distances are shares of an update's length, of what is sent: contributions of 4 bits, or uncompressed. A
-false alarm is further away than `trust.repeats.TOLERANCE`.
+accelerator; and from parameters that are perturbed, as it is done again once a result was contradicted. Distances are
+shares of an update's length, of what is sent: contributions of 4 bits, or uncompressed. `apart` are the tasks whose
+distance is above `trust.repeats.TOLERANCE`; `convicted` those of them whose perturbed repetition agrees with the same
+machine's first one so well that two such machines convict a third one of another kind.
 """
 
 from __future__ import annotations
@@ -38,13 +40,14 @@ from barnraise.core.types import Contribution, News, Train
 from barnraise.data.shards import Dataset
 from barnraise.plan import Purpose, resolve
 from barnraise.training.local import LocalTrainer
-from barnraise.trust.repeats import TOLERANCE
+from barnraise.trust.repeats import CLEARLY, PERTURBATION, TOLERANCE
 from barnraise.wire.messages import Inner, WorkerSettings
 from barnraise.worker.executor import WorkerExecutor
+from barnraise.worker.past import Perturbed, Versions
 from barnraise.worker.replica import Fetched
 
 NODES = ("ann", "bob", "cat")
-WAYS = ("the same again", "two threads", "a row at a time", "rounded versions", "accelerator")
+WAYS = ("the same again", "two threads", "a row at a time", "rounded versions", "accelerator", "perturbed")
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="+", default=["2x32"], help="layers x width of the model")
     parser.add_argument("--steps", nargs="+", type=int, default=[20], help="local steps of a task")
     parser.add_argument("--precisions", nargs="+", default=list(TOLERANCE), choices=list(TOLERANCE))
+    parser.add_argument("--codecs", nargs="+", default=["none", "int4"], help="what contributions are compressed with")
+    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS, help="in which a task is done again")
     parser.add_argument("--results", type=Path, help="a file of what was found before, which is added to")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="runs at a time")
     parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
@@ -68,31 +73,34 @@ def main() -> None:
     if options.quick:
         options.seeds, options.tokens = 1, 20_000
     known, accelerator = Known(options.results), torch.cuda.is_available()
-    settings = list(product(options.precisions, ("none", "int4"), options.shapes, options.steps))
-    keys = [(*setting, options.tokens, accelerator, seed) for setting in settings for seed in range(options.seeds)]
+    settings = list(product(options.precisions, options.codecs, options.shapes, options.steps))
+    ways = tuple(way for way in WAYS if way in options.ways and (accelerator or way != "accelerator"))
+    keys = [(*setting, options.tokens, ways, seed) for setting in settings for seed in range(options.seeds)]
     with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
         runs = {key: known.get(list(key), Found) for key in keys}
         futures = {key: pool.submit(play, *key) for key, run in runs.items() if run is None}
         for key, future in futures.items():
             runs[key] = future.result()
             known.add(list(key), runs[key])
-    print(f"{'':50}{'tasks':>8}{'to the bit':>12}{'median':>10}{'99th':>10}{'most':>10}{'false alarms':>14}")
+    print(f"{'':50}{'tasks':>8}{'to the bit':>12}{'median':>10}{'99th':>10}{'most':>10}{'apart':>8}{'convicted':>11}")
     for setting in settings:
         precision, codec, shape, steps = setting
-        for way in WAYS:
-            found = [run.distances[way] for key, run in runs.items() if run is not None and key[:4] == setting]
-            if not (distances := np.concatenate(found)).size:
-                continue
-            limit = TOLERANCE[precision]
-            alarms, late = int((distances > limit).sum()), np.quantile(distances, 0.99)
+        found = [run.distances for key, run in runs.items() if run is not None and key[:4] == setting]
+        of = {way: np.concatenate([distances[way] for distances in found]) for way in ways}
+        for way, distances in of.items():
+            apart, late = distances > TOLERANCE[precision], np.quantile(distances, 0.99)
             label = f"{precision}, {codec}, {shape}, {steps} steps, {way}"
+            convicted: int | str = "-"
+            if "perturbed" in of and way != "perturbed":
+                near = of["perturbed"]
+                convicted = int((apart & (near <= TOLERANCE[precision]) & (distances > CLEARLY * near)).sum())
             print(
-                f"{label:50}{distances.size:>8}{np.mean(distances == 0.0):>12.1%}"
-                f"{np.median(distances):>10.1e}{late:>10.1e}{distances.max():>10.1e}{alarms:>14}"
+                f"{label:50}{distances.size:>8}{np.mean(distances == 0.0):>12.1%}{np.median(distances):>10.1e}"
+                f"{late:>10.1e}{distances.max():>10.1e}{int(apart.sum()):>8}{convicted:>11}"
             )
 
 
-def play(precision: str, codec: str, shape: str, steps: int, tokens: int, accelerator: bool, seed: int) -> Found:
+def play(precision: str, codec: str, shape: str, steps: int, tokens: int, ways: tuple[str, ...], seed: int) -> Found:
     """One run."""
     layers, width = map(int, shape.split("x"))
     content = {
@@ -112,10 +120,10 @@ def play(precision: str, codec: str, shape: str, steps: int, tokens: int, accele
         },
         "workers": [{"name": name} for name in NODES],
     }
-    distances: dict[str, list[float]] = {way: [] for way in WAYS}
+    distances: dict[str, list[float]] = {way: [] for way in ways}
 
     class Twice(_Twice):
-        found, elsewhere = distances, "cuda" if accelerator else ""
+        found, elsewhere = distances, "cuda" if "accelerator" in ways else ""
 
     plan = resolve(load(content), purpose=Purpose.SIMULATE, nodes=len(NODES))
     simulate(plan, Trial(len(NODES), real=True, seed=seed), executors=dict.fromkeys(NODES, Twice))
@@ -148,18 +156,18 @@ class _Twice(WorkerExecutor):
         if made is not None and made.transcript is not None:
             self._versions.movements = {made.transcript.start: movement}
             sent = self.payloads[task.id].decoded()
-            for way in WAYS:
-                with self._in(way) as versions:
-                    again = versions and self.again(task, made.transcript, versions)
-                if again:
-                    apart = np.linalg.norm(again[0].decoded() - sent) / np.linalg.norm(sent)
-                    self.found[way].append(float(apart))
+            for way in self.found:
+                with self._in(way, task.id) as versions:
+                    again = self.again(task, made.transcript, versions)
+                apart = np.linalg.norm(again[0].decoded() - sent) / np.linalg.norm(sent) if again else np.inf
+                self.found[way].append(float(apart))
         return made
 
     @contextmanager
-    def _in(self, way: str) -> Iterator[Any]:
-        """The versions to do it from; None where there is no such machine."""
-        versions, trainer, threads = self._versions, self.trainer, torch.get_num_threads()
+    def _in(self, way: str, seed: int) -> Iterator[Versions]:
+        """The versions to do it from."""
+        versions: Versions = self._versions
+        trainer, threads = self.trainer, torch.get_num_threads()
         cut, self.cut = self.cut, Event()  # the task may have been cut short, by what it took in virtual time
         if way == "two threads":
             torch.set_num_threads(2)
@@ -167,11 +175,13 @@ class _Twice(WorkerExecutor):
             self.trainer = trainer.anew()
             self.trainer.tokens_at_once = 1
         elif way == "rounded versions":
-            versions = versions.rounded()
+            versions = self._versions.rounded()
+        elif way == "perturbed":
+            versions = Perturbed(versions, PERTURBATION[trainer.precision], seed)
         elif way == "accelerator" and self._other:
             self.trainer = self._other
         try:
-            yield None if way == "accelerator" and not self._other else versions
+            yield versions
         finally:
             torch.set_num_threads(threads)
             self.trainer, self.cut = trainer, cut

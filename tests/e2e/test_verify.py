@@ -15,6 +15,7 @@ import pytest
 
 from barnraise.ledger import RunDirectory, chain
 from barnraise.ledger.seal import OPEN
+from barnraise.trust.repeats import PERTURBATION
 from barnraise.verification import Certificate, standard, verify
 
 from .conftest import Process
@@ -181,7 +182,7 @@ def a_forged_history(run_dir: Path) -> None:
 
 @pytest.mark.slow
 def test_who_did_not_do_its_tasks_is_found_afterwards(
-    barnraise: Callable[..., Process], run_file: Callable[..., Path]
+    barnraise: Callable[..., Process], run_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Honest work is the same to the bit, whatever versions were taken in on the way; the liar's is not."""
     section = {"evaluations": 2, "evaluation_rows": 16, "keep_payloads": True}
@@ -200,7 +201,17 @@ def test_who_did_not_do_its_tasks_is_found_afterwards(
     assert work.figures["done again"] == work.figures["to the bit"] + len(work.findings)
     assert named(certificate) == {finding.file for finding in work.findings}
     assert certificate.not_checked == {}
+    where_rounding_leads_as_far(RunDirectory.open(Path(found)), len(work.findings), monkeypatch)
     without_its_transcripts(RunDirectory.open(Path(found)), "eve", {finding.place for finding in work.findings})
+
+
+def where_rounding_leads_as_far(run: RunDirectory, wrong: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is said of contributions that differ, which counts as not checked."""
+    monkeypatch.setitem(PERTURBATION, "float32", 0.5)
+    certificate = verify(run, standard(most_work=10_000))
+    work = next(part for part in certificate.parts if part.name == "work")
+    assert (work.findings, certificate.verdict) == ([], "sound as far as checked")
+    assert certificate.not_checked == {"work": wrong}
 
 
 def without_its_transcripts(run: RunDirectory, node: str, places: set[str]) -> None:

@@ -161,6 +161,23 @@ def test_who_skips_a_batch_that_is_not_finite_is_honest(
     assert convicted == []
 
 
+class RowByRow(WorkerExecutor):
+    """A node of little memory: sums of its gradients are rounded in another way."""
+
+    def __init__(self, trainer: LocalTrainer, *options: Any) -> None:
+        trainer.tokens_at_once = 1
+        super().__init__(trainer, *options)
+
+
+def test_long_tasks_convict_no_honest_node(told: Told, tmp_path: Path) -> None:
+    """80 steps at a high rate lead machines apart that round in another way; two that are alike still agree."""
+    play(
+        tmp_path, {"bob": RowByRow}, tokens=20_000, batch_size=2, local_steps=80, **STATELESS | {"learning_rate": 0.05}
+    )
+    assert len(told) >= 3
+    assert convicted == []
+
+
 LIES = [
     {"kind": "sign_flip"},
     {"kind": "scale", "factor": 1.2},

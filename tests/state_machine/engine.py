@@ -413,7 +413,7 @@ class Anew:
         self.tasks: dict[int, Assigned] = {}
         self.open: set[int] = set()
         self.verdicts: dict[int, Judged] = {}
-        self.compared: dict[int, list[tuple[int, bool]]] = {}  # by whom, and whether it agrees with what was sent
+        self.compared: dict[int, list[tuple[int, bool | None]]] = {}  # by whom, and whether it is what was sent
         self.over: set[int] = set()  # of these, that are settled
         self.cut_off = 0  # answers whose comparison a copy of the ledger lacks
         self.guilty: dict[int, tuple[int, ...]] = {}  # whose convictions are due, and what contradicts them
@@ -452,8 +452,9 @@ class Anew:
         assert (task.node, audited.node) == (note.by, node)
         assert self._same(task, audited)
         assert note.audited not in self.over, "it is settled"
-        assert (note.cosine, note.distance) in ((1.0, 0.0), (-1.0, 2.0))
-        agrees, answers = note.cosine == 1.0, self.compared.setdefault(note.audited, [])
+        assert (note.cosine, note.distance) in ((1.0, 0.0), (-1.0, 2.0)) or abs(note.cosine) < 0.5
+        agrees = {1.0: True, -1.0: False}.get(note.cosine)  # else it agrees with nothing
+        answers = self.compared.setdefault(note.audited, [])
         answers.append((note.assignment, agrees))
         against = tuple(number for number, same in answers if same == agrees)
         settled = self._settled(node, answers)
@@ -468,13 +469,15 @@ class Anew:
         if settled or audited.terms.pace is None:
             self.over.add(note.audited)
 
-    def _settled(self, node: str, answers: Sequence[tuple[int, bool]]) -> bool:
+    def _settled(self, node: str, answers: Sequence[tuple[int, bool | None]]) -> bool:
         """Whether two owners say the same of what `node` sent, or two nodes where there is but one owner."""
         nodes = [self.tasks[number].node for number, _ in answers]
         whose = [self.account.owners[one] for one in (node, *nodes)]
         if len(set(whose)) == 1:
             whose = [node, *nodes]
         *_, (_, agrees) = answers
+        if agrees is None:
+            return False
         said = {owner for owner, (_, same) in zip(whose[1:], answers, strict=True) if same == agrees}
         return whose[-1] != whose[0] if agrees else len(said) > 1
 

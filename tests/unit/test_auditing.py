@@ -7,6 +7,7 @@ import random
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 
 from barnraise.controller import actions as act
@@ -16,9 +17,10 @@ from barnraise.controller.membership import MOST_DECLINED
 from barnraise.controller.newcomers import PACE
 from barnraise.controller.settings import AuditSettings
 from barnraise.controller.state import Badge, NodeState
-from barnraise.core.types import MOST_UNDONE, SKETCH_BYTES, Audit, NodeProfile, Train
+from barnraise.core.types import MOST_UNDONE, SKETCH_BYTES, SKETCH_SIZE, Audit, NodeProfile, Train
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Judged, Noted
+from barnraise.trust.repeats import MOST_ANSWERS
 from barnraise.trust.roles import WORKER
 from barnraise.trust.standing import Standing
 from barnraise.wire.messages import Decline
@@ -405,7 +407,7 @@ def test_who_is_on_probation_audits_only_where_nobody_else_can() -> None:
 
 def crowd(*names: str, key: bytes = b"key", **owners: str) -> Engine:
     """A stateless run in which all is done anew; `names` are there, and `owners` are whose some of them are."""
-    settings = {"tokens": 10**6, "buffer_size": 1, "audits": AuditSettings(1.0, key, 0.02), **STATELESS}
+    settings = {"tokens": 10**6, "buffer_size": 1, "audits": AuditSettings(1.0, key, 0.02, NUDGE), **STATELESS}
     engine = Engine(engine_settings(**settings), owners)
     for name in names:
         engine.hello(name)
@@ -422,8 +424,40 @@ def answers(engine: Engine, node: str, agrees: bool) -> bool:
     return False
 
 
+NUDGE = 2.0**-20
+"""The perturbation of a task's start, once its result was contradicted."""
+
+
 def convicted(engine: Engine) -> set[str]:
     return {d.node for d in engine.journal if isinstance(d, Noted) and isinstance(d.note, notes.Convicted)}
+
+
+def test_what_was_contradicted_is_done_again_from_perturbed_parameters() -> None:
+    engine, found = crowd("a", "b", "c"), list[float]()
+    train_once(engine, "a")
+    for node in ("b", "c"):
+        engine.next(node)
+        (task,) = audits(engine, node)
+        found.append(task.perturbation)
+        engine.offer(node, sketched(task, sketch=OTHER_SKETCH))
+    assert found == [0.0, NUDGE]
+    assert convicted(engine) == {"a"}
+
+
+def test_where_rounding_leads_apart_machines_that_are_alike_convict_nobody() -> None:
+    """All but one of the honest nodes come to the same bits, unless a perturbation comes to other ones each time."""
+    engine = crowd("other", *(alike := [f"b{number}" for number in range(MOST_ANSWERS + 1)]))
+    task = train_once(engine, "other")
+    for number, node in enumerate(alike, 1):
+        engine.next(node)
+        for audit in audits(engine, node):
+            own = np.eye(MOST_ANSWERS + 2, SKETCH_SIZE, dtype="<f4")[number].tobytes()
+            engine.offer(node, sketched(audit, sketch=own if audit.perturbation else OTHER_SKETCH))
+            settle(engine)
+    assert convicted(engine) == set()
+    assert [note.by for _, note in told(engine)] == alike[:MOST_ANSWERS], "and not the whole fleet does it again"
+    reason = f"{MOST_ANSWERS} nodes came to different results"
+    assert unaudited(engine) == [("other", notes.Unaudited(task.id, reason))]
 
 
 def test_two_of_one_owner_do_not_convict_a_third_while_somebody_else_is_there() -> None:

@@ -25,7 +25,7 @@ from barnraise.models.layout import FlatLayout
 from barnraise.models.vectors import digest
 from barnraise.training.local import LocalTrainer
 from barnraise.worker.executor import WorkerExecutor
-from barnraise.worker.past import Past
+from barnraise.worker.past import Past, Perturbed
 
 from ..state_machine.engine import WORKER_SETTINGS, told
 from ..tasks import train
@@ -343,3 +343,14 @@ def test_deltas_are_taken_back() -> None:
     assert torch.equal(executor.replica, after), "and the replica stays as it is"
     with pytest.raises(PayloadError, match="version 3 is not there"):
         past.at(3)
+
+
+def test_perturbed_versions_are_changed_by_a_share_of_themselves() -> None:
+    executor, _ = make()
+    publish(executor, 1, torch.linspace(-3.0, 3.0, SIZE), merged=0, share=1.0)
+    past, share = Past(executor.published, 1, (), nothing_fetched), 2.0**-10
+    once, again, other = (Perturbed(past, share, seed).at(1) / past.at(1) for seed in (1, 1, 2))
+    assert {round(float(factor), 6) for factor in once} == {round(1.0 - share, 6), round(1.0 + share, 6)}
+    assert torch.equal(once, again)
+    assert not torch.equal(once, other)
+    assert torch.equal(executor.replica, past.at(1)), "and the version stays as it is"

@@ -225,6 +225,27 @@ def test_a_disk_that_fills_late_is_a_warning(monkeypatch: pytest.MonkeyPatch) ->
     assert measure(plan)[1] != []
 
 
+def test_audits_of_long_tasks_of_deep_models() -> None:
+    """Rounding leads honest nodes apart there, and the run file's reader is told so beforehand."""
+
+    def found(layers: int, steps: int, **training: Any) -> list[str]:
+        model = {"architecture": "gpt2", "config": {"hidden_size": 96, "num_layers": layers, "num_heads": 2}}
+        section = {"tasks": "stateless", "audits": 0.05, "local_steps": steps} | training
+        plan = resolve(load(content(model=model, training=section)), purpose=Purpose.TRAIN)
+        cost, problems = measure(plan)
+        assert cost is not None
+        assert problems == []
+        return [str(doubt) for doubt in doubts(plan, cost)]
+
+    (text,) = found(3, 100)
+    assert text.startswith("training.local_steps: is 100, in a model of 3 layers: local steps amplify rounding")
+    assert "set local_steps to 30 at most" in text
+    assert found(1, 100) != []
+    assert "set local_steps to 1 at most" in found(200, 1)[0]
+    assert found(3, 30) == found(1, 90) == found(3, 100, audits=0.0) == []
+    assert found(3, 100, tasks="stateful") == [], "nobody is judged, as another warning says"
+
+
 @pytest.mark.parametrize(
     ("rule", "vectors"),
     [

@@ -35,7 +35,7 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
         f"{totals.discarded:,} left over at the end"
         + (f"; {count_text(measured, 'measurement')} of the loss by workers" if measured else "")
         + (f"; {count_text(anew, 'contribution')} done anew by others" if anew else "")
-        + (f"; {count_text(lapsed, 'audit')} that nobody did" if lapsed else "")
+        + (f"; {count_text(lapsed, 'audit')} that settled nothing" if lapsed else "")
         + (f"; {count_text(scored, 'contribution')} scored" if scored else ""),
     )
     yield "signed", signed(totals.signed, totals.accepted)

@@ -217,7 +217,7 @@ _NOTES: dict[type[notes.Note], Callable[[Any, str], str]] = {
         f"{'' if note.sound is None else ', so it is sound' if note.sound else ', and another agrees with that'}"
     ),
     notes.Unaudited: lambda note, node: (
-        f"{note.assignment}: {node}'s work was to be done anew, and nobody did: {printable(note.reason)}"
+        f"{note.assignment}: {node}'s work was to be done anew, which settled nothing: {printable(note.reason)}"
     ),
     notes.Convicted: lambda note, node: (
         f"{note.assignment}: {node} is convicted by {', '.join(map(str, note.against))}, which are the same work and "

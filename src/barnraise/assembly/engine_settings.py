@@ -32,7 +32,7 @@ from barnraise.plan.leases import leases
 from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.training.catalog import INNER
 from barnraise.training.reach import HELD_BACK, Reach
-from barnraise.trust.repeats import TOLERANCE
+from barnraise.trust.repeats import PERTURBATION, TOLERANCE
 from barnraise.trust.signatures import RunId
 from barnraise.wire.messages import Downlink, Inner, Uplink, WorkerSettings
 
@@ -130,7 +130,7 @@ def engine_settings(
             by_workers=controller.evaluated_by == "workers",
             most_loss=most_loss(model),
         ),
-        audits=AuditSettings(training.audits, secret, TOLERANCE[training.precision]),
+        audits=AuditSettings(training.audits, secret, TOLERANCE[training.precision], PERTURBATION[training.precision]),
         scores=ScoreSettings(training.scores, secret),
     )
 

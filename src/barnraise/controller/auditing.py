@@ -4,15 +4,15 @@ Which ones nobody knows before they are here: a keyed hash of the assignment's n
 sketch that stands for the update). What was sent is accepted all the same; then the work goes to a node that has not
 done it, and that such a hash draws, as who asks first may be waiting for a friend's. It begins at the version at which
 that work began, and gets there by taking deltas back. The comparison is noted on the ledger. Stateless work is judged
-by it: where they disagree others do the work, too, until two agree, and whom these contradict is convicted, an auditor
-as well (`trust.repeats`; `sentencing` says what follows). Stateful work judges nobody. Nodes of one owner count as one:
-nodes of others are asked as long as any are there.
+by it: where they disagree others do the work, too, from perturbed parameters, until two agree, and whom these
+contradict is convicted, an auditor as well (`trust.repeats`; `sentencing` says what follows). Stateful work judges
+nobody. Nodes of one owner count as one: nodes of others are asked as long as any are there.
 
-A case lapses once its version is too far back, after several nodes that did not do it, when too many newer ones wait,
-and when the run or the controller ends before somebody did it: each is noted on the ledger with the reason. Cases that
-are open are not on the ledger: of a controller that is killed nothing tells them, and their tasks are taken back from
-their nodes. A node that gives work to be done anew back several times in a row is given no more of it, and no
-measurements, which are believed.
+A case lapses once its version is too far back, after several nodes that did not do it, or came to different results,
+when too many newer ones wait, and when the run or the controller ends before somebody did it: each is noted on the
+ledger with the reason. Cases that are open are not on the ledger: of a controller that is killed nothing tells them,
+and their tasks are taken back from their nodes. A node that gives work to be done anew back several times in a row is
+given no more of it, and no measurements, which are believed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from barnraise.core.types import (
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Decision, Noted
 from barnraise.matching.base import TaskView
-from barnraise.trust.repeats import Judgement, judge
+from barnraise.trust.repeats import MOST_ANSWERS, Judgement, judge
 from barnraise.trust.standing import TRUSTED
 
 TRIES = 3
@@ -326,6 +326,7 @@ class Auditing(TaskKind):
             transcript=case.transcript,
             back=self._back(case) or (),
             seed=case.seed,
+            perturbation=self.settings.perturbation if case.answers else 0.0,
         )
         yield from self.assigned(decision, task)
 
@@ -363,6 +364,8 @@ class Auditing(TaskKind):
             judged = judge(case.sketch, sketches, self.settings.tolerance, owners)
         if case.transcript is None or judged.sound is not None:
             del self.cases[audited]
+        elif len(case.answers) >= MOST_ANSWERS:
+            self._lapse(audited, f"{MOST_ANSWERS} nodes came to different results")
         compared = compare(case.sketch, result.sketch)
         yield Noted(self.now, notes.Audited(audited, work.assignment, work.node, *compared, judged.sound), node)
         wrong = [case.answers[place] for place in judged.wrong]
@@ -371,6 +374,7 @@ class Auditing(TaskKind):
             yield from self._convict(node, audited, right)
         for answer in wrong:
             yield from self._convict(answer.node, answer.assignment, right)
+        yield from self.looked_for()
 
     def _noted(self, d: Noted) -> None:
         """Counts work to be done anew that its node gave back."""

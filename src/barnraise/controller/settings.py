@@ -166,6 +166,7 @@ class AuditSettings:
     share: float = 0.0
     key: bytes = field(default=b"", repr=False)
     tolerance: float = 0.0  # of a stateless task's update, as a share of its length
+    perturbation: float = 0.0  # of a stateless task's start, once its result was contradicted
 
 
 @dataclass(frozen=True)

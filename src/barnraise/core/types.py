@@ -197,8 +197,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, tag_field="kind", kw_only=True
         return (*self.news.updates, *self.undoes)
 
 
-MOST_UNDONE = 64
-"""Versions that a task takes back, at most."""
+MOST_UNDONE = 64  # versions that a task takes back, at most
 
 
 class Train(Task, frozen=True, gc=False, tag="train", kw_only=True):
@@ -271,7 +270,7 @@ class Evaluate(Task, frozen=True, gc=False, tag="evaluate", kw_only=True):
 
 class Audit(Task, frozen=True, gc=False, tag="audit", kw_only=True):
     """Do somebody's training anew, from the version that it began with, and tell a sketch of the update (`seed` is the
-    sketch's)."""
+    sketch's). With a `perturbation` each parameter of the start is first changed by that share of itself."""
 
     exact: ClassVar[bool] = True
     toll: ClassVar[float] = 1.0
@@ -280,6 +279,7 @@ class Audit(Task, frozen=True, gc=False, tag="audit", kw_only=True):
     transcript: Transcript | None = None  # of a stateless task
     back: Annotated[tuple[Update, ...], msgspec.Meta(max_length=MOST_UNDONE)] = ()
     seed: Count
+    perturbation: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.0
 
     @property
     def steps(self) -> int:

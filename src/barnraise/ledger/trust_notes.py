@@ -21,7 +21,7 @@ class Audited(Note, frozen=True, gc=False):
 
 
 class Unaudited(Note, frozen=True, gc=False):
-    """The work of an assignment was drawn to be done anew, and nobody does it: why."""
+    """The work of an assignment was drawn to be done anew, and nobody does it any more, though nothing is settled."""
 
     assignment: int
     reason: str

@@ -53,7 +53,7 @@ class LookedAt(msgspec.Struct, frozen=True):
 
     anew: int = 0
     scored: int = 0
-    lapsed: int = 0  # audits that nobody did
+    lapsed: int = 0  # audits that settled nothing
 
 
 class Totals(msgspec.Struct, frozen=True):

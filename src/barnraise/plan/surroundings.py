@@ -19,11 +19,13 @@ from barnraise.core.units import bytes_text
 from barnraise.emulation.fleet import USUAL_MEMORY
 from barnraise.models import memory
 from barnraise.models.architectures import is_dropout
+from barnraise.models.config import lookup
 from barnraise.models.weights import check_weights
 from barnraise.plan.data_files import empty_files, few_rows, file_problems, near
 from barnraise.plan.estimate import Estimate, described, estimate, row_needs
 from barnraise.plan.purpose import SIMULATE, Purpose
 from barnraise.plan.resolve import Plan
+from barnraise.trust.repeats import LONGEST
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
@@ -187,7 +189,29 @@ def _disk(plan: Plan, result: Estimate) -> Iterator[Problem]:
 
 
 def doubts(plan: Plan, result: Estimate) -> Iterator[Problem]:
-    """What this machine may run out of while the run goes on."""
+    """What this machine may run out of while the run goes on, and what audits may not settle."""
+    yield from _unsettled(plan)
+    yield from _full(plan, result)
+
+
+def _unsettled(plan: Plan) -> Iterator[Problem]:
+    """Local steps amplify rounding the more, the deeper the model is."""
+    training = plan.run_file.training
+    if not (plan.stateless and training.audits):
+        return
+    model = described(plan)
+    layers = lookup(model["model_type"]).get(model, "num_layers") or 1
+    if training.local_steps * layers > LONGEST:
+        text = (
+            f"is {training.local_steps}, in a model of {layers} layers: local steps amplify rounding, so that audits "
+            "of such tasks may settle nothing, and a liar may go unnoticed (docs/benchmarks.md has what was measured, "
+            f"up to {LONGEST} layers times steps); set local_steps to {max(1, LONGEST // layers)} at most, or give "
+            "scores besides"
+        )
+        yield Problem(("training", "local_steps"), text)
+
+
+def _full(plan: Plan, result: Estimate) -> Iterator[Problem]:
     folder = _existing(Path(plan.run_file.run.dir))
     free, least = shutil.disk_usage(folder).free, result.disk_bytes - result.disk_growth_bytes
     if least <= free < result.disk_bytes:

@@ -27,11 +27,12 @@ from barnraise.core.types import Batches, Train, Transcript
 from barnraise.data.shards import Dataset
 from barnraise.ledger.decisions import Assigned, Judged
 from barnraise.models.build import build
-from barnraise.trust.repeats import TOLERANCE
+from barnraise.trust.repeats import PERTURBATION, TOLERANCE
 from barnraise.verification.check import Check
 from barnraise.verification.subject import LedgerRow
 from barnraise.worker.building import make_trainer
 from barnraise.worker.executor import WorkerExecutor
+from barnraise.worker.past import Perturbed, Versions
 from barnraise.worker.replica import slice_of
 
 SAMPLE = 20
@@ -58,7 +59,8 @@ class WorkCheck(Check):
     name = "work"
     says = (
         "The contributions that were drawn, of stateless tasks, are what their tasks make when they are done again: to "
-        "the bit, or within the tolerance that audits have."
+        "the bit, or within the tolerance that audits have. Where rounding alone leads further apart than that, nobody "
+        "can tell."
     )
 
     def __init__(self, most: int = SAMPLE, seed: int | None = None) -> None:
@@ -66,6 +68,7 @@ class WorkCheck(Check):
         self._most, self._random = most, random.Random(seed)
         self._open: dict[int, tuple[Assigned, tuple[int, int]]] = {}  # training tasks without a verdict
         self._seen = self._stateful = 0  # contributions that can be done again, and those that cannot
+        self._unsettled = 0  # contributions that differ, as perturbed repetitions of their tasks do
         self._drawn: list[Drawn] = []
         self._wanted: Counter[int] | None = None  # by how many each version is needed yet
         self._movements: set[int] = set()
@@ -163,11 +166,17 @@ class WorkCheck(Check):
         if found is not None and found[0].blob.digest == claim.digest:
             self.count("to the bit")
             return
+        precision = self.subject.plan.run_file.training.precision
         sent, made = self._sent(drawn), None if found is None else found[0].decoded()
-        length = float(np.linalg.norm(sent))
-        apart = float("inf") if made is None else float(np.linalg.norm(sent - made)) / max(length, 1e-30)
-        if apart <= TOLERANCE[self.subject.plan.run_file.training.precision]:
+        apart = _apart(sent, made)
+        if apart <= TOLERANCE[precision]:
             self.count("within the tolerance")
+            return
+        versions: Versions = Perturbed(self, PERTURBATION[precision], number)
+        with _as_a_worker():
+            perturbed = self._executor.again(drawn.task, drawn.transcript, versions)
+        if made is not None and _apart(made, perturbed and perturbed[0].decoded()) > TOLERANCE[precision]:
+            self._unsettled += 1
             return
         place = self.subject.payloads[number]
         self.wrong(
@@ -195,6 +204,9 @@ class WorkCheck(Check):
         if self._stateful:
             why = "tasks were stateful: nobody can do them again (training.tasks: stateless)"
             self.leave("what workers sent", why, self._stateful)
+        if self._unsettled:
+            why = "they differ from what is made here by more than the tolerance, but rounding alone leads as far"
+            self.leave("contributions that were done again", why, self._unsettled)
         if passed_over := self._seen - min(self._seen, self._most):
             why = f"at most {self._most:,} were to be done again (verify --work)"
             self.leave("contributions that were not drawn", why, passed_over)
@@ -203,6 +215,13 @@ class WorkCheck(Check):
                 f"contribution {drawn.judged.assignment}",
                 "its payload, or a version that it began with or took in, cannot be made again",
             )
+
+
+def _apart(one: Array, other: Array | None) -> float:
+    """Their distance as a share of the length of `one`; infinite where the other one came to nothing."""
+    if other is None:
+        return float("inf")
+    return float(np.linalg.norm(one - other)) / max(float(np.linalg.norm(one)), 1e-30)
 
 
 def _movement(made: Made, codec: Codec, size: int) -> Tensor:

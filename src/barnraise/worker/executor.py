@@ -32,7 +32,7 @@ from barnraise.training.local import LocalTrainer
 from barnraise.training.repeatable import Repeatable
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.courses import Again, Anew, Continued, Course, Repeated
-from barnraise.worker.past import Past, Versions
+from barnraise.worker.past import Past, Perturbed, Versions
 from barnraise.worker.replica import Fetched, Replica, slice_of
 from barnraise.worker.update_path import SentUpdate, UpdatePath
 
@@ -153,7 +153,9 @@ class WorkerExecutor:
         """
         began, trainer, told, found = time.monotonic(), self.trainer.anew(), task.transcript, None
         with contextlib.suppress(PayloadError, torch.OutOfMemoryError):
-            versions = Past(self.published, task.base, task.back, fetched)
+            versions: Versions = Past(self.published, task.base, task.back, fetched)
+            if task.perturbation:
+                versions = Perturbed(versions, task.perturbation, task.id)
             if told is None:
                 found = self._anew(task.train, Anew(self.published, trainer, versions), on_step)
             elif (again := self.again(task.train, told, versions, on_step)) is not None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from barnraise.core.errors import PayloadError
+from barnraise.core.threads import spans
 from barnraise.core.types import Update
 from barnraise.worker.replica import Fetched, Replica
 
@@ -59,3 +60,25 @@ class Past:
         if version not in self._updates:
             raise PayloadError(f"the delta that leads to version {version} is not there")
         return self._updates[version]
+
+
+class Perturbed:
+    """The `versions`, with each element changed by a `share` of itself, up or down at random.
+
+    The signs are drawn by `seed`, and are the same in all versions: what leads from one version to the next stays what
+    it is but for that share.
+    """
+
+    def __init__(self, versions: Versions, share: float, seed: int) -> None:
+        self._versions, self._share, self._seed = versions, share, seed
+
+    def at(self, version: int) -> Tensor:
+        exact, generator = self._versions.at(version), torch.Generator().manual_seed(self._seed)
+        changed = torch.empty_like(exact)
+        for span in spans(len(exact)):
+            up = torch.empty(span.stop - span.start).bernoulli_(0.5, generator=generator)
+            torch.mul(exact[span], up.mul_(2.0 * self._share).add_(1.0 - self._share), out=changed[span])
+        return changed
+
+    def movement(self, version: int) -> Tensor:
+        return self._versions.movement(version)
