@@ -65,9 +65,9 @@ def test_a_market_at_prices_is_stable_at_them_and_less_so_by_time_alone() -> Non
     assert stability[True] < 0.5
 
 
-def test_what_is_on_offer_has_no_prices_where_they_are_off() -> None:
+def test_what_is_on_offer_has_no_prices_unless_they_are_asked_for() -> None:
     prices = []
-    for scheduler in (GaleShapley(priced=False), GaleShapley()):
+    for scheduler in (GaleShapley(), GaleShapley(priced=True)):
         scheduler.offer([lane(1), lane(2, work=1000.0)])
         scheduler.place([], NODES)
         scheduler.market.renew()

@@ -107,9 +107,9 @@ CATALOG = Catalog(
                 Option(
                     "priced",
                     bool,
-                    True,
-                    "congestion prices for what is on offer, too, and not only for tasks that are given once; without "
-                    "them the market is stable by time",
+                    False,
+                    "congestion prices for what is on offer, too, and not only for tasks that are given once: the "
+                    "market is then stable at these prices, instead of by time",
                 ),
             ),
             aliases=("gale-shapley", "deferred_acceptance"),

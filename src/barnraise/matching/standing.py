@@ -42,7 +42,7 @@ class GaleShapley(Scheduler):
     Tasks that are given once are matched with the nodes that ask, from scratch, at congestion prices. What is on offer
     stands in a market with all nodes that have asked, those at work too, and is repaired as they come, go and change: a
     node that asks gets the task that it holds there, so it stays with what suits it better than it suits others. That
-    market has prices unless `priced` is off: it is then stable by time. `tally` counts what moved.
+    market is stable by time, or at congestion prices where it is `priced`. `tally` counts what moved.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class GaleShapley(Scheduler):
         priority_first: bool = False,
         best_for_nodes: bool = False,
         switching_cost: float = 0.0,
-        priced: bool = True,
+        priced: bool = False,
     ) -> None:
         super().__init__()
         self.preferences = Preferences(default_speed, default_bandwidth, priority_first, switching_cost)
