@@ -40,7 +40,7 @@ from barnraise.worker import events as we
 
 from ..state_machine.engine import Account
 from .books import LOSS, ControllerBooks, NodeBooks, Truth
-from .cluster import LONGEST, Cluster, idle
+from .cluster import IDLE, LONGEST, Cluster, idle
 from .cuts import CONTROLLER, STANDBY, Cut, case_with_standby
 
 LEASE = 3.0
@@ -54,7 +54,7 @@ HOST = 300.0
 
 ALONE = 25.0
 """Seconds for which a node may have nothing to do under a new controller; twice that where other faults have answers
-lost."""
+lost, and as long as elsewhere in a synchronous round, which waits for its slowest node."""
 
 ASK = 1.0
 """Seconds between two questions of a candidate to a worker that does not greet it."""
@@ -142,7 +142,7 @@ class Takeover(Cluster):
         self.told: list[Told] = []
         self.taken_over_at = 0.0
         self.busy_at: dict[str, float] = {}
-        self.soon_enough = ALONE if not case.faults else 2 * ALONE
+        self.soon_enough = IDLE if not case.settings.asynchronous else 2 * ALONE if case.faults else ALONE
         self._sites: dict[str, dict[str, Any]] = {}
         super().__init__(case)
         self.truths = {CONTROLLER: self.truth, STANDBY: self.truth}
