@@ -80,6 +80,8 @@ def test_losses_are_those_that_the_controller_would_have_measured(
     run = RunDirectory(Path(run_dir))
     with LedgerView(run.ledger) as view:
         told = {note.version: note.loss for _, note in view.events(notes.Evaluated)}
+        assert kill or {note.owners for _, note in view.events(notes.Evaluated)} == {2}
+        assert not view.events(notes.Disputed)
         measured = [decision for _, decision in view.replay() if getattr(decision, "kind", "") == "evaluate"]
         assert view.totals().found >= len(told)
     assert {decision.node for decision in measured} <= {"one", "two", "three"}

@@ -62,17 +62,21 @@ def make_task(number: int, base: int, updates: tuple[Update, ...], shard: int = 
     return train(number, base=base, updates=updates, rows=(RowRange(shard, 0, 8),), steps=steps, seed=number)
 
 
-def make_evaluation(number: int, base: int, updates: tuple[Update, ...]) -> Evaluate:
-    rows = RowRange(len(SHARDS) - 1, 0, 40)
-    return Evaluate(id=number, base=base, news=News(updates), held_out=rows, batch_size=10, tokens=120)
+def make_evaluation(number: int, base: int, updates: tuple[Update, ...], back: int = 0) -> Evaluate:
+    """Of the version that is `back` before the base."""
+    rows, undone = RowRange(len(SHARDS) - 1, 0, 40), deltas(base, back)
+    return Evaluate(id=number, base=base, news=News(updates), held_out=rows, batch_size=10, tokens=120, back=undone)
+
+
+def deltas(base: int, back: int) -> tuple[Update, ...]:
+    """Those that lead to the base from `back` versions before."""
+    return tuple(delta(version) for version in range(max(0, base - back) + 1, base + 1))
 
 
 def make_audit(number: int, base: int, updates: tuple[Update, ...], back: int) -> Audit:
     """Work from `back` versions before its base, done anew."""
-    first = max(0, base - back)
-    undone = tuple(delta(version) for version in range(first + 1, base + 1))
-    anew = make_task(number, first, ())
-    return Audit(id=number, base=base, news=News(updates), train=anew, back=undone, seed=number)
+    anew = make_task(number, max(0, base - back), ())
+    return Audit(id=number, base=base, news=News(updates), train=anew, back=deltas(base, back), seed=number)
 
 
 class Bench:
@@ -147,6 +151,8 @@ class Bench:
         assert worker.quit or worker.deadline < math.inf
 
     def _take(self, actions: list[act.Action]) -> None:
+        if not self.sound and not self.applying and self.worker.incoming.have < 0:
+            self.replica = -1  # another controller has this version with another digest than was told before
         for action in actions:
             assert self.quit is None
             getattr(self, f"_{type(action).__name__.lower()}")(action)
@@ -304,14 +310,13 @@ class Bench:
     def assign(
         self, *, behind: int = 0, whole: bool = False, shard: int = 0, kind: str = "train", older: int = 0
     ) -> None:
-        """Answer the request for work with a task from a version that is `behind` newer than the replica had; or, to
-        measure, from one that is `older` than that, if the replica does not have it yet; or for work that began so much
-        earlier."""
+        """Answer the request for work with a task from a version that is `behind` newer than the replica had; or to
+        measure one that is `older` than that, or for work that began so much earlier."""
         if self.asked is None:
             return
         have, self.asked = max(self.asked.have, self.told), None
         self.newest = max(self.newest, have) + behind
-        base = max(have, self.newest - older) if kind == "evaluate" and have >= 0 else self.newest
+        base = self.newest
         self.last_task += 1
         updates: tuple[Update, ...] = ()
         if have < 0 or (whole and have < base):
@@ -321,7 +326,7 @@ class Bench:
         greeted = self.worker.contact.greeted
         task: AnyTask = make_task(self.last_task, base, updates, shard)
         if kind == "evaluate":
-            task = make_evaluation(self.last_task, base, updates)
+            task = make_evaluation(self.last_task, base, updates, older)
         elif kind == "audit":
             task = make_audit(self.last_task, base, updates, older)
         actions = self.hear(Assign(task))

@@ -10,7 +10,7 @@ import math
 import statistics
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -38,7 +38,7 @@ from barnraise.controller.settings import (
     VersionSettings,
 )
 from barnraise.controller.speeds import FEW
-from barnraise.controller.state import State, Work
+from barnraise.controller.state import State
 from barnraise.core.types import (
     KINDS,
     MOST_ROW_RANGES,
@@ -54,6 +54,7 @@ from barnraise.core.types import (
     LinkReport,
     NodeProfile,
     ParameterRange,
+    RowRange,
     Sketched,
     Train,
     Transcript,
@@ -217,12 +218,12 @@ def contribution(task: AnyTask, **changes: Any) -> Contribution:
 
 
 def finding(task: AnyTask, **changes: Any) -> Finding:
-    """What was measured for `task`, with `changes`."""
+    """What was measured for `task`, with `changes`: the same for the same rows."""
     values: dict[str, Any] = {
         "assignment": task.id,
-        "base": task.base,
+        "base": task.version if isinstance(task, Evaluate) else task.base,
         "steps": task.steps,
-        "loss": 2.0 + task.id % 5 / 8,
+        "loss": 2.0 + sum(piece.start for piece in task.rows) % 5 / 8,
         "seconds": 0.5,
         "weight": 2 * sum(piece.stop - piece.start for piece in task.rows),
     }
@@ -287,10 +288,11 @@ class Twins:
 
 
 class Measured:
-    """What the journal says of evaluation by workers: pieces of held-out rows, and what came of them."""
+    """What the journal says of evaluation by workers: pieces of held-out rows, and what came of them. `owner` tells
+    whose a node is."""
 
-    def __init__(self, settings: EngineSettings) -> None:
-        self.settings = settings
+    def __init__(self, settings: EngineSettings, owner: Callable[[str], str]) -> None:
+        self.settings, self.owner = settings, owner
         self.tasks: dict[int, Assigned] = {}
         self.twins = Twins()
         self.open: set[int] = set()
@@ -300,6 +302,7 @@ class Measured:
         self.num_found = 0
         self.evaluated = -1  # the newest version that has a loss
         self.begun = 0  # versions since the last loss
+        self.disputed = -1  # the newest version about which owners disagreed
         self.deserted = -1  # the newest version that nobody measured for a while, though it was shared
         self.here = not settings.evaluations.by_workers  # the controller measures it itself
 
@@ -330,12 +333,25 @@ class Measured:
             assert (lost.rows, lost.base, lost.local_steps) == (d.rows, d.base, d.local_steps)
             if d.redo in self.open:
                 self.twins.assigned(d, lost)
+                same = (self.tasks[i] for i in (*self.open, *self.found) if i != d.redo)
+                others = [other for other in same if (other.base, other.rows) == (d.base, d.rows)]
+                assert self.owner(d.node) not in {self.owner(other.node) for other in others}, "its owner has it"
                 self.tasks[d.assignment] = d
                 self.open.add(d.assignment)
                 return
             self.left.remove(d.redo)
-        others = [self.tasks[i].rows[0] for i in (*self.open, *self.left, *self.found) if self.tasks[i].base == d.base]
-        assert all(rows.stop <= other.start or other.stop <= rows.start for other in others), "rows twice"
+        there = [self.tasks[i] for i in (*self.open, *self.left, *self.found) if self.tasks[i].base == d.base]
+        same = [other for other in there if other.rows == d.rows]
+        assert all(
+            rows.stop <= other.rows[0].start or other.rows[0].stop <= rows.start for other in there if other not in same
+        ), "pieces overlap"
+        having = [self.tasks[i] for i in (*self.open, *self.found)]
+        owners = {self.owner(other.node) for other in having if (other.base, other.rows) == (d.base, d.rows)}
+        if d.redo:
+            assert not owners, "somebody has it, and it is given to anybody"
+        elif same:
+            assert len(owners) == 1, "it is lost, or two owners have it"
+            assert self.owner(d.node) not in owners, "its owner has it"
         self.tasks[d.assignment] = d
         self.open.add(d.assignment)
 
@@ -377,22 +393,48 @@ class Measured:
         self.left.remove(number)
         self.open.add(number)
 
-    def noted(self, version: int, loss: float | None, own: float) -> None:
+    def pieces(self, version: int) -> dict[RowRange, list[Judged]]:
+        """What was found of a version, by rows, from the first row on."""
+        found = [d for d in self.found.values() if d.claim.base == version]
+        rows = sorted({self.tasks[d.assignment].rows[0] for d in found}, key=lambda r: r.start)
+        return {each: [d for d in found if self.tasks[d.assignment].rows[0] == each] for each in rows}
+
+    def noted(self, version: int, loss: float | None, own: float, owners: int) -> None:
         """A version has a loss: `own` is what the controller measured, where it did so itself."""
         assert version > self.evaluated or not self.settings.evaluations.by_workers
         if not self.here:
-            assert version == self.shared
-            found = [d for d in self.found.values() if d.claim.base == version]
-            rows = sorted((self.tasks[d.assignment].rows[0] for d in found), key=lambda r: r.start)
-            assert [r.start for r in rows] == [0, *(r.stop for r in rows[:-1])]
-            assert rows[-1].stop == self.settings.evaluations.rows
-            weight = sum(d.weight for d in found)
-            own = sum(d.claim.loss * d.weight / weight for d in found if d.weight) if weight else math.nan
+            assert version == self.shared > self.disputed
+            pieces = self.pieces(version)
+            assert [r.start for r in pieces] == [0, *(r.stop for r in [*pieces][:-1])]
+            assert [*pieces][-1].stop == self.settings.evaluations.rows
+            assert owners == min(len({self.owner(d.node) for d in found}) for found in pieces.values())
+            assert not any(map(self._differ, pieces.values()))
+            weight = sum(found[0].weight for found in pieces.values())
+            told = [(statistics.mean(d.claim.loss for d in found), found[0].weight) for found in pieces.values()]
+            own = sum(loss * each / weight for loss, each in told if each) if weight else math.nan
+        else:
+            assert not owners
         assert (loss is None and not math.isfinite(own)) or loss == pytest.approx(own)
         self.evaluated = version
         self.restarted()
         self.found = {i: d for i, d in self.found.items() if d.claim.base > version}
         self.left = {i for i in self.left if self.tasks[i].base > version}
+
+    def _differ(self, found: list[Judged]) -> bool:
+        first = found[0]
+        return any(
+            d.weight != first.weight
+            or (d.weight and d.claim.loss != pytest.approx(first.claim.loss, rel=2e-3, abs=1e-3))
+            for d in found
+        )
+
+    def noted_dispute(self, note: notes.Disputed) -> None:
+        """Owners disagree about rows of the version that is shared, which is told once."""
+        assert note.version == self.shared > self.disputed
+        (found,) = (found for rows, found in self.pieces(note.version).items() if rows.start == note.start)
+        assert self._differ(found)
+        assert note.nodes == tuple(d.node for d in found)
+        self.disputed = note.version
 
     def restarted(self) -> None:
         """What the controller measured itself is forgotten, and how many versions workers began with."""
@@ -565,7 +607,8 @@ class Account:
 
     def __init__(self, settings: EngineSettings) -> None:
         self.settings = settings
-        self.measured, self.anew, self.scoring = Measured(settings), Anew(self), Scoring(self)
+        self.anew, self.scoring = Anew(self), Scoring(self)
+        self.measured = Measured(settings, lambda node: self.owners[node])
         self.last_loss = math.nan  # that the controller measured itself
         self.tasks: dict[int, Assigned] = {}
         self.twins = Twins()
@@ -630,7 +673,9 @@ class Account:
             assert sum(self.accepted[i].tokens for i in self.accepted) >= self.settings.tokens
             self.flushing = True
         elif isinstance(d, Noted) and d.kind == "evaluated":
-            self.measured.noted(d.note.version, d.note.loss, self.last_loss)
+            self.measured.noted(d.note.version, d.note.loss, self.last_loss, d.note.owners)
+        elif isinstance(d, Noted) and d.kind == "disputed":
+            self.measured.noted_dispute(d.note)
         elif isinstance(d, Noted) and d.kind == "released" and d.note.assignment in self.measured.tasks:
             self.measured.released(d.note.assignment)
         elif isinstance(d, Noted) and d.kind == "released" and d.note.assignment in self.anew.tasks:
@@ -970,10 +1015,12 @@ class Engine:
                 self._check_way(task.back, task.base, task.train.base)
                 assert all(update.kind == "delta" for update in task.back)
             assert len(self.state.nodes[node].open) <= MOST_OPEN + isinstance(task, Flush)
-            assert task.base == self.state.newest.version or isinstance(task, Evaluate)
+            assert task.base == self.state.newest.version
+            if isinstance(task, Evaluate):
+                assert task.version == account.measured.tasks[task.id].base
+                self._check_way(task.back, task.base, task.version)
+                assert all(update.kind == "delta" for update in task.back)
             have = max(self.said.get(node, -1), self.told.get(node, -1))
-            if any(work.task is Evaluate and work.base == task.base != have for work in self._others(node, task)):
-                have = task.base  # where it is while it works on that
             self._check_way(task.news.updates, task.base, math.inf if isinstance(task, Flush) else have)
             if task.preempts:
                 self.told.pop(node, None)
@@ -1003,11 +1050,6 @@ class Engine:
             self.told.pop(node, None)
             for assignment in message.forget:
                 self.held[node].pop(assignment, None)
-
-    def _others(self, node: str, task: AnyTask) -> list[Work]:
-        """What the node has open beside `task`."""
-        numbers = self.state.nodes[node].open
-        return [self.state.works[number] for number in numbers if number != task.id and task.exact]
 
     def _check_way(self, updates: tuple[Update, ...], wanted: int, have: float) -> None:
         """Updates lead in steps from version `have` to the one that is wanted, and none of a chain's was released."""

@@ -114,7 +114,7 @@ def test_strangers_that_measure_the_loss_are_warned_of(folder: Path, capsys: pyt
     for serve, warned in ([], False), (["--serve"], True):
         assert run("check", "run.yaml", *serve) == 0
         assert (
-            "controller.evaluated_by: is workers, and the loss is what they say" in capsys.readouterr().err
+            "controller.evaluated_by: is workers, and the loss is what two owners" in capsys.readouterr().err
         ) == warned
 
 

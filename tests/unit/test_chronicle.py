@@ -60,6 +60,7 @@ def test_chronicle_tells_events_and_leaves_out_routine(tmp_path: Path) -> None:
             Noted(9.0, notes.LeftOver(contributions=0, reason="SIGINT")),
             Noted(9.0, notes.LeftOver(contributions=1, reason="SIGINT")),
             Noted(9.5, notes.CheckpointFailed(version=4, reason="disk full")),
+            Noted(9.7, notes.Disputed(4, 0, 16, ("a\n", "b"), (0.01, 2.31), (30.0, 30.0))),
             Noted(10.0, notes.Finished(reason="SIGINT")),
         ],
     )
@@ -72,6 +73,8 @@ def test_chronicle_tells_events_and_leaves_out_routine(tmp_path: Path) -> None:
         "a frame from key [ was dropped: too long",
         "1 contribution left over",
         "a checkpoint failed: disk full",
+        "the loss of version 4 is disputed (held-out rows 0 to 15: a 0.010 over 30 predictions, b 2.310 over 30 "
+        "predictions): the controller measures it",
         "finished: SIGINT",
     ]
     assert [item.kind for item in of_note(happenings)][:2] == ["paused", "continued"]

@@ -224,7 +224,7 @@ def test_rows_are_alike_where_nobody_waits_for_any() -> None:
 
 
 def test_a_measurement_does_not_wait_for_who_hangs() -> None:
-    engine = Engine(engine_settings(tokens=10**6, **MEASURED))
+    engine = Engine(engine_settings(tokens=10**6, **MEASURED), {"a": "x", "b": "x"})
     for node in ("a", "b"):
         engine.hello(node)
     for _ in range(3):

@@ -17,7 +17,7 @@ from torch import Tensor
 from barnraise import compression
 from barnraise.core.errors import PayloadError
 from barnraise.core.sketches import compare, sketch
-from barnraise.core.types import Audit, Blob, News, ParameterRange, RowRange, Train, Update
+from barnraise.core.types import Audit, Blob, Evaluate, News, ParameterRange, RowRange, Train, Update
 from barnraise.data.meta import Format
 from barnraise.models.build import build
 from barnraise.models.config import describe
@@ -340,6 +340,11 @@ def test_deltas_are_taken_back() -> None:
     assert torch.allclose(past.at(0), before, atol=1e-6)
     assert torch.allclose(past.at(2), after, atol=1e-6)
     assert torch.allclose(past.movement(1) + past.movement(2), after - before, atol=1e-6)
+    fetched = lambda blob: contents[blob.digest]  # noqa: E731
+    earlier = Evaluate(id=4, base=2, back=tuple(back), held_out=RowRange(0, 0, 1), batch_size=1, tokens=1)
+    assert (earlier.version, torch.allclose(executor.before(earlier, fetched), before, atol=1e-6)) == (0, True)
+    newest = Evaluate(id=5, base=2, held_out=RowRange(0, 0, 1), batch_size=1, tokens=1)
+    assert executor.before(newest, nothing_fetched) is executor.replica
     assert torch.equal(executor.replica, after), "and the replica stays as it is"
     with pytest.raises(PayloadError, match="version 3 is not there"):
         past.at(3)

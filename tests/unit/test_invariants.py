@@ -9,6 +9,7 @@ import pytest
 
 from barnraise.controller.invariants import validate
 from barnraise.controller.state import TRANSITIONS, State, Status
+from barnraise.core.types import RowRange
 
 from ..state_machine.chances import MEASURED
 from ..state_machine.engine import Engine, answer_to, contribution, engine_settings
@@ -64,9 +65,11 @@ def _found_and_open(state: State) -> None:
     state.record.findings[state.nodes["b"].open[0]] = state.record.findings[_found(state)]
 
 
-def _found_twice(state: State) -> None:
+def _found_in_pieces_that_overlap(state: State) -> None:
     found = state.record.findings[_found(state)]
-    work = msgspec.structs.replace(found.work, assignment=1000)
+    (rows,) = found.work.rows
+    shorter = RowRange(rows.shard, rows.start, rows.stop - 1)
+    work = msgspec.structs.replace(found.work, assignment=1000, rows=(shorter,))
     state.record.findings[1000] = msgspec.structs.replace(found, work=work)
 
 
@@ -81,7 +84,9 @@ def _found_before_it_was_done(state: State) -> None:
     )
 
 
-@pytest.mark.parametrize("break_it", [_found_and_open, _found_twice, _known_and_kept, _found_before_it_was_done])
+@pytest.mark.parametrize(
+    "break_it", [_found_and_open, _found_in_pieces_that_overlap, _known_and_kept, _found_before_it_was_done]
+)
 def test_what_does_not_fit_of_findings_is_seen(break_it: Callable[[State], None]) -> None:
     engine = Engine(engine_settings(**MEASURED))
     for node in ("a", "b"):

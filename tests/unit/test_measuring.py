@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,18 +12,25 @@ from barnraise.controller import actions as act
 from barnraise.controller import events as ev
 from barnraise.controller.measuring import BATCH_ROWS, FORWARD, LONGEST, PATIENCE, TIMES
 from barnraise.controller.settings import EvaluationSettings
-from barnraise.core.types import Evaluate, Flush, Train
+from barnraise.controller.speeds import OVERDUE
+from barnraise.core.types import MOST_UNDONE, Evaluate, Flush, Train
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Judged, Noted
+from barnraise.staleness import create as staleness
 
 from ..state_machine.chances import FLUSH, wrong_kind
 from ..state_machine.engine import Engine, answer_to, contribution, engine_settings, finding, on_probation
 
+ONE = dict.fromkeys(["a", "b", "c", "d", "slow", "old", "far", "near"], "x")
+"""All nodes are one owner's: each piece is measured once."""
 
-def measured(rows: int = 40, most_loss: float = math.inf, **changes: Any) -> Engine:
+FOUR = {name: name for name in "abcd"}
+
+
+def measured(rows: int = 40, most_loss: float = math.inf, owners: Mapping[str, str] = ONE, **changes: Any) -> Engine:
     """A run whose workers measure versions on so many rows."""
     plan = EvaluationSettings(times=4, rows=rows, row_tokens=3, file=2, by_workers=True, most_loss=most_loss)
-    return Engine(engine_settings(evaluations=plan, **{"buffer_size": 1} | changes))
+    return Engine(engine_settings(evaluations=plan, **{"buffer_size": 1} | changes), owners)
 
 
 def asks(engine: Engine, *nodes: str) -> None:
@@ -203,7 +211,7 @@ def test_a_node_that_cannot_evaluate_trains() -> None:
     assert [type(task) for task in engine.held["old"].values()] == [Train]
 
 
-def test_a_lost_piece_goes_to_who_can_still_reach_the_version() -> None:
+def test_a_lost_piece_goes_to_whoever_asks_and_takes_deltas_back() -> None:
     engine = measured(rows=32)
     asks(engine, "a", "b")
     (kept,), (lost,) = evaluations(engine, "a"), evaluations(engine, "b")
@@ -211,19 +219,17 @@ def test_a_lost_piece_goes_to_who_can_still_reach_the_version() -> None:
     assert engine.state.newest.version == 1
     engine.handle(ev.Lost("b", "killed"))
     engine.hello("far")
-    engine.next("far", 1)  # beyond it
-    assert not evaluations(engine, "far")
-    engine.hello("near")
-    engine.next("near", 0)
-    (again,) = evaluations(engine, "near")
-    assert (again.base, again.held_out, again.news.updates) == (0, lost.held_out, ())
-    engine.offer("near", finding(again, loss=1.0))
+    engine.next("far", 1)
+    (again,) = evaluations(engine, "far")
+    assert (again.base, again.version, again.held_out) == (1, 0, lost.held_out)
+    assert ([update.version for update in again.news.updates], [update.version for update in again.back]) == ([], [1])
+    engine.offer("far", finding(again, loss=1.0))
     engine.offer("a", finding(kept, loss=2.0))
     assert losses(engine) == [(0, 1.5, 0)], "the tokens are those of the version, not of the time"
 
 
 def test_a_node_that_watches_is_told_of_versions_from_where_it_is() -> None:
-    """The version that it was assigned to measure is not the newest: the next news begin there."""
+    """The task that it was given brings it to the newest version: the next news begin there."""
     engine = measured(rows=32)
     asks(engine, "a", "b")
     train_once(engine, "a")
@@ -233,11 +239,20 @@ def test_a_node_that_watches_is_told_of_versions_from_where_it_is() -> None:
     engine.watching.add("c")
     engine.watched["c"] = 0
     engine.next("c", 0)
-    assert [task.base for task in evaluations(engine, "c")] == [0]
-    assert engine.machine.publishing.watching["c"] == 0
+    assert [(task.base, task.version) for task in evaluations(engine, "c")] == [(1, 0)]
+    assert engine.machine.publishing.watching["c"] == 1
 
 
-def test_what_nobody_can_reach_the_controller_measures_after_a_while() -> None:
+MANY = {"tokens": 10**6, "staleness": staleness("fixed", max_staleness=200)}
+
+
+def leave_behind(engine: Engine, node: str) -> None:
+    """The node makes so many versions that no way leads back from the newest to the one that is measured."""
+    for _ in range(MOST_UNDONE + 1):
+        train_once(engine, node)
+
+
+def test_what_nobody_measures_the_controller_measures_after_a_while() -> None:
     engine = measured(rows=32)
     asks(engine, "a", "b")
     (kept,) = evaluations(engine, "a")
@@ -256,65 +271,57 @@ def test_what_nobody_can_reach_the_controller_measures_after_a_while() -> None:
 
 
 def beyond_reach(engine: Engine, node: str) -> None:
-    """A piece is lost of the version that is measured, the node makes a newer one and asks from there."""
+    """A piece is lost of the version that is measured, and no way leads back to that any more."""
     assert evaluations(engine, "b")
-    newest = engine.state.newest.version
-    train_once(engine, node)
-    assert engine.state.newest.version == newest + 1
-    engine.handle(ev.Lost("b", "killed"))
     for task in evaluations(engine, node):
         engine.offer(node, finding(task))
-    engine.next(node, newest + 1)
+    engine.handle(ev.Lost("b", "killed"))
+    engine.machine.dispatch.asking.clear()
+    engine.hello("old", kinds=("train", "flush"))
+    leave_behind(engine, "old")
+    engine.next(node, engine.state.newest.version)
 
 
-def test_what_nobody_can_reach_is_given_up_for_the_newest_version() -> None:
-    engine = measured(rows=32)
+def test_a_version_without_a_way_back_is_given_up_for_the_newest() -> None:
+    engine = measured(rows=32, **MANY)
     asks(engine, "a", "b")
     beyond_reach(engine, "a")
     (first,) = evaluations(engine, "a")
-    assert (first.base, first.held_out.start) == (1, 0)
+    assert (first.version, first.held_out.start) == (MOST_UNDONE + 1, 0)
     engine.offer("a", finding(first))
-    engine.next("a", 1)
+    engine.next("a")
     (second,) = evaluations(engine, "a")
     engine.offer("a", finding(second, loss=4.0))
     ((version, loss, tokens),) = losses(engine)
-    assert (version, tokens) == (1, 12)
+    assert (version, tokens) == (first.version, 12 * first.version)
     assert loss is not None
     assert 2.0 < loss < 4.0
-    assert not engine.jobs
+    assert not any(isinstance(job, act.Evaluate) for job in engine.jobs)
     assert not engine.state.record.findings
     assert not [work for work in engine.state.redo.values() if work.kind == "evaluate"]
 
 
-def test_a_version_is_not_given_up_while_somebody_may_reach_it() -> None:
-    engine = measured(rows=32)
-    engine.hello("c")  # and does not ask
+def test_a_version_is_not_given_up_while_a_node_measures_it() -> None:
+    engine = measured(rows=32, **MANY)
     asks(engine, "a", "b")
-    beyond_reach(engine, "a")
-    assert not evaluations(engine, "a")
-    engine.next("c", 0)
-    assert [task.base for task in evaluations(engine, "c")] == [0]
-
-
-def test_who_cannot_measure_is_not_waited_for() -> None:
-    engine = measured(rows=32)
-    engine.hello("c", kinds=("train", "flush"))
-    asks(engine, "a", "b")
-    beyond_reach(engine, "a")
-    assert [task.base for task in evaluations(engine, "a")] == [1]
+    engine.hello("old", kinds=("train", "flush"))
+    leave_behind(engine, "old")
+    for node in ("a", "b"):
+        engine.offer(node, finding(evaluations(engine, node)[0], loss=1.5))
+    assert losses(engine) == [(0, 1.5, 0)]
 
 
 def test_workers_begin_with_a_few_versions_only() -> None:
-    engine = measured(rows=32)
+    engine = measured(rows=32, **MANY)
     asks(engine, "a", "b")
     for begun in range(1, TIMES):
         beyond_reach(engine, "a")
-        assert [task.base for task in evaluations(engine, "a")] == [begun]
+        assert [task.version for task in evaluations(engine, "a")] == [begun * (MOST_UNDONE + 1)]
         asks(engine, "b")
     beyond_reach(engine, "a")
     assert not evaluations(engine, "a")
     wait(engine, PATIENCE + 2, "a")
-    assert [type(job) for job in engine.jobs] == [act.Evaluate]
+    assert act.Evaluate in map(type, engine.jobs)
 
 
 def test_a_finding_that_comes_too_late_is_discarded_with_a_reason() -> None:
@@ -446,17 +453,17 @@ def test_all_kinds_are_answered() -> None:
     assert losses(engine)
 
 
-def test_who_measures_goes_on_with_the_version_though_it_was_told_of_later_ones() -> None:
+def test_a_node_that_is_at_a_newer_version_measures_an_older_one() -> None:
     """Else a version that others have left behind would lack the rest of its rows."""
     engine = measured(rows=32)
-    engine.hello("b", kinds=("train", "flush"))
+    engine.hello("old", kinds=("train", "flush"))
     asks(engine, "a")
     engine.watch("a", 0)
-    train_once(engine, "b")
+    train_once(engine, "old")
     assert engine.told["a"] == 1
     engine.next("a", 0)
     first, second = evaluations(engine, "a")
-    assert (first.base, second.base, second.news.updates) == (0, 0, ())
+    assert (first.base, first.back, second.base, second.version, second.news.updates) == (0, (), 1, 0, ())
     for piece in (first, second):
         engine.offer("a", finding(piece, loss=1.5))
     assert losses(engine) == [(0, 1.5, 0)]
@@ -474,3 +481,178 @@ def test_who_is_on_probation_measures_only_where_nobody_else_can() -> None:
     engine.leave("b")
     asks(engine, "a")
     assert evaluations(engine, "a"), "of those that b leaves, nobody else can do them"
+
+
+# Two owners
+
+
+def disputes(engine: Engine) -> list[notes.Disputed]:
+    """Those on the ledger."""
+    told = [d.note for d in engine.journal if isinstance(d, Noted)]
+    return [note for note in told if isinstance(note, notes.Disputed)]
+
+
+def owners(engine: Engine) -> list[int]:
+    """How many owners measured, of all losses."""
+    told = [d.note for d in engine.journal if isinstance(d, Noted)]
+    return [note.owners for note in told if isinstance(note, notes.Evaluated)]
+
+
+def test_each_piece_is_measured_by_two_owners() -> None:
+    engine = measured(rows=32, owners=FOUR)
+    asks(engine, "a", "b", "c", "d")
+    rows = {node: [(task.held_out.start, task.held_out.stop) for task in evaluations(engine, node)] for node in FOUR}
+    assert rows == {"a": [(0, 16)], "b": [(16, 32)], "c": [(0, 16)], "d": [(16, 32)]}
+    for node, loss in (("a", 2.0), ("b", 3.0), ("c", 2.002)):
+        assert losses(engine) == []
+        engine.offer(node, finding(evaluations(engine, node)[0], loss=loss))
+    engine.offer("d", finding(evaluations(engine, "d")[0], loss=3.002))
+    ((version, loss, _),) = losses(engine)
+    assert (version, loss) == (0, pytest.approx(2.501))
+    assert (owners(engine), disputes(engine)) == ([2], [])
+
+
+@pytest.mark.parametrize("lie", [{"loss": 0.01}, {"loss": 10.0}, {"weight": 0}, {"loss": 2.01}])
+@pytest.mark.parametrize("first", [True, False])
+def test_one_liar_of_four_owners_does_not_move_the_loss(lie: dict[str, Any], first: bool) -> None:
+    """The controller measures what they disagree about; nobody is judged for it."""
+    engine = measured(rows=16, owners=FOUR)
+    liar, honest = ("a", "b") if first else ("b", "a")
+    asks(engine, "a", "b", "c", "d")
+    for node in ("a", "b"):
+        engine.offer(node, finding(evaluations(engine, node)[0], **({"loss": 2.0} | (lie if node == liar else {}))))
+    (told,) = disputes(engine)
+    assert (told.version, told.start, told.stop, told.nodes) == (0, 0, 16, ("a", "b"))
+    assert losses(engine) == []
+    (job,) = [job for job in engine.jobs if isinstance(job, act.Evaluate)]
+    engine.answer(job)
+    assert losses(engine) == [(0, 2.0, 0)]
+    assert owners(engine) == [0]
+    nodes = engine.state.nodes
+    assert nodes[liar].tally.standing == nodes[honest].tally.standing
+    assert nodes[liar].live
+    engine.next(liar)
+    assert engine.held[liar], "it gets work as before"
+
+
+def test_a_dispute_outlives_a_restart_and_is_told_once() -> None:
+    engine = measured(rows=16, owners=FOUR)
+    asks(engine, "a", "b")
+    for node, loss in (("a", 0.01), ("b", 2.0)):
+        engine.offer(node, finding(evaluations(engine, node)[0], loss=loss))
+    engine.crash()
+    (job,) = [job for job in engine.jobs if isinstance(job, act.Evaluate)]
+    engine.answer(job)
+    assert losses(engine) == [(0, 2.0, 0)]
+    assert len(disputes(engine)) == 1
+    asks(engine, "c", "d")
+    train_once(engine, "c")
+    assert engine.state.newest.version > 0
+
+
+def test_nodes_of_one_owner_do_not_confirm_each_other() -> None:
+    engine = measured(rows=16, owners={"a": "x", "b": "x", "c": "y"})
+    asks(engine, "a", "b")
+    assert not evaluations(engine, "b")
+    engine.hello("c")
+    engine.offer("a", finding(evaluations(engine, "a")[0], loss=2.0))
+    assert losses(engine) == [], "c could confirm it"
+    asks(engine, "b")
+    assert not evaluations(engine, "b")
+    asks(engine, "c")
+    engine.offer("c", finding(evaluations(engine, "c")[0], loss=2.0))
+    assert losses(engine) == [(0, 2.0, 0)]
+
+
+def test_one_owner_alone_is_believed_and_the_ledger_says_so() -> None:
+    engine = measured(rows=16, owners={"a": "x", "b": "x"})
+    asks(engine, "a", "b")
+    engine.offer("a", finding(evaluations(engine, "a")[0], loss=0.01))
+    assert losses(engine) == [(0, 0.01, 0)]
+    assert owners(engine) == [1]
+
+
+def test_a_second_owner_that_leaves_is_not_waited_for() -> None:
+    engine = measured(rows=16, owners=FOUR)
+    asks(engine, "a", "b")
+    engine.offer("a", finding(evaluations(engine, "a")[0], loss=2.0))
+    assert losses(engine) == []
+    engine.leave("b")
+    assert losses(engine) == [(0, 2.0, 0)]
+    assert owners(engine) == [1]
+
+
+def test_a_second_owner_that_does_not_ask_leaves_it_to_the_controller() -> None:
+    engine = measured(rows=16, owners=FOUR)
+    asks(engine, "a")
+    engine.hello("b")
+    engine.offer("a", finding(evaluations(engine, "a")[0], loss=0.01))
+    wait(engine, PATIENCE + 2, "a", "b")
+    (job,) = [job for job in engine.jobs if isinstance(job, act.Evaluate)]
+    engine.answer(job)
+    assert losses(engine) == [(0, 2.0, 0)]
+
+
+def test_a_fast_node_takes_no_more_than_another_owner_can_measure() -> None:
+    pieces = []
+    for owners in (ONE, FOUR):
+        engine = measured(rows=100_000, owners=owners, pace="matched", local_steps=10, max_local_steps=10_000)
+        for node in ("a", "b", "c"):
+            engine.hello(node)
+        engine.observed(a=100.0, b=1.0, c=1.0)
+        asks(engine, "a")
+        pieces += [task.held_out.stop for task in evaluations(engine, "a")]
+    alone, beside = pieces
+    assert beside <= OVERDUE * engine.machine.measuring._quick(engine.state.nodes["b"]) < alone
+
+
+def test_a_ledger_of_single_measurements_goes_on() -> None:
+    """An older controller gave each piece to one node: those that are measured wait for a second owner."""
+    engine = measured(rows=16, owners=FOUR)
+    engine.hello("b")
+    asks(engine, "a")
+    engine.offer("a", finding(evaluations(engine, "a")[0], loss=2.0))
+    engine.crash()
+    asks(engine, "a", "b")
+    assert not evaluations(engine, "a")
+    engine.offer("b", finding(evaluations(engine, "b")[0], loss=2.0))
+    assert losses(engine) == [(0, 2.0, 0)]
+    assert owners(engine) == [2]
+
+
+def test_a_second_measurement_that_is_lost_goes_to_another_owner_again() -> None:
+    engine = measured(rows=16, owners={"a": "x", "b": "y", "c": "z", "d": "x"})
+    asks(engine, "a", "b")
+    assert evaluations(engine, "b")
+    engine.hello("c")
+    engine.handle(ev.Lost("b", "killed"))
+    asks(engine, "d")
+    assert not evaluations(engine, "d"), "its owner has measured it"
+    asks(engine, "c")
+    for node in ("a", "c"):
+        engine.offer(node, finding(evaluations(engine, node)[0], loss=1.5))
+    assert losses(engine) == [(0, 1.5, 0)]
+    assert owners(engine) == [2]
+    assert not engine.state.redo
+
+
+def test_training_that_is_lost_keeps_no_second_owner_from_measuring() -> None:
+    engine = measured(rows=16, owners=FOUR)
+    asks(engine, "a")
+    engine.hello("d", kinds=("train", "flush"))
+    asks(engine, "d")
+    engine.handle(ev.Lost("d", "killed"))
+    assert engine.state.redo
+    engine.hello("b", kinds=("evaluate",))
+    asks(engine, "b")
+    assert evaluations(engine, "b")
+
+
+def test_a_first_measurement_that_is_lost_is_done_again_by_anybody() -> None:
+    engine = measured(rows=16, owners={"a": "x", "b": "x", "c": "y"})
+    asks(engine, "a")
+    engine.handle(ev.Lost("a", "killed"))
+    asks(engine, "b", "c")
+    for node in ("b", "c"):
+        engine.offer(node, finding(evaluations(engine, node)[0], loss=1.5))
+    assert owners(engine) == [2]

@@ -84,6 +84,17 @@ def test_report_tells_the_run(text: str) -> None:
     assert titles == ["Loss", "Workers", "Refusals", "Events of note", "Machine", "Run file"]
 
 
+@pytest.mark.parametrize(("owners", "alone"), [(1, True), (2, False), (0, False)])
+def test_report_says_how_many_owners_measured_a_loss(owners: int, alone: bool, tmp_path: Path) -> None:
+    """The controller measured the one before."""
+    decisions = a_run()
+    decisions[12] = Noted(7.6, notes.Evaluated(version=1, loss=3.25, tokens=100, owners=owners))
+    text = report.write_report(make_account(tmp_path, decisions), None).read_text()
+    assert ("one owner alone measured the last one" in text) == alone
+    assert ("| measured by |" in text) == (owners > 0)
+    assert not owners or (f"| 3.2500 | {owners} owner" in text and "| 5.0000 | the controller |" in text)
+
+
 def test_report_escapes_what_comes_from_outside(text: str) -> None:
     before_run_file = text.partition("## Run file")[0]
     assert "<script>" not in text

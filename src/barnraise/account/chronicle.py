@@ -78,12 +78,24 @@ def _evaluated(note: notes.Evaluated, node: str) -> str:
     return f"version {note.version}: loss {loss}"
 
 
+def _disputed(note: notes.Disputed, node: str) -> str:
+    found = zip(note.nodes, note.losses, note.weights, strict=True)
+    told = ", ".join(
+        f"{printable(name)} {loss_text(loss)} over {count_text(int(n), 'prediction')}" for name, loss, n in found
+    )
+    return (
+        f"the loss of version {note.version} is disputed (held-out rows {note.start:,} to {note.stop - 1:,}: {told}): "
+        "the controller measures it"
+    )
+
+
 def _reasoned(words: str) -> Callable[[Any, str], str]:
     return lambda note, node: words.format(node=printable(node) or "?", reason=printable(note.reason))
 
 
 _TOLD: dict[type[notes.Note], Callable[[Any, str], str]] = {
     notes.Evaluated: _evaluated,
+    notes.Disputed: _disputed,
     notes.BufferSize: lambda note, _: f"K is {note.nodes} ({note.live} live)",
     notes.Resumed: lambda note, _: f"the controller was started again, at version {note.version}",
     notes.StandbyFollows: lambda note, _: f"standby {printable(note.name)} follows the run",

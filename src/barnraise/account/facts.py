@@ -11,6 +11,8 @@ from barnraise.controller.matched import Matching
 from barnraise.core.units import bytes_text, count_text, duration_text, loss_text
 from barnraise.ledger.notes import Matched
 
+ALONE = "; one owner alone measured the last one: nobody else could confirm it"
+
 
 def facts(account: Account) -> Iterator[tuple[str, str]]:
     """The run in a few labelled lines, for the terminal and the report."""
@@ -22,7 +24,7 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
         yield (
             "loss",
             f"{loss_text(first.loss)} at version {first.version}, {loss_text(last.loss)} at version {last.version} "
-            "(held out, nats a token)",
+            "(held out, nats a token)" + (ALONE if last.owners == 1 else ""),
         )
     speed = f"{account.tokens_per_second:,.0f} a second"
     yield "tokens", f"{totals.tokens:,} in {duration_text(totals.seconds)}, {speed}"

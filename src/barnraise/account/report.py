@@ -46,9 +46,13 @@ def _lines(account: Account, scores: SatScores | None) -> Iterator[str]:
     yield from _section("Loss")
     yield f"![Held-out loss against tokens and against time]({FOLDER}/{LOSS})"
     yield ""
-    header = ("version", "tokens", "seconds", "loss")
-    measured = [(f"{p.version}", f"{p.tokens:,}", f"{p.seconds:.1f}", f"{p.loss:.4f}") for p in account.losses]
-    yield from table(header, _thinned(measured), right=4)
+    by_workers = any(point.owners for point in account.losses)
+    header = ("version", "tokens", "seconds", "loss", *(("measured by",) if by_workers else ()))
+    measured = [
+        (f"{p.version}", f"{p.tokens:,}", f"{p.seconds:.1f}", f"{p.loss:.4f}", _measurer(p.owners))[: len(header)]
+        for p in account.losses
+    ]
+    yield from table(header, _thinned(measured), right=len(header))
     if scores is not None:
         yield from _section("Held-out formulas")
         yield from _solved(scores)
@@ -66,6 +70,10 @@ def _lines(account: Account, scores: SatScores | None) -> Iterator[str]:
     yield from table(("", ""), _machine())
     yield from _section("Run file")
     yield from fenced(account.run.run_file.read_text("utf-8", "replace").rstrip(), "yaml")
+
+
+def _measurer(owners: int) -> str:
+    return count_text(owners, "owner") if owners else "the controller"
 
 
 def _sentence(account: Account) -> str:

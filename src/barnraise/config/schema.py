@@ -142,7 +142,8 @@ class ControllerSection(Section):
     evaluation_rows: int = Field(default=128, ge=1, le=1_000_000, description="Held-out rows an evaluation reads.")
     evaluated_by: Literal["controller", "workers"] = Field(
         default="controller",
-        description="Who measures the held-out loss; where workers do, the controller need not load the model.",
+        description="Who measures the held-out loss. Where workers do, nodes of two owners measure each row, as far as "
+        "two are there, and the controller loads the model only when these differ or nobody measures.",
     )
     scheduler: Scheduler = Field(default="gale_shapley", description="How tasks are matched to nodes that ask.")
     scheduler_options: Options = Field(default_factory=dict, description="Further options of the scheduler.")

@@ -37,7 +37,6 @@ from barnraise.controller.state import NodeState, Work
 from barnraise.controller.training import TOO_LATE, task_of
 from barnraise.core.sketches import compare, is_finite
 from barnraise.core.types import (
-    MOST_UNDONE,
     SKETCH_BYTES,
     AnyResult,
     Audit,
@@ -237,8 +236,7 @@ class Auditing(TaskKind):
         """What leads from the newest version back to that of the case; None when it is not kept, or too far."""
         told = case.transcript
         oldest = case.work.base if told is None else max(0, told.start - told.moved)
-        back = self.publishing.chain(oldest, self.state.newest.version)
-        return back if back is not None and len(back) <= MOST_UNDONE else None
+        return self.publishing.way_back(oldest)
 
     def _may(self, node: NodeState, case: Case) -> bool:
         return self._answers(node, case) and node.tally.standing.weight() >= self._trust_for(case)

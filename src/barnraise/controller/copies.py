@@ -101,6 +101,7 @@ class Copies(Part):
             and node.speed.rate > 0.0
             and len(node.open) < MOST_OPEN
             and self.membership.can(node.id, work.kind)
+            and (not work.task.measures or self.measuring.is_another(node, work))
             and self.membership.has_time(node, work.tokens * work.task.toll)
         )
 

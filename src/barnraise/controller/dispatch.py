@@ -79,8 +79,6 @@ class Dispatch(Part):
         self.resting.pop(node, None)
         self.asking[node] = message.have
         self.forecasts.speeds.links[node] = message.link
-        for kind in self.kinds.values():
-            kind.asks(self.state.nodes[node], self.publishing.known_to(node, message.have))
         yield from self._assign()
 
     def decline(self, node: str, message: Decline) -> Steps:
@@ -210,7 +208,7 @@ class Dispatch(Part):
         kind = self.kinds[work.kind]
         yield from kind.give(self.state.nodes[node], self.publishing.known_to(node, have), work)
         if node in self.publishing.watching:
-            self.publishing.watching[node] = self.state.works[self.state.totals.assigned].base
+            self.publishing.watching[node] = self.state.newest.version
 
     def _tasks(self, asking: Sequence[NodeState]) -> list[TaskView]:
         """Lost work first (by its id) that somebody of these can do, no more than there are nodes; then what is new

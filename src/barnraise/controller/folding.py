@@ -316,6 +316,10 @@ def _evaluated(state: State, d: Noted, note: notes.Evaluated) -> None:
             del state.redo[number]
 
 
+def _disputed(state: State, d: Noted, note: notes.Disputed) -> None:
+    state.record.disputed = note.version
+
+
 def _checkpointed(state: State, d: Noted, note: notes.Checkpointed) -> None:
     state.record.checkpoint, state.record.checkpoint_time = note.version, d.time
 
@@ -355,6 +359,7 @@ _NOTED: dict[type[notes.Note], Callable[[State, Noted, Any], None]] = {
     notes.Flushing: _flushing,
     notes.Tuned: _tuned,
     notes.Evaluated: _evaluated,
+    notes.Disputed: _disputed,
     notes.Checkpointed: _checkpointed,
     notes.Traffic: _traffic,
     notes.BufferSize: _buffer_size,

@@ -67,7 +67,8 @@ def _validate_works(state: State) -> None:
 
 
 def _validate_findings(state: State) -> None:
-    """Findings, and work that will end in one, are about what is not known yet; no two have the same rows."""
+    """Findings, and work that will end in one, are about what is not known yet; any two of a version have the same
+    rows, or none in common."""
     known = state.record.evaluations[-1][0] if state.record.evaluations else -1
     for number, finding in state.record.findings.items():
         work = finding.work
@@ -82,9 +83,9 @@ def _validate_findings(state: State) -> None:
     found = [finding.work for finding in state.record.findings.values()]
     opened = [work for work in state.works.values() if not 0 < work.twin < work.assignment]  # one of two
     exact = [work for work in [*opened, *waiting, *found] if work.task.measures and work.base > known]
-    taken = sorted((work.base, rows.shard, rows.start, rows.stop) for work in exact for rows in work.rows)
+    taken = sorted({(work.base, rows.shard, rows.start, rows.stop) for work in exact for rows in work.rows})
     for before, after in itertools.pairwise(taken):
-        assert before[:2] != after[:2] or before[3] <= after[2], f"rows twice: {before}, {after}"
+        assert before[:2] != after[:2] or before[3] <= after[2], f"pieces overlap: {before}, {after}"
 
 
 def _validate_buffer(state: State) -> None:

@@ -67,9 +67,6 @@ class TaskKind(Part):
         who are not on probation, while there are any who can do it."""
         return 0.0
 
-    def asks(self, node: NodeState, have: int) -> None:
-        """A node that has version `have` has room for work of any kind."""
-
     def give(self, node: NodeState, have: int, work: Work | TaskView) -> Steps:
         """Assign `work`, lost or offered by `fresh`, to a node that has version `have`. What is not matched is not
         given so."""

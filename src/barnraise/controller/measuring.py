@@ -1,17 +1,21 @@
 """Held-out loss: when a version is to be measured, and by whom.
 
-The controller does it, or workers do: several share one version, each with some of the held-out rows. A version that
-no worker can reach any more is given up for the newest; what nobody measures in time the controller does.
+The controller does it, or workers do: several share one version, each with some of the held-out rows (a piece), and
+each piece is measured by nodes of two owners, as long as nodes of two are there that can. Where they find different
+losses the version is disputed, and the controller measures. A node that is at a newer version takes deltas back. A
+version to which no way back is kept is given up for the newest; what nobody measures in time the controller does.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from barnraise.controller import actions
 from barnraise.controller.events import Evaluated, Event
+from barnraise.controller.findings import Pieces, agree, dispute, enough, mean
 from barnraise.controller.kinds import ANY_STALENESS, TaskKind
 from barnraise.controller.membership import Membership
 from barnraise.controller.pacing import Pacing
@@ -19,7 +23,7 @@ from barnraise.controller.part import Context, Steps
 from barnraise.controller.publishing import Publishing
 from barnraise.controller.speeds import OVERDUE
 from barnraise.controller.state import KeptFinding, NodeState, Work
-from barnraise.core.types import FORWARD, AnyResult, Evaluate, Finding, News, ParameterRange, RowRange, Update
+from barnraise.core.types import FORWARD, AnyResult, Evaluate, Finding, ParameterRange, RowRange
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Noted, Terms
 from barnraise.matching.base import TaskView
@@ -42,7 +46,8 @@ _FIRST = -(1 << 40)
 
 
 class Measuring(TaskKind):
-    """Keeps whether a version is being measured, one at a time, and which one workers share."""
+    """Keeps whether a version is being measured, one at a time, which one workers share, and which rows of it are on
+    offer to a second owner."""
 
     task = Evaluate
     result = Finding
@@ -59,7 +64,8 @@ class Measuring(TaskKind):
         self.busy = self.version >= 0
         self.until = math.inf  # when the controller takes over
         self.begun = 0  # versions that workers began with since the last loss
-        self.beyond: set[str] = set()  # nodes that asked, and cannot reach the version any more
+        self.wanted: RowRange | None = None  # rows that are on offer to others than the owners who have them
+        self.whose: frozenset[str] = frozenset()  # these owners
         self.doubted = False  # a worker told a loss that is not believed
 
     @property
@@ -97,16 +103,15 @@ class Measuring(TaskKind):
         self.version, self.tokens = self.state.newest.version, self.state.totals.version_tokens
         self.begun += 1
         self.doubted = False
-        self.beyond.clear()
 
     def _evaluated(self, event: Evaluated) -> Steps:
         if event.epoch == self.context.epoch:
             yield from self._note(event.version, event.loss, self.state.totals.version_tokens)
 
-    def _note(self, version: int, loss: float, tokens: int) -> Steps:
+    def _note(self, version: int, loss: float, tokens: int, owners: int = 0) -> Steps:
         self.busy, self.here, self.version, self.until, self.begun = False, False, -1, math.inf, 0
         told = loss if math.isfinite(loss) else None  # JSON knows no NaN
-        yield Noted(self.now, notes.Evaluated(version, told, tokens))
+        yield Noted(self.now, notes.Evaluated(version, told, tokens, owners))
 
     # By workers
 
@@ -129,39 +134,81 @@ class Measuring(TaskKind):
         return max((work.rows[0].stop for work in self._works() if work.base == self.version), default=0)
 
     def fresh(self, nodes: Sequence[NodeState]) -> Sequence[TaskView]:
+        """Rows that nobody had, then rows for a second owner: these one piece at a time, as not everybody may take
+        each."""
+        self.wanted = None
         left = self.plan.rows - self._given() if self.open else 0
-        if left <= 0:
+        if left > 0:
+            swift = self._swiftest()
+            count = enough(left, (self._most(node, swift) for node in nodes))
+            return self._views(count, left * self.plan.row_tokens, self.least_trust())
+        lost = any(work.task is Evaluate and self.waits(work) for work in self.state.redo.values())
+        if not self._shared or lost or not self._reachable:
             return ()
-        tokens = left * self.plan.row_tokens
-        down = self.settings.payloads.snapshot
-        count = _enough(left, map(self._most, nodes))
-        work, trust = tokens / FORWARD, self.least_trust()
+        for rows, works in self._pieces().items():
+            owners = self._owners(works)
+            if len(owners) < 2 and any(node.owner not in owners and self._is_able(node) for node in nodes):
+                self.wanted, self.whose = rows, owners
+                return self._views(1, (rows.stop - rows.start) * self.plan.row_tokens, self._trust_beside(owners))
+        return ()
+
+    def _views(self, count: int, tokens: int, trust: float) -> Sequence[TaskView]:
+        down, work = self.settings.payloads.snapshot, tokens / FORWARD
         return [
             TaskView(_FIRST - number, work, self.name, down, priority=2, min_trust=trust) for number in range(count)
         ]
 
+    def _pieces(self) -> Mapping[RowRange, Sequence[Work]]:
+        """Work on the version that is open, or that something was found of, by its rows."""
+        found: defaultdict[RowRange, list[Work]] = defaultdict(list)
+        for work in self._works():
+            if work.base == self.version and work.assignment not in self.state.redo:
+                found[work.rows[0]].append(work)
+        return found
+
+    def _owners(self, works: Iterable[Work]) -> frozenset[str]:
+        return frozenset(self.state.nodes[work.node].owner for work in works)
+
+    def is_another(self, node: NodeState, work: Work) -> bool:
+        """Whether the node is of another owner than those who have the same rows besides `work`."""
+        others = (one for one in self._pieces().get(work.rows[0], ()) if one.assignment != work.assignment)
+        return node.owner not in self._owners(others)
+
+    def _strangers(self, owners: frozenset[str]) -> Iterator[NodeState]:
+        """Nodes of other owners that could measure."""
+        for node in self.state.nodes.values():
+            if (
+                node.live
+                and node.owner not in owners
+                and self.membership.can(node.id, self.name)
+                and self._is_able(node)
+            ):
+                yield node
+
+    def _trust_beside(self, owners: frozenset[str]) -> float:
+        """What a node of another owner must weigh: as `least_trust`, of these alone."""
+        trusted = any(not node.tally.standing.on_probation for node in self._strangers(owners))
+        return TRUSTED if trusted else 0.0
+
     def waits(self, lost: Work) -> bool:
-        return self._shared and lost.base == self.version
+        """Rows that somebody else has are on offer to a second owner instead, as not everybody may take them."""
+        if not self._shared or lost.base != self.version:
+            return False
+        return lost.assignment not in self.state.redo or lost.rows[0] not in self._pieces()
 
     def suits(self, node: NodeState, have: int) -> bool:
-        return self._reaches(node, have) and self._is_able(node)
+        offered = self.wanted is None or node.owner not in self.whose
+        return offered and self._reachable and self._is_able(node)
 
     def least_trust(self) -> float:
-        trusted = (
-            node
-            for node in self.state.nodes.values()
-            if node.live and not node.tally.standing.on_probation and node.id not in self.beyond
-        )
+        trusted = (node for node in self.state.nodes.values() if node.live and not node.tally.standing.on_probation)
         able = any(self.membership.can(node.id, self.name) and self._is_able(node) for node in trusted)
         return TRUSTED if able else 0.0
 
-    def asks(self, node: NodeState, have: int) -> None:
-        if self._shared and not self._reaches(node, have):
-            self.beyond.add(node.id)
-            self._see_whether_to_begin_anew()
-
-    def _reaches(self, node: NodeState, have: int) -> bool:
-        return self.version in (-1, self.state.newest.version) or self._way(node, have) is not None
+    @property
+    def _reachable(self) -> bool:
+        """Whether nodes can get to the version that is measured."""
+        return self.version < 0 or self.publishing.way_back(self.version) is not None
 
     def _is_able(self, node: NodeState) -> bool:
         """Whether it does not keep others waiting, nor gives back what is to be believed of it."""
@@ -175,19 +222,13 @@ class Measuring(TaskKind):
             return math.inf
         return BATCH_ROWS * max(speeds.turnaround * rate / batch, rate / speeds.median)
 
-    def _way(self, node: NodeState, have: int) -> tuple[Update, ...] | None:
-        """From version `have` to the one that is measured; None when there is none. Who has a task of it is there,
-        though it was told of later versions: it takes them in once it is done."""
-        works = (self.state.works[number] for number in node.open)
-        there = any(work.task is Evaluate and work.base == self.version for work in works)
-        return self.publishing.chain(self.version if there else have, self.version)
-
     def give(self, node: NodeState, have: int, work: Work | TaskView) -> Steps:
         if self.version < 0:
             self._begin()
-        rows = work.rows[0] if isinstance(work, Work) else self._rows(node)
-        way = self._way(node, have)
-        updates = self.publishing.updates_from(have) if way is None else way
+        rows = work.rows[0] if isinstance(work, Work) else self.wanted or self._rows(node)
+        self.wanted = None
+        back = self.publishing.way_back(self.version)
+        assert back is not None, "it is given while there is a way"
         number, count = self.state.totals.assigned + 1, rows.stop - rows.start
         tokens = count * self.plan.row_tokens
         decision = Assigned(
@@ -203,24 +244,38 @@ class Measuring(TaskKind):
             terms=Terms(max_staleness=ANY_STALENESS, learning_rate=0.0, parameters=ParameterRange(0, 0)),
             redo=work.assignment if isinstance(work, Work) else 0,
         )
-        news = News(updates, node.updates.merged, self.pacing.share(node))
         task = Evaluate(
-            id=number, base=self.version, news=news, held_out=rows, batch_size=BATCH_ROWS, tokens=tokens
-        )  # fmt: skip
+            id=number,
+            base=self.state.newest.version,
+            news=self.publishing.news(node, have),
+            held_out=rows,
+            batch_size=BATCH_ROWS,
+            tokens=tokens,
+            back=back,
+        )
         self.until = self.now + PATIENCE
         yield from self.assigned(decision, task)
 
     def _rows(self, node: NodeState) -> RowRange:
         """As many of the rows that are left as the node takes."""
         given = self._given()
-        return RowRange(self.plan.file, given, min(self.plan.rows, given + self._most(node)))
+        return RowRange(self.plan.file, given, min(self.plan.rows, given + self._most(node, self._swiftest())))
 
-    def _most(self, node: NodeState) -> int:
+    def _most(self, node: NodeState, swift: Mapping[str, float]) -> int:
         """Rows, in whole batches, that take the node about as long as a training task does, the median one or its own:
-        nobody's measurement is to be waited for longer than others' work."""
+        nobody's measurement is to be waited for longer than others' work. And no more than a node of another owner,
+        of those that are `swift`, measures in the time after which a task is overdue."""
         own = FORWARD * self.pacing.in_time(node, self.pacing.local_steps(node)) * self.settings.tasks.batch_size
-        most = int(min(own, self._quick(node)))
+        second = max((rows for owner, rows in swift.items() if owner != node.owner), default=math.inf)
+        most = int(min(own, self._quick(node), OVERDUE * second))
         return max(BATCH_ROWS, most - most % BATCH_ROWS)
+
+    def _swiftest(self) -> Mapping[str, float]:
+        """The two owners whose nodes measure the most rows in the time of a task, and how many."""
+        found: defaultdict[str, float] = defaultdict(float)
+        for node in self._strangers(frozenset()):
+            found[node.owner] = max(found[node.owner], self._quick(node))
+        return dict(sorted(found.items(), key=lambda item: item[1])[-2:])
 
     def too_late(self, work: Work) -> str:
         return "" if self._shared and work.base == self.version else "nobody waits for this measurement any more"
@@ -245,33 +300,60 @@ class Measuring(TaskKind):
         return float(result.weight)
 
     def look(self) -> Steps:
-        """Once all rows are measured the version is. Nobody is waited for who cannot come any more."""
-        if self.open and (self.doubted or (self.state.progress.final and not self.state.num_live)):
+        """Once all rows are measured, by two owners where two are there, the version is. Where these find different
+        losses the controller measures. Nobody is waited for who cannot come any more."""
+        if self.open and (self._doubtful or (self.state.progress.final and not self.state.num_live)):
             yield from self._measure_here()
         if not self.open:
             return
         self.until = min(self.until, self.now + PATIENCE)
-        found = [finding for finding in self.state.record.findings.values() if finding.work.base == self.version]
-        if sum(finding.work.rows[0].stop - finding.work.rows[0].start for finding in found) >= self.plan.rows:
-            yield from self._note(self.version, _mean(found), self.tokens)
-        elif self._shared:
+        found = self._found()
+        if (two := next((each for each in found.values() if not agree(each)), None)) is not None:
+            yield Noted(self.now, dispute(two))
+            yield from self._measure_here()
+        elif sum(rows.stop - rows.start for rows in found) >= self.plan.rows:
+            owners = [self._owners(finding.work for finding in each) for each in found.values()]
+            if not any(
+                len(whose) < 2 and self._may_another(rows, whose) for rows, whose in zip(found, owners, strict=True)
+            ):
+                yield from self._note(self.version, mean(found.values()), self.tokens, min(map(len, owners)))
+                return
+        if self._shared:
             self._see_whether_to_begin_anew()
 
-    def _see_whether_to_begin_anew(self) -> None:
-        """With the newest version, when nobody measures this one, and nobody who could measure at all can reach it."""
-        if self.begun >= TIMES or 2 * len(self.beyond) < self.state.num_live:
-            return
-        able = [
-            node.id
-            for node in self.state.nodes.values()
-            if node.live and self.membership.can(node.id, self.name) and self._is_able(node)
-        ]
-        given = any(work.task is Evaluate and work.base == self.version for work in self.state.works.values())
-        if able and self.beyond.issuperset(able) and not given:
-            self.version = -1
+    @property
+    def _doubtful(self) -> bool:
+        """Whether what workers say of the version is not believed."""
+        return self.doubted or 0 <= self.version <= self.state.record.disputed
 
-    def forget(self, node: str) -> None:
-        self.beyond.discard(node)
+    def _found(self) -> Pieces:
+        """What is known of the version that workers share."""
+        found: defaultdict[RowRange, list[KeptFinding]] = defaultdict(list)
+        for finding in self.state.record.findings.values():
+            if finding.work.base == self.version:
+                found[finding.work.rows[0]].append(finding)
+        return found
+
+    def _may_another(self, rows: RowRange, owners: frozenset[str]) -> bool:
+        """Whether another owner's node measures the rows, or can, or may when it is back after a restart."""
+        if next(self._strangers(owners), None) is not None:
+            return True
+        if any(self.state.nodes[node].owner not in owners for node in self.membership.awaited):
+            return True
+        return any(
+            work.task is Evaluate
+            and work.base == self.version
+            and work.rows[0] == rows
+            and self.state.nodes[work.node].owner not in owners
+            for work in self.state.works.values()
+        )
+
+    def _see_whether_to_begin_anew(self) -> None:
+        """With the newest version, when nobody measures this one, and nobody can get to it any more."""
+        if self.begun >= TIMES or self._reachable:
+            return
+        if not any(work.task is Evaluate and work.base == self.version for work in self.state.works.values()):
+            self.version = -1
 
     def deadline(self) -> float:
         return self.until
@@ -298,23 +380,3 @@ class Measuring(TaskKind):
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {Evaluated: self._evaluated}
-
-
-def _enough(left: int, sizes: Iterable[int]) -> int:
-    """How many nodes that take so many rows each (`sizes`) it takes at most, so that each of them gets something.
-
-    >>> _enough(100, [10, 60, 30, 20]), _enough(100, [10]), _enough(100, [10, 120])
-    (3, 1, 1)
-    """
-    count = 0
-    for size in sorted(sizes, reverse=True):
-        if left <= 0:
-            break
-        left, count = left - size, count + 1
-    return count
-
-
-def _mean(found: Sequence[KeptFinding]) -> float:
-    """Over all that was predicted, each finding as its own weight says."""
-    weight = sum(finding.weight for finding in found)
-    return sum(finding.loss * finding.weight for finding in found if finding.weight) / weight if weight else math.nan

@@ -22,8 +22,8 @@ CHAIN_SLACK = 1024
 
 
 UNDONE_SNAPSHOTS, UNDONE_BYTES = 4, 256 << 20
-"""Bytes of deltas that are kept for those who do work of earlier versions anew: so many snapshots of the model, or
-those of all versions that can be taken back, where they are no more than so many."""
+"""Bytes of deltas that are kept for nodes that do work of earlier versions anew, or measure these: so many snapshots of
+the model, or those of all versions that can be taken back, where they are no more than so many."""
 
 
 class Publishing(Part):
@@ -37,7 +37,7 @@ class Publishing(Part):
         self.watching: dict[str, int] = {}  # nodes that train and want to know of a newer version than they have
         self.told: dict[str, int] = {}  # the version that such a node has once what was sent has arrived
         self.most_bytes = snapshot = self.settings.payloads.snapshot
-        if self.settings.audits.share:
+        if self.settings.audits.share or self.settings.evaluations.by_workers:
             whole = MOST_UNDONE * (snapshot + CHAIN_SLACK)
             self.most_bytes = max(UNDONE_SNAPSHOTS * snapshot, min(whole, UNDONE_BYTES))
 
@@ -104,6 +104,12 @@ class Publishing(Part):
             return None
         chain = [self.updates[version] for version in range(have + 1, wanted + 1) if version in self.updates]
         return tuple(chain) if len(chain) == wanted - have else None
+
+    def way_back(self, version: int) -> tuple[Update, ...] | None:
+        """The deltas from `version` to the newest, which a node can take back; None when they are not kept, or too
+        many."""
+        back = self.chain(version, self.state.newest.version)
+        return back if back is not None and len(back) <= MOST_UNDONE else None
 
     def forget(self, node: str) -> None:
         self.watching.pop(node, None)

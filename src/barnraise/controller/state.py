@@ -256,9 +256,11 @@ class Totals(msgspec.Struct):
 
 
 class Record(msgspec.Struct):
-    """What is known, and kept, of versions: their losses, the findings for the next one, and the newest checkpoint."""
+    """What is known, and kept, of versions: their losses, the findings for the next one, the newest about whose loss
+    owners disagreed, and the newest checkpoint."""
 
     evaluations: list[tuple[int, float]] = []
+    disputed: int = -1
     findings: dict[int, KeptFinding] = {}  # that nothing was made of yet
     checkpoint: int = -1
     checkpoint_time: float = 0.0

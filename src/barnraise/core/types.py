@@ -152,11 +152,10 @@ class Task(msgspec.Struct, frozen=True, gc=False, tag_field="kind", kw_only=True
     """Work as it is assigned: everything a worker needs to know, decided by the controller.
 
     Each kind of task is a struct of its own. What the engine does with all of them alike, it does by what the kind
-    declares: whether it `trains` (its tokens count, and its time tells how fast a node is), whether it `contributes`
-    (it ends in an update that enters a version, else in a finding, without a payload), whether it can be `redone` by
-    somebody else when it is lost, whether it `preempts` (a worker ends what runs for it, and forgets what waits),
-    whether it `measures` (its findings add up to what is known of its base version), and whether it is `exact` (for its
-    base version alone: a worker takes no later one in before it is done).
+    declares: whether it `trains` (its tokens count, and its time tells how fast a node is), `contributes` (it ends in
+    an update that enters a version, else in a finding, without a payload), can be `redone` by somebody else when it is
+    lost, `preempts` (a worker ends what runs for it, and forgets what waits), `measures` (its findings add up to what
+    is known of a version), or is `exact` (for its base alone: a worker takes no later one in before it is done).
     """
 
     trains: ClassVar[bool] = False
@@ -166,7 +165,6 @@ class Task(msgspec.Struct, frozen=True, gc=False, tag_field="kind", kw_only=True
     measures: ClassVar[bool] = False
     exact: ClassVar[bool] = False
     toll: ClassVar[float] = 0.0  # what one of its tokens costs a machine, in tokens of training
-
     id: Count  # the assignment's id
     base: Count  # the version that it starts from: the newest at the time of assignment
     news: News = News()
@@ -207,7 +205,6 @@ class Train(Task, frozen=True, gc=False, tag="train", kw_only=True):
     contributes: ClassVar[bool] = True
     redone: ClassVar[bool] = True
     toll: ClassVar[float] = 1.0
-
     batches: Batches
     tokens: Count  # token positions in its batches: what is credited at most, whatever the worker claims
     local_steps: Count
@@ -235,7 +232,6 @@ class Flush(Task, frozen=True, gc=False, tag="flush", kw_only=True):
 
     contributes: ClassVar[bool] = True
     preempts: ClassVar[bool] = True
-
     parameters: ParameterRange
 
 
@@ -243,14 +239,27 @@ FORWARD = 3
 """By how much the forward pass alone is cheaper than training: the backward pass costs about twice as much again."""
 
 
-class Evaluate(Task, frozen=True, gc=False, tag="evaluate", kw_only=True):
-    """Measure the loss of the base version on held-out rows."""
+class Earlier(Task, frozen=True, gc=False, kw_only=True):
+    """Work on the version that is left when the deltas of `back` are taken back from the base."""
+
+    exact: ClassVar[bool] = True
+    back: Annotated[tuple[Update, ...], msgspec.Meta(max_length=MOST_UNDONE)] = ()
+
+    @property
+    def version(self) -> int:
+        return self.base - len(self.back)
+
+    @property
+    def undoes(self) -> tuple[Update, ...]:
+        return self.back
+
+
+class Evaluate(Earlier, frozen=True, gc=False, tag="evaluate", kw_only=True):
+    """Measure the loss of an earlier version, or of the base, on held-out rows."""
 
     redone: ClassVar[bool] = True
     measures: ClassVar[bool] = True
-    exact: ClassVar[bool] = True
     toll: ClassVar[float] = 1 / FORWARD
-
     held_out: RowRange
     batch_size: Annotated[int, msgspec.Meta(ge=1, le=2**53)]
     tokens: Count  # token positions in its rows
@@ -268,18 +277,14 @@ class Evaluate(Task, frozen=True, gc=False, tag="evaluate", kw_only=True):
         return (self.held_out,)
 
 
-class Audit(Task, frozen=True, gc=False, tag="audit", kw_only=True):
-    """Do somebody's training anew, from the version that it began with, and tell a sketch of the update (`seed` is the
-    sketch's). With a `perturbation` each parameter of the start is first changed by that share of itself."""
+class Audit(Earlier, frozen=True, gc=False, tag="audit", kw_only=True):
+    """Do somebody's training anew, from the version that it began with, and tell a sketch (of `seed`) of the update."""
 
-    exact: ClassVar[bool] = True
     toll: ClassVar[float] = 1.0
-
     train: Train  # as it was given, with the steps that were handed in, and without news
     transcript: Transcript | None = None  # of a stateless task
-    back: Annotated[tuple[Update, ...], msgspec.Meta(max_length=MOST_UNDONE)] = ()
     seed: Count
-    perturbation: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.0
+    perturbation: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.0  # of each parameter of the start, at first
 
     @property
     def steps(self) -> int:
@@ -292,10 +297,6 @@ class Audit(Task, frozen=True, gc=False, tag="audit", kw_only=True):
     @property
     def rows(self) -> tuple[RowRange, ...]:
         return self.train.rows
-
-    @property
-    def undoes(self) -> tuple[Update, ...]:
-        return self.back
 
 
 AnyTask = Train | Flush | Evaluate | Audit
@@ -368,8 +369,7 @@ class Finding(Result, frozen=True, gc=False, tag="finding", kw_only=True):
     weight: Count
 
 
-SKETCH_SIZE = 1024
-SKETCH_BYTES = 4 * SKETCH_SIZE
+SKETCH_SIZE, SKETCH_BYTES = 1024, 4096
 """Numbers in a sketch, and its bytes: little-endian float32."""
 
 

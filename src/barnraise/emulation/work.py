@@ -171,7 +171,7 @@ class CostedNodeWork:
 
 
 def _finding(work: CostedNodeWork, task: Evaluate, steps: int) -> Finding:
-    return Finding(assignment=task.id, base=task.base, steps=steps, loss=0.0, seconds=0.0, weight=task.tokens)
+    return Finding(assignment=task.id, base=task.version, steps=steps, loss=0.0, seconds=0.0, weight=task.tokens)
 
 
 def _sketched(work: CostedNodeWork, task: Audit, steps: int) -> Sketched:

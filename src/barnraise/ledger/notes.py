@@ -208,11 +208,25 @@ class LeftOver(Note, frozen=True, gc=False):
 
 
 class Evaluated(Note, frozen=True, gc=False):
-    """The held-out loss (nats a token; None: not finite) of a version, and the tokens in it."""
+    """The held-out loss (nats a token; None: not finite) of a version, and the tokens in it. Nodes of at least so many
+    `owners` measured each of its rows; 0: the controller measured it, or the ledger is an older one."""
 
     version: int
     loss: float | None
     tokens: int
+    owners: int = 0
+
+
+class Disputed(Note, frozen=True, gc=False):
+    """These nodes measured different losses of a version on the same held-out rows [start, stop), or tell different
+    numbers of predictions (`weights`): the controller measures. Which of them is wrong is not known."""
+
+    version: int
+    start: int
+    stop: int
+    nodes: tuple[str, ...]
+    losses: tuple[float, ...]
+    weights: tuple[float, ...]
 
 
 class Checkpointed(Note, frozen=True, gc=False):

@@ -127,12 +127,13 @@ SomeDecision = TypeVar("SomeDecision", bound=Decision)
 
 
 class LossPoint(msgspec.Struct, frozen=True):
-    """The held-out loss (nats a token) of a version, with the tokens in it and the run's seconds when it was made."""
+    """The held-out loss (nats a token) of a version, the tokens in it, and the run's seconds when it was made."""
 
     version: int
     tokens: int
     seconds: float
     loss: float
+    owners: int = 0  # who measured each row, at least; 0: the controller did, or the ledger does not tell
 
 
 class AssignmentRow(msgspec.Struct, frozen=True):
@@ -294,8 +295,8 @@ class LedgerView:
         for row in self.versions():
             tokens += row.tokens
             places[row.version] = (tokens, row.time if row.made_time is None else row.made_time)
-        evaluated = ((note.version, note.loss) for _, note in self.events(Evaluated))
-        return [LossPoint(version, *places[version], loss) for version, loss in evaluated if loss is not None]
+        told = ((note, note.loss) for _, note in self.events(Evaluated))
+        return [LossPoint(n.version, *places[n.version], loss, n.owners) for n, loss in told if loss is not None]
 
     def news(self, after_id: int = 0) -> list[tuple[int, NodeChanged | Noted]]:
         """What changed among the nodes, and all events but figures, with a larger id than `after_id`, in order."""
@@ -325,8 +326,7 @@ class LedgerView:
     def find(
         self, decision: type[SomeDecision], where: str, *values: object, last: int = 0
     ) -> list[tuple[int, SomeDecision]]:
-        """The decisions of one sort, with their ids, whose rows fulfil an SQL condition, in order; only so many of the
-        `last`, where that is more than 0."""
+        """The decisions of one sort, with ids, whose rows fulfil an SQL condition, in order; the `last` few, if any."""
         form = FORMATS[decision]
         query = form.read.replace("WHERE", f"WHERE ({where}) AND") + (f" DESC LIMIT {last:d}" if last else "")
         with storage_errors(self.path, "read"):

@@ -62,13 +62,14 @@ def _averaged_elsewhere(case: Case) -> Found:
 
 @_row(
     "a run that strangers join, whose loss workers measure",
-    "a member that measures all rows of a version decides its loss, from 0 to three times that of a guess",
-    "leave controller.evaluated_by `controller`, unless you trust all workers",
+    "nodes of two owners measure each row where two are there, and the controller where these differ: one owner alone, "
+    "or two that lie together, decide the loss, from 0 to three times that of a guess",
+    "leave controller.evaluated_by `controller`, unless you trust all workers, or strangers from several networks come",
     warning=True,
 )
 def _measured_by_strangers(case: Case) -> Found:
     if case.purpose is SERVE and case.controller.evaluated_by == "workers":
-        yield ("controller", "evaluated_by"), "is workers, and the loss is what they say it is"
+        yield ("controller", "evaluated_by"), "is workers, and the loss is what two owners, or one alone, say it is"
 
 
 @_row(

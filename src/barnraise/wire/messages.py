@@ -45,7 +45,7 @@ from barnraise.core.types import (
     Text,
 )
 
-PROTOCOL_VERSION = 8
+PROTOCOL_VERSION = 9
 
 HEADER_LIMIT = 1 << 20
 """Largest header in bytes (an Assign with a long chain of deltas is the largest there is)."""

@@ -24,7 +24,17 @@ from barnraise import compression
 from barnraise.core.errors import PayloadError
 from barnraise.core.sketches import sketch
 from barnraise.core.threads import Crew
-from barnraise.core.types import Audit, Contribution, Flush, News, NodeProfile, Sketched, Train, Transcript
+from barnraise.core.types import (
+    Audit,
+    Contribution,
+    Evaluate,
+    Flush,
+    News,
+    NodeProfile,
+    Sketched,
+    Train,
+    Transcript,
+)
 from barnraise.data.batches import Batch, Rows, batches
 from barnraise.data.shards import Dataset
 from barnraise.models.published import Published
@@ -143,6 +153,12 @@ class WorkerExecutor:
         self.path.codec = self.codecs[task.rung]
         covered, scale = slice_of(task.parameters), self.scale(steps)
         return self.path.send(start, end, version=task.base, covered=covered, scale=scale, leaving=leaving)
+
+    def before(self, task: Evaluate, fetched: Fetched) -> Tensor:
+        """The version that a task measures: the replica, or a copy in which deltas are taken back."""
+        if not task.back:
+            return self.replica
+        return Past(self.published, task.base, task.back, fetched).at(task.version)
 
     def audit(self, task: Audit, fetched: Fetched, on_step: Callable[[int], None]) -> Sketched:
         """Do `task.train` anew: a stateless one as its transcript says, any other as a node without a past would do it,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from barnraise.core.errors import PayloadError
 from barnraise.core.types import AnyResult, Audit, Blob, Evaluate, Finding, Flush, Task, Train
 from barnraise.wire.frames import Buffer
 
@@ -38,14 +39,21 @@ def _flush(executor: TaskExecutor, task: Flush, fetched: Fetched, on_step: OnSte
 
 
 def _evaluate(executor: TaskExecutor, task: Evaluate, fetched: Fetched, on_step: OnStep) -> AnyResult | None:
-    """The replica stays at the task's base until this is done, as the task is exact."""
+    """The replica stays at the task's base until this is done, as the task is exact. Where the version cannot be had,
+    the finding has no steps: the work is given back."""
+    import torch
+
     from barnraise.data.shards import labels
     from barnraise.training.local import held_out_losses
 
     began, busy = time.monotonic(), executor.busy()
     rows, size, trainer = task.held_out, task.batch_size, executor.trainer
     held_out = executor.dataset.held_out()[rows.start : rows.stop]
-    trainer.load(executor.replica)
+    try:
+        trainer.load(executor.before(task, fetched))
+    except (PayloadError, torch.OutOfMemoryError):
+        nothing = time.monotonic() - began
+        return Finding(assignment=task.id, base=task.version, steps=0, loss=0.0, seconds=nothing, weight=0)
     few = trainer.rows_at_once(executor.dataset.meta.context) or size  # of a batch, where memory is short
     starts = [range(start, min(start + size, len(held_out)), few) for start in range(0, len(held_out), size)]
     some = (held_out[first : min(first + few, batch.stop)] for batch in starts for first in batch)
@@ -62,7 +70,7 @@ def _evaluate(executor: TaskExecutor, task: Evaluate, fetched: Fetched, on_step:
             steps = 0  # a part of it is no answer
             break
     mean, seconds = total / weight if weight else 0.0, time.monotonic() - began
-    return Finding(assignment=task.id, base=task.base, steps=steps, loss=mean, seconds=seconds, weight=weight)
+    return Finding(assignment=task.id, base=task.version, steps=steps, loss=mean, seconds=seconds, weight=weight)
 
 
 RUN: dict[type[Task], Run] = {Train: _train, Flush: _flush, Evaluate: _evaluate, Audit: _audit}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from threading import Event
 from typing import TYPE_CHECKING, Protocol
 
-from barnraise.core.types import Audit, Blob, Contribution, Flush, News, NodeProfile, Sketched, Train
+from barnraise.core.types import Audit, Blob, Contribution, Evaluate, Flush, News, NodeProfile, Sketched, Train
 from barnraise.data.meta import Meta
 from barnraise.wire.frames import Buffer
 from barnraise.wire.manifest import Manifest
@@ -54,6 +54,10 @@ class TaskExecutor(Protocol):
 
     def train(self, task: Train, on_step: Callable[[int], None]) -> Contribution | None:
         """Take the steps and encode what they changed; None when that failed. `on_step` hears of steps."""
+
+    def before(self, task: Evaluate, fetched: Callable[[Blob], Buffer]) -> Tensor:
+        """The version that a task measures, float32 [d]: the replica, or a copy in which deltas are taken back. Raises
+        PayloadError when it cannot be had."""
 
     def audit(self, task: Audit, fetched: Callable[[Blob], Buffer], on_step: Callable[[int], None]) -> Sketched:
         """Take the steps of somebody's task, and sketch what they changed; of 0 steps when nothing came of it."""
