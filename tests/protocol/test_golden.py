@@ -110,6 +110,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
             term=m.Term(2**20, B, "k" * 40),
             version=42,
             digest=A,
+            assigned=97,
         ),
         None,
     ),

@@ -288,7 +288,7 @@ class Bench:
         newest = newest or delta(self.newest)
         known = newest.version, newest.parameters_digest
         who = "trial", "a", greeting, self.settings, MANIFEST
-        message = Welcome(*who, 1.0, 5.0, forget, Term(self.epoch), *known)
+        message = Welcome(*who, 1.0, 5.0, forget, Term(self.epoch), *known, self.last_task)
         another = self.worker.contact.term.epoch != self.epoch and self.prepared
         if counts:
             self.asked = self.watched = None  # the controller forgot it with the Hello

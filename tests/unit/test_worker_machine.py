@@ -218,6 +218,19 @@ def test_numbers_of_another_controller_are_new_assignments() -> None:
     assert bench.training.id == first
 
 
+def test_numbers_that_a_resumed_controller_knows_are_not_done_again() -> None:
+    """Its message may come twice, once before and once after it was started anew."""
+    bench = ready(overlapping=False)
+    assert bench.training is not None
+    again = Assign(msgspec.structs.replace(bench.training, news=News((), 0, 1.0)))
+    bench.finish_task()
+    bench.ack(again.task.id, True)
+    bench.hear(Who())
+    bench.succeed(lost=0)
+    bench.hear(again)
+    assert bench.worker.tasks.waiting is None
+
+
 def test_a_replica_of_versions_that_another_controller_lacks_is_void() -> None:
     bench = ready(overlapping=False)
     bench.finish_task()

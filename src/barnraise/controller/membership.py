@@ -173,6 +173,7 @@ class Membership(Part):
                 term=Term(self.context.epoch),
                 version=self.state.newest.version,
                 digest=self.state.newest.digest or None,
+                assigned=self.state.totals.assigned,
             ),
         )
 

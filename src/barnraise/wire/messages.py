@@ -191,6 +191,7 @@ class Welcome(Message, frozen=True, tag=True):
     term: Term = Term()
     version: HeldVersion = -1  # the newest, and the digest of its parameters
     digest: Digest | None = None
+    assigned: Count = 0  # the newest assignment's number
 
 
 class Heartbeat(Message, frozen=True, tag=True, omit_defaults=True):

@@ -86,12 +86,14 @@ class Tasks:
         self._asked_at = math.inf
 
     def another_controller(self, welcome: Welcome, now: float) -> list[Action]:
-        """Go on under a controller of another term. It may lack the newest rows of the ledger, and give their numbers
-        to other assignments and versions: those that came before are not known again."""
-        self._taken.clear()
-        self.outgoing.newest = 0
-        self.incoming.compare(welcome.version, welcome.digest)
+        """Go on under a controller of another term. It may lack the newest rows of the ledger, and gives their numbers
+        to other assignments and versions: numbers that it has not given yet are not known again."""
         forgotten = [action for assignment in welcome.forget for action in self._forget(assignment)]
+        kept = {*self.outgoing.pending, *self.held}
+        known = [number for number in self._taken if number <= welcome.assigned or number in kept]
+        self._taken = deque(known, maxlen=REMEMBERED)
+        self.outgoing.newest = min(self.outgoing.newest, welcome.assigned)
+        self.incoming.compare(welcome.version, welcome.digest)
         if self.waiting is None and not self.incoming.busy:
             return forgotten + self.welcomed((), now)
         return forgotten + self.give_up()  # the next greeting says what is left
