@@ -109,7 +109,7 @@ def test_a_standing_market_is_among_what_is_checked(monkeypatch: pytest.MonkeyPa
 def test_a_node_that_never_greets_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Contact, "silent", lambda contact, now: not contact.greeted)
     monkeypatch.setitem(machine._MESSAGES, Who, lambda worker, message, now: [])
-    with pytest.raises(Failed, match=r"node1 has not greeted for 50\.\d s"):
+    with pytest.raises(Failed, match=r"node\d has not greeted for 50\.\d s"):
         play("3")
 
 
