@@ -161,7 +161,7 @@ class Candidacy:
         )
 
     def _tell_why_not(self, now: float) -> None:
-        """Say that the controller is gone while the copy cannot be gone on with."""
+        """Say that the controller is silent while the copy lacks what a controller needs."""
         silence = self._follower.silence
         if silence < self.succession.lease or self._follower.complete:
             return
