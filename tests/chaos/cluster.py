@@ -165,6 +165,8 @@ class Cluster(FaultySimulator):
         self._check_end()
 
     def die(self, seconds: float) -> None:
+        if self.down:
+            return
         super().die(seconds)
         self.struck_at = dict.fromkeys(self.nodes, self.now + seconds)
         self.books.restarted()

@@ -243,6 +243,8 @@ class Takeover(Cluster):
         self.succession.told = True
 
     def die(self, seconds: float) -> None:
+        if self.down:
+            return
         struck = dict(self.struck_at)
         super().die(seconds)
         self.struck_at = struck | {name: self.now for name, place in self.place.items() if place == self.site}
