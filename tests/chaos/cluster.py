@@ -257,11 +257,12 @@ class Cluster(FaultySimulator):
             if self.down or not node.up or self._is_struck(node):
                 self.struck_at[name] = self.now
             broken = self.conditions[name].broken
-            unheard = self.now - max(self.struck_at.get(name, 0.0), node._up_since)
+            heard = max(self.struck_at.get(name, 0.0), node._up_since)
+            unheard = self.now - heard
             assert not broken or unheard < self.patience, f"{name} has not greeted for {unheard:.1f} s"
             if broken or not idle(node):
                 self.idle_since[name] = self.now
-            since = max(self.idle_since.setdefault(name, self.now), self.well_since)
+            since = max(self.idle_since.setdefault(name, self.now), self.well_since, heard)
             assert self.now - since < IDLE, f"{name} has had nothing to do since {since:.1f} s"
 
     def _is_struck(self, node: Node) -> bool:

@@ -11,6 +11,7 @@ from msgspec.structs import asdict
 
 from barnraise.controller import actions as act
 from barnraise.controller import events as ev
+from barnraise.controller.ending import LAST_PATIENCE
 from barnraise.core.types import LinkReport
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionClosed
 from barnraise.staleness import create as staleness
@@ -400,12 +401,35 @@ def test_a_stop_leaves_over_what_the_rule_cannot_use() -> None:
     assert engine.finished == act.Finish("SIGINT")
 
 
-def test_a_run_whose_last_checkpoint_fails_can_be_resumed() -> None:
+def fail_checkpoints(engine: Engine, seconds: float) -> list[float]:
+    """The disk takes no checkpoint for so long; returns when one was tried."""
+    begun, tried = engine.now, list[float]()
+    while engine.finished is None and engine.now <= begun + seconds:
+        for job in list(engine.jobs):
+            tried += [engine.now] * isinstance(job, act.Checkpoint)
+            engine.answer(job, good=not isinstance(job, act.Checkpoint))
+        engine.now += 1.0
+        engine.handle(ev.Tick())
+    return tried
+
+
+def test_a_last_checkpoint_that_fails_is_tried_again() -> None:
+    engine = run("a", tokens=12, checkpoint_seconds=1e3)
+    hand_in(engine, "a")
+    tried = fail_checkpoints(engine, 20.0)
+    assert [later - tried[0] for later in tried] == [0.0, 2.0, 6.0, 14.0]
+    engine.now = tried[-1] + LAST_PATIENCE / 4
+    settle(engine)
+    engine.handle(ev.Tick())
+    settle(engine)
+    assert engine.finished == act.Finish("the token budget is met")
+
+
+def test_a_run_whose_last_checkpoint_keeps_failing_can_be_resumed() -> None:
     engine = run("a", tokens=12)
     hand_in(engine, "a")
-    while engine.finished is None:
-        job = engine.jobs[0]
-        engine.answer(job, good=not isinstance(job, act.Checkpoint))
+    tried = fail_checkpoints(engine, math.inf)
+    assert tried[-2] < tried[0] + LAST_PATIENCE <= tried[-1]
     assert engine.finished == act.Finish("disk full", failed=True)
     engine.crash()
     settle(engine)
@@ -415,13 +439,22 @@ def test_a_run_whose_last_checkpoint_fails_can_be_resumed() -> None:
 def test_no_checkpoint_is_begun_after_the_last_that_failed() -> None:
     engine = run("a", tokens=12)
     hand_in(engine, "a")
-    settle_but_checkpoint(engine)
-    engine.jobs.clear()
-    engine.handle(ev.Checkpointed(engine.epoch, engine.state.newest.version, "disk full"))
+    fail_checkpoints(engine, math.inf)
     assert engine.finished == act.Finish("disk full", failed=True)
+    engine.now += LAST_PATIENCE
     engine.handle(ev.Tick())  # what was heard meanwhile is still handled
     engine.handle(ev.InterruptRequested("SIGINT"))
     assert engine.jobs == []
+
+
+def test_a_process_that_is_told_to_end_does_not_wait_for_the_last_checkpoint() -> None:
+    engine = run("a", tokens=12)
+    hand_in(engine, "a")
+    fail_checkpoints(engine, 10.0)
+    engine.handle(ev.InterruptRequested("SIGINT"))
+    engine.answer(engine.jobs[0], good=False)
+    assert engine.finished is not None
+    assert engine.finished.failed
 
 
 def test_an_older_checkpoint_that_fails_late_does_not_end_the_run() -> None:

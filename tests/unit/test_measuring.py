@@ -648,6 +648,25 @@ def test_training_that_is_lost_keeps_no_second_owner_from_measuring() -> None:
     assert evaluations(engine, "b")
 
 
+def test_rows_that_two_owners_lost_do_not_both_go_to_one_owner() -> None:
+    engine = measured(rows=16, owners={"a": "x", "b": "y", "c": "z", "d": "z"})
+    asks(engine, "a", "b")
+    assert [len(evaluations(engine, node)) for node in "ab"] == [1, 1]
+    engine.crash()  # neither comes back, and both are given up at once
+    for node in "cd":
+        engine.hello(node, kinds=("evaluate",))
+        engine.next(node)
+    for engine.now in range(1, 11):
+        engine.handle(ev.Tick())
+        engine.heartbeat("c")
+        engine.heartbeat("d")
+    assert [len(evaluations(engine, node)) for node in "cd"] == [1, 0]
+    asks(engine, "b")
+    for node in "cb":
+        engine.offer(node, finding(evaluations(engine, node)[0], loss=1.5))
+    assert owners(engine) == [2]
+
+
 def test_a_first_measurement_that_is_lost_is_done_again_by_anybody() -> None:
     engine = measured(rows=16, owners={"a": "x", "b": "x", "c": "y"})
     asks(engine, "a")

@@ -164,8 +164,8 @@ KINDS: Mapping[str, Kind] = {
     ),
     "full_disk": Kind(
         FullDisk,
-        "for `seconds` the controller's disk has no room: commits are tried again until there is some, and the run is "
-        "given up, to be resumed, where that takes a minute; checkpoints fail",
+        "for `seconds` the controller's disk has no room: commits and the last checkpoint are tried again until there "
+        "is some, and the run is given up, to be resumed, where that takes a minute; other checkpoints fail",
         REAL,
     ),
     "clock_jump": Kind(

@@ -23,6 +23,9 @@ from barnraise.wire.messages import Stop
 FIRST_PAUSE = 2.0
 """Seconds from a checkpoint that failed to the next; twice as many after each further one that fails."""
 
+LAST_PATIENCE = 60.0
+"""Seconds for which the last checkpoint of a run is tried again, as a commit is, before the process gives up."""
+
 
 class Ending(Part):
     """Keeps whether the newest version is being made durable, and whether the process is to end, or told to.
@@ -36,7 +39,7 @@ class Ending(Part):
         self.publishing, self.measuring = publishing, measuring
         self.checkpointing = False
         self.unsaved = self._covered = 0
-        self._failures, self._again = 0, -math.inf
+        self._failures, self._again, self._failing = 0, -math.inf, math.inf  # how many, until when, since when
         self.interrupted: InterruptRequested | None = None
         self.finished = False
 
@@ -78,18 +81,21 @@ class Ending(Part):
             return
         self.checkpointing = False
         if event.reason:
-            longest = self.settings.versions.checkpoint_seconds
-            self._again = self.now + min(longest, FIRST_PAUSE * 2.0 ** min(self._failures, 30))
-            self._failures += 1
-            yield Noted(self.now, notes.CheckpointFailed(event.version, event.reason))
             last = (
                 self.state.progress.final and event.version == self.state.newest.version and self.state.closing is None
             )
-            if last or self.interrupted is not None:  # without the mark of a finished run, so that it can be resumed
+            longest = self.settings.versions.checkpoint_seconds
+            if last:
+                self._failing, longest = min(self._failing, self.now), min(longest, LAST_PATIENCE / 4)
+            self._again = self.now + min(longest, FIRST_PAUSE * 2.0 ** min(self._failures, 30))
+            self._failures += 1
+            yield Noted(self.now, notes.CheckpointFailed(event.version, event.reason))
+            given_up = last and self.now >= self._failing + LAST_PATIENCE
+            if given_up or self.interrupted is not None:  # not marked as finished, so that it can be resumed
                 reason = event.reason if last else f"the checkpoint failed: {event.reason}"
                 yield from self.finish(reason, failed=True)
         else:
-            self.unsaved, self._failures = self.unsaved - self._covered, 0
+            self.unsaved, self._failures, self._failing = self.unsaved - self._covered, 0, math.inf
             yield Noted(self.now, notes.Checkpointed(event.version, event.digest))
         yield from self._settle()
         yield from self._rest()
@@ -97,6 +103,14 @@ class Ending(Part):
     def look(self) -> Steps:
         if self.state.progress.final:
             yield from self._settle()
+
+    def deadline(self) -> float:
+        """When the last checkpoint, which failed, is tried again."""
+        return self._again if self._failing < math.inf and not (self.checkpointing or self.finished) else math.inf
+
+    def expire(self) -> Steps:
+        if self.now >= self.deadline():
+            yield from self._checkpoint()
 
     def end(self) -> Steps:
         """Nothing more enters the model: measure it, make it durable; the run is finished when both are done."""
@@ -132,7 +146,8 @@ class Ending(Part):
         if not self.measuring.done:
             yield from self.measuring.measure()
         elif state.record.checkpoint != state.newest.version:
-            yield from self._checkpoint()
+            if self.now >= self._again:
+                yield from self._checkpoint()
         else:
             reason = state.progress.stopping or notes.BUDGET_MET
             if self.settings.evaluations.by_workers:

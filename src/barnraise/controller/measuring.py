@@ -191,10 +191,16 @@ class Measuring(TaskKind):
         return TRUSTED if trusted else 0.0
 
     def waits(self, lost: Work) -> bool:
-        """Rows that somebody else has are on offer to a second owner instead, as not everybody may take them."""
+        """Rows that somebody else has, or that were lost twice, are on offer to a second owner instead, as not
+        everybody may take them."""
         if not self._shared or lost.base != self.version:
             return False
-        return lost.assignment not in self.state.redo or lost.rows[0] not in self._pieces()
+        redo = self.state.redo
+        if lost.assignment not in redo:
+            return True
+        alike = (work for work in redo.values() if work.task is Evaluate and work.base == lost.base)
+        first = next(work for work in alike if work.rows == lost.rows)
+        return first.assignment == lost.assignment and lost.rows[0] not in self._pieces()
 
     def suits(self, node: NodeState, have: int) -> bool:
         offered = self.wanted is None or node.owner not in self.whose
