@@ -16,6 +16,7 @@ from barnraise import aggregation
 from barnraise.aggregation.defaults import AUTOMATIC_F, DEFENDED
 from barnraise.emulation.attacks.board import Array, Board, Scene
 from barnraise.emulation.attacks.catalog import create
+from barnraise.emulation.attacks.climbing import gated
 from barnraise.emulation.attacks.executor import making, watched
 from barnraise.emulation.attacks.seeing import LONGEST
 from barnraise.emulation.attacks.surface import MOST_BATCHES, Surface
@@ -131,6 +132,32 @@ def test_a_lie_that_climbs_raises_the_loss_through_the_default_rule() -> None:
     assert found > alone + 0.1 * (start - alone)
     known = ("ipm", "alie", "optimised_ipm", "optimised_alie", "min_max", "min_sum", "mimic")
     assert found > max(after({"kind": kind}) for kind in known)
+
+
+def after_gate(lies: Array) -> float:
+    """On all rows, of version 0 less what the default rule makes of the updates that a gate over all rows lets in."""
+    over, rule = surface(shown(Board(), "measure")), aggregation.create(list(DEFENDED), f=AUTOMATIC_F)
+    return gated(rule, [*honest(), *[lies] * LIARS], over)
+
+
+def test_a_lie_that_knows_of_the_loss_gate_does_more_harm_through_it() -> None:
+    blunt, aware = lie(), lie(gate=True)
+    assert not np.array_equal(blunt, aware)
+    assert after_gate(aware) >= after_gate(blunt)
+    assert after_gate(blunt) < loss_after(version(*[blunt] * LIARS)), "the gate leaves the blunt lie out"
+
+
+def test_a_gate_leaves_honest_updates_alone_where_they_are_alike() -> None:
+    over, rule = surface(shown(Board(), "measure")), aggregation.create("mean")
+    alike = [honest()[0]] * 5
+    assert gated(rule, alike, over) == pytest.approx(float(over.losses(honest()[0]).mean()))
+
+
+def test_a_gate_does_not_move_a_model_that_gets_worse() -> None:
+    over, rule = surface(shown(Board(), "measure")), aggregation.create("mean")
+    start = np.zeros_like(honest()[0])
+    away = [np.float32(50.0 * np.linalg.norm(honest()[0])) * over.ascent(start)] * 3
+    assert gated(rule, away, over) == pytest.approx(float(over.losses(start).mean()))
 
 
 def test_a_lie_is_not_so_long_that_it_would_be_refused() -> None:

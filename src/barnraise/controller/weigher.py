@@ -68,12 +68,12 @@ class Weigher:
                 break
             slots = [slot for slot in action.slots if slot.node not in (*out, node)]
             without = self._weighed(server, action, slots, read, batches)
-            if not _lower(now.losses - without.losses):
+            if not lower(now.losses - without.losses):
                 break
             out.append(node)
             now = without
         still = row_losses(self._evaluator.model_of(server.parameters), batches)
-        if _lower(now.losses - still, HARM) and now.losses.mean() > (1.0 + HARM_SHARE) * still.mean():
+        if lower(now.losses - still, HARM) and now.losses.mean() > (1.0 + HARM_SHARE) * still.mean():
             nodes = dict.fromkeys(slot.node for slot in action.slots if slot.contributions)
             return tuple(nodes), float((first.losses - still).mean())
         return tuple(out), float((first.losses - now.losses).mean())
@@ -109,8 +109,8 @@ class Weigher:
         return max(harm.items(), key=lambda item: item[1])
 
 
-def _lower(gains: Array, times: float = ENOUGH) -> bool:
-    """Whether the losses of the rows fell by more than so many standard errors."""
+def lower(gains: Array, times: float = ENOUGH) -> bool:
+    """Whether the loss fell by more than so many standard errors; `gains` are by how much it fell on each row."""
     mean, error = float(gains.mean()), float(gains.std()) / math.sqrt(len(gains))
     return mean > times * error  # not where there are numbers that are none
 

@@ -203,6 +203,7 @@ CATALOG = Catalog(
             "searches for the update that raises the loss on its own rows most, through the rule",
             options=(
                 Option("blind", bool, False, "goes by its own update alone, and sees no other"),
+                Option("gate", bool, False, "tries what to send through the loss gate, too"),
                 _RULE,
             ),
         ),

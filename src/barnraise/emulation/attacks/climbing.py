@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from torch import Tensor
 
+from barnraise.aggregation.base import Rule
 from barnraise.compression.base import Array
+from barnraise.controller.weigher import HARM, HARM_SHARE, lower
 
 from .board import FEWEST, Scene
 from .seeing import LONGEST, Seeing, against, aggregate, mean_of
@@ -34,12 +38,14 @@ class Ascent(Seeing):
     same. Projected gradient ascent with a search over the rule, as Shejwalkar et al. (2022), "Back to the Drawing
     Board: A Critical Evaluation of Poisoning Attacks on Production Federated Learning", with steps that stay near mu.
 
+    With `gate` the attacker tries each D' through the loss gate, too (`gated`), and so sends what does harm there.
+
     A `blind` attacker, and one that sees no others, knows its own honest update x, the published parameters and its
     own rows alone: D' = x + 0.8 * ||x|| * p, shortened to ||x||, p being where steps uphill from x lead.
     """
 
-    def __init__(self, blind: bool, rule: str | None) -> None:
-        self.blind, self.rule = blind, rule
+    def __init__(self, blind: bool, gate: bool, rule: str | None) -> None:
+        self.blind, self.gate, self.rule = blind, gate, rule
 
     @property
     def sees(self) -> bool:
@@ -51,7 +57,7 @@ class Ascent(Seeing):
         if self.blind or len(posted) < FEWEST:
             lie = alone(vector.numpy(), surface)
         else:
-            lie = scene.board.agree(("ascent", self.rule, scene.base), lambda: self.lie(np.stack(posted), scene))
+            lie = scene.board.agree(("ascent", self.gate, self.rule, scene.base), lambda: self.lie(np.stack(posted), scene))
         vector.numpy()[:] = lie
 
     def lie(self, honest: Array, scene: Scene) -> Array:
@@ -67,10 +73,32 @@ class Ascent(Seeing):
                 lie: Array = mean + np.float32(length * spread) * way
                 if np.linalg.norm(lie) > longest:
                     break
-                loss = surface.loss(aggregate(rule, [*honest, *[lie] * liars]))
+                rows = [*honest, *[lie] * liars]
+                loss = gated(rule, rows, surface) if self.gate else surface.loss(aggregate(rule, rows))
                 if loss > most:
                     best, most = lie, loss
         return best
+
+
+def gated(rule: Rule, rows: Sequence[Array], surface: Surface) -> float:
+    """L after a version of the updates `rows` that the loss gate looked at (`controller.weigher`), as far as the
+    attacker can tell: it measures on rows of its own, and the gate on others."""
+    kept, made = list(rows), aggregate(rule, rows)
+    losses = surface.losses(made)
+    for _ in range((len(rows) - 1) // 2):
+        way = surface.ascent(made)
+        harm = [float(np.dot(row - made, way)) for row in kept]
+        worst = int(np.argmax(harm))
+        rest = kept[:worst] + kept[worst + 1 :]
+        without = aggregate(rule, rest)
+        left = surface.losses(without)
+        if not (harm[worst] > 0.0 and lower(losses - left)):
+            break
+        kept, made, losses = rest, without, left
+    still = surface.losses(np.zeros_like(made))
+    if lower(losses - still, HARM) and losses.mean() > (1.0 + HARM_SHARE) * still.mean():
+        losses = still  # the model does not move
+    return float(losses.mean())
 
 
 def uphill(start: Array, spread: float, surface: Surface) -> Array:

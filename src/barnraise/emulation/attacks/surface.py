@@ -11,7 +11,7 @@ import torch
 
 from barnraise.compression.base import Array
 from barnraise.data.batches import Batch
-from barnraise.training.local import LocalTrainer, batch_loss
+from barnraise.training.local import LocalTrainer, batch_loss, row_losses
 
 MOST_BATCHES = 16
 """Batches of its task that the attacker measures on, at most."""
@@ -36,6 +36,11 @@ class Surface:
         """L(D)."""
         with self._at(update) as batches, torch.no_grad():
             return sum(self._loss(batch, len(batches)).item() for batch in batches)
+
+    def losses(self, update: Array) -> Array:
+        """L(D) on each row: float32 [rows]."""
+        with self._at(update) as batches:
+            return row_losses(self._trainer.module, batches)
 
     def ascent(self, update: Array) -> Array:
         """The direction in D, of length 1, in which L rises most; zeros where L is flat."""
