@@ -131,6 +131,10 @@ def test_a_rule_withstands_as_many_as_lie_unless_it_says_otherwise() -> None:
             "attacks[0]: attack 'backdoor': option 'trigger' has 'hello', but rows of satisfiability have words",
         ),
         ({"modes": ["synchronous"]}, "modes[0]: is 'synchronous' (text), but must be sync or async"),
+        (
+            {"rules": [{"aggregation_rule": ["nnm", {"kind": "trimmed_mean", "f": 1}]}]},
+            "rules[0]: {'kind': 'trimmed_mean', 'f': 1} is no name of a rule; a rule's options go into",
+        ),
         ({"seeds": []}, "seeds: is [] (a list), but must list one at least"),
     ],
 )

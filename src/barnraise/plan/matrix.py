@@ -16,7 +16,7 @@ from barnraise.config.load import build, located
 from barnraise.config.matrix import OWN, MatrixFile, for_rule, matrix_of
 from barnraise.config.problems import Problem, refusal
 from barnraise.config.schema import TrainingSection
-from barnraise.core.errors import InputError, RunFileError
+from barnraise.core.errors import InputError, OptionError, RunFileError
 from barnraise.emulation.attacks.catalog import KIND
 from barnraise.emulation.attacks.catalog import resolve as resolve_attack
 from barnraise.plan.attacks import attack_problems
@@ -153,8 +153,12 @@ def _entry(given: object, key: str, index: int) -> _Entry:
 
 
 def _rule(file: MatrixFile, given: object, index: int) -> _Rule:
-    """InputError where its own lists are none."""
+    """InputError where its own lists are none, or a rule of its chain is no name."""
     entry = _entry(given, "aggregation_rule", index)
+    chain = _rule_of(entry.keys)
+    for name in chain if isinstance(chain, list) else [chain]:
+        if not isinstance(name, str):
+            raise OptionError(f"{name} is no name of a rule; a rule's options go into aggregation_options beside it")
     keys = {key: value for key, value in entry.keys.items() if key not in OWN}
     own = frozenset(entry.keys) & frozenset(OWN)
     return _settled(_Rule(_label(keys, "aggregation_rule"), keys, index, for_rule(file, entry.keys), own))

@@ -57,7 +57,8 @@ class Ascent(Seeing):
         if self.blind or len(posted) < FEWEST:
             lie = alone(vector.numpy(), surface)
         else:
-            lie = scene.board.agree(("ascent", self.gate, self.rule, scene.base), lambda: self.lie(np.stack(posted), scene))
+            what = ("ascent", self.gate, self.rule, scene.base)
+            lie = scene.board.agree(what, lambda: self.lie(np.stack(posted), scene))
         vector.numpy()[:] = lie
 
     def lie(self, honest: Array, scene: Scene) -> Array:
