@@ -15,7 +15,8 @@ were it slower by the margin of 5% (Student's t of the logarithms, one half of t
 With `--real` a scale model of it trains, a hundredth in bytes: a model of 0.1M parameters, shards of 200 kB of the
 standard library's modules, links that carry a hundredth. Compared is the virtual time to a held-out loss. Beside it
 stands one machine of the fleet's fastest kind alone, on the same data: with the same batches, and with batches as large
-as those of all nodes together.
+as those of all nodes together. The fleet (under gale_shapley) and each lone machine take that of the `--rates` with
+which they come to the last loss first, with seed 0. `--momentum` is the fleet's `version_momentum`.
 
 With `--alike` the same machines have good lines and memory for all, and one row is like another: what matching is worth
 where there is nothing to match.
@@ -29,7 +30,7 @@ import argparse
 import math
 import os
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import combinations
@@ -62,6 +63,9 @@ RATE = 4000.0
 SCALE, SCALED_RATE = 100, 250.0
 """Of the model that trains: how many times smaller it is in bytes, and the rate at which a task takes as long."""
 
+Key = tuple[int, str, int, str, float, float]
+"""Of a run: seed, scheduler, tokens, workload, learning rate, momentum of the fleet."""
+
 
 @dataclass(frozen=True)
 class Found:
@@ -87,6 +91,8 @@ def main() -> None:
     parser.add_argument("--schedulers", default=",".join(CATALOG.entries))
     parser.add_argument("--real", action="store_true", help="train a scale model, and compare times to a loss")
     parser.add_argument("--alike", action="store_true", help="rows and lines of one kind, and memory for all")
+    parser.add_argument("--rates", default="0.003", help="with --real: learning rates that are tried")
+    parser.add_argument("--momentum", type=float, default=0.0, help="with --real: share of the fleet's momentum")
     parser.add_argument("--losses", default="2.6,2.5", help="with --real: those that are waited for")
     parser.add_argument("--results", type=Path, help="a file of what was found before, which is added to")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="runs at a time")
@@ -97,20 +103,36 @@ def main() -> None:
         options.seeds, tokens, options.losses = 2, 60_000 if options.real else 4_000_000, "5.4"
     names = list(dict.fromkeys([*PLAIN, *options.schedulers.split(",")]))
     wanted = names + [ALONE, LARGE] * options.real
-    known = Known(options.results)
+    known, rates = Known(options.results), [float(rate) for rate in options.rates.split(",")]
+    losses = [float(loss) for loss in options.losses.split(",")] if options.real else []
     workload = "real" if options.real else "alike" if options.alike else "mixed"
-    keys = [[seed, name, tokens, workload] for seed in range(options.seeds) for name in wanted]
+
+    def key(seed: int, name: str, rate: float) -> Key:
+        return seed, name, tokens, workload, rate, 0.0 if name in (ALONE, LARGE) else options.momentum
+
     with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
-        futures = {str(key): pool.submit(play, *key) for key in keys if known.get(key, Found) is None}
-        runs = {str(key): known.get(key, Found) for key in keys}
-        for key in keys:
-            if str(key) in futures:
-                runs[str(key)] = found = futures[str(key)].result()
-                known.add(key, found)
-    sides = {name: [runs[str([seed, name, tokens, workload])] for seed in range(options.seeds)] for name in wanted}
+
+        def found(keys: Iterable[Key]) -> dict[Key, Found]:
+            runs = {each: known.get(list(each), Found) for each in keys}
+            futures = {each: pool.submit(play, *each) for each, run in runs.items() if run is None}
+            for each, future in futures.items():
+                runs[each] = future.result()
+                known.add(list(each), future.result())
+            return {each: run for each, run in runs.items() if run is not None}
+
+        taken = dict.fromkeys(wanted, rates[0])
+        if options.real and len(rates) > 1:
+            tried = found(key(0, name, rate) for name in (OURS, ALONE, LARGE) for rate in rates)
+            times = {each: run.time_to(losses[-1])[0] for each, run in tried.items()}
+            for name in wanted:
+                tuned = name if name in (ALONE, LARGE) else OURS
+                taken[name] = min(rates, key=lambda rate: times[key(0, tuned, rate)])
+            print(f"rates: {', '.join(f'{name} {rate:g}' for name, rate in taken.items())}")
+        runs = found(key(seed, name, taken[name]) for seed in range(options.seeds) for name in wanted)
+    sides = {name: [runs[key(seed, name, taken[name])] for seed in range(options.seeds)] for name in wanted}
     fleets = {name: sides[name] for name in names}
     print(f"{tokens:,} tokens, {options.seeds} seeds; medians (least to most)")
-    for loss in map(float, options.losses.split(",") if options.real else ()):
+    for loss in losses:
         print(f"to a loss of {loss:g}:")
         compare({name: [run.time_to(loss)[0] for run in runs] for name, runs in sides.items()}, sides)
         for lone in (ALONE, LARGE):
@@ -158,11 +180,14 @@ def beside(sides: Mapping[str, list[Found]], lone: str, loss: float) -> None:
         print(f"{name:22}{spread(tokens, '.2f'):>28}{spread(ends, '.3f'):>28}")
 
 
-def play(seed: int, scheduler: str, tokens: int, workload: str) -> Found:
+def play(seed: int, scheduler: str, tokens: int, workload: str, learning_rate: float, momentum: float) -> Found:
     """One run to its token budget."""
     content, real = yaml.safe_load(EXAMPLE.read_text()), workload == "real"
-    if workload != "mixed":
-        content = scaled(content) if real else alike(content)
+    if real:
+        content = scaled(content)
+        content["training"] |= {"learning_rate": learning_rate, "version_momentum": momentum}
+    elif workload == "alike":
+        content = alike(content)
     if scheduler in (ALONE, LARGE):
         content = alone(content, large=scheduler == LARGE)
         scheduler = "fifo"
@@ -201,7 +226,7 @@ def scaled(content: dict[str, Any]) -> dict[str, Any]:
         },
         "controller": content["controller"] | {"threads": 1, "evaluations": 400, "evaluation_rows": 32},
         "network": {"controller_link": f"{10_000 / SCALE:g}mbit"},
-        "training": content["training"] | {"batch_size": 2, "local_steps": 20, "learning_rate": 0.003},
+        "training": content["training"] | {"batch_size": 2, "local_steps": 20},
         "workers": workers,
     }
 

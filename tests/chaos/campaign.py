@@ -13,6 +13,7 @@ import yaml
 
 from barnraise.account import story
 from barnraise.ledger import Ledger, LedgerView
+from barnraise.ledger.copying import TERM
 from barnraise.ledger.decisions import Judged
 
 from .cluster import VARIED, Case, Cluster, case_of
@@ -70,7 +71,7 @@ def campaign(seeds: Iterable[int]) -> Done:
         done.seeds += 1
         done.events += cluster.events
         done.faults += len(cluster.case.faults)
-        done.restarts += cluster.epoch - 1
+        done.restarts += cluster.epoch // TERM + cluster.epoch % TERM - 1  # take-overs, and returns
     return done
 
 
