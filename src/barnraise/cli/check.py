@@ -98,6 +98,19 @@ def _without_controller(plan: Plan) -> str:
     )
 
 
+def _gated(plan: Plan) -> str:
+    """What the loss gate does, and what it costs the controller."""
+    from barnraise.aggregation.defaults import GATE_PASSES
+    from barnraise.plan.dataset import longest_row
+
+    rows = plan.run_file.training.loss_gate or 0
+    tokens = float(f"{GATE_PASSES * rows * longest_row(plan.run_file):.2g}")
+    return (
+        f"each version on {rows} training rows: nodes without which it does better are left out; for each version the "
+        f"controller computes about as much as a worker does to train on {tokens:,.0f} tokens"
+    )
+
+
 def _noticed(plan: Plan) -> str:
     """After how long a node that died is missed, by the size of the fleet: heartbeats get rarer where it is large."""
     from barnraise.plan.leases import leases
@@ -145,8 +158,8 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     yield "leases", _noticed(plan)
     if plan.purpose.value == "serve":
         yield "standby", _without_controller(plan)
-    if rows := plan.run_file.training.loss_gate:
-        yield "loss gate", f"each version on {rows} training rows: nodes without which it does better are left out"
+    if plan.run_file.training.loss_gate:
+        yield "loss gate", _gated(plan)
     if plan.run_file.workers and (said := plan.aggregation.beside_overview(len(plan.run_file.workers))):
         yield "overview", said
     if plan.purpose.local:

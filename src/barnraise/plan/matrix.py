@@ -180,9 +180,11 @@ def _label(keys: Mapping[str, Any], key: str) -> str:
     'ipm epsilon=2'
     >>> _label({"kind": "colluding", "of": {"kind": "zero"}}, "kind")
     'colluding of=(zero)'
+    >>> _label({"aggregation_rule": "centered_clipping", "aggregation_options": {"tau": 1}}, "aggregation_rule")
+    'centered_clipping aggregation_options=(tau=1)'
     """
     name = keys.get(key)
-    words = ["+".join(map(str, name)) if isinstance(name, list) else str(name)]
+    words = ["+".join(map(str, name)) if isinstance(name, list) else str(name)] if name is not None else []
     for option, value in keys.items():
         if option != key:
             words.append(f"{option}={f'({_label(value, key)})' if isinstance(value, dict) else value}")
