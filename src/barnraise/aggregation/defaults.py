@@ -9,8 +9,8 @@ GATE_ROWS = 64
 """Training rows by which the loss gate compares a version with one that is made without a node."""
 
 GATE_PASSES = 10 / 3
-"""What the gate costs where it leaves out one node, over training on as many rows: it takes the gradient with all nodes,
-without the first and without the second, and the loss of the version before."""
+"""What the gate costs where it leaves out one node, over training on as many rows: it takes the gradient with all
+nodes, without the first and without the second, and the loss of the version before."""
 
 TRUSTING = "mean"
 """Where all nodes are the host's own."""
