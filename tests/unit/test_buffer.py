@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from barnraise.controller import actions as act
 from barnraise.controller import events as ev
-from barnraise.controller.ending import LAST_PATIENCE
+from barnraise.controller.settings import DISK_PATIENCE
 from barnraise.core.types import LinkReport
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionClosed
 from barnraise.staleness import create as staleness
@@ -418,7 +418,7 @@ def test_a_last_checkpoint_that_fails_is_tried_again() -> None:
     hand_in(engine, "a")
     tried = fail_checkpoints(engine, 20.0)
     assert [later - tried[0] for later in tried] == [0.0, 2.0, 6.0, 14.0]
-    engine.now = tried[-1] + LAST_PATIENCE / 4
+    engine.now = tried[-1] + DISK_PATIENCE / 4
     settle(engine)
     engine.handle(ev.Tick())
     settle(engine)
@@ -429,7 +429,7 @@ def test_a_run_whose_last_checkpoint_keeps_failing_can_be_resumed() -> None:
     engine = run("a", tokens=12)
     hand_in(engine, "a")
     tried = fail_checkpoints(engine, math.inf)
-    assert tried[-2] < tried[0] + LAST_PATIENCE <= tried[-1]
+    assert tried[-2] < tried[0] + DISK_PATIENCE <= tried[-1]
     assert engine.finished == act.Finish("disk full", failed=True)
     engine.crash()
     settle(engine)
@@ -441,7 +441,7 @@ def test_no_checkpoint_is_begun_after_the_last_that_failed() -> None:
     hand_in(engine, "a")
     fail_checkpoints(engine, math.inf)
     assert engine.finished == act.Finish("disk full", failed=True)
-    engine.now += LAST_PATIENCE
+    engine.now += DISK_PATIENCE
     engine.handle(ev.Tick())  # what was heard meanwhile is still handled
     engine.handle(ev.InterruptRequested("SIGINT"))
     assert engine.jobs == []
@@ -470,6 +470,22 @@ def test_an_older_checkpoint_that_fails_late_does_not_end_the_run() -> None:
     engine.jobs.remove(next(job for job in engine.jobs if isinstance(job, act.Checkpoint)))
     engine.handle(ev.Checkpointed(1, 1, "disk full"))
     assert engine.finished is None
+    settle(engine)
+    assert engine.finished == act.Finish("the token budget is met")
+
+
+def test_an_older_checkpoint_that_fails_after_the_last_version_does_not_hold_up_the_end() -> None:
+    engine = run("a", tokens=24, checkpoint_seconds=3.0)
+    engine.now = 4.0
+    engine.heartbeat("a")
+    hand_in(engine, "a")
+    settle_but_checkpoint(engine)
+    engine.next("a")
+    hand_in(engine, "a")
+    settle_but_checkpoint(engine)  # the last version is there, and measured
+    assert [type(job) for job in engine.jobs] == [act.Checkpoint]  # of version 1
+    engine.jobs.clear()
+    engine.handle(ev.Checkpointed(engine.epoch, 1, "disk full"))
     settle(engine)
     assert engine.finished == act.Finish("the token budget is met")
 

@@ -49,6 +49,12 @@ def test_a_sound_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert err == ""
 
 
+def test_the_cost_of_the_loss_gate_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "run.yaml").write_text(RUN.replace("batch_size: 4", "batch_size: 4, loss_gate: 30"))
+    assert run("check", "run.yaml") == 0
+    assert "to train on 3,200 tokens" in capsys.readouterr().out  # 10/3 of 30 rows of 32 tokens
+
+
 def test_faults_are_checked_for_the_command_that_is_to_play_them(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,14 +7,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from barnraise.controller.settings import DISK_PATIENCE
 from barnraise.core.errors import StorageError
 from barnraise.core.spaced import Spaced
 from barnraise.ledger import Ledger
 from barnraise.ledger.decisions import Decision
 from barnraise.ledger.segments import PayloadBytes
-
-DISK_PATIENCE = 60.0
-"""Seconds for which a commit that fails (disk full) is tried again before the run is given up."""
 
 PAUSE = 2.0
 """Seconds between two tries."""

@@ -15,6 +15,7 @@ from barnraise.controller.measuring import Measuring
 from barnraise.controller.membership import Membership
 from barnraise.controller.part import Context, Part, Steps
 from barnraise.controller.publishing import Publishing
+from barnraise.controller.settings import DISK_PATIENCE
 from barnraise.core.types import Update
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionMade
@@ -22,9 +23,6 @@ from barnraise.wire.messages import Stop
 
 FIRST_PAUSE = 2.0
 """Seconds from a checkpoint that failed to the next; twice as many after each further one that fails."""
-
-LAST_PATIENCE = 60.0
-"""Seconds for which the last checkpoint of a run is tried again, as a commit is, before the process gives up."""
 
 
 class Ending(Part):
@@ -39,7 +37,8 @@ class Ending(Part):
         self.publishing, self.measuring = publishing, measuring
         self.checkpointing = False
         self.unsaved = self._covered = 0
-        self._failures, self._again, self._failing = 0, -math.inf, math.inf  # how many, until when, since when
+        self._failures, self._again = 0, -math.inf  # how many checkpoints failed, and when the next is taken
+        self._failing = math.inf  # since when the last one of the run fails
         self.interrupted: InterruptRequested | None = None
         self.finished = False
 
@@ -85,12 +84,13 @@ class Ending(Part):
                 self.state.progress.final and event.version == self.state.newest.version and self.state.closing is None
             )
             longest = self.settings.versions.checkpoint_seconds
+            self._failing = min(self._failing, self.now) if last else math.inf
             if last:
-                self._failing, longest = min(self._failing, self.now), min(longest, LAST_PATIENCE / 4)
+                longest = min(longest, DISK_PATIENCE / 4)
             self._again = self.now + min(longest, FIRST_PAUSE * 2.0 ** min(self._failures, 30))
             self._failures += 1
             yield Noted(self.now, notes.CheckpointFailed(event.version, event.reason))
-            given_up = last and self.now >= self._failing + LAST_PATIENCE
+            given_up = last and self.now >= self._failing + DISK_PATIENCE
             if given_up or self.interrupted is not None:  # not marked as finished, so that it can be resumed
                 reason = event.reason if last else f"the checkpoint failed: {event.reason}"
                 yield from self.finish(reason, failed=True)
@@ -146,7 +146,7 @@ class Ending(Part):
         if not self.measuring.done:
             yield from self.measuring.measure()
         elif state.record.checkpoint != state.newest.version:
-            if self.now >= self._again:
+            if self._failing == math.inf or self.now >= self._again:
                 yield from self._checkpoint()
         else:
             reason = state.progress.stopping or notes.BUDGET_MET

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from barnraise.controller.commits import DISK_PATIENCE, PAUSE
+from barnraise.controller.commits import PAUSE
+from barnraise.controller.settings import DISK_PATIENCE
 
 NO_ROOM = "no space left on the disk"
 

@@ -38,7 +38,7 @@ class Ascent(Seeing):
     same. Projected gradient ascent with a search over the rule, as Shejwalkar et al. (2022), "Back to the Drawing
     Board: A Critical Evaluation of Poisoning Attacks on Production Federated Learning", with steps that stay near mu.
 
-    With `gate` the attacker tries each D' through the loss gate, too (`gated`), and so sends what does harm there.
+    With `gate` the attacker takes the loss after the loss gate instead (`gated`), for each D' that it tries.
 
     A `blind` attacker, and one that sees no others, knows its own honest update x, the published parameters and its
     own rows alone: D' = x + 0.8 * ||x|| * p, shortened to ||x||, p being where steps uphill from x lead.
