@@ -5,10 +5,19 @@ what a state machine must not know. Each rule is a function from parsed code to 
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from barnraise.controller.machine import Controller
+from barnraise.controller.part import Part
+from barnraise.worker.contact import Contact
+from barnraise.worker.incoming import Incoming
+from barnraise.worker.machine import Worker
+from barnraise.worker.outgoing import Outgoing
+from barnraise.worker.tasks import Tasks
 
 PACKAGE = Path(__file__).parents[2] / "src" / "barnraise"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
@@ -115,19 +124,31 @@ def impure(tree: ast.Module) -> list[str]:
     return sorted(roots(tree) & IMPURE_MODULES) + sorted(calls & IMPURE_CALLS) + sorted(waits)
 
 
-def state_machine_files(side: str) -> list[Path]:
-    """The state machine of controller or worker (`state.py`, `machine.py`), and the neighbours it is made of."""
-    open_list = [path for name in ("state", "machine") if (path := PACKAGE / side / f"{name}.py").exists()]
-    found: list[Path] = []
+MACHINES = {
+    "controller": ["controller/machine.py", "controller/state.py"],
+    "durability": ["controller/durability.py"],
+    "succession": ["controller/succession.py"],
+    "twins": ["controller/twins.py"],
+    "worker": ["worker/machine.py"],
+}
+"""The state machines, by the files that they begin with."""
+
+
+def state_machine_files(machine: str) -> set[Path]:
+    """The files of a state machine: those it begins with, and all that they import of their own side, at any depth."""
+    open_list = [PACKAGE / name for name in MACHINES[machine]]
+    side = open_list[0].relative_to(PACKAGE).parts[0]
+    found: set[Path] = set()
     while open_list:
         path = open_list.pop()
         if path in found:
             continue
-        found.append(path)
-        for name in imported(parse(path), f"barnraise.{side}"):
-            module = PACKAGE.parent / Path(*name.split(".")).with_suffix(".py")
-            if module.parent == PACKAGE / side and module.exists():
-                open_list.append(module)
+        found.add(path)
+        for name in imported(parse(path), ".".join(["barnraise", *path.relative_to(PACKAGE).parent.parts])):
+            if name.startswith(f"barnraise.{side}."):
+                module = PACKAGE.parent / Path(*name.split("."))
+                candidates = [module.with_suffix(".py"), module / "__init__.py"]
+                open_list += [candidate for candidate in candidates if candidate.exists()]
     return found
 
 
@@ -147,11 +168,21 @@ def test_init_holds_public_names_only(path: Path) -> None:
     assert not_public_names(parse(path)) == []
 
 
-@pytest.mark.parametrize("side", ["controller", "worker"])
-def test_state_machine_is_pure(side: str) -> None:
-    files = state_machine_files(side)
-    assert files, f"no state machine in {side}/: expected state.py or machine.py"
-    assert {name_of(path): found for path in files if (found := impure(parse(path)))} == {}
+@pytest.mark.parametrize("machine", MACHINES)
+def test_state_machine_is_pure(machine: str) -> None:
+    assert {name_of(path): found for path in state_machine_files(machine) if (found := impure(parse(path)))} == {}
+
+
+@pytest.mark.parametrize(
+    ("machine", "parts"),
+    [("controller", [Controller, *Part.__subclasses__()]), ("worker", [Worker, Contact, Incoming, Outgoing, Tasks])],
+    ids=["controller", "worker"],
+)
+def test_every_part_of_a_state_machine_is_checked(machine: str, parts: list[type]) -> None:
+    """A part that moves to another folder does not leave the check."""
+    files = {inspect.getsourcefile(part) for part in parts}
+    assert len(files) > 4
+    assert files <= set(map(str, state_machine_files(machine)))
 
 
 @pytest.mark.parametrize("path", [path for path in SOURCES if path.parent != PACKAGE / "cli"], ids=name_of)
