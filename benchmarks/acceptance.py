@@ -15,10 +15,10 @@ import argparse
 from pathlib import Path
 
 from barnraise.assembly.simulation import simulate
+from barnraise.assembly.simulation_report import Report
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.emulation.fleet import Machine
-from barnraise.emulation.report import Report
 from barnraise.plan import Purpose, resolve
 from barnraise.transport.links.presets import parse
 

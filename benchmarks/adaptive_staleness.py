@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any
 
 from barnraise.assembly.simulation import simulate
+from barnraise.assembly.simulation_report import Report
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.emulation.fleet import Machine
-from barnraise.emulation.report import Report
 from barnraise.plan import Purpose, resolve
 from barnraise.transport.links.presets import parse
 

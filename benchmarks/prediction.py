@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any
 
 import barnraise
+from barnraise.account.hindsight import Hindsight
 from barnraise.assembly.simulation import simulate
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
-from barnraise.controller.hindsight import Hindsight
 from barnraise.emulation import node as nodes
 from barnraise.emulation.simulator import Simulator
 from barnraise.ledger import Assigned, Judged, LedgerView, Noted
@@ -86,18 +86,18 @@ def virtual(run: dict[str, Any], scheduler: str, noise: float, churn: bool, seed
     plan = resolve(
         load(run | changed | {"training": run["training"] | {"tokens": tokens}}), purpose=Purpose.SIMULATE, nodes=NODES
     )
-    seen: list[Hindsight] = []
+    seen = Hindsight()
 
     @contextlib.contextmanager
     def watch(simulator: Simulator) -> Iterator[None]:
-        seen.append(simulator.hindsight)
+        simulator.observers.append(lambda _, decision: seen.add(decision))
         loads = Loads(simulator, seed)
         simulator.at(EVERY, Loads.drift, loads, 0, None)
         yield
 
     nodes.JITTER = noise
     simulate(plan, Trial(NODES, seed=seed, churn=churn, tokens_per_second=RATE), watch)
-    return seen[0]
+    return seen
 
 
 class Loads:

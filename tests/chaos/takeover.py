@@ -18,9 +18,7 @@ from barnraise.controller import actions as ca
 from barnraise.controller import events as ce
 from barnraise.controller.durability import Durability
 from barnraise.controller.folding import apply
-from barnraise.controller.hindsight import Hindsight
 from barnraise.controller.machine import Controller
-from barnraise.controller.matched import Matchings
 from barnraise.controller.recovery import RESUME_GRACE
 from barnraise.controller.state import State
 from barnraise.controller.succession import Stage, Succession
@@ -65,7 +63,7 @@ RAGGED = 4
 OF_A_CONTROLLER = (
     *("controller", "work", "books", "payloads", "_brought", "_payload_bytes", "_newest", "_inspector_free"),
     *("skew", "_tick_at", "_decided", "disk", "journal", "epoch", "down", "dying", "_busy", "_inbox"),
-    *("ledger_hash", "hindsight", "matchings", "curve", "_made", "account", "shadow", "_moved", "well_since"),
+    *("ledger_hash", "observers", "curve", "_made", "account", "shadow", "_moved", "well_since"),
     *("durability", "held", "measures"),
 )
 """What a simulation has of its controller."""
@@ -397,8 +395,7 @@ class Takeover(Cluster):
             "_busy": False,
             "_inbox": [],
             "ledger_hash": LedgerHash(),
-            "hindsight": Hindsight(),
-            "matchings": Matchings(),
+            "observers": [],
             "curve": [],
             "_made": dict.fromkeys(truth.digests, Point(self.now, 0, None, 0, 0)),
             "account": self._account(copied),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from barnraise.assembly.simulation import simulate
+from barnraise.assembly.simulation_report import Report
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.controller.actions import Journal
@@ -18,7 +19,6 @@ from barnraise.core.types import SKETCH_BYTES, SKETCH_SIZE, Audit, Sketched
 from barnraise.data.batches import Batch
 from barnraise.emulation import simulator
 from barnraise.emulation.attacks.executor import making
-from barnraise.emulation.report import Report
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted
 from barnraise.plan import Purpose, resolve

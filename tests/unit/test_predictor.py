@@ -10,9 +10,9 @@ from statistics import median
 import pytest
 
 from barnraise.account.account import _dispatched
+from barnraise.account.hindsight import LEARNING, Hindsight
 from barnraise.controller import events as ev
 from barnraise.controller.folding import apply
-from barnraise.controller.hindsight import LEARNING, Hindsight
 from barnraise.controller.state import State
 from barnraise.core.types import Blob, NodeProfile
 from barnraise.ledger import Assigned, Decision, Judged, Ledger, LedgerView, NodeChanged, Noted

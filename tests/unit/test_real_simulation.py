@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from barnraise.assembly.simulation import simulate
+from barnraise.assembly.simulation_report import Report
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
-from barnraise.emulation.report import Report
 from barnraise.plan import Purpose, resolve
 
 

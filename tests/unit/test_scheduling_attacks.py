@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from barnraise.assembly.simulation import simulate
+from barnraise.assembly.simulation_report import Report
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.controller import events as ce
 from barnraise.emulation.attacks.catalog import CATALOG, create, talks
 from barnraise.emulation.node import PREPARE_SECONDS
-from barnraise.emulation.report import Report
 from barnraise.emulation.simulator import Simulator
 from barnraise.ledger.decisions import Decision, Judged
 from barnraise.plan import Purpose, resolve

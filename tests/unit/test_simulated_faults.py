@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from barnraise.assembly.simulation import simulate
+from barnraise.assembly.simulation_report import Report
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.config.faults import KINDS
@@ -18,7 +19,6 @@ from barnraise.controller.invariants import validate
 from barnraise.core.errors import RunFailedError
 from barnraise.emulation.conditions import Conditions, Effect, Fate
 from barnraise.emulation.faults import FaultySimulator
-from barnraise.emulation.report import Report
 from barnraise.emulation.simulator import Simulator
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Change, Judged, NodeChanged, Noted

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from barnraise.assembly.simulation import simulate
+from barnraise.assembly.simulation_report import Report
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.core.errors import RunFailedError
-from barnraise.emulation.report import Report
 from barnraise.plan import Purpose, resolve
 from barnraise.transport.links.presets import LINKS
 

@@ -12,13 +12,13 @@ import pytest
 
 from barnraise.assembly.simulated_work import costed
 from barnraise.assembly.simulation import make_fleet, simulate
+from barnraise.assembly.simulation_report import Report
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.controller.machine import Controller
 from barnraise.core.types import AnyResult
 from barnraise.emulation.attacks.executor import making
 from barnraise.emulation.costs import NodeCosts
-from barnraise.emulation.report import Report
 from barnraise.emulation.simulator import Simulator
 from barnraise.emulation.work import CostedNodeWork
 from barnraise.ledger.decisions import Decision, Judged

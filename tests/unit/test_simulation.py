@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from barnraise.assembly.simulation import TASK_SECONDS, default_rate, nominal_rate, simulate
+from barnraise.assembly.simulation_report import Report
 from barnraise.assembly.trial import Trial
 from barnraise.cli.progress import line, told
 from barnraise.cli.simulate import _print
 from barnraise.config import load
 from barnraise.core.errors import ModelError
-from barnraise.emulation.report import Report
 from barnraise.emulation.simulator import Simulator
 from barnraise.plan import Purpose, resolve
 

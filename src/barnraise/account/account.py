@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from barnraise.account.chronicle import Chronicle, Happening
+from barnraise.account.hindsight import Hindsight
+from barnraise.account.matched import Matching, Matchings, as_figures
 from barnraise.account.merging import Merging, merging
 from barnraise.account.nodes import BANNED, HELD_OFF, QUARANTINED
-from barnraise.controller.hindsight import Hindsight
-from barnraise.controller.matched import Matching, Matchings, as_figures
 from barnraise.core.errors import RunDirectoryError
 from barnraise.ledger import Assigned, Judged, LedgerView, NodeTotals, Noted, RunDirectory, Totals, notes
 from barnraise.ledger.view import AssignmentRow, LossPoint

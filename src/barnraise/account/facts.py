@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from barnraise.account.account import Account
+from barnraise.account.hindsight import LEARNING
+from barnraise.account.matched import Matching
 from barnraise.account.merging import Merging
-from barnraise.controller.hindsight import LEARNING
-from barnraise.controller.matched import Matching
 from barnraise.core.units import bytes_text, count_text, duration_text, loss_text
 from barnraise.ledger.notes import Matched
 

@@ -22,7 +22,7 @@ from barnraise.core.errors import InputError
 
 if TYPE_CHECKING:
     from barnraise.assembly.ending import Summary
-    from barnraise.emulation.report import Report
+    from barnraise.assembly.simulation_report import Report
     from barnraise.ledger import RunDirectory
     from barnraise.plan.purpose import Purpose
     from barnraise.plan.resolve import Plan

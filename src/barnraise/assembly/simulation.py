@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from barnraise.assembly import solving
 from barnraise.assembly.simulated_work import SimulatedWork, costed, real
+from barnraise.assembly.simulation_report import Readings, Report, report
 from barnraise.assembly.trial import Trial
 from barnraise.config.trial_sections import WorkerSection
 from barnraise.config.values import MAX_COUNT
@@ -22,7 +23,6 @@ from barnraise.core.units import count_text, duration_text
 from barnraise.emulation.churn import DEFAULT, MakeChurn, churn_of
 from barnraise.emulation.faults import FaultySimulator
 from barnraise.emulation.fleet import USUAL_MEMORY, Machine, lognormal_fleet
-from barnraise.emulation.report import Report, report
 from barnraise.emulation.simulator import Simulator
 from barnraise.models import memory
 from barnraise.plan.attacks import attacks_of
@@ -85,6 +85,8 @@ def simulate(
             "access": access,
             "churn": _churn(plan, trial, fleet),
         }
+        readings = Readings()
+        options["observers"] = [readings.observe]
         parts = Controller(settings), fleet, work, node_work
         simulator = (
             FaultySimulator(*parts, faults=plan.faults, machine_of=partial(_joining, plan, rate), **options)
@@ -98,13 +100,15 @@ def simulate(
         if simulator.failed:
             raise RunFailedError(simulator.end)
         if not trial.real:
-            return report(simulator, seconds)
+            return report(simulator, readings, seconds)
         done = cast("RealControllerWork", work)
         losses = simulator.controller.state.record.evaluations[0][1], done.evaluate()
         model = done.evaluator.model_of(done.server.average)
         sat = solving.solve(model, done.dataset) if plan.run_file.data.kind == "sat" else None
         wanted = {name: attack for _, name, attack in attacks_of(plan.run_file)} if aims is None else aims
-        return report(simulator, seconds, losses=losses, targets=_targets(wanted, model, done) or None, sat=sat)
+        return report(
+            simulator, readings, seconds, losses=losses, targets=_targets(wanted, model, done) or None, sat=sat
+        )
 
 
 def _targets(aims: Mapping[str, Mapping[str, Any]], model: Any, done: RealControllerWork) -> dict[str, Target]:

@@ -15,7 +15,7 @@ from barnraise.config.document import read
 from barnraise.core.units import bytes_text, count_text, duration_text, loss_text
 
 if TYPE_CHECKING:
-    from barnraise.emulation.report import Report
+    from barnraise.assembly.simulation_report import Report
 
 
 def simulate(

@@ -8,16 +8,14 @@ work itself says (`work.NodeWork`, `work.ControllerWork`), and yields what that 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from barnraise.controller import actions as ca
 from barnraise.controller import events as ce
-from barnraise.controller.hindsight import Hindsight
 from barnraise.controller.machine import Controller
-from barnraise.controller.matched import Matchings
 from barnraise.core.errors import VersionRefusedError
 from barnraise.emulation.access import Access
 from barnraise.emulation.agenda import Agenda
@@ -27,7 +25,7 @@ from barnraise.emulation.fleet import Machine
 from barnraise.emulation.node import MESSAGE_BYTES, WITH_NEWS, Node
 from barnraise.emulation.work import ControllerWork, MakeNodeWork
 from barnraise.ledger import notes
-from barnraise.ledger.decisions import Judged, Noted, VersionMade
+from barnraise.ledger.decisions import Decision, Judged, Noted, VersionMade
 from barnraise.ledger.rows import LedgerHash
 from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import Go, Offer
@@ -37,6 +35,9 @@ ARRIVALS = 1.0
 
 SETTLING = 120.0
 """Seconds that a node has to be heard, for whom a run waits."""
+
+
+Observer = Callable[[float, Decision], None]
 
 
 class Point(NamedTuple):
@@ -54,7 +55,7 @@ class Simulator(Agenda):
     """Drives `controller` and a fleet until the run finishes. `node_work` makes what a node does, by its name.
 
     With `churn` nodes leave without notice and come back. `access` is what the controller's own line carries up and
-    down, in bytes a second.
+    down, in bytes a second. Each of the `observers` is told the time and the decision, for every decision in order.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Simulator(Agenda):
         seed: int,
         access: tuple[float, float] = (math.inf, math.inf),
         churn: MakeChurn | None = None,
+        observers: Iterable[Observer] = (),
     ) -> None:
         super().__init__()
         self.controller, self.work, self.node_work = controller, work, node_work
@@ -76,7 +78,7 @@ class Simulator(Agenda):
         self.churn = churn(self.chances) if churn else None
         self.files = work.files()
         self.file_bits = {blob.digest: 1 << index for index, blob in enumerate(self.files)}
-        self.ledger_hash, self.hindsight, self.matchings = LedgerHash(), Hindsight(), Matchings()
+        self.ledger_hash, self.observers = LedgerHash(), list(observers)
         self.events, self.end, self.failed = 0, "", False
         self.bytes_up = self.bytes_down = self.max_staleness = 0
         self.curve: list[Point] = []
@@ -231,7 +233,8 @@ class Simulator(Agenda):
     def _journal(self, action: ca.Journal) -> None:
         decision, self._decided = action.decision, True
         self.ledger_hash.update(decision)
-        self.hindsight.add(decision)
+        for observe in self.observers:
+            observe(self.now, decision)
         if type(decision) is Judged:
             self.payloads.pop((decision.node, decision.assignment), None)
             if decision.brings:
@@ -252,10 +255,6 @@ class Simulator(Agenda):
     def _noted(self, note: notes.Note) -> None:
         if type(note) is notes.Started:
             self._keep(0)
-        elif type(note) is notes.Matched:
-            self.matchings.add(self.now, note)
-        elif type(note) is notes.NoMarket:
-            self.matchings.absent = note.reason
         elif type(note) is notes.Evaluated:
             self.curve.append(self._made[note.version]._replace(loss=note.loss))
             self._made = {version: point for version, point in self._made.items() if version > note.version}

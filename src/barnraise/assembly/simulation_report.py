@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from barnraise.controller.matched import Matching, as_figures
+from barnraise.account.hindsight import Hindsight
+from barnraise.account.matched import Matching, Matchings, as_figures
 from barnraise.emulation.simulator import Point, Simulator
+from barnraise.ledger.decisions import Decision, Noted
+from barnraise.ledger.notes import Matched, NoMarket
 
 if TYPE_CHECKING:
     from barnraise.data.sat_evaluation import SatScores
@@ -114,8 +117,25 @@ class Report:
         return found | as_figures(self.dispatch.matching)
 
 
+class Readings:
+    """What the report tells of the decisions of a simulated run: how well tasks were foreseen, how the market was."""
+
+    def __init__(self) -> None:
+        self.hindsight, self.matchings = Hindsight(), Matchings()
+
+    def observe(self, now: float, decision: Decision) -> None:
+        """An observer of the simulator (`Simulator.observers`)."""
+        self.hindsight.add(decision)
+        if type(decision) is Noted:
+            if type(decision.note) is Matched:
+                self.matchings.add(now, decision.note)
+            elif type(decision.note) is NoMarket:
+                self.matchings.absent = decision.note.reason
+
+
 def report(
     simulator: Simulator,
+    readings: Readings,
     seconds: float,
     *,
     losses: tuple[float, float] | None = None,
@@ -127,7 +147,7 @@ def report(
     judged = state.totals.accepted + state.totals.refused
     first, last = losses or (None, None)
     first_task, joining_bytes = simulator.first_task
-    seen, tally = simulator.hindsight, simulator.controller.employment.until(simulator.now)
+    seen, tally = readings.hindsight, simulator.controller.employment.until(simulator.now)
     return Report(
         ledger_hash=simulator.ledger_hash.hexdigest(),
         end=simulator.end,
@@ -161,8 +181,8 @@ def report(
             predictions=len(seen.errors),
             idle=tally.idle,
             conflicts=tally.conflicts,
-            matching=simulator.matchings.until(simulator.now),
-            no_market=simulator.matchings.absent,
+            matching=readings.matchings.until(simulator.now),
+            no_market=readings.matchings.absent,
         ),
         sat=sat,
     )
