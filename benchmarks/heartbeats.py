@@ -22,11 +22,13 @@ from pathlib import Path
 
 import psutil
 
-from barnraise.emulation.intrusion.member import Member
-from barnraise.emulation.intrusion.scene import by_door
-from barnraise.emulation.intrusion.ways import WAYS
 from barnraise.transport import Invite
 from barnraise.wire.messages import Heartbeat
+
+sys.path.append(str(Path(__file__).parents[1]))  # the intrusion kit is under tests/
+from tests.intrude.kit.member import Member
+from tests.intrude.kit.scene import by_door
+from tests.intrude.kit.ways import WAYS
 
 JOIN_SECONDS = 0.1
 """Between two nodes that join: more than 20 a second of one address are asked to come later."""

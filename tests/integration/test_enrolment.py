@@ -7,6 +7,7 @@ import secrets
 from pathlib import Path
 
 import pytest
+from tests.intrude.kit.member import enrolment as greeting
 
 from barnraise.assembly.invites import BookReader, new_invite, open_book
 from barnraise.assembly.observing import look
@@ -14,7 +15,6 @@ from barnraise.assembly.revoking import revoke_invite
 from barnraise.controller import enrolment
 from barnraise.controller.enrolment import ATTEMPTS_A_SECOND, Enrolment, UnansweredError
 from barnraise.core.errors import InviteError, NotNowError
-from barnraise.emulation.intrusion.member import enrolment as greeting
 from barnraise.transport import Keys
 from barnraise.trust.roles import OBSERVER, STANDBY, WORKER
 from barnraise.wire.following import Follow

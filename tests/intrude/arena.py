@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from tests.intrude.kit.evidence import Seen
+from tests.intrude.kit.member import Member
+from tests.intrude.kit.scene import Invites, by_door
+from tests.intrude.kit.ways import WAYS
 
 from barnraise.assembly.invites import another_invite, open_book
 from barnraise.assembly.revoking import revoke_node
 from barnraise.assembly.signals import INTERRUPTED
 from barnraise.core.errors import AddressError
-from barnraise.emulation.intrusion.evidence import Seen
-from barnraise.emulation.intrusion.member import Member
-from barnraise.emulation.intrusion.scene import Invites, by_door
-from barnraise.emulation.intrusion.ways import WAYS
 from barnraise.ledger import RunDirectory, notes
 from barnraise.ledger.decisions import NodeChanged
 from barnraise.ledger.view import LedgerView

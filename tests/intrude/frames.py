@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import msgspec
+from tests.intrude.kit.bombs import LENGTHS_THAT_LIE, deep
 
-from barnraise.emulation.intrusion.bombs import LENGTHS_THAT_LIE, deep
 from barnraise.wire.messages import FRAME_LIMIT, Offer, PayloadChunk
 
 from .values import FROM_WORKER, Hostile, kinds_in_turn

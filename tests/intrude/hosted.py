@@ -11,8 +11,10 @@ import runpy
 import sys
 from pathlib import Path
 
-from barnraise.emulation.intrusion.evidence import Witness
 from barnraise.transport import Listener, doorway
+
+sys.path.append(str(Path(__file__).parents[2]))  # run as a script, it finds the kit by the checkout's root
+from tests.intrude.kit.evidence import Witness
 
 LOOK_SECONDS = 0.1
 listener_for = doorway.listener_for

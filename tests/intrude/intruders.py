@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from barnraise.emulation.intrusion.campaign import Campaign, Verdict
-from barnraise.emulation.intrusion.scene import Scene
+from tests.intrude.kit.campaign import Campaign, Verdict
+from tests.intrude.kit.scene import Scene
 
 from .arena import Arena, arena
 from .live import LARGEST_GROWTH, LARGEST_LOSS, WARM_UP_SECONDS, Turn, median_loss, speed

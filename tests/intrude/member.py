@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable
 
 import numpy as np
 import torch
+from tests.intrude.kit.member import Identity, Member
 
 from barnraise import compression
 from barnraise.core.errors import WireError
 from barnraise.core.types import KINDS, Blob, Contribution, LinkReport, NodeProfile, Task
-from barnraise.emulation.intrusion.member import Identity, Member
 from barnraise.transport import Invite
 from barnraise.wire.messages import (
     PROTOCOL_VERSION,

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import random
 
-from barnraise.emulation.intrusion.raw import greeting
+from tests.intrude.kit.raw import greeting
+
 from barnraise.transport.http import marshalling
 
 GREETING = greeting(b"CURVE")

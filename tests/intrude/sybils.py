@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from tests.intrude.kit.member import Member
 
 from barnraise.core.types import Blob, Contribution, Train
-from barnraise.emulation.intrusion.member import Member
 from barnraise.ledger.decisions import Change, NodeChanged
 from barnraise.ledger.view import LedgerView
 from barnraise.wire.messages import Ack, Offer

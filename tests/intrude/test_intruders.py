@@ -6,8 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-
-from barnraise.emulation.intrusion.catalog import CATALOG, kind_of
+from tests.intrude.kit.catalog import CATALOG, kind_of
 
 from .intruders import intrude
 from .live import LARGEST_GROWTH

@@ -6,8 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-
-from barnraise.emulation.intrusion.ways import WAYS
+from tests.intrude.kit.ways import WAYS
 
 from .sybils import MEMBERS, SYBILS, besiege
 

@@ -11,15 +11,15 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.intrude.kit.base import Trace
+from tests.intrude.kit.campaign import Campaign, Place
+from tests.intrude.kit.catalog import CATALOG, kind_of
+from tests.intrude.kit.evidence import Seen, Witness, no_message, no_node, no_session
+from tests.intrude.kit.replays import ReplayedMessage, TamperedFrame
+from tests.intrude.kit.scene import Invites, Scene
+from tests.intrude.kit.sizes import UnfinishedMessage
+from tests.intrude.kit.ways import WAYS
 
-from barnraise.emulation.intrusion.base import Trace
-from barnraise.emulation.intrusion.campaign import Campaign, Place
-from barnraise.emulation.intrusion.catalog import CATALOG, kind_of
-from barnraise.emulation.intrusion.evidence import Seen, Witness, no_message, no_node, no_session
-from barnraise.emulation.intrusion.replays import ReplayedMessage, TamperedFrame
-from barnraise.emulation.intrusion.scene import Invites, Scene
-from barnraise.emulation.intrusion.sizes import UnfinishedMessage
-from barnraise.emulation.intrusion.ways import WAYS
 from barnraise.ledger import Change, Ledger, NodeChanged, RunDirectory
 from barnraise.transport import Invite, Keys
 from barnraise.transport.several import listener_for

@@ -9,7 +9,7 @@ from barnraise.core.registry import Catalog, Entry
 if TYPE_CHECKING:
     from .base import Attempt  # it imports what attempts are made of
 
-_HERE = "barnraise.emulation.intrusion"
+_HERE = "tests.intrude.kit"
 
 CATALOG = Catalog(
     "attempt",
