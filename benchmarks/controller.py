@@ -27,14 +27,11 @@ import psutil
 import torch
 
 from barnraise import aggregation, compression, matching, staleness, training, transport
-from barnraise.controller.blobs import BlobStore
-from barnraise.controller.enrolment import Enrolment
-from barnraise.controller.events import Admitted, StopRequested
-from barnraise.controller.executor import ControllerExecutor
 from barnraise.controller.machine import Controller
-from barnraise.controller.parameter_server import ParameterServer
-from barnraise.controller.server import Server
-from barnraise.controller.settings import (
+from barnraise.controller.shell.enrolment import Enrolment
+from barnraise.controller.shell.server import Server
+from barnraise.controller.state.events import Admitted, StopRequested
+from barnraise.controller.state.settings import (
     EngineSettings,
     EvaluationSettings,
     LeaseSettings,
@@ -43,6 +40,9 @@ from barnraise.controller.settings import (
     TaskSettings,
     VersionSettings,
 )
+from barnraise.controller.tensors.blobs import BlobStore
+from barnraise.controller.tensors.executor import ControllerExecutor
+from barnraise.controller.tensors.parameter_server import ParameterServer
 from barnraise.core.types import KINDS, Blob, Contribution, NodeProfile, ParameterRange
 from barnraise.data import shards
 from barnraise.data.meta import Format

@@ -23,10 +23,10 @@ from torch import Tensor
 
 from barnraise import aggregation, compression, training
 from barnraise.aggregation.defaults import AUTOMATIC_F, DEFENDED, GATE_ROWS, TRUSTING
-from barnraise.controller import actions
-from barnraise.controller.evaluator import Evaluator
-from barnraise.controller.parameter_server import ParameterServer
-from barnraise.controller.weigher import Weigher
+from barnraise.controller.state import actions
+from barnraise.controller.tensors.evaluator import Evaluator
+from barnraise.controller.tensors.parameter_server import ParameterServer
+from barnraise.controller.tensors.weigher import Weigher
 from barnraise.core.types import ParameterRange
 from barnraise.data.shards import Dataset
 from barnraise.data.text import build as build_data

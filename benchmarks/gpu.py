@@ -42,8 +42,8 @@ from large import DOWN, UP, make_server, make_version, status, timed, updates
 
 from barnraise.assembly.engine_settings import worker_settings
 from barnraise.config import load
-from barnraise.controller.actions import Held, Slot
-from barnraise.controller.parameter_server import Made
+from barnraise.controller.state.actions import Held, Slot
+from barnraise.controller.tensors.parameter_server import Made
 from barnraise.core.types import News, ParameterRange, Update
 from barnraise.ledger import Checkpoints, RunDirectory
 from barnraise.ledger.view import LedgerView

@@ -35,10 +35,10 @@ import numpy as np
 import torch
 
 from barnraise import aggregation, compression, training
-from barnraise.controller.actions import Checkpoint, Held, Slot
-from barnraise.controller.events import Checkpointed, Event
-from barnraise.controller.executor import ControllerExecutor
-from barnraise.controller.parameter_server import Made, ParameterServer
+from barnraise.controller.state.actions import Checkpoint, Held, Slot
+from barnraise.controller.state.events import Checkpointed, Event
+from barnraise.controller.tensors.executor import ControllerExecutor
+from barnraise.controller.tensors.parameter_server import Made, ParameterServer
 from barnraise.core.digests import LEAF_BYTES
 from barnraise.core.threads import Crew, spans
 from barnraise.core.types import Blob, Contribution, News, ParameterRange, Update

@@ -33,7 +33,7 @@ from scipy.stats import beta
 from barnraise.assembly.simulation import simulate
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
-from barnraise.controller.actions import Journal
+from barnraise.controller.state.actions import Journal
 from barnraise.core.types import Audit, name_of
 from barnraise.data.shards import Dataset
 from barnraise.emulation import simulator

@@ -31,10 +31,10 @@ from barnraise.assembly.addresses import listen, recorded_uri
 from barnraise.assembly.hosting import Host, open_host
 from barnraise.assembly.preparing import prepare
 from barnraise.config import load
-from barnraise.controller import actions as act
-from barnraise.controller import events as ev
-from barnraise.controller import saved
-from barnraise.controller.recovery import replay
+from barnraise.controller.state import actions as act
+from barnraise.controller.state import events as ev
+from barnraise.controller.state import saved
+from barnraise.controller.tensors.recovery import replay
 from barnraise.core.errors import BarnraiseError
 from barnraise.core.types import KINDS, Blob, Contribution, NodeProfile, Train
 from barnraise.ledger import Checkpoints, Decision, Judged, Ledger, Noted, RunDirectory, chain, notes

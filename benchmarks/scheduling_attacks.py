@@ -22,7 +22,7 @@ from typing import Any
 from barnraise.assembly.simulation import simulate
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
-from barnraise.controller.actions import Journal
+from barnraise.controller.state.actions import Journal
 from barnraise.core.types import Train, name_of
 from barnraise.emulation import simulator
 from barnraise.emulation.fleet import lognormal_fleet

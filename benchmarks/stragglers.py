@@ -23,8 +23,8 @@ from unittest.mock import PropertyMock, patch
 from barnraise.assembly.simulation import simulate
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
-from barnraise.controller.copies import Copies
-from barnraise.controller.waiting import Waiting
+from barnraise.controller.versions.buffer_deadline import Waiting
+from barnraise.controller.work.speculation import Copies
 from barnraise.emulation.fleet import lognormal_fleet
 from barnraise.emulation.simulator import Simulator
 from barnraise.ledger.decisions import Decision, Noted, VersionClosed

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from barnraise.controller.machine import Controller
-from barnraise.controller.part import Part
+from barnraise.controller.state.part import Part
 from barnraise.worker.contact import Contact
 from barnraise.worker.incoming import Incoming
 from barnraise.worker.machine import Worker
@@ -125,10 +125,10 @@ def impure(tree: ast.Module) -> list[str]:
 
 
 MACHINES = {
-    "controller": ["controller/machine.py", "controller/state.py"],
-    "durability": ["controller/durability.py"],
-    "succession": ["controller/succession.py"],
-    "twins": ["controller/twins.py"],
+    "controller": ["controller/machine.py", "controller/state/state.py"],
+    "durability": ["controller/shell/durability.py"],
+    "succession": ["controller/standby/succession.py"],
+    "twins": ["controller/shell/duplicate_keys.py"],
     "worker": ["worker/machine.py"],
 }
 """The state machines, by the files that they begin with."""

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from barnraise.controller.actions import Aggregate, Gate, Score
-from barnraise.controller.events import Gains
+from barnraise.controller.state.actions import Aggregate, Gate, Score
+from barnraise.controller.state.events import Gains
 from barnraise.core.errors import VersionRefusedError
 from barnraise.core.types import AnyResult, AnyTask, Audit, Blob, Contribution, Evaluate, Flush, News, ParameterRange
 from barnraise.emulation.conduct import HONEST

@@ -10,13 +10,13 @@ from functools import partial
 from typing import Any
 
 from barnraise.config.trial_sections import WorkerSection
-from barnraise.controller import actions as ca
-from barnraise.controller.folding import apply
-from barnraise.controller.invariants import validate
+from barnraise.controller.fleet.membership import LOOKS
 from barnraise.controller.machine import Controller
-from barnraise.controller.membership import LOOKS
-from barnraise.controller.settings import EngineSettings
-from barnraise.controller.state import State
+from barnraise.controller.state import actions as ca
+from barnraise.controller.state.fold import apply
+from barnraise.controller.state.invariants import validate
+from barnraise.controller.state.settings import EngineSettings
+from barnraise.controller.state.state import State
 from barnraise.emulation.churn import Drawn, Fit
 from barnraise.emulation.faults import FaultySimulator
 from barnraise.emulation.fleet import Machine

@@ -1,8 +1,8 @@
 """A small cluster with a standby: the network between them is cut and heals, the controller dies, and the standby takes
 over from a copy that lags, while the old controller may go on with those who can still reach it.
 
-The standby's copy is the controller's journal, less the newest rows. When it takes over, `controller.succession`
-decides; what is acknowledged when, `controller.durability`. What a simulation has of its controller it has twice then,
+The standby's copy is the controller's journal, less the newest rows. When it takes over, `standby.succession`
+decides; what is acknowledged when, `shell.durability`. What a simulation has of its controller it has twice then,
 and each event is one of the controller that its node is connected to.
 """
 
@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from barnraise.controller import actions as ca
-from barnraise.controller import events as ce
-from barnraise.controller.durability import Durability
-from barnraise.controller.folding import apply
 from barnraise.controller.machine import Controller
-from barnraise.controller.recovery import RESUME_GRACE
-from barnraise.controller.state import State
-from barnraise.controller.succession import Stage, Succession
+from barnraise.controller.shell.durability import Durability
+from barnraise.controller.standby.succession import Stage, Succession
+from barnraise.controller.state import actions as ca
+from barnraise.controller.state import events as ce
+from barnraise.controller.state.fold import apply
+from barnraise.controller.state.state import State
+from barnraise.controller.tensors.recovery import RESUME_GRACE
 from barnraise.core.types import AnyTask, News
 from barnraise.emulation.agenda import Agenda, Call
 from barnraise.emulation.disk import Disk

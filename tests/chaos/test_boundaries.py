@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from barnraise.controller import actions as ca
+from barnraise.controller.state import actions as ca
 from barnraise.emulation.fleet import Machine
 from barnraise.transport.links.presets import parse
 

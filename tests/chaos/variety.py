@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from barnraise.config.faults import KINDS
-from barnraise.controller.settings import (
+from barnraise.controller.state.settings import (
     AuditSettings,
     EvaluationSettings,
     LeaseSettings,

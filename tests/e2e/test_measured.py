@@ -21,10 +21,10 @@ from barnraise.wire.manifest import Manifest
 TRAIN = """
 import os, signal, sys
 import barnraise
-from barnraise.controller import measuring
+from barnraise.controller.versions import evaluation
 from barnraise.assembly.local_workers import LocalWorkers
-from barnraise.controller.evaluator import Evaluator
-from barnraise.controller.measuring import Measuring
+from barnraise.controller.tensors.evaluator import Evaluator
+from barnraise.controller.versions.evaluation import Measuring
 
 kill = sys.argv[1:] == ["kill"]
 workers, killed, built, give, build = [], [], [], Measuring.give, Evaluator.build
@@ -45,7 +45,7 @@ def build_and_tell(self):
     build(self)
 
 LocalWorkers.__init__, Measuring.give, Evaluator.build = watched, give_and_kill, build_and_tell
-measuring.PATIENCE = 10.0 if kill else 200.0
+evaluation.PATIENCE = 10.0 if kill else 200.0
 ending = barnraise.train("run.yaml", say=lambda text: None)
 print(ending.run_dir, *killed, *built[:1])
 """

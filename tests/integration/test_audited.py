@@ -14,7 +14,7 @@ from barnraise.assembly.simulation import simulate
 from barnraise.assembly.simulation_report import Report
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
-from barnraise.controller.actions import Journal
+from barnraise.controller.state.actions import Journal
 from barnraise.core.types import SKETCH_BYTES, SKETCH_SIZE, Audit, Sketched
 from barnraise.data.batches import Batch
 from barnraise.emulation import simulator

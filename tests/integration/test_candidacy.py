@@ -21,9 +21,9 @@ from barnraise.assembly.standby import MARK
 from barnraise.cli.standby import standby
 from barnraise.cli.view import VOICE
 from barnraise.config.load import load
-from barnraise.controller.events import Admitted, InterruptRequested
-from barnraise.controller.follower import Follower
-from barnraise.controller.succession import Stage
+from barnraise.controller.standby.follower import Follower
+from barnraise.controller.standby.succession import Stage
+from barnraise.controller.state.events import Admitted, InterruptRequested
 from barnraise.core.errors import InputError
 from barnraise.core.types import NodeProfile
 from barnraise.ledger import LedgerView, RunDirectory, notes

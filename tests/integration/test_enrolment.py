@@ -12,8 +12,8 @@ from tests.intrude.kit.member import enrolment as greeting
 from barnraise.assembly.invites import BookReader, new_invite, open_book
 from barnraise.assembly.observing import look
 from barnraise.assembly.revoking import revoke_invite
-from barnraise.controller import enrolment
-from barnraise.controller.enrolment import ATTEMPTS_A_SECOND, Enrolment, UnansweredError
+from barnraise.controller.shell import enrolment
+from barnraise.controller.shell.enrolment import ATTEMPTS_A_SECOND, Enrolment, UnansweredError
 from barnraise.core.errors import InviteError, NotNowError
 from barnraise.transport import Keys
 from barnraise.trust.roles import OBSERVER, STANDBY, WORKER

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from barnraise.controller import server
-from barnraise.controller.rates import EXCESS, RATES
+from barnraise.controller.shell import server
+from barnraise.controller.shell.rate_limits import EXCESS, RATES
 from barnraise.core.types import KINDS, NodeProfile
 from barnraise.ledger.decisions import Noted
 from barnraise.trust.roles import WORKER

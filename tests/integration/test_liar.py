@@ -14,7 +14,7 @@ from barnraise.assembly.addresses import listen
 from barnraise.assembly.hosting import open_host
 from barnraise.assembly.preparing import prepare
 from barnraise.config.load import load
-from barnraise.controller.events import Admitted
+from barnraise.controller.state.events import Admitted
 from barnraise.data.meta import Meta
 from barnraise.emulation.attacks.executor import making
 from barnraise.ledger import Judged, Ledger, LedgerView, RunDirectory, notes

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from barnraise.controller import server
-from barnraise.controller.enrolment import Enrolment
-from barnraise.controller.inbox import Brought
+from barnraise.controller.shell import server
+from barnraise.controller.shell.enrolment import Enrolment
+from barnraise.controller.shell.inbox import Brought
 from barnraise.core.errors import StorageError
 from barnraise.core.types import KINDS, Blob, Contribution, NodeProfile, ParameterRange
 from barnraise.ledger.decisions import Noted

@@ -18,7 +18,7 @@ from barnraise.assembly.exporting import export_model
 from barnraise.assembly.hosting import open_host
 from barnraise.assembly.preparing import prepare
 from barnraise.config.load import document
-from barnraise.controller.evaluator import Evaluator
+from barnraise.controller.tensors.evaluator import Evaluator
 from barnraise.core.errors import RunFileError
 from barnraise.data import tokenizers
 from barnraise.data.shards import Dataset

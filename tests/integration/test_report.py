@@ -25,7 +25,7 @@ from barnraise.cli.main import main
 from barnraise.cli.summary import tell
 from barnraise.cli.view import LiveView, PlainView, make_view
 from barnraise.config.load import load
-from barnraise.controller.state import Newest
+from barnraise.controller.state.state import Newest
 from barnraise.core.errors import CorruptionError, DataError, InputError
 from barnraise.ledger import (
     Change,

@@ -16,7 +16,7 @@ from barnraise.assembly.joining import join
 from barnraise.assembly.observing import look
 from barnraise.assembly.requests import obey
 from barnraise.assembly.revoking import revoke_invite, revoke_node
-from barnraise.controller.events import Tick
+from barnraise.controller.state.events import Tick
 from barnraise.core.errors import InputError, InviteError
 from barnraise.core.types import KINDS, NodeProfile
 from barnraise.ledger.decisions import NodeChanged, Noted

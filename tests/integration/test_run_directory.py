@@ -19,7 +19,7 @@ from barnraise.assembly.local_workers import LocalWorkers
 from barnraise.config.load import load
 from barnraise.config.schema import ControllerSection
 from barnraise.config.trial_sections import WorkerSection
-from barnraise.controller.actions import Journal
+from barnraise.controller.state.actions import Journal
 from barnraise.core.errors import BarnraiseError, DataError, RunDirectoryError, RunFileError
 from barnraise.ledger import NodeChanged, Noted, RunDirectory
 from barnraise.plan.purpose import TRAIN

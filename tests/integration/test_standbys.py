@@ -21,9 +21,9 @@ from barnraise.assembly.invites import new_invite, open_book
 from barnraise.assembly.preparing import prepare
 from barnraise.assembly.standby import check
 from barnraise.config.load import load
-from barnraise.controller.events import Admitted, InterruptRequested
-from barnraise.controller.follower import Applicant, Follower
-from barnraise.controller.incoming_files import IncomingFiles
+from barnraise.controller.standby.follower import Applicant, Follower
+from barnraise.controller.standby.incoming_files import IncomingFiles
+from barnraise.controller.state.events import Admitted, InterruptRequested
 from barnraise.core.errors import InviteError, RunDirectoryError, SupersededError, WireError
 from barnraise.core.types import Blob, NodeProfile
 from barnraise.ledger import Checkpoints, Ledger, RunDirectory, notes

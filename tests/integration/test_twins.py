@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from barnraise.controller import reception
+from barnraise.controller.shell import reception
 from barnraise.core.types import KINDS, NodeProfile
 from barnraise.ledger.decisions import NodeChanged
 from barnraise.transport import Keys, create

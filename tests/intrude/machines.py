@@ -10,8 +10,8 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from barnraise.controller import actions as act
-from barnraise.controller import events as ev
+from barnraise.controller.state import actions as act
+from barnraise.controller.state import events as ev
 from barnraise.core.errors import RunFailedError, WireError
 from barnraise.core.types import Blob, Flush, Train
 from barnraise.ledger.decisions import Change

@@ -11,8 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnraise.controller import events as ev
-from barnraise.controller.recovery import replay
+from barnraise.controller.state import events as ev
+from barnraise.controller.tensors.recovery import replay
 from barnraise.core.types import KINDS, Blob, NodeProfile
 from barnraise.wire.messages import PROTOCOL_VERSION, Hello, Leave, Next, Offer
 

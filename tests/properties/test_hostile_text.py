@@ -29,7 +29,7 @@ from barnraise.assembly.invites import open_book
 from barnraise.cli import console, panel, tables
 from barnraise.cli.main import main
 from barnraise.cli.screen import Screen
-from barnraise.controller.warnings import warning_of
+from barnraise.controller.shell.warnings import warning_of
 from barnraise.core.types import NodeProfile
 from barnraise.ledger import Decision, LedgerView, NodeChanged, Noted, RunDirectory, VersionClosed, notes
 from barnraise.transport import Invite, Keys

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnraise.controller.lanes import Lanes
+from barnraise.controller.work.shard_cursors import Lanes
 from barnraise.core.types import MOST_ROW_RANGES, RowRange
 from barnraise.data.ranges import RowIndex
 

@@ -10,8 +10,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from barnraise.controller import events as ev
-from barnraise.controller.settings import AuditSettings, EvaluationSettings, GateSettings, ScoreSettings
+from barnraise.controller.state import events as ev
+from barnraise.controller.state.settings import AuditSettings, EvaluationSettings, GateSettings, ScoreSettings
 from barnraise.core.types import (
     KINDS,
     SKETCH_BYTES,

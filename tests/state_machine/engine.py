@@ -18,17 +18,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from barnraise.controller import actions as act
-from barnraise.controller import events as ev
-from barnraise.controller.copies import MOST_COPIES
-from barnraise.controller.custody import Custody
-from barnraise.controller.folding import MOST_OPEN, apply
-from barnraise.controller.invariants import validate
+from barnraise.controller.fleet.membership import LOOKS
+from barnraise.controller.fleet.pacing import LEAST_PART
+from barnraise.controller.fleet.speeds import FEW
+from barnraise.controller.fleet.uploads import Custody
 from barnraise.controller.machine import Controller
-from barnraise.controller.measuring import TIMES
-from barnraise.controller.membership import LOOKS
-from barnraise.controller.pacing import LEAST_PART
-from barnraise.controller.settings import (
+from barnraise.controller.state import actions as act
+from barnraise.controller.state import events as ev
+from barnraise.controller.state.fold import MOST_OPEN, apply
+from barnraise.controller.state.invariants import validate
+from barnraise.controller.state.settings import (
     EngineSettings,
     EvaluationSettings,
     LeaseSettings,
@@ -37,8 +36,9 @@ from barnraise.controller.settings import (
     TaskSettings,
     VersionSettings,
 )
-from barnraise.controller.speeds import FEW
-from barnraise.controller.state import State
+from barnraise.controller.state.state import State
+from barnraise.controller.versions.evaluation import TIMES
+from barnraise.controller.work.speculation import MOST_COPIES
 from barnraise.core.types import (
     KINDS,
     MOST_ROW_RANGES,

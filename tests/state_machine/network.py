@@ -14,12 +14,12 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from barnraise.controller import actions as ca
-from barnraise.controller import events as ce
-from barnraise.controller.folding import apply
 from barnraise.controller.machine import Controller
-from barnraise.controller.settings import EngineSettings
-from barnraise.controller.state import State
+from barnraise.controller.state import actions as ca
+from barnraise.controller.state import events as ce
+from barnraise.controller.state.fold import apply
+from barnraise.controller.state.settings import EngineSettings
+from barnraise.controller.state.state import State
 from barnraise.core.types import AnyTask, Blob, Contribution, Flush, NodeProfile, Update
 from barnraise.ledger.decisions import Decision, Judged, VersionMade
 from barnraise.wire.messages import Go, Hello, Message, Offer, Who

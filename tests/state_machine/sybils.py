@@ -13,10 +13,10 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
-from barnraise.controller import actions as act
-from barnraise.controller import events as ev
 from barnraise.controller.machine import Controller
-from barnraise.controller.state import State
+from barnraise.controller.state import actions as act
+from barnraise.controller.state import events as ev
+from barnraise.controller.state.state import State
 from barnraise.core.types import KINDS, AnyTask, Blob, LinkReport, NodeProfile, Train
 from barnraise.ledger.decisions import Assigned, Change, Judged, NodeChanged, VersionClosed
 from barnraise.staleness import create as staleness

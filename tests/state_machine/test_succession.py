@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from barnraise.controller.durability import Durability
-from barnraise.controller.succession import FRESH, PROMPT, Stage, Succession
+from barnraise.controller.shell.durability import Durability
+from barnraise.controller.standby.succession import FRESH, PROMPT, Stage, Succession
 
 LEASE, TICK = 3.0, 0.5
 CONTROLLER, STANDBY = "controller", "standby"

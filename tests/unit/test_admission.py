@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from barnraise.controller import admission
-from barnraise.controller.state import Work
+from barnraise.controller.state.state import Work
+from barnraise.controller.work import admission
 from barnraise.core.types import Blob, Contribution, ParameterRange, Taken, Transcript
 from barnraise.ledger import Terms
 from barnraise.training.reach import Reach

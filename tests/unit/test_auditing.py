@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from barnraise.controller import actions as act
-from barnraise.controller import auditing, publishing
-from barnraise.controller.auditing import LONGEST_WINDOW, MOST_CASES, TRIES
-from barnraise.controller.membership import MOST_DECLINED
-from barnraise.controller.newcomers import PACE
-from barnraise.controller.settings import AuditSettings
-from barnraise.controller.state import Badge, NodeState
+from barnraise.controller.fleet.membership import MOST_DECLINED
+from barnraise.controller.fleet.probation import PACE
+from barnraise.controller.state import actions as act
+from barnraise.controller.state.settings import AuditSettings
+from barnraise.controller.state.state import Badge, NodeState
+from barnraise.controller.versions import publishing
+from barnraise.controller.work import auditing
+from barnraise.controller.work.auditing import LONGEST_WINDOW, MOST_CASES, TRIES
 from barnraise.core.types import MOST_UNDONE, SKETCH_BYTES, SKETCH_SIZE, Audit, NodeProfile, Train
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Judged, Noted

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from barnraise.controller import blobs
-from barnraise.controller.blobs import RECENT_VERSIONS, BlobStore
+from barnraise.controller.tensors import blobs
+from barnraise.controller.tensors.blobs import RECENT_VERSIONS, BlobStore
 
 
 @pytest.fixture

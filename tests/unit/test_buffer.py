@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict
 
-from barnraise.controller import actions as act
-from barnraise.controller import events as ev
-from barnraise.controller.settings import DISK_PATIENCE
+from barnraise.controller.state import actions as act
+from barnraise.controller.state import events as ev
+from barnraise.controller.state.settings import DISK_PATIENCE
 from barnraise.core.types import LinkReport
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionClosed
 from barnraise.staleness import create as staleness

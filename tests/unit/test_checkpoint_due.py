@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from barnraise.controller import actions as act
+from barnraise.controller.state import actions as act
 
 from ..state_machine.engine import Engine, contribution, engine_settings
 

@@ -12,9 +12,9 @@ import pytest
 
 from barnraise.assembly.preparing import new_run, prepare
 from barnraise.config import load
-from barnraise.controller import commits
-from barnraise.controller.commits import Commits
-from barnraise.controller.warnings import Warnings
+from barnraise.controller.shell import group_commit
+from barnraise.controller.shell.group_commit import Commits
+from barnraise.controller.shell.warnings import Warnings
 from barnraise.core.errors import StorageError
 from barnraise.ledger import Ledger, Noted, notes
 from barnraise.ledger.decisions import Decision
@@ -49,7 +49,7 @@ class Filling(Ledger):
 def test_a_full_disk_is_told_of_at_growing_intervals_and_when_it_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commits, "PAUSE", 0.0)
+    monkeypatch.setattr(group_commit, "PAUSE", 0.0)
     said: list[str] = []
     with Filling(tmp_path / "ledger.sqlite") as ledger:
         kept = Commits(ledger, said.append)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnraise.controller import actions as act
-from barnraise.controller import events as ev
+from barnraise.controller.state import actions as act
+from barnraise.controller.state import events as ev
 from barnraise.core.types import Blob
 from barnraise.ledger.decisions import Assigned, Judged, NodeChanged, Noted, VersionClosed, VersionMade
 from barnraise.ledger.notes import FrameDropped

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from barnraise.controller import actions as act
-from barnraise.controller import events as ev
-from barnraise.controller.copies import MOST_COPIES
+from barnraise.controller.state import actions as act
+from barnraise.controller.state import events as ev
+from barnraise.controller.work.speculation import MOST_COPIES
 from barnraise.core.types import NodeProfile
 from barnraise.ledger.decisions import Assigned, Judged, Noted, VersionClosed
 from barnraise.ledger.notes import COPY_CAME_FIRST, Copied

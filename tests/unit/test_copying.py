@@ -14,8 +14,8 @@ import pytest
 
 from barnraise.assembly.standby import MARK, Place, stand_by
 from barnraise.assembly.voice import Voice
-from barnraise.controller.follower import pieces
-from barnraise.controller.originals import Originals
+from barnraise.controller.shell.originals import Originals
+from barnraise.controller.standby.follower import pieces
 from barnraise.core.errors import CorruptionError, RunDirectoryError, StorageError, WireError
 from barnraise.ledger import Ledger, NodeChanged, Noted, VersionClosed, VersionMade, notes
 from barnraise.ledger.copying import TERM, CopiedRow, Found, LedgerCopy, RowReader, understood

@@ -6,9 +6,9 @@ import hashlib
 
 import pytest
 
-from barnraise.controller.actions import Action, Discard, Receive, Send
-from barnraise.controller.custody import PATIENCE, PRESSED_PATIENCE, SLOWEST_UPLOAD, Custody
+from barnraise.controller.fleet.uploads import PATIENCE, PRESSED_PATIENCE, SLOWEST_UPLOAD, Custody
 from barnraise.controller.machine import Controller
+from barnraise.controller.state.actions import Action, Discard, Receive, Send
 from barnraise.core.types import Blob, Contribution, ParameterRange
 from barnraise.wire.messages import CHUNK_BYTES, Who
 

@@ -12,8 +12,8 @@ from barnraise.account import links
 from barnraise.assembly import addresses
 from barnraise.assembly.fencing import predecessors
 from barnraise.assembly.invites import open_book
-from barnraise.controller import saved
-from barnraise.controller.state import State
+from barnraise.controller.state import saved
+from barnraise.controller.state.state import State
 from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import CorruptionError, DataError, PayloadError, RunDirectoryError, WireError
 from barnraise.data.meta import Meta

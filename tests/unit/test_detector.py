@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnraise.controller import detector as one
-from barnraise.controller.detector import Detector
+from barnraise.controller.fleet import failure_detector as one
+from barnraise.controller.fleet.failure_detector import Detector
 from barnraise.transport.links.presets import LINKS
 
 HEARTBEAT, LEASE, LONGEST = 0.4, 1.2, 30.0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from barnraise.controller.recovery import Replayed, replay
+from barnraise.controller.tensors.recovery import Replayed, replay
 from barnraise.core.digests import DIGEST_BYTES, LEAF_BYTES, TreeHash
 from barnraise.core.threads import Crew
 from barnraise.core.types import Blob

@@ -8,13 +8,13 @@ from functools import partial
 
 import pytest
 
-from barnraise.controller import events as ev
-from barnraise.controller.folding import MOST_OPEN
+from barnraise.controller.fleet.speeds import Speeds
 from barnraise.controller.machine import Controller
-from barnraise.controller.publishing import LONGEST_CHAIN
-from barnraise.controller.settings import RowNeeds
-from barnraise.controller.speeds import Speeds
-from barnraise.controller.state import Newest, NodeState, Speed, State
+from barnraise.controller.state import events as ev
+from barnraise.controller.state.fold import MOST_OPEN
+from barnraise.controller.state.settings import RowNeeds
+from barnraise.controller.state.state import Newest, NodeState, Speed, State
+from barnraise.controller.versions.publishing import LONGEST_CHAIN
 from barnraise.core.types import MOST_ROW_RANGES, Blob, LinkReport, NodeProfile, Update
 from barnraise.data.ranges import RowIndex
 from barnraise.ledger.decisions import Assigned, Noted

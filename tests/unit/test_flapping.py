@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from barnraise.account.nodes import HELD_OFF, living
-from barnraise.controller import actions as act
-from barnraise.controller import events as ev
-from barnraise.controller import flapping
-from barnraise.controller.state import Status
+from barnraise.controller.fleet import backoff
+from barnraise.controller.state import actions as act
+from barnraise.controller.state import events as ev
+from barnraise.controller.state.state import Status
 from barnraise.core.types import LinkReport
 from barnraise.ledger.decisions import Change, NodeChanged, Noted
 from barnraise.ledger.notes import HeldOff
@@ -146,13 +146,13 @@ def late_tokens(engine: Engine, number: int) -> int:
 
 def test_a_node_that_is_lost_again_and_again_rests_longer_each_time() -> None:
     engine = fleet("a", "b")
-    flap(engine, "a", int(flapping.FREE))
+    flap(engine, "a", int(backoff.FREE))
     assert rests(engine) == []
     engine.next("a")
     assert engine.held["a"]
     for expected in (1, 2, 4):
         flap(engine, "a", 1)
-        assert rests(engine)[-1].seconds == pytest.approx(expected * flapping.FIRST_REST)
+        assert rests(engine)[-1].seconds == pytest.approx(expected * backoff.FIRST_REST)
         engine.next("a")
         assert not engine.held["a"]
     assert rests(engine)[-1].reason == "it was lost, or sent away, and came back 6 times lately"
@@ -168,8 +168,8 @@ def test_a_rest_is_never_longer_than_the_longest_and_forgotten_slowly() -> None:
     for _ in range(60):
         flap(engine, "a", 1)
         beats(engine, "a", "b", seconds=10.0)
-    assert rests(engine)[-1].seconds == flapping.LONGEST_REST
-    engine.now += 8 * flapping.HALF_LIFE
+    assert rests(engine)[-1].seconds == backoff.LONGEST_REST
+    engine.now += 8 * backoff.HALF_LIFE
     for node in ("a", "b"):
         engine.hello(node)
     count = len(rests(engine))
@@ -301,7 +301,7 @@ def test_a_node_that_was_convicted_gets_no_tasks_and_nobody_counts_on_it() -> No
     machine, until = engine.machine, engine.now + 600.0
     for state in (engine.state, engine.shadow):
         state.nodes["a"].tally.standing = Standing(1, until)
-    machine.flapping.away = flapping.Flapping(machine.context).away
+    machine.flapping.away = backoff.Flapping(machine.context).away
     assert machine.flapping.away == {"a": until}
     machine.speeds.at = -1
     engine.handle(ev.Tick())

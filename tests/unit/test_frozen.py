@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from barnraise import compression
-from barnraise.controller import blobs, frozen
-from barnraise.controller.actions import Checkpoint, Held, Slot
-from barnraise.controller.blobs import BlobStore
-from barnraise.controller.events import Checkpointed, Event
-from barnraise.controller.executor import ControllerExecutor
-from barnraise.controller.frozen import Frozen
-from barnraise.controller.parameter_server import ParameterServer
+from barnraise.controller.state.actions import Checkpoint, Held, Slot
+from barnraise.controller.state.events import Checkpointed, Event
+from barnraise.controller.tensors import blobs, cow_snapshot
+from barnraise.controller.tensors.blobs import BlobStore
+from barnraise.controller.tensors.cow_snapshot import Frozen
+from barnraise.controller.tensors.executor import ControllerExecutor
+from barnraise.controller.tensors.parameter_server import ParameterServer
 from barnraise.core.errors import StorageError
 from barnraise.core.types import ParameterRange
 from barnraise.ledger import Checkpoints, Head
@@ -35,7 +35,7 @@ CHUNK = 3001
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """They lie across those that versions are made in."""
-    monkeypatch.setattr(frozen, "SPAN", CHUNK)
+    monkeypatch.setattr(cow_snapshot, "SPAN", CHUNK)
 
 
 def freeze(server: ParameterServer, path: Path) -> Frozen:

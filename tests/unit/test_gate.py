@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from barnraise.controller import actions as act
-from barnraise.controller import events as ev
-from barnraise.controller.recovery import replay
-from barnraise.controller.settings import GateSettings
+from barnraise.controller.state import actions as act
+from barnraise.controller.state import events as ev
+from barnraise.controller.state.settings import GateSettings
+from barnraise.controller.tensors.recovery import replay
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from barnraise.controller.incoming_files import IncomingFiles
+from barnraise.controller.standby.incoming_files import IncomingFiles
 from barnraise.core.types import Blob
 from barnraise.ledger.checkpoints import CheckpointManifest, StoredFile
 from barnraise.wire.following import CopiedFile

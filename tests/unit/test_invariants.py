@@ -7,8 +7,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from barnraise.controller.invariants import validate
-from barnraise.controller.state import TRANSITIONS, State, Status
+from barnraise.controller.state.invariants import validate
+from barnraise.controller.state.state import TRANSITIONS, State, Status
 from barnraise.core.types import RowRange
 
 from ..state_machine.chances import MEASURED

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from barnraise import aggregation, compression, training
-from barnraise.controller import blobs
-from barnraise.controller.actions import Held, Slot
-from barnraise.controller.blobs import BlobStore
-from barnraise.controller.parameter_server import Made, ParameterServer
+from barnraise.controller.state.actions import Held, Slot
+from barnraise.controller.tensors import blobs
+from barnraise.controller.tensors.blobs import BlobStore
+from barnraise.controller.tensors.parameter_server import Made, ParameterServer
 from barnraise.core.types import ParameterRange
 from barnraise.models.vectors import digest, raw
 

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from barnraise.account import story
-from barnraise.controller import saved
-from barnraise.controller.recovery import replay
+from barnraise.controller.state import saved
+from barnraise.controller.tensors.recovery import replay
 from barnraise.core.errors import RunDirectoryError
 from barnraise.core.types import AnyTask
 from barnraise.ledger import Judged, Ledger, LedgerView, schema
@@ -153,7 +153,7 @@ def test_versions_of_contributions_in_several_codecs_are_made_again(tmp_path: Pa
 def test_a_checkpoint_tells_its_layout_by_all_that_its_state_is_made_of() -> None:
     layout = saved._layout(saved.Saved)
     assert {"State", "NodeState", "Speed", "NodeProfile", "Work", "Terms", "Held", "ParameterRange"} <= layout.keys()
-    assert ("contributions", "tuple[barnraise.controller.actions.Held, ...]") in layout["Slot"]
+    assert ("contributions", "tuple[barnraise.controller.state.actions.Held, ...]") in layout["Slot"]
 
 
 def test_a_checkpoints_state_of_another_form_is_left_for_the_ledger(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from barnraise.controller import actions as act
-from barnraise.controller import events as ev
-from barnraise.controller.measuring import BATCH_ROWS, FORWARD, LONGEST, PATIENCE, TIMES
-from barnraise.controller.settings import EvaluationSettings
-from barnraise.controller.speeds import OVERDUE
+from barnraise.controller.fleet.speeds import OVERDUE
+from barnraise.controller.state import actions as act
+from barnraise.controller.state import events as ev
+from barnraise.controller.state.settings import EvaluationSettings
+from barnraise.controller.versions.evaluation import BATCH_ROWS, FORWARD, LONGEST, PATIENCE, TIMES
 from barnraise.core.types import MOST_UNDONE, Evaluate, Flush, Train
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Judged, Noted

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from barnraise.controller import actions as act
-from barnraise.controller import events as ev
-from barnraise.controller import membership
-from barnraise.controller.settings import FLEET_HEARTBEATS, LeaseSettings
-from barnraise.controller.state import Status
+from barnraise.controller.fleet import membership
+from barnraise.controller.state import actions as act
+from barnraise.controller.state import events as ev
+from barnraise.controller.state.settings import FLEET_HEARTBEATS, LeaseSettings
+from barnraise.controller.state.state import Status
 from barnraise.core.types import KINDS, LinkReport
 from barnraise.ledger.decisions import Noted
 from barnraise.ledger.notes import Released

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnraise.controller import actions as act
+from barnraise.controller.state import actions as act
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Change, Judged, NodeChanged, Noted
 from barnraise.trust.standing import QUARANTINE

@@ -14,8 +14,8 @@ from barnraise import aggregation, compression, training
 from barnraise.aggregation import chain, fallback
 from barnraise.aggregation.base import Rule
 from barnraise.aggregation.catalog import resolve
-from barnraise.controller.actions import Held, Slot
-from barnraise.controller.parameter_server import Made, ParameterServer
+from barnraise.controller.state.actions import Held, Slot
+from barnraise.controller.tensors.parameter_server import Made, ParameterServer
 from barnraise.core.errors import VersionRefusedError
 from barnraise.core.types import Blob, Contribution, ParameterRange
 from barnraise.models.vectors import digest

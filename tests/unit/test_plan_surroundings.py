@@ -15,7 +15,7 @@ import pytest
 
 from barnraise import staleness
 from barnraise.config import load
-from barnraise.controller import events as ev
+from barnraise.controller.state import events as ev
 from barnraise.core.types import NodeProfile
 from barnraise.ledger.segments import SEGMENT_BYTES
 from barnraise.plan import Purpose, resolve

@@ -11,9 +11,9 @@ import pytest
 
 from barnraise.account.account import _dispatched
 from barnraise.account.hindsight import LEARNING, Hindsight
-from barnraise.controller import events as ev
-from barnraise.controller.folding import apply
-from barnraise.controller.state import State
+from barnraise.controller.state import events as ev
+from barnraise.controller.state.fold import apply
+from barnraise.controller.state.state import State
 from barnraise.core.types import Blob, NodeProfile
 from barnraise.ledger import Assigned, Decision, Judged, Ledger, LedgerView, NodeChanged, Noted
 from barnraise.ledger.notes import Released

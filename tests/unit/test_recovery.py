@@ -16,14 +16,14 @@ from torch import Tensor
 
 from barnraise import aggregation, compression, training
 from barnraise.aggregation.base import Rule
-from barnraise.controller import actions as act
-from barnraise.controller import events as ev
-from barnraise.controller import saved
 from barnraise.controller.machine import Controller
-from barnraise.controller.parameter_server import ParameterServer
-from barnraise.controller.recovery import Replayed, replay, restore
-from barnraise.controller.settings import GateSettings
-from barnraise.controller.state import Newest, State
+from barnraise.controller.state import actions as act
+from barnraise.controller.state import events as ev
+from barnraise.controller.state import saved
+from barnraise.controller.state.settings import GateSettings
+from barnraise.controller.state.state import Newest, State
+from barnraise.controller.tensors.parameter_server import ParameterServer
+from barnraise.controller.tensors.recovery import Replayed, replay, restore
 from barnraise.core.errors import CorruptionError, VersionRefusedError
 from barnraise.core.types import KINDS, AnyTask, Blob, NodeProfile, ParameterRange
 from barnraise.ledger import Checkpoints, Ledger

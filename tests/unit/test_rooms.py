@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
-from barnraise.controller import events as ev
-from barnraise.controller.rooms import TIMES
-from barnraise.controller.settings import RowNeeds
+from barnraise.controller.fleet.memory_limits import TIMES
+from barnraise.controller.state import events as ev
+from barnraise.controller.state.settings import RowNeeds
 from barnraise.core.types import Load, NodeProfile, Telemetry
 from barnraise.data.ranges import RowIndex
 from barnraise.ledger.decisions import Change, Noted

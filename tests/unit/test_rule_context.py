@@ -17,9 +17,9 @@ from barnraise.aggregation.base import Rule
 from barnraise.aggregation.chain import Chain
 from barnraise.aggregation.context import Context
 from barnraise.aggregation.nnm import NearestNeighbourMixing
-from barnraise.controller.actions import Held, Slot
-from barnraise.controller.parameter_server import ParameterServer
-from barnraise.controller.version.reducing import FORGOTTEN
+from barnraise.controller.state.actions import Held, Slot
+from barnraise.controller.tensors.parameter_server import ParameterServer
+from barnraise.controller.tensors.stages.reducing import FORGOTTEN
 from barnraise.core.errors import VersionRefusedError
 from barnraise.core.types import ParameterRange
 

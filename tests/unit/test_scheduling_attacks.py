@@ -14,7 +14,7 @@ from barnraise.assembly.simulation import simulate
 from barnraise.assembly.simulation_report import Report
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
-from barnraise.controller import events as ce
+from barnraise.controller.state import events as ce
 from barnraise.emulation.attacks.catalog import CATALOG, create, talks
 from barnraise.emulation.node import PREPARE_SECONDS
 from barnraise.emulation.simulator import Simulator

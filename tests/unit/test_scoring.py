@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 import barnraise
 from barnraise import compression
-from barnraise.controller import actions as act
-from barnraise.controller.evaluator import Evaluator
-from barnraise.controller.newcomers import PACE
-from barnraise.controller.scorer import Scorer
-from barnraise.controller.settings import ScoreSettings
-from barnraise.controller.version.base import Step
+from barnraise.controller.fleet.probation import PACE
+from barnraise.controller.state import actions as act
+from barnraise.controller.state.settings import ScoreSettings
+from barnraise.controller.tensors.evaluator import Evaluator
+from barnraise.controller.tensors.scorer import Scorer
+from barnraise.controller.tensors.stages.base import Step
 from barnraise.core.types import Batches, Blob, Contribution, NodeProfile, ParameterRange, RowRange, Train
 from barnraise.data.batches import batches
 from barnraise.data.shards import Dataset

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnraise.controller import admission
+from barnraise.controller.work import admission
 from barnraise.core.types import Blob, Contribution, ParameterRange, Transcript
 from barnraise.ledger.decisions import Change, Claim, Decision, Judged, NodeChanged, Noted
 from barnraise.ledger.evidence import Signatures

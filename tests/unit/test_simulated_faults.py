@@ -15,7 +15,7 @@ from barnraise.assembly.simulation_report import Report
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
 from barnraise.config.faults import KINDS
-from barnraise.controller.invariants import validate
+from barnraise.controller.state.invariants import validate
 from barnraise.core.errors import RunFailedError
 from barnraise.emulation.conditions import Conditions, Effect, Fate
 from barnraise.emulation.faults import FaultySimulator

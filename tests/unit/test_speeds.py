@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from barnraise.controller import events as ev
-from barnraise.controller import speeds
+from barnraise.controller.fleet import speeds
+from barnraise.controller.state import events as ev
 from barnraise.core.types import FASTEST, SLOWEST, LinkReport, NodeProfile
 from barnraise.ledger.decisions import Assigned, VersionClosed
 from barnraise.staleness import create as staleness

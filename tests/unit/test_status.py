@@ -15,8 +15,8 @@ import pytest
 from barnraise.account.nodes import living
 from barnraise.cli.main import main
 from barnraise.config.load import dump, load
-from barnraise.controller.folding import apply
-from barnraise.controller.state import State
+from barnraise.controller.state.fold import apply
+from barnraise.controller.state.state import State
 from barnraise.core.types import Blob, NodeProfile, ParameterRange, RowRange
 from barnraise.ledger import (
     Decision,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnraise.controller import actions as act
-from barnraise.controller import events as ev
+from barnraise.controller.state import actions as act
+from barnraise.controller.state import events as ev
 from barnraise.ledger.decisions import Change, Judged, NodeChanged
 from barnraise.training.reach import Reach
 

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from barnraise.account.story import _noted
-from barnraise.controller import events as ev
+from barnraise.controller.state import events as ev
 from barnraise.core.errors import WireError
 from barnraise.core.types import FASTEST, LinkReport, Load, Telemetry
 from barnraise.ledger.decisions import Noted

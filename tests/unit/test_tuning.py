@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnraise.controller import events as ev
+from barnraise.controller.state import events as ev
 from barnraise.core.types import SLOWEST_LINE, LinkReport, NodeProfile, ParameterRange
 from barnraise.ledger.decisions import Assigned, Noted
 from barnraise.training.tuning import CLIMB_SHARE, SHARE, Choices, Measured, Tuned, tune

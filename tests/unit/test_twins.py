@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnraise.controller.twins import FORGOTTEN, PATIENCE, Place, Twins
+from barnraise.controller.shell.duplicate_keys import FORGOTTEN, PATIENCE, Place, Twins
 
 
 def test_a_process_that_is_silent_has_lost_its_place_after_a_while() -> None:

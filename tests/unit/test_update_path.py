@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from barnraise import aggregation, compression, training
-from barnraise.controller.actions import Held, Slot
-from barnraise.controller.parameter_server import ParameterServer
+from barnraise.controller.state.actions import Held, Slot
+from barnraise.controller.tensors.parameter_server import ParameterServer
 from barnraise.core.types import Contribution, ParameterRange
 from barnraise.worker.update_path import UpdatePath
 

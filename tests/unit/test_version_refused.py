@@ -10,8 +10,8 @@ import torch
 
 from barnraise import aggregation, compression, training
 from barnraise.compression.catalog import CATALOG
-from barnraise.controller.actions import Held, Slot
-from barnraise.controller.parameter_server import ParameterServer
+from barnraise.controller.state.actions import Held, Slot
+from barnraise.controller.tensors.parameter_server import ParameterServer
 from barnraise.core.errors import CorruptionError, InputError, VersionRefusedError
 from barnraise.core.types import ParameterRange
 

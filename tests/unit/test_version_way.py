@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from barnraise.controller.version.arriving import Arrival, Look
-from barnraise.controller.version.base import Making, Stage
-from barnraise.controller.version.reducing import Reduce
+from barnraise.controller.tensors.stages.arriving import Arrival, Look
+from barnraise.controller.tensors.stages.base import Making, Stage
+from barnraise.controller.tensors.stages.reducing import Reduce
 from barnraise.core.errors import PayloadError, VersionRefusedError
 
 from .test_parameter_server import SIZE, Uploads, make_server, offer, slot, vector

@@ -16,8 +16,8 @@ from barnraise.account.nodes import NodeRow
 from barnraise.cli import panel
 from barnraise.cli.columns import columns
 from barnraise.cli.tables import total_table, use_line, use_table
-from barnraise.controller.folding import apply
-from barnraise.controller.state import State
+from barnraise.controller.state.fold import apply
+from barnraise.controller.state.state import State
 from barnraise.core.text import printable
 from barnraise.core.types import NodeProfile, ParameterRange
 from barnraise.ledger import Assigned, Decision, Judged, NodeChanged, Noted, notes

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnraise.controller import events as ev
-from barnraise.controller.arrivals import DEVIATIONS, LEAST_SECONDS, LEAST_SHARE
-from barnraise.controller.buffer import LATE
-from barnraise.controller.state import Speed, Work
+from barnraise.controller.state import events as ev
+from barnraise.controller.state.state import Speed, Work
+from barnraise.controller.versions.arrivals import DEVIATIONS, LEAST_SECONDS, LEAST_SHARE
+from barnraise.controller.versions.buffer import LATE
 from barnraise.core.types import NodeProfile
 from barnraise.ledger.decisions import VersionClosed
 from barnraise.wire.messages import Offer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnraise.controller.actions import Send
+from barnraise.controller.state.actions import Send
 from barnraise.wire.messages import Assign, Newer
 
 from ..state_machine.engine import Engine, contribution, engine_settings

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from barnraise import aggregation, compression, training
 from barnraise.aggregation.defaults import AUTOMATIC_F, DEFENDED, TRUSTING
-from barnraise.controller import actions as act
-from barnraise.controller.evaluator import Evaluator
-from barnraise.controller.parameter_server import ParameterServer
-from barnraise.controller.weigher import Weigher
+from barnraise.controller.state import actions as act
+from barnraise.controller.tensors.evaluator import Evaluator
+from barnraise.controller.tensors.parameter_server import ParameterServer
+from barnraise.controller.tensors.weigher import Weigher
 from barnraise.core.errors import CorruptionError
 from barnraise.core.types import ParameterRange
 from barnraise.data.shards import Dataset

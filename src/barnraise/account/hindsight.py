@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from statistics import median
 
-from barnraise.controller.state import Work
+from barnraise.controller.state.state import Work
 from barnraise.core.types import kind_of
 from barnraise.ledger.decisions import Assigned, Decision, Judged, Noted
 from barnraise.ledger.notes import Released

@@ -9,12 +9,12 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from barnraise.account.chronicle import plain
-from barnraise.controller.state import NodeState, State
+from barnraise.controller.state.state import NodeState, State
 from barnraise.ledger import NodeTotals
 from barnraise.ledger.decisions import Change
 
 if TYPE_CHECKING:
-    from barnraise.controller.state import NodeState, State
+    from barnraise.controller.state.state import NodeState, State
     from barnraise.trust.standing import Standing
 
 

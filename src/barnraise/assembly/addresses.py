@@ -14,7 +14,7 @@ from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan
 
 if TYPE_CHECKING:
-    from barnraise.controller.server import Server  # it imports torch
+    from barnraise.controller.shell.server import Server  # it imports torch
     from barnraise.transport.doorway import Doorway
 
 FILE = "address.json"

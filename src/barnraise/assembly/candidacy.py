@@ -1,7 +1,7 @@
 """A standby while it decides whether it is to be the controller: it listens to the controller and to its workers.
 
-`controller.succession` decides. Until it has, the ledger's epoch stays, the only answer that a worker gets is the
-question who it is, and the follower goes on dialling the controller.
+`controller.standby.succession` decides. Until it has, the ledger's epoch stays, the only answer that a worker gets is
+the question who it is, and the follower goes on dialling the controller.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from barnraise.assembly.ports import Ports
 from barnraise.assembly.requests import take_over_wanted
 from barnraise.assembly.voice import Voice
-from barnraise.controller.folding import apply
-from barnraise.controller.follower import TICK, Follower
-from barnraise.controller.state import NodeState, State
-from barnraise.controller.succession import Stage, Succession
+from barnraise.controller.standby.follower import TICK, Follower
+from barnraise.controller.standby.succession import Stage, Succession
+from barnraise.controller.state.fold import apply
+from barnraise.controller.state.state import NodeState, State
 from barnraise.core.errors import AddressError, RunDirectoryError, WireError
 from barnraise.ledger import LedgerView, RunDirectory
 from barnraise.ledger.decisions import NodeChanged

@@ -10,7 +10,7 @@ from barnraise.assembly.local_workers import LocalWorkers
 from barnraise.assembly.session import work
 from barnraise.assembly.signals import interruptible
 from barnraise.assembly.voice import Say, Voice
-from barnraise.controller.actions import Finish
+from barnraise.controller.state.actions import Finish
 from barnraise.core.program import program
 from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from barnraise.account.account import Account, read
 from barnraise.assembly import solving
 from barnraise.assembly.exporting import export_model
-from barnraise.controller.actions import Finish
+from barnraise.controller.state.actions import Finish
 from barnraise.core.program import program
 from barnraise.ledger import LedgerView, RunDirectory, notes, seal
 from barnraise.plan.resolve import Plan

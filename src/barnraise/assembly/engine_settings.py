@@ -9,7 +9,7 @@ from typing import Any
 
 from barnraise import matching, staleness
 from barnraise.compression.catalog import CATALOG as CODECS
-from barnraise.controller.settings import (
+from barnraise.controller.state.settings import (
     AuditSettings,
     EngineSettings,
     EvaluationSettings,

@@ -20,8 +20,8 @@ from barnraise.assembly.lab_faults import LabFaults, effect_of
 from barnraise.assembly.local_workers import LocalWorkers, log_tail
 from barnraise.assembly.nursery import Guest
 from barnraise.config.trial_sections import WorkerSection
-from barnraise.controller.events import InterruptRequested
-from barnraise.controller.server import Server
+from barnraise.controller.shell.server import Server
+from barnraise.controller.state.events import InterruptRequested
 from barnraise.core.errors import InputError, RunFailedError
 from barnraise.emulation import namespaces
 from barnraise.emulation.tun_hub import Disturbance, Order, Port, Report

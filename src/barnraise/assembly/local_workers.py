@@ -22,8 +22,8 @@ from barnraise.assembly.local_faults import LocalFaults
 from barnraise.assembly.nursery import End, Local, Order
 from barnraise.config.faults import Join, Planned
 from barnraise.config.trial_sections import WorkerSection
-from barnraise.controller.events import Admitted, Lost
-from barnraise.controller.server import Server
+from barnraise.controller.shell.server import Server
+from barnraise.controller.state.events import Admitted, Lost
 from barnraise.core.errors import DIVERGED, BarnraiseError, RunDirectoryError
 from barnraise.core.text import printable
 from barnraise.ledger import Change, RunDirectory

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from barnraise import aggregation, compression, training
 from barnraise.aggregation.base import Rule
-from barnraise.controller.blobs import BlobStore
-from barnraise.controller.evaluator import Evaluator
-from barnraise.controller.executor import ControllerExecutor, Report
-from barnraise.controller.parameter_server import ParameterServer
+from barnraise.controller.tensors.blobs import BlobStore
+from barnraise.controller.tensors.evaluator import Evaluator
+from barnraise.controller.tensors.executor import ControllerExecutor, Report
+from barnraise.controller.tensors.parameter_server import ParameterServer
 from barnraise.core.types import Blob
 from barnraise.data.shards import Dataset
 from barnraise.ledger import Checkpoints, Ledger
@@ -113,7 +113,7 @@ def evaluator_of(plan: Plan, model: dict[str, Any], dataset: Dataset) -> Evaluat
 def executor_maker(
     server: ParameterServer, blobs: BlobStore, evaluator: Evaluator, ledger: Ledger, checkpoints: Checkpoints
 ) -> Callable[[Report, Callable[[BaseException], None]], ControllerExecutor]:
-    """Makes the executor of these parts, once it is known whom it reports to (`controller.server.Server`)."""
+    """Makes the executor of these parts, once it is known whom it reports to (`controller.shell.server.Server`)."""
 
     def make(report: Report, failed: Callable[[BaseException], None]) -> ControllerExecutor:
         return ControllerExecutor(server, blobs, evaluator, ledger, checkpoints, report=report, failed=failed)

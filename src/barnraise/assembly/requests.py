@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnraise.controller.events import Event, RevokeRequested, StopRequested
+from barnraise.controller.state.events import Event, RevokeRequested, StopRequested
 from barnraise.core.decoding import MALFORMED
 from barnraise.ledger import RunDirectory
 
 if TYPE_CHECKING:
-    from barnraise.controller.server import Server  # it imports torch
+    from barnraise.controller.shell.server import Server  # it imports torch
 
 PATIENCE = 0.1
 """Seconds between two looks at whether a request was taken up."""

@@ -12,8 +12,8 @@ from barnraise.assembly.local_workers import LocalWorkers
 from barnraise.assembly.signals import on_signals
 from barnraise.assembly.voice import View
 from barnraise.config.schema import TrainingSection
-from barnraise.controller.actions import Finish
-from barnraise.controller.events import InterruptRequested
+from barnraise.controller.state.actions import Finish
+from barnraise.controller.state.events import InterruptRequested
 from barnraise.core.errors import DIVERGED, RunFailedError
 from barnraise.core.program import program
 from barnraise.core.text import printable

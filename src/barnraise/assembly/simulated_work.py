@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnraise.assembly.engine_settings import engine_settings
 from barnraise.assembly.trial import Trial
-from barnraise.controller.settings import EngineSettings
+from barnraise.controller.state.settings import EngineSettings
 from barnraise.core.types import Blob
 from barnraise.data.lengths import rows_of, shards_of
 from barnraise.data.ranges import RowIndex

@@ -26,8 +26,8 @@ from barnraise.assembly.signals import on_signals
 from barnraise.assembly.voice import Voice
 from barnraise.config.document import parse
 from barnraise.config.load import build, dump
-from barnraise.controller.follower import Applicant, Follower
-from barnraise.controller.incoming_files import IncomingFiles
+from barnraise.controller.standby.follower import Applicant, Follower
+from barnraise.controller.standby.incoming_files import IncomingFiles
 from barnraise.core.errors import (
     AddressError,
     CorruptionError,

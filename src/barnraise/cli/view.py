@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from barnraise.assembly.hosting import Host  # it imports torch
     from barnraise.controller.machine import Controller
-    from barnraise.controller.standbys import Standbys
+    from barnraise.controller.shell.standbys import Standbys
 
 RATE_SECONDS = 20.0
 """Tokens a second are those of this many last seconds."""

@@ -1,6 +1,6 @@
 """The controller as a state machine: events in, decisions applied, actions out. No clock, socket, file or tensor.
 
-`handle` runs `decide`, a generator: each decision it yields is applied before it goes on, so that later steps see
+Each handler is a generator: a decision that it yields is applied before it goes on, so that later steps see
 its effect, and is put among the actions as `Journal` in its place. The shell makes the decisions of a batch durable
 before it carries out any action after them.
 """
@@ -11,40 +11,40 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from barnraise.controller.actions import Action, Journal, Send
-from barnraise.controller.arrivals import Arrivals
-from barnraise.controller.auditing import Auditing
-from barnraise.controller.buffer import Buffer
-from barnraise.controller.copies import Copies
-from barnraise.controller.custody import Custody
-from barnraise.controller.dispatch import Dispatch
-from barnraise.controller.employment import Employment
-from barnraise.controller.ending import Ending
-from barnraise.controller.events import Dropped, Event, Received, Stalled, Tick, Told, Traffic
-from barnraise.controller.fitting import Fitting
-from barnraise.controller.flapping import Flapping
-from barnraise.controller.flushing import Flushing
-from barnraise.controller.folding import apply
-from barnraise.controller.forecasts import Forecasts
-from barnraise.controller.holdings import Holdings
-from barnraise.controller.inspection import Inspection
-from barnraise.controller.kinds import TaskKind
-from barnraise.controller.measuring import Measuring
-from barnraise.controller.membership import Membership, turned_away
-from barnraise.controller.newcomers import Newcomers
-from barnraise.controller.offences import Offences
-from barnraise.controller.pacing import Pacing
-from barnraise.controller.part import Context, Part, Steps
-from barnraise.controller.publishing import Publishing
-from barnraise.controller.rooms import Rooms
-from barnraise.controller.scoring import Scoring
-from barnraise.controller.sentencing import Sentencing
-from barnraise.controller.settings import EngineSettings
-from barnraise.controller.speeds import Speeds
-from barnraise.controller.state import State
-from barnraise.controller.telemetry import Sampling
-from barnraise.controller.training import Training
-from barnraise.controller.waiting import Waiting
+from barnraise.controller.fleet.backoff import Flapping
+from barnraise.controller.fleet.cost_model import Forecasts
+from barnraise.controller.fleet.data_locality import Holdings
+from barnraise.controller.fleet.membership import Membership, turned_away
+from barnraise.controller.fleet.memory_limits import Rooms
+from barnraise.controller.fleet.pacing import Pacing
+from barnraise.controller.fleet.probation import Newcomers
+from barnraise.controller.fleet.sanctions import Sentencing
+from barnraise.controller.fleet.speeds import Speeds
+from barnraise.controller.fleet.telemetry import Sampling
+from barnraise.controller.fleet.uploads import Custody
+from barnraise.controller.state.actions import Action, Journal, Send
+from barnraise.controller.state.events import Dropped, Event, Received, Stalled, Tick, Told, Traffic
+from barnraise.controller.state.fold import apply
+from barnraise.controller.state.kinds import TaskKind
+from barnraise.controller.state.part import Context, Part, Steps
+from barnraise.controller.state.settings import EngineSettings
+from barnraise.controller.state.state import State
+from barnraise.controller.versions.arrivals import Arrivals
+from barnraise.controller.versions.buffer import Buffer
+from barnraise.controller.versions.buffer_deadline import Waiting
+from barnraise.controller.versions.ending import Ending
+from barnraise.controller.versions.evaluation import Measuring
+from barnraise.controller.versions.publishing import Publishing
+from barnraise.controller.work.auditing import Auditing
+from barnraise.controller.work.dispatch import Dispatch
+from barnraise.controller.work.flushing import Flushing
+from barnraise.controller.work.inspection import Inspection
+from barnraise.controller.work.offences import Offences
+from barnraise.controller.work.scoring import Scoring
+from barnraise.controller.work.speculation import Copies
+from barnraise.controller.work.training import Training
+from barnraise.controller.work.unschedulable import Fitting
+from barnraise.controller.work.utilisation import Employment
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Decision, Noted
 from barnraise.wire.messages import FOR_GOOD, Hello, Message, Stop, Who
@@ -53,7 +53,7 @@ from barnraise.wire.messages import FOR_GOOD, Hello, Message, Stop, Who
 class Controller:
     """Decides for one run. `epoch` numbers the incarnations of the controller, so that results of a dead one drop.
 
-    It is the list of its parts, in the order in which they look at a change; each knows those before it.
+    It is the list of its parts, in the order in which they look at a change.
     """
 
     def __init__(self, settings: EngineSettings, state: State | None = None, epoch: int = 1) -> None:

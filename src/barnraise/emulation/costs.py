@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from barnraise.compression.catalog import CATALOG, Traits
-from barnraise.controller.actions import Aggregate, Gate
-from barnraise.controller.scoring import ROWS
+from barnraise.controller.state.actions import SCORED_ROWS, Aggregate, Gate
 from barnraise.core.types import AnyResult, AnyTask, Blob, Contribution, News, Sketched, Update
 
 NANO = 1e-9
@@ -84,7 +83,7 @@ class ControllerCosts:
         token = 2.0 * num_parameters / (FLOPS * threads)
         self.evaluate = evaluation_tokens * token
         self._row = row_tokens * token  # forward
-        self.score = 6 * ROWS * row_tokens * token  # two kinds of rows, three times each
+        self.score = 6 * SCORED_ROWS * row_tokens * token  # two kinds of rows, three times each
 
     def gate(self, action: Gate) -> float:
         """Losses and gradients, with all nodes and without one: where nobody lies it ends there."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from barnraise.controller.commits import PAUSE
-from barnraise.controller.settings import DISK_PATIENCE
+from barnraise.controller.shell.group_commit import PAUSE
+from barnraise.controller.state.settings import DISK_PATIENCE
 
 NO_ROOM = "no space left on the disk"
 

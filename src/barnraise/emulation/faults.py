@@ -11,7 +11,7 @@ from typing import Any
 
 from barnraise.config import faults as kinds
 from barnraise.config.trial_sections import WorkerSection
-from barnraise.controller import actions as ca
+from barnraise.controller.state import actions as ca
 from barnraise.emulation.conditions import Effect, Fate
 from barnraise.emulation.fleet import Machine
 from barnraise.emulation.node import Node

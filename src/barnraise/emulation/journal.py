@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnraise.controller.folding import apply
-from barnraise.controller.state import State
+from barnraise.controller.state.fold import apply
+from barnraise.controller.state.state import State
 from barnraise.ledger.decisions import Decision, VersionMade
 from barnraise.ledger.rows import FORMATS
 

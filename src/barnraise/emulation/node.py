@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from barnraise.controller import events as ce
+from barnraise.controller.state import events as ce
 from barnraise.core.types import AnyTask, Blob, Contribution, News, NodeProfile
 from barnraise.emulation.fleet import Machine
 from barnraise.emulation.work import NO_CONTENT, NodeWork

@@ -11,14 +11,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from barnraise.controller.actions import Aggregate, Gate, Score
-from barnraise.controller.blobs import BlobStore
-from barnraise.controller.evaluator import Evaluator
-from barnraise.controller.events import Gains
-from barnraise.controller.parameter_server import ParameterServer
-from barnraise.controller.scorer import Scorer
-from barnraise.controller.version.base import Step
-from barnraise.controller.weigher import Weigher
+from barnraise.controller.state.actions import Aggregate, Gate, Score
+from barnraise.controller.state.events import Gains
+from barnraise.controller.tensors.blobs import BlobStore
+from barnraise.controller.tensors.evaluator import Evaluator
+from barnraise.controller.tensors.parameter_server import ParameterServer
+from barnraise.controller.tensors.scorer import Scorer
+from barnraise.controller.tensors.stages.base import Step
+from barnraise.controller.tensors.weigher import Weigher
 from barnraise.core.types import AnyResult, AnyTask, Blob, Contribution, News, ParameterRange
 from barnraise.data.shards import Dataset
 from barnraise.emulation.conduct import HONEST, Conduct

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from barnraise.controller import actions as ca
-from barnraise.controller import events as ce
 from barnraise.controller.machine import Controller
+from barnraise.controller.state import actions as ca
+from barnraise.controller.state import events as ce
 from barnraise.core.errors import VersionRefusedError
 from barnraise.emulation.access import Access
 from barnraise.emulation.agenda import Agenda

@@ -13,11 +13,11 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from barnraise.controller import actions as ca
-from barnraise.controller import events as ce
-from barnraise.controller.drops import Drops
 from barnraise.controller.machine import Controller
-from barnraise.controller.recovery import RESUME_GRACE
+from barnraise.controller.shell.malformed_frames import Drops
+from barnraise.controller.state import actions as ca
+from barnraise.controller.state import events as ce
+from barnraise.controller.tensors.recovery import RESUME_GRACE
 from barnraise.emulation.agenda import Call
 from barnraise.emulation.conditions import Conditions, Fate
 from barnraise.emulation.disk import NO_ROOM, Disk

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from barnraise.controller.actions import Aggregate, Gate, Score
-from barnraise.controller.events import Gains
+from barnraise.controller.state.actions import Aggregate, Gate, Score
+from barnraise.controller.state.events import Gains
 from barnraise.core.types import (
     SKETCH_SIZE,
     AnyResult,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from barnraise.controller import events as ce
+from barnraise.controller.state import events as ce
 from barnraise.core.types import Blob
 from barnraise.emulation.access import Access
 from barnraise.emulation.agenda import Call

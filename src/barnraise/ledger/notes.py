@@ -1,8 +1,8 @@
 """What the controller notes besides its decisions about nodes, work and versions: one struct for each kind of note.
 
 A note is one row of the table `events`: its kind, and its fields as JSON. Those that change the controller's state are
-listed in `controller.folding`; all others are for the reader of the ledger. A kind that this version of barnraise does
-not know is kept as `Unknown`: what another version noted stops no replay.
+listed in `controller.state.fold`; all others are for the reader of the ledger. A kind that this version of barnraise
+does not know is kept as `Unknown`: what another version noted stops no replay.
 """
 
 from __future__ import annotations

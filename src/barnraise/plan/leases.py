@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnraise.controller.settings import FLEET_HEARTBEATS, SIMULATED_HEARTBEATS, LeaseSettings
+from barnraise.controller.state.settings import FLEET_HEARTBEATS, SIMULATED_HEARTBEATS, LeaseSettings
 from barnraise.plan.purpose import SIMULATE
 from barnraise.plan.resolve import Plan
 

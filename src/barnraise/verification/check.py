@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 
 if TYPE_CHECKING:
-    from barnraise.controller.parameter_server import ParameterServer
+    from barnraise.controller.tensors.parameter_server import ParameterServer
     from barnraise.verification.subject import LedgerRow, Subject
 
 FROM_A_COPY = "put the file back from a copy; without one, what it says cannot be believed"

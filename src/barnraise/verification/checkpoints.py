@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from barnraise.controller import saved
-from barnraise.controller.state import State
+from barnraise.controller.state import saved
+from barnraise.controller.state.state import State
 from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import CorruptionError, StorageError
 from barnraise.ledger import Checkpoint, Noted, notes

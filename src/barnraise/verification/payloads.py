@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from barnraise.controller.parameter_server import ParameterServer
+from barnraise.controller.tensors.parameter_server import ParameterServer
 from barnraise.ledger import Judged, Noted, VersionClosed, notes
 from barnraise.ledger.copying import TERM
 from barnraise.ledger.records import Damage, Place, Record, intact, read_exactly, scan

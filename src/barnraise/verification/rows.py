@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from barnraise.controller import invariants
-from barnraise.controller.parameter_server import ParameterServer
+from barnraise.controller.state import invariants
+from barnraise.controller.tensors.parameter_server import ParameterServer
 from barnraise.core.errors import BarnraiseError
 from barnraise.ledger import Noted, chain, notes, write_ahead
 from barnraise.ledger.chain import Comparison

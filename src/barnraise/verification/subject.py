@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from barnraise.assembly.hosting import recorded_plan
-from barnraise.controller.recovery import Replayed
+from barnraise.controller.tensors.recovery import Replayed
 from barnraise.core.errors import CorruptionError
 from barnraise.ledger import Checkpoint, Checkpoints, RunDirectory, chain
 from barnraise.ledger.decisions import AnyDecision

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from barnraise.controller.parameter_server import ParameterServer
+from barnraise.controller.tensors.parameter_server import ParameterServer
 from barnraise.ledger import RunDirectory
 from barnraise.verification.certificate import Certificate, certify
 from barnraise.verification.check import Check

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from barnraise.account.account import manifest
 from barnraise.assembly import parts
-from barnraise.controller.parameter_server import ParameterServer
+from barnraise.controller.tensors.parameter_server import ParameterServer
 from barnraise.core.errors import BarnraiseError, StorageError, VersionRefusedError
 from barnraise.ledger import Checkpoint
 from barnraise.ledger.tensor_files import content

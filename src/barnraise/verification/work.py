@@ -21,8 +21,8 @@ from torch import Tensor
 from barnraise.account.account import manifest
 from barnraise.assembly.engine_settings import worker_settings
 from barnraise.compression.base import Array, Codec
-from barnraise.controller.parameter_server import Made, ParameterServer
-from barnraise.controller.training import task_of
+from barnraise.controller.tensors.parameter_server import Made, ParameterServer
+from barnraise.controller.work.training import task_of
 from barnraise.core.types import Batches, Train, Transcript
 from barnraise.data.shards import Dataset
 from barnraise.ledger.decisions import Assigned, Judged

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from barnraise.aggregation.base import Rule
 from barnraise.compression.base import Array
-from barnraise.controller.weigher import HARM, HARM_SHARE, lower
+from barnraise.controller.tensors.weigher import HARM, HARM_SHARE, lower
 
 from .board import FEWEST, Scene
 from .seeing import LONGEST, Seeing, against, aggregate, mean_of
@@ -82,8 +82,8 @@ class Ascent(Seeing):
 
 
 def gated(rule: Rule, rows: Sequence[Array], surface: Surface) -> float:
-    """L after a version of the updates `rows` that the loss gate looked at (`controller.weigher`), as far as the
-    attacker can tell: it measures on rows of its own, and the gate on others."""
+    """L after a version of the updates `rows` that the loss gate looked at (`controller.tensors.weigher`), as far as
+    the attacker can tell: it measures on rows of its own, and the gate on others."""
     kept, made = list(rows), aggregate(rule, rows)
     losses = surface.losses(made)
     for _ in range((len(rows) - 1) // 2):

@@ -1,0 +1,5 @@
+"""The nodes of a run, as the controller observes them: who takes part, how fast, on which link, how far trusted.
+
+Owns membership and leases, failure detection, uploads, speeds, pace, memory limits, data locality, the cost model of
+tasks, back-off, probation and sanctions. May import `state`.
+"""

@@ -1,0 +1,113 @@
+"""What a task is expected to take on a node: p_ij and d_ij of `matching.predictor`, of what is known of node and link.
+
+Expectations go onto the ledger with the assignment, so that what became of them can be told from it, and what is
+learned of them is the same in a replay. Seconds are observed; of the link the way up is, as far as payloads travel for
+themselves, and the rest is what the node says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from barnraise.controller.fleet.data_locality import Holdings
+from barnraise.controller.fleet.speeds import Speeds
+from barnraise.controller.fleet.uploads import Custody
+from barnraise.controller.state.events import Arrived, Event
+from barnraise.controller.state.part import Context, Part, Steps
+from barnraise.controller.state.state import NodeState
+from barnraise.core.types import AnyTask, LinkReport, kind_of
+from barnraise.ledger.decisions import Assigned
+from barnraise.matching.predictor import Learned, Times, sort_of, transfer
+from barnraise.wire.messages import INLINE_BYTES
+
+DEFAULT_BANDWIDTH = 1.25e6
+"""Bytes a second of a link of which nothing is known."""
+
+SMOOTHING = 0.5
+"""Weight of the newest upload."""
+
+QUICK = 2.0
+"""An upload that took fewer round trips tells nothing of the link's rate."""
+
+
+class Link(NamedTuple):
+    """Bytes a second both ways (0: not known), and seconds one way."""
+
+    up: float
+    down: float
+    latency: float
+
+
+class Forecasts(Part):
+    """Keeps how fast each node's uploads were seen to come."""
+
+    def __init__(self, context: Context, custody: Custody, speeds: Speeds, holdings: Holdings) -> None:
+        super().__init__(context)
+        self.custody, self.speeds, self.holdings = custody, speeds, holdings
+        self.tasks, self.payloads = context.settings.tasks, context.settings.payloads
+        self.uploads: dict[str, float] = {}  # bytes a second
+
+    def rate(self, node: NodeState) -> float:
+        """Tokens of training a second while it computes; 0 while nothing is known."""
+        return node.speed.learned.rate or self.speeds.estimate(node)
+
+    def link(self, node: NodeState) -> Link:
+        """The node's link, as it was seen and, for what was not, as it says."""
+        profile, link = node.session.profile, self.speeds.links.get(node.id, LinkReport())
+        return Link(
+            self.uploads.get(node.id) or link.up or profile.up_bytes_per_second,
+            link.down or profile.down_bytes_per_second,
+            link.round_trip / 2 or profile.latency_seconds,
+        )
+
+    def expect(self, decision: Assigned, task: AnyTask) -> Assigned:
+        """The assignment, with how long it is expected to take."""
+        times = self.times(self.state.nodes[decision.node], decision, task)
+        terms = msgspec.structs.replace(decision.terms, **msgspec.structs.asdict(times))
+        return msgspec.structs.replace(decision, terms=terms)
+
+    def times(self, node: NodeState, decision: Assigned, task: AnyTask) -> Times:
+        """How long a task will take on a node; nothing, while nothing is known of its speed."""
+        sort, learned = sort_of(decision.kind, decision.tokens, decision.local_steps), node.speed.learned
+        compute = learned.compute(sort, task.effort) or self._claimed(node, learned, task.effort)
+        if not compute:
+            return Times()
+        link, held, tasks = self.link(node), self.holdings.of(node.id), self.tasks
+        lacking = {rows.shard for rows in decision.rows if rows.shard < tasks.rows.num_shards} - held
+        fetched = sum(update.blob.num_bytes for update in task.updates) + sum(map(tasks.shard_bytes, lacking))
+        return Times(
+            compute,
+            learned.fetch(transfer(fetched, link.down or DEFAULT_BANDWIDTH, link.latency)) + link.latency,
+            transfer(self._sent(decision), link.up or DEFAULT_BANDWIDTH, 0.0) + link.latency,
+            learned.compute_spread(sort),
+            learned.link_spread,
+        )
+
+    def _claimed(self, node: NodeState, learned: Learned, effort: float) -> float:
+        rate = 0.0 if learned.newest else self.speeds.estimate(node)
+        return effort / rate if rate > 0.0 else 0.0
+
+    def _sent(self, decision: Assigned) -> float:
+        """Bytes of its payload."""
+        if not kind_of(decision.kind).contributes:
+            return 0.0
+        covered = decision.terms.parameters
+        return self.payloads.rungs[decision.terms.rung] * (covered.stop - covered.start) / self.payloads.num_parameters
+
+    def _arrived(self, event: Arrived) -> Steps:
+        """A payload that travelled for itself is here: so fast is the node's way up."""
+        upload = self.custody.uploads.get(event.assignment)
+        if upload is not None and upload.node == event.node and event.num_bytes >= upload.num_bytes > INLINE_BYTES:
+            trip = self.speeds.links.get(event.node, LinkReport()).round_trip
+            seconds = self.now - upload.since
+            if seconds > QUICK * trip:
+                seen = upload.num_bytes / (seconds - min(trip, seconds / 2))
+                known = self.uploads.get(event.node, seen)
+                self.uploads[event.node] = known + SMOOTHING * (seen - known)
+        yield from ()
+
+    def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
+        return {Arrived: self._arrived}

@@ -1,0 +1,70 @@
+"""Who was not seen to be sound yet takes no more of the budget than can be looked at meanwhile.
+
+How fast a node is shows in what it hands in, and whoever takes one step and claims all is the fastest of them. So
+where anybody looks at the work (audits that judge, or scores) a node that nothing speaks for yet gets no task before a
+machine PACE times as fast as the median node would have done what it has just handed in (as that one says, while
+nothing was seen of it: who is done at once is the first to be seen), and no larger one than such a machine does in the
+time of a task: so it is known soon, however fast it is. Who comes back has not begun anew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from barnraise.controller.fleet.pacing import Pacing
+from barnraise.controller.state.part import Context, Part
+from barnraise.controller.state.state import NodeState
+from barnraise.ledger.decisions import Decision, Judged
+from barnraise.trust import suspicion
+
+PACE = 1.1
+"""By how many times it may be faster than the median node."""
+
+LONGEST = 60.0
+"""Seconds that a node waits at most: rates that were seen while a clock jumped say anything."""
+
+
+class Newcomers(Part):
+    """Keeps when each node's newest contribution came, and until when such a machine would have worked on those that
+    came by then; and, where there are scores, how often an honest node's comparisons are expected to pass by now."""
+
+    def __init__(self, context: Context, pacing: Pacing) -> None:
+        super().__init__(context)
+        self.pacing, self.speeds = pacing, pacing.speeds
+        self.scored = bool(context.settings.scores.share)
+        self.audited = bool(context.settings.audits.share and context.settings.worker.stateless)
+        self.came: dict[str, float] = {}
+        self.worked: dict[str, float] = {}
+        self.expected = suspicion.OTHER
+
+    def unknown(self, node: NodeState) -> bool:
+        """Whether somebody looks, and nothing was found that speaks for the node."""
+        standing = node.tally.standing
+        return not standing.scores.sound(self.expected) if self.scored else self.audited and not standing.sound
+
+    def most(self, node: NodeState, steps: int) -> int:
+        """Of so many steps those that its next task may have."""
+        if not self.unknown(node):
+            return steps
+        return min(steps, math.ceil(PACE * self.pacing.usual_steps()))
+
+    def held_until(self, node: str) -> float:
+        """Until when a node that is unknown gets no task; 0 for all others."""
+        if node not in self.came or not self.unknown(self.state.nodes[node]):
+            return 0.0
+        return self.worked[node] if self.came[node] <= self.now else 0.0  # else the clock went back
+
+    def _judged(self, d: Judged) -> None:
+        """What was given ahead comes at once with what it was given ahead of: each counts."""
+        if not (d.brings and d.tokens):
+            return
+        self.speeds.refresh()
+        pace = PACE * self.speeds.middle
+        begun = max(self.worked.get(d.node, 0.0), d.time)
+        worked = begun + d.tokens / pace if pace > 0.0 else begun
+        self.came[d.node], self.worked[d.node] = d.time, min(worked, d.time + LONGEST)
+
+    def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
+        return {Judged: self._judged}

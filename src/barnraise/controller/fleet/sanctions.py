@@ -1,0 +1,34 @@
+"""What follows for a node that others' work, its own updates or what it sends speak against: it is dismissed, what it
+handed in and is in no version yet is taken back, and for a while it gets no tasks (`trust.standing`)."""
+
+from __future__ import annotations
+
+from barnraise.controller.fleet.membership import Membership
+from barnraise.controller.state.actions import Send
+from barnraise.controller.state.part import Context, Part, Steps
+from barnraise.ledger import notes
+from barnraise.ledger.decisions import Change, Noted
+from barnraise.wire.messages import FOR_GOOD, Stop
+
+
+class Sentencing(Part):
+    """Keeps nothing: what was noted is on the ledger, and who stays away `flapping` knows."""
+
+    def __init__(self, context: Context, membership: Membership) -> None:
+        super().__init__(context)
+        self.membership = membership
+
+    def until(self, node: str) -> float | None:
+        """Until when it gets no tasks if it is found guilty now; None: it never gets any again."""
+        standing = self.state.nodes[node].tally.standing.after_conviction(self.now)
+        return None if standing.banned else standing.until
+
+    def pass_on(self, node: str, note: notes.Sentence, reason: str) -> Steps:
+        """`note` is the finding; the node is told the `reason`."""
+        yield Noted(self.now, note, node)
+        held = [held for slot in self.state.buffer.slots.get(node, {}).values() for held in slot.contributions]
+        version = self.state.newest.version + 1 + (self.state.closing is not None)
+        for one in held:
+            yield Noted(self.now, notes.Voided(one.assignment, version, reason, True), node)
+        yield Send(node, Stop(reason, final=note.until is None, refusal=FOR_GOOD if note.until is None else ""))
+        yield from self.membership.gone(node, reason, Change.DISMISSED)

@@ -1,0 +1,55 @@
+"""How nodes do, onto the ledger: what was seen of them, and what they say, at most once a minute each.
+
+What a node says of itself is for the reader of the ledger. Nothing is decided by it, but that it may get shorter rows.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from barnraise.controller.fleet.cost_model import Forecasts
+from barnraise.controller.fleet.memory_limits import Rooms
+from barnraise.controller.state.part import Context, Part, Steps
+from barnraise.core.types import Telemetry
+from barnraise.ledger.decisions import Noted
+from barnraise.ledger.notes import Sampled
+
+INTERVAL = 60.0
+"""Seconds between two rows of a node."""
+
+ROWS_PER_SECOND = 10.0
+"""Of all nodes together: of a large fleet each has fewer."""
+
+
+class Sampling(Part):
+    """Keeps when each node had its last row."""
+
+    def __init__(self, context: Context, forecasts: Forecasts, rooms: Rooms) -> None:
+        super().__init__(context)
+        self.forecasts, self.rooms = forecasts, rooms
+        self._told: dict[str, float] = {}
+
+    def sample(self, name: str, telemetry: Telemetry) -> Steps:
+        """A node tells how it does."""
+        node, told = self.state.nodes[name], self._told.get(name)
+        self.rooms.told(node, telemetry.load)
+        if told is not None and self.now < told + max(INTERVAL, self.state.num_live / ROWS_PER_SECOND):
+            return
+        self._told[name] = self.now
+        learned = node.speed.learned
+        seen = Sampled(
+            learned.rate,
+            learned.spread if learned.newest else 0.0,
+            self.forecasts.uploads.get(name, 0.0),
+            node.session.presence.share(self.now),
+            _numbers(telemetry),
+        )
+        yield Noted(self.now, seen, name)
+
+
+def _numbers(telemetry: Telemetry) -> dict[str, float]:
+    """What is known of it, by name."""
+    told = msgspec.structs.asdict(telemetry)
+    load, link = told.pop("load"), told.pop("link")
+    told |= msgspec.structs.asdict(load) | msgspec.structs.asdict(link)
+    return {name: float(value) for name, value in told.items() if value}

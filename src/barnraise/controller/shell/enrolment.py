@@ -1,0 +1,236 @@
+"""Enrolment of nodes: an invite is proven, spent and written down before a node is let in.
+
+The proof is checked first, against the book of invites as it was last read: that takes a few microseconds, however many
+wrong proofs come. Everything after it (the lock, the book from disk, the host's list) is for holders of an invite, so
+many times a second for each address. Wrong proofs of one address never cost another one anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+import time
+from collections.abc import Callable, Container
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+from barnraise.controller.fleet import role_permissions
+from barnraise.core.errors import InputError, InviteError, NotNowError, StorageError, TakenError
+from barnraise.transport import Keys, TokenBook
+from barnraise.transport.allow_list import line_of
+from barnraise.transport.door import network_of, place_of
+from barnraise.transport.invite import Token
+from barnraise.trust.roles import wrong_invite
+from barnraise.wire.following import Follow
+from barnraise.wire.messages import FOR_GOOD, LATER, PROTOCOL_VERSION, TAKEN, Enrol, Stop
+from barnraise.wire.observing import Observe
+
+ATTEMPTS_A_SECOND = 20
+"""Wrong proofs of one address that are answered; and greetings of it that are looked into, its proofs being right."""
+
+WARN_SECONDS = 60.0
+"""Between two warnings of wrong proofs."""
+
+Greeting = Enrol | Follow | Observe
+
+
+class UnansweredError(InviteError):
+    """One wrong proof too many of an address: nobody answers it."""
+
+
+class Entry(NamedTuple):
+    """What a machine came in by: which invite, for what, and whose it counts as."""
+
+    invite: str
+    role: str
+    owner: str
+
+
+class Attempts:
+    """Counts attempts by address, second by second."""
+
+    def __init__(self) -> None:
+        self._second, self._counts = 0, dict[str, int]()
+
+    def too_many(self, address: str) -> bool:
+        """Count one more of `address`; whether it is too many for this second."""
+        second = int(time.monotonic())
+        if second != self._second:
+            self._second, self._counts = second, {}
+        place = place_of(address)
+        self._counts[place] = self._counts.get(place, 0) + 1
+        return self._counts[place] > ATTEMPTS_A_SECOND
+
+
+class Enrolment:
+    """The controller's keys and its book of invites. `open_book` lends the book and makes its changes durable;
+    `allowed` reads the host's list of keys (None: there is none, and whoever has an invite may come in). At most
+    `per_network` nodes come in from one network, but for those that are listed. `read_book` returns the book for
+    reading alone, at little cost; without it the book is lent for that, too."""
+
+    def __init__(
+        self,
+        keys: Keys,
+        open_book: Callable[[], AbstractContextManager[TokenBook]],
+        allowed: Callable[[], Container[str] | None] = lambda: None,
+        warn: Callable[[str], None] = lambda text: None,
+        per_network: int | None = None,
+        read_book: Callable[[], TokenBook] | None = None,
+    ) -> None:
+        self.keys, self._open_book, self._allowed, self.warn = keys, open_book, allowed, warn
+        self._per_network = per_network
+        self._read_book = read_book or self._lent_book
+        self._wrong, self._right = Attempts(), Attempts()
+        self._warned, self._told_at = "", -math.inf
+
+    def prove(self, message: Greeting, key: str, address: str) -> None:
+        """Check a greeting's protocol, proof and role, before anything that costs more. Raises InviteError where one of
+        them is wrong, and UnansweredError where too many from `address` were."""
+        require_protocol(message)
+        try:
+            token = self._read_book().proven(message.token, message.proof, **self._fields(message, key))
+        except InviteError:
+            if self._wrong.too_many(address):
+                self._tell_of(address)
+                raise UnansweredError(f"too many wrong proofs from {address}") from None
+            raise
+        if role_permissions.refusal(token.role, message):
+            raise InviteError(wrong_invite(token.role))
+        self.require_patience(address)
+
+    def require_patience(self, address: str) -> None:
+        """Count a greeting that costs more than a proof. Raises NotNowError where too many are from `address`."""
+        if self._right.too_many(address):
+            raise NotNowError(
+                f"more than {ATTEMPTS_A_SECOND} machines of this address ask to come in at once: try again in a minute"
+            )
+
+    def _tell_of(self, address: str) -> None:
+        """Tell the host of wrong proofs, now and again."""
+        now = time.monotonic()
+        if now - self._told_at >= WARN_SECONDS:
+            self._told_at = now
+            self.warn(
+                f"more than {ATTEMPTS_A_SECOND} greetings a second from {address or 'an unknown address'} have wrong "
+                "proofs of an invite: they are not answered, and others come in as before"
+            )
+
+    def _lent_book(self) -> TokenBook:
+        with self._open_book() as book:
+            return book
+
+    def _fields(self, message: Greeting, key: str) -> dict[str, str]:
+        """Those that a proof covers."""
+        signer = message.signer if isinstance(message, Enrol) else ""
+        return {
+            "server_key": self.keys.public, "worker_key": key, "name": message.name, "nonce": message.nonce,
+            "signer": signer,
+        }  # fmt: skip
+
+    def let_in(self, message: Enrol, key: str, *, taken: bool, address: str = "") -> Entry:
+        """By what a machine with `key`, that calls from `address`, becomes a node, its use of an invite spent. Raises
+        InviteError when it may not."""
+        self.prove(message, key, address)
+        with self._open_book() as book:
+            token, listed = self._proven(book, message, key, time.time())
+            if taken:  # only who holds an invite is told of names
+                raise TakenError(f"the name '{message.name}' is taken in this run: choose another with --name")
+            network = "" if listed else self._network(book, address)
+            book.spend(token.id, key, network if self._per_network else "", listed=listed)
+            return Entry(token.id, token.role, self._owner(network))
+
+    def _owner(self, network: str) -> str:
+        """The same for all machines of a network; "" for one that is listed: the host knows whose it is. It does not
+        tell which network that is: the ledger is shown to others."""
+        told = f"barnraise owner 1 {network}".encode()
+        return hmac.digest(self.keys.secret.encode(), told, hashlib.sha256).hex()[:16] if network else ""
+
+    def _network(self, book: TokenBook, address: str) -> str:
+        """That of `address`. Raises InviteError where as many nodes as may be are from there."""
+        network = network_of(address)
+        if not network:  # it is gone already: else who hangs up at once would be of no network
+            raise NotNowError("where this machine calls from is not known any more: try again")
+        if self._per_network and book.num_of(network) >= self._per_network:
+            raise InviteError(
+                f"{self._per_network} machines of the network {network} came in, and the host lets in no more of one "
+                "(controller.per_network): ask for a place on the host's list of keys"
+            )
+        return network
+
+    def take_new_keys(self, message: Enrol, key: str, *, vouched: Callable[[], bool], address: str = "") -> None:
+        """A node may take `key` and the other that it comes with: it needs no invite, but its old key has to have
+        `vouched` for them. Raises InviteError when it may not."""
+        require_protocol(message)
+        self.require_patience(address)
+        if not vouched():
+            raise InviteError(f"the key that '{message.name}' is known by in this run has not vouched for the new ones")
+        keys = self._list()
+        if keys is not None and key not in keys:
+            raise _unlisted(key, message.name)
+
+    def refuse_standby(self, message: Follow, key: str, *, known: bool) -> Stop | None:
+        """Why a machine with `key`, whose greeting was proven, may not follow; None when it may. Its invite is asked
+        for each time, and no use of it is spent: it follows whenever it comes back. One that is `known` to have
+        followed may be late, too."""
+        try:
+            with self._open_book() as book:
+                self._proven(book, message, key, 0.0 if known else time.time())
+        except InviteError as error:
+            return refusal_of(error)
+        return None
+
+    def let_look(self, message: Observe, key: str, address: str = "") -> None:
+        """A machine with `key` may know how the run stands; each takes one use of the invite, however often it asks.
+        Raises InviteError when it may not."""
+        self.prove(message, key, address)
+        with self._open_book() as book:
+            token, listed = self._proven(book, message, key, time.time())
+            book.spend(token.id, key, listed=listed)
+
+    def _proven(self, book: TokenBook, message: Greeting, key: str, now: float) -> tuple[Token, bool]:
+        """The invite that was proven, which is one for such a message; and whether the host lists the key. Raises
+        InviteError where it lists others alone."""
+        require_protocol(message)
+        keys = self._list()
+        listed = keys is not None and key in keys
+        token = book.verify(message.token, message.proof, now=now, listed=listed, **self._fields(message, key))
+        if role_permissions.refusal(token.role, message):
+            raise InviteError(wrong_invite(token.role))
+        if keys is not None and not listed:
+            raise _unlisted(key, message.name)
+        return token, listed
+
+    def _list(self) -> Container[str] | None:
+        """The host's list of keys. Raises InviteError where it cannot be read: nobody is let in by half of it."""
+        try:
+            return self._allowed()
+        except InputError as error:
+            if str(error) != self._warned:
+                self._warned = str(error)
+                self.warn(f"nobody is let in: {error}")
+            raise NotNowError(
+                "nobody can come in now: the host's list of keys is broken, and its host is told"
+            ) from None
+
+
+def _unlisted(key: str, name: str) -> InviteError:
+    return InviteError(
+        "the host lets in listed keys alone, and this machine's is not among them; ask for this line in the file "
+        f"keys/allow of the run: {line_of(key, name)}"
+    )
+
+
+def refusal_of(error: InviteError | StorageError) -> Stop:
+    """What a machine is told that may not come in."""
+    if isinstance(error, StorageError):  # nobody is let in whose invite cannot be spent
+        return Stop(f"nobody can come in now, try again later: {error}", refusal=LATER)
+    if isinstance(error, NotNowError):
+        return Stop(str(error), refusal=LATER)
+    return Stop(str(error), refusal=TAKEN if isinstance(error, TakenError) else FOR_GOOD)
+
+
+def require_protocol(message: Greeting) -> None:
+    """InviteError unless it is of this protocol."""
+    if message.protocol != PROTOCOL_VERSION:
+        raise InviteError(f"protocol version {message.protocol} is not spoken here, only {PROTOCOL_VERSION}")

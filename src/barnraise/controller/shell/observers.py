@@ -1,0 +1,75 @@
+"""Who only looks on: asks how the run stands, with an invite for an observer, and is told what is known of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from barnraise.controller.shell.enrolment import Enrolment, UnansweredError, refusal_of
+from barnraise.core.errors import InviteError, StorageError
+from barnraise.transport.base import Peer
+from barnraise.wire.frames import Buffer
+from barnraise.wire.messages import Message, Stop
+from barnraise.wire.observing import Observe, Observed
+
+FRESH = 1.0
+"""Seconds for which an answer is good for all who ask."""
+
+MOST_SHARE = 0.05
+"""Of the time that may go into reading how the run stands."""
+
+MOST_WAITING = 64
+"""Observers that wait for the same answer; more ask again."""
+
+
+class Observers:
+    """Answers through `transmit`. `standing` reads the ledger, on a thread (None: nobody may look on)."""
+
+    def __init__(
+        self,
+        enrolment: Enrolment,
+        run: str,
+        standing: Callable[[], bytes] | None,
+        transmit: Callable[[Peer, Message, Buffer | None], object],
+    ) -> None:
+        self._enrolment, self._run, self._standing, self._transmit = enrolment, run, standing, transmit
+        self._waiting: dict[str, Peer] = {}  # by key
+        self._told, self._good_until = b"", 0.0
+        self._reading: asyncio.Task[None] | None = None
+
+    def asked(self, peer: Peer, message: Observe, address: str) -> None:
+        """Answer a machine that calls from `address`, now or once the ledger is read."""
+        try:
+            self._enrolment.let_look(message, peer.key, address)
+        except UnansweredError:
+            return
+        except (InviteError, StorageError) as error:
+            self._transmit(peer, refusal_of(error), None)
+            return
+        if len(self._waiting) >= MOST_WAITING:
+            return  # it asks again
+        if self._standing is None:
+            self._transmit(peer, Stop("nobody can look on at this run"), None)
+        elif time.monotonic() < self._good_until:
+            self._transmit(peer, Observed(self._run), self._told)
+        else:
+            self._waiting[peer.key] = peer
+            if self._reading is None or self._reading.done():
+                self._reading = asyncio.ensure_future(self._read(self._standing))
+
+    async def _read(self, standing: Callable[[], bytes]) -> None:
+        began = time.monotonic()
+        try:
+            self._told = await asyncio.to_thread(standing)
+        except Exception as error:  # the run goes on, whatever is wrong with what is told of it
+            self._tell(Stop(f"how the run stands cannot be read just now: {type(error).__name__}"), None)
+            return
+        now = time.monotonic()
+        self._good_until = now + max(FRESH, (now - began) / MOST_SHARE)
+        self._tell(Observed(self._run), self._told)
+
+    def _tell(self, message: Message, raw: Buffer | None) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for peer in waiting.values():
+            self._transmit(peer, message, raw)

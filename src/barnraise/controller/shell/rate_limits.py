@@ -1,0 +1,79 @@
+"""How often a node may say what: a table, far above what honest machines need. What is more is not handled.
+
+Whoever says still more is shut out for a while, connections and all: to read what is thrown away costs others, too.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from barnraise.controller.fleet.token_bucket import Allowance
+from barnraise.wire.messages import (
+    Decline,
+    Enrol,
+    Fetch,
+    FromWorker,
+    Heartbeat,
+    Hello,
+    Leave,
+    Message,
+    Next,
+    Offer,
+    PayloadChunk,
+    Watch,
+)
+
+
+class Rate(NamedTuple):
+    """So many at once, and so many a second in the long run."""
+
+    burst: float
+    a_second: float
+
+
+RATES: Mapping[type[Message], Rate] = {
+    Enrol: Rate(20, 1),
+    Hello: Rate(40, 4),  # one a connection, and those that are asked for once a second
+    Heartbeat: Rate(400, 100),
+    Next: Rate(400, 100),  # a task of 10 ms is mostly messages
+    Watch: Rate(400, 100),
+    Decline: Rate(400, 100),
+    Offer: Rate(400, 100),
+    Leave: Rate(10, 1),
+    PayloadChunk: Rate(8000, 4000),  # of 256 kB: 1 GB a second
+    Fetch: Rate(8000, 4000),
+}
+EXCESS = Rate(2000, 20)
+"""Messages of a node beyond those, after which it is shut out."""
+
+SHUT_OUT = 30.0
+"""Seconds for which it is."""
+
+assert set(RATES) == set(typing.get_args(FromWorker)), "each kind of message has a rate"
+
+
+class Rates:
+    """Counts what nodes say.
+
+    >>> from barnraise.wire.messages import Leave
+    >>> rates = Rates()
+    >>> said = [rates.excess("ann", Leave(), 0.0) for _ in range(11)]
+    >>> said[9], said[10], rates.excess("bob", Leave(), 0.0), rates.excess("ann", Leave(), 1.0)
+    ('', 'more than 1 Leave a second', '', '')
+    """
+
+    def __init__(self) -> None:
+        self._said = {kind: Allowance(*rate) for kind, rate in RATES.items()}
+        self._excess = Allowance(*EXCESS)
+
+    def excess(self, node: str, message: Message, now: float) -> str:
+        """Why what `node` says is passed over; empty when it is not."""
+        if self._said[type(message)].take(node, now):
+            return ""
+        return f"more than {RATES[type(message)].a_second:g} {type(message).__name__} a second"
+
+    def floods(self, node: str, now: float) -> bool:
+        """One more of the node's was passed over: whether it is to be shut out for that."""
+        return not self._excess.take(node, now)

@@ -1,0 +1,100 @@
+"""Who comes to the door: strangers that would be nodes, nodes that take new keys, and those that were put out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, MutableMapping
+from functools import partial
+
+from barnraise.controller.fleet.membership import turned_away
+from barnraise.controller.machine import Controller
+from barnraise.controller.shell.duplicate_keys import PATIENCE, REASON, Place, Twins
+from barnraise.controller.shell.enrolment import Enrolment, UnansweredError, refusal_of
+from barnraise.controller.state.events import Admitted, Event, Rekeyed
+from barnraise.core.errors import InviteError, StorageError
+from barnraise.transport.base import Peer
+from barnraise.trust import signatures
+from barnraise.wire.messages import TAKEN, Enrol, Enrolled, Hello, Message, Stop, Who
+
+
+class Reception:
+    """Answers through `transmit`, and hands the machine what follows with `post`. `peers` are nodes' connections, and
+    `address` tells where one comes from."""
+
+    def __init__(
+        self,
+        enrolment: Enrolment,
+        machine: Controller,
+        peers: MutableMapping[str, Peer],
+        transmit: Callable[[Peer, Message], object],
+        post: Callable[[Event], None],
+        address: Callable[[Peer], str],
+    ) -> None:
+        self.enrolment, self._machine, self._peers = enrolment, machine, peers
+        self._transmit, self._post, self._address = transmit, post, address
+        self._coming: set[str] = set()  # keys let in by this process
+        self._twins, self._told = Twins(), set[str]()
+
+    def turn_away(self, peer: Peer, node: str, message: Message) -> None:
+        """A revoked node is answered when it asks to be let in; whatever else it says is not read."""
+        if isinstance(message, Enrol | Hello):
+            self._transmit(peer, turned_away(self._machine.state.nodes[node]).message)
+
+    def enrol(self, peer: Peer, message: Enrol) -> None:
+        """Let a key in as a new node, or as the node that vouches for it."""
+        state = self._machine.state
+        if peer.key in state.keys:
+            self._coming.discard(peer.key)
+            self._transmit(peer, Enrolled(state.keys[peer.key]))
+        elif peer.key not in self._coming:
+            try:
+                event = self._let_in(peer, message)
+            except UnansweredError:
+                return
+            except (InviteError, StorageError) as error:
+                self._transmit(peer, refusal_of(error))
+            else:
+                self._coming.add(peer.key)
+                self._peers[message.name] = peer
+                self._post(event)
+
+    def has_place(self, peer: Peer, node: str, message: Hello) -> bool:
+        """Whether the node's place is this peer's, or free; else it is told so, or waits for its next greeting."""
+        known, other = self._machine.state.nodes[node], self._peers.get(node)
+        if other is None or not known.live or not self._address(other):
+            self._twins.forget(node)
+            return True
+        if other == peer or message.session == known.session.id:
+            self._twins.heard(node)
+            return True
+        patience = max(PATIENCE, 2.0 * self._machine.membership.heartbeat)
+        place = self._twins.asked(node, time.monotonic(), patience)
+        if place is Place.WAIT:
+            self._transmit(other, Who())  # a process that lives greets again
+        elif place is Place.TAKEN:
+            self._transmit(peer, Stop(REASON, final=False, refusal=TAKEN))
+            self._tell_of_twins(node)
+        return place is Place.FREE
+
+    def _tell_of_twins(self, node: str) -> None:
+        """Tell the host, once for each node."""
+        if node not in self._told:
+            self._told.add(node)
+            self.enrolment.warn(
+                f"a second process has the keys of node '{node}', and was told to take others; if nobody copied a home "
+                f"folder, somebody else has these keys: have its owner take new ones (barnraise join --new-keys)"
+            )
+
+    def _let_in(self, peer: Peer, message: Enrol) -> Admitted | Rekeyed:
+        """What follows for a machine that may come in. Raises InviteError when it may not."""
+        node, address = self._machine.state.nodes.get(message.name), self._address(peer)
+        if not message.endorsement:
+            taken = node is not None or message.name in self._peers
+            entry = self.enrolment.let_in(message, peer.key, taken=taken, address=address)
+            return Admitted(message.name, peer.key, entry.invite, message.signer, entry.role, entry.owner)
+        told = signatures.rotation(self._machine.settings.run, message.name, peer.key, message.signer)
+        signer = node.badge.signer if node is not None and not node.revoked else ""
+        vouched = partial(signatures.verified, told, message.endorsement, signer)
+        self.enrolment.take_new_keys(message, peer.key, vouched=vouched, address=address)
+        assert node is not None
+        return Rekeyed(message.name, peer.key, message.signer)

@@ -1,0 +1,398 @@
+"""The controller's shell: frames, timers and finished work become events; actions become frames, commits and work.
+
+A batch of events is one group commit, payloads first. Its actions follow: a crash undoes nothing that was seen outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from barnraise.controller.fleet import role_permissions
+from barnraise.controller.machine import Controller
+from barnraise.controller.shell.enrolment import Enrolment
+from barnraise.controller.shell.group_commit import Commits
+from barnraise.controller.shell.inbox import MOST_AT_ONCE, MOST_WAITING, TURNS_BEHIND, Awaited, Brought, Waiting
+from barnraise.controller.shell.malformed_frames import Drops
+from barnraise.controller.shell.observers import Observers
+from barnraise.controller.shell.rate_limits import SHUT_OUT, Rates
+from barnraise.controller.shell.reception import Reception
+from barnraise.controller.shell.standbys import Replication, Standbys
+from barnraise.controller.shell.warnings import Warnings
+from barnraise.controller.state import actions as act
+from barnraise.controller.state import events as ev
+from barnraise.controller.state import saved
+from barnraise.controller.tensors.executor import ControllerExecutor, Report
+from barnraise.core.errors import SupersededError, WireError
+from barnraise.core.text import printable
+from barnraise.ledger import Ledger, notes
+from barnraise.ledger.decisions import Judged, NodeChanged, Noted, VersionClosed
+from barnraise.transport.base import Peer
+from barnraise.transport.doorway import Doorway
+from barnraise.transport.waking import Signal
+from barnraise.wire.blobs import Uploads, inlined
+from barnraise.wire.following import Follow
+from barnraise.wire.frames import Buffer, decode_from_worker, encode, num_bytes
+from barnraise.wire.messages import (
+    Assign,
+    Chunk,
+    Enrol,
+    Fetch,
+    Go,
+    Gone,
+    Hello,
+    Message,
+    Newer,
+    Offer,
+    PayloadChunk,
+    Stop,
+    Who,
+)
+from barnraise.wire.observing import Observe
+
+TRAFFIC_INTERVAL = 10.0
+
+
+class Server:
+    """Runs one controller until its run is finished. `clock` gives run seconds, which go on after a resume."""
+
+    def __init__(
+        self,
+        machine: Controller,
+        ledger: Ledger,
+        enrolment: Enrolment,
+        *,
+        make_executor: Callable[[Report, Callable[[BaseException], None]], ControllerExecutor],
+        keep_checkpoints: int,
+        clock: Callable[[], float],
+        warn: Callable[[str], None],
+        contributions: dict[int, tuple[int, ...]] | None = None,
+        replication: Replication | None = None,
+        standing: Callable[[], bytes] | None = None,
+    ) -> None:
+        self.machine, self.ledger, self.enrolment, self.clock, self.warn = machine, ledger, enrolment, clock, warn
+        self.keep_checkpoints = keep_checkpoints
+        self.executor = make_executor(self._report_from_thread, self._failed)
+        self.inbox: deque[Waiting] = deque()
+        self.commits = Commits(ledger, lambda text: self.warn(text))
+        self.peers: dict[str, Peer] = {}
+        self.standbys = Standbys(ledger, enrolment, machine, replication or Replication(), warn)
+        self.standbys.connect(self._transmit, self._tell, self.peers, lambda note: self.post(ev.Told(note)))
+        self.reception = Reception(
+            enrolment, machine, self.peers, self._transmit, self.post, lambda peer: self.listener.address(peer)
+        )
+        self.observers = Observers(enrolment, machine.settings.run.name, standing, self._transmit)
+        self.drops, self.rates, self.warnings = Drops(), Rates(), Warnings()
+        self.uploads = Uploads()  # of which the machine knows: what it does not want is not kept
+        self.contributions = contributions or {}
+        self.bytes_up, self.bytes_down = machine.state.totals.bytes_up, machine.state.totals.bytes_down
+        self.finished: act.Finish | None = None
+        self.error: BaseException | None = None
+        self._asked_who: dict[str, float] = {}
+        self._traffic_at, self._bound = 0.0, False
+        self._behind = 0  # turns since nothing waited, or a Tick was due all the same
+        self.stopped: set[str] = set()  # nodes that were told to stop
+
+    async def bind(self, uri: str, doorway: Doorway | None = None) -> str:
+        """Listen at one address, or at two with a space between; the same with the ports taken. A `doorway` that is
+        open already is used as it is. Raises AddressError."""
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._drained = Signal()
+        self._doorway = doorway or Doorway()
+        uri = await self._doorway.open(uri, self.enrolment.keys, self.machine.state.keys, self.standbys.keys)
+        self.listener, self._bound = self._doorway.listener, True
+        return uri
+
+    async def run(self, first: list[act.Action]) -> act.Finish:
+        """Carry out `first` (from the machine's start or resume), then work until the run is finished."""
+        tasks = [asyncio.ensure_future(work) for work in (self._read(), self.standbys.work())]
+        for task in tasks:
+            self.supervise(task)
+        try:
+            await self._carry_out(first, {})
+            while self.finished is None:
+                await self._turn()
+            await self.standbys.finish()
+            return self.finished
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)  # which never raises: what broke them is told already
+            await self.close()
+
+    async def close(self) -> None:
+        """Let go of threads and ports, as `run` does at its end; once more does no harm."""
+        await asyncio.to_thread(self.executor.close)
+        self.standbys.close()
+        self.commits.close()
+        if self._bound:
+            await self.listener.close(linger=1.0)
+
+    def post(self, event: Waiting) -> None:
+        """Hand an event to the machine. For the event loop's thread."""
+        self.inbox.append(event)
+        self._wake.set()
+
+    async def settle(self, event: ev.Event) -> None:
+        """`post`, and wait until what was decided is durable. For the event loop's thread, while `run` runs."""
+        awaited = Awaited(event, self._loop.create_future())
+        self.post(awaited)
+        await awaited.settled
+
+    def supervise(self, task: asyncio.Task[None]) -> None:
+        """A task that breaks takes the run with it, which can be resumed: none may die unnoticed."""
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed(error)
+
+    async def _turn(self) -> None:
+        """Handle what has come, so much at a time that nobody waits long for the event loop."""
+        await asyncio.sleep(0)
+        if not self.inbox:
+            self._wake.clear()
+            wait = self.machine.deadline - self.clock()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), None if wait == math.inf else max(0.0, wait))
+        now = self.clock()
+        actions: list[act.Action] = []
+        brought: dict[tuple[str, int], memoryview] = {}
+        settling: list[asyncio.Future[None]] = []
+        for _ in range(min(len(self.inbox), MOST_AT_ONCE)):
+            event = self.inbox.popleft()
+            if isinstance(event, Brought):
+                brought[event.node, event.message.result.assignment] = event.payload
+                self.listener.budget.give((event.node, "offer"), len(event.payload))
+                event = ev.Received(event.node, event.message)
+            elif isinstance(event, Awaited):
+                settling.append(event.settled)
+                event = event.event
+            actions += self.machine.handle(event, now)
+        self._drained.wake()
+        self._behind = (self._behind + 1) % TURNS_BEHIND if self.inbox else 0
+        if self.machine.deadline <= now and not self._behind:
+            actions += self.machine.handle(ev.Tick(), now)
+        if now - self._traffic_at >= TRAFFIC_INTERVAL or any(type(action) is act.Finish for action in actions):
+            self._traffic_at = now
+            actions = self.machine.handle(ev.Traffic(self.bytes_up, self.bytes_down), now) + actions
+        await self._carry_out(actions, brought)
+        for settled in settling:
+            if not settled.done():
+                settled.set_result(None)
+
+    async def _carry_out(self, actions: list[act.Action], brought: dict[tuple[str, int], memoryview]) -> None:
+        decisions = [action.decision for action in actions if isinstance(action, act.Journal)]
+        if self.error is not None:
+            raise self.error
+        if decisions:
+            payloads = {
+                d.assignment: self.uploads.take(d.node, d.assignment).payload
+                for d in decisions
+                if isinstance(d, Judged) and d.brings
+            }
+            await self.commits.commit(decisions, payloads)
+            self.standbys.committed()
+        if self.error is not None:  # what is superseded says nothing any more
+            raise self.error
+        for action in actions:
+            if isinstance(action, act.Receive):
+                self._receive_payload(action, brought.pop((action.node, action.contribution.assignment), None))
+            else:
+                _ACTIONS[type(action)](self, action)
+
+    def _report_from_thread(self, event: ev.Event) -> None:
+        self._loop.call_soon_threadsafe(self.post, event)
+
+    def _failed(self, error: BaseException) -> None:
+        self.error = error
+        self._loop.call_soon_threadsafe(self._wake.set)
+
+    # What arrives
+
+    async def _read(self) -> None:
+        """Take in messages as fast as they are handled; what is wrong with one concerns its sender alone."""
+        while batch := await self._doorway.receive_many():
+            for peer, frames in batch:
+                self.bytes_up += sum(map(num_bytes, frames))
+                node = self.machine.state.keys.get(peer.key)
+                try:
+                    if peer.key in self.standbys.keys:
+                        self.standbys.receive(peer, frames)
+                        continue
+                    message, raw = decode_from_worker(frames, enrolled=node is not None)
+                    self._receive(peer, node, message, raw)
+                except WireError as error:
+                    self._drop(node, str(error))
+                except SupersededError:
+                    raise
+                except Exception as error:
+                    what = f"{type(error).__name__}: {printable(str(error))}"
+                    self.warn(f"a message of {node or 'a stranger'} was passed over: {what}")
+                    self._drop(node, f"{type(error).__name__} while it was handled")
+            if len(self.inbox) >= MOST_WAITING:
+                await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        """Read nothing more while too much waits. Who could not be heard meanwhile was not silent."""
+        began = time.monotonic()
+        while len(self.inbox) >= MOST_WAITING:
+            await self._drained.wait()
+        self.inbox.appendleft(ev.Stalled(time.monotonic() - began))
+        self._wake.set()
+
+    def _receive(self, peer: Peer, node: str | None, message: Message, raw: memoryview | None) -> None:
+        if node is not None and (excess := self.rates.excess(node, message, now := time.monotonic())):
+            self._drop(node, excess)
+            if self.rates.floods(node, now):
+                self.listener.shut_out(peer.key, SHUT_OUT)
+        elif node is not None and self.machine.state.nodes[node].revoked:
+            self.reception.turn_away(peer, node, message)
+        elif isinstance(message, Enrol):
+            self.reception.enrol(peer, message)
+        elif isinstance(message, Follow):
+            self.standbys.greeted(peer, message, self.listener.address(peer))
+        elif isinstance(message, Observe):
+            self.observers.asked(peer, message, self.listener.address(peer))
+        elif node is None:
+            return
+        elif offence := role_permissions.refusal(self.machine.state.nodes[node].badge.role, message):
+            self._drop(node, offence)
+            self._transmit(peer, Stop(offence, final=False))
+        elif isinstance(message, Hello):
+            self.standbys.require_newest(message.term)
+            if self.reception.has_place(peer, node, message):
+                self.peers[node] = peer
+                self.stopped.discard(node)
+                self.post(ev.Received(node, message))
+        elif self.peers.get(node) != peer:
+            self._transmit(peer, Who())
+        elif isinstance(message, Fetch):
+            self._serve(peer, message)
+            self.post(ev.Heard(node))
+        elif isinstance(message, PayloadChunk):
+            assert raw is not None
+            self._take_chunk(peer, node, message, raw)
+        elif isinstance(message, Offer) and raw is not None:
+            self.listener.budget.charge((node, "offer"), len(raw))
+            self.post(Brought(node, message, raw))
+        else:
+            self.post(ev.Received(node, message))
+
+    def _take_chunk(self, peer: Peer, node: str, message: PayloadChunk, raw: memoryview) -> None:
+        """Bytes of a payload; those that do not follow on what is here are asked for once, others overtook them."""
+        number = message.assignment
+        upload = self.uploads.get(node, number)
+        if upload is None:
+            self.post(ev.Heard(node))
+            if node not in self.stopped and number not in self.machine.state.nodes[node].verdicts:
+                self._ask_who(peer, node)  # it does not know that the payload was given up
+        elif upload.add(message.offset, raw):
+            self.post(ev.Arrived(node, number, len(upload.payload)))
+        elif not upload.asked and message.offset > len(upload.payload):
+            upload.asked = True
+            self._transmit(peer, Go(number, len(upload.payload)))
+
+    def _receive_payload(self, action: act.Receive, brought: memoryview | None) -> None:
+        """Ask for the payload from where it stands, unless it came along with its offer."""
+        number = action.contribution.assignment
+        upload = self.uploads.open(action.node, action.contribution)
+        if brought is not None and len(brought) == action.contribution.payload.num_bytes and upload.add(0, brought):
+            self.post(ev.Arrived(action.node, number, len(brought)))
+        elif not upload.complete:
+            self._tell(action.node, Go(number, len(upload.payload)))
+
+    def _ask_who(self, peer: Peer, node: str) -> None:
+        """At most once a second: its `Hello` says what it holds, the answer what of that is wanted."""
+        now = time.monotonic()
+        if now - self._asked_who.get(node, -math.inf) >= 1.0:
+            self._asked_who[node] = now
+            self._transmit(peer, Who())
+
+    def _serve(self, peer: Peer, message: Fetch) -> None:
+        chunk = self.executor.blobs.read(message.digest, message.offset, message.num_bytes)
+        self._transmit(peer, Gone(message.digest) if chunk is None else Chunk(message.digest, message.offset), chunk)
+
+    def _drop(self, node: str | None, reason: str) -> None:
+        """Journal what is malformed: at once, and then in summaries."""
+        if (count := self.drops.count(node or "", time.monotonic())) > 0:
+            self.post(ev.Dropped(node or "", reason, count))
+
+    # What leaves
+
+    def _tell(self, node: str, message: Message) -> None:
+        peer = self.peers.get(node)
+        if peer is not None and not (isinstance(message, Assign | Newer) and self._transmit_inlined(peer, message)):
+            self._transmit(peer, message)
+
+    def _transmit_inlined(self, peer: Peer, message: Assign | Newer) -> bool:
+        """Send the message with its updates; False when they are too large, or the peer's queue has no room."""
+        blobs = inlined(message.news.updates)
+        contents = [self.executor.blobs.read(blob.digest, 0, blob.num_bytes) for blob in blobs]
+        whole = b"".join(content for content in contents if content is not None)
+        return 0 < len(whole) == sum(blob.num_bytes for blob in blobs) and self._transmit(peer, message, whole)
+
+    def _transmit(self, peer: Peer, message: Message, raw: Buffer | None = None) -> bool:
+        frames = encode(message, raw)
+        if sent := self.listener.send(peer, frames):
+            self.bytes_down += sum(map(num_bytes, frames))
+        return sent
+
+    # Actions, one method each
+
+    def _send(self, action: act.Send) -> None:
+        told = action.message
+        if isinstance(told, Assign | Newer):
+            self.executor.blobs.hold(action.node, told.digests, news=isinstance(told, Newer))
+        for message in self.standbys.outgoing(action.node, told):
+            self._tell(action.node, message)
+        if isinstance(told, Stop):
+            self.stopped.add(action.node)
+
+    def _inspect(self, action: act.Inspect) -> None:
+        upload = self.uploads.get(action.node, action.contribution.assignment)
+        assert upload is not None, "the machine asks for the inspection of what has arrived"
+        self.executor.inspect(action, upload)
+
+    def _checkpoint(self, action: act.Checkpoint) -> None:
+        state = saved.encode(self.machine.state, self.clock())
+        self.executor.checkpoint(action, state, self.ledger.head)
+
+    def _journaled(self, action: act.Journal) -> None:
+        """Durable by now. A checkpoint makes the payloads before it superfluous."""
+        decision = action.decision
+        if isinstance(decision, VersionClosed):
+            self.contributions[decision.version] = decision.contributions
+        elif isinstance(decision, NodeChanged) and decision.change.gone:
+            self.executor.blobs.let_go(decision.node)
+        elif isinstance(decision, Noted) and isinstance(decision.note, notes.Checkpointed):
+            kept = self.executor.checkpoints.prune(self.keep_checkpoints)
+            covered = [version for version in self.contributions if version <= kept[0].manifest.version]
+            for version in covered:
+                self.ledger.segments.forget(self.contributions.pop(version))
+        if isinstance(decision, Noted) and (text := self.warnings.of(decision)):
+            self.warn(text)
+
+    def _finish(self, action: act.Finish) -> None:
+        self.finished = action
+
+
+_ACTIONS: dict[type[act.Action], Callable[[Server, Any], None]] = {
+    act.Journal: Server._journaled,
+    act.Send: Server._send,
+    act.Inspect: Server._inspect,
+    act.Discard: lambda server, action: server.uploads.drop(action.node, action.assignment),
+    act.Aggregate: lambda server, action: server.executor.aggregate(action),
+    act.Gate: lambda server, action: server.executor.gate(action),
+    act.Evaluate: lambda server, action: server.executor.evaluate(action),
+    act.Score: lambda server, action: server.executor.score(action),
+    act.Checkpoint: Server._checkpoint,
+    act.Release: lambda server, action: server.executor.blobs.release(action.digests),
+    act.Finish: Server._finish,
+}

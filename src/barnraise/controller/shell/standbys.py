@@ -1,0 +1,390 @@
+"""The standby that follows this controller: what it is sent, how far behind it is, and what waits until it has it.
+
+Also what the controller shows of its epoch, and when it must give way to a later one: see `transport.seals`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from barnraise.controller.machine import Controller
+from barnraise.controller.shell.durability import Durability
+from barnraise.controller.shell.enrolment import Enrolment, UnansweredError, refusal_of
+from barnraise.controller.shell.originals import Originals
+from barnraise.core.errors import InviteError, StorageError, SupersededError
+from barnraise.ledger import Ledger, notes
+from barnraise.ledger.copying import CopiedRow, RowReader
+from barnraise.transport.base import Peer
+from barnraise.transport.seals import sealed, supersedes
+from barnraise.wire.following import (
+    ROWS_BYTES,
+    Copy,
+    Follow,
+    Followed,
+    FromStandby,
+    Inventory,
+    Rows,
+    encode_rows,
+)
+from barnraise.wire.frames import Buffer, decode_from_standby
+from barnraise.wire.messages import EVERYTHING, Ack, Chunk, Elsewhere, Fetch, Go, Gone, Message, Stop, Term, Welcome
+
+BEAT = 0.25
+"""Seconds after which a standby is answered though nothing has happened."""
+
+FAREWELL = 5.0
+"""Seconds that a standby has, when the controller ends, to take what is left."""
+
+
+MOST_WAITING = 256
+"""Messages of the standby that wait; more are lost, and sent again."""
+
+MOST_STRANGERS = 8
+"""Proven greetings of strangers that wait: they have places of their own, and come after what the standby says."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Replication:
+    """How a run is copied: `originals` are its files (None: nobody may follow), `lease` the seconds of silence after
+    which a standby takes over. Where acknowledgements `wait`, they do until a standby has what they are of, or none was
+    there for `patience` seconds. `by` is the key of the standby that this controller was, if it was one."""
+
+    originals: Originals | None = None
+    lease: float = 3.0
+    wait: bool = False
+    by: str = ""
+    patience: float = 30.0
+
+
+@dataclass
+class Following:
+    """One standby. All rows up to `after` are durable there, and it could take over with those up to `safe`; `asks`
+    whether it waits for more."""
+
+    peer: Peer
+    name: str
+    uri: str
+    after: int
+    heard_at: float
+    safe: int = 0
+    asks: bool = False
+    answered_at: float = 0.0
+
+
+@dataclass(frozen=True)
+class Lag:
+    """How far a standby is behind: rows, and seconds since it had all."""
+
+    name: str
+    rows: int
+    seconds: float
+
+
+class Standbys:
+    """At most one follows at a time. For the event loop's thread; files are read on a thread of its own."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        enrolment: Enrolment,
+        machine: Controller,
+        replication: Replication,
+        warn: Callable[[str], None],
+    ) -> None:
+        self._warn = warn
+        self._ledger, self._enrolment, self._run, self._how = ledger, enrolment, machine.settings.run.name, replication
+        self.term: Term = sealed(enrolment.keys, self._run, machine.epoch, replication.by)
+        last = ledger.newest(notes.StandbyFollows)
+        self.keys = {last.key: last.name} if last is not None and last.key else {}  # who follows, or did last -> name
+        self.following: Following | None = None
+        self._held: dict[tuple[str, int], tuple[int, Ack]] = {}
+        self._state, began = machine.state, time.monotonic()
+        self.durability = Durability(self._how.wait, self._how.patience, began, self._living(machine.state.nodes))
+        self._all_at = time.monotonic()
+        self._changed = asyncio.Event()
+        self._reader: RowReader | None = None
+        self._thread = ThreadPoolExecutor(1, "standby")
+        self._said: set[str] = set()
+        self._inbox: deque[tuple[Peer, FromStandby]] = deque()
+        self._strangers: deque[tuple[Peer, FromStandby]] = deque()
+        self._came = asyncio.Event()
+
+    def connect(
+        self,
+        transmit: Callable[[Peer, Message, Buffer | None], bool],
+        tell: Callable[[str, Message], None],
+        nodes: Iterable[str],
+        note: Callable[[notes.Note], None],
+    ) -> None:
+        """Whom to speak through: to a peer, to a node, to all `nodes`, and to the ledger."""
+        self._transmit, self._tell, self._nodes, self._note = transmit, tell, nodes, note
+
+    @property
+    def elsewhere(self) -> Elsewhere | None:
+        """Where workers are to look should this controller be gone."""
+        return Elsewhere((self.following.uri,)) if self.following else None
+
+    @property
+    def lag(self) -> Lag | None:
+        """How far the standby is behind; None without one."""
+        if self.following is None:
+            return None
+        rows = max(0, self._ledger.last_id - self.following.after)
+        return Lag(self.following.name, rows, time.monotonic() - self._all_at if rows else 0.0)
+
+    @property
+    def held(self) -> int:
+        """Acknowledgements that wait for a standby."""
+        return len(self._held)
+
+    def require_newest(self, term: Term) -> None:
+        """Raises SupersededError when `term` is of a controller that has taken over."""
+        if supersedes(term, self.term, self._enrolment.keys, self._run):
+            raise SupersededError(
+                f"another controller of run '{self._run}' has taken over (epoch {term.epoch}, this one's is "
+                f"{self.term.epoch}): this one stops, and its folder stays as it is. Workers go on with the other one, "
+                "whose folder is the run from here on; to have a standby again, start one here in a new folder with an "
+                "invite from there (barnraise invite RUN_DIR --standby)"
+            )
+
+    def outgoing(self, node: str, message: Message) -> list[Message]:
+        """What to tell a node now: a welcome is sealed, and says where else to look; an acknowledgement may have to
+        wait, which must not look like a slow link to the node."""
+        if isinstance(message, Welcome):
+            welcome = msgspec.structs.replace(message, term=self.term)
+            return [welcome] if self.elsewhere is None else [welcome, self.elsewhere]
+        if not isinstance(message, Ack) or not self._hold(node, message):
+            return [message]
+        return [Go(message.assignment, EVERYTHING)] if message.accepted else []
+
+    def _hold(self, node: str, message: Ack) -> bool:
+        """Whether an acknowledgement has to wait; it is told as soon as a standby could take over with all that it
+        rests on."""
+        if not self._how.wait or (self.following is not None and self.following.safe >= self._ledger.last_id):
+            return False
+        if self.durability.lowered:
+            self.durability.unprotected += message.accepted
+            return False
+        self._held[node, message.assignment] = self._ledger.last_id, message
+        if self.following is None:
+            self._say("acknowledgements wait: controller.durability is standby, but no standby follows the run")
+        return True
+
+    def committed(self) -> None:
+        """There are new rows."""
+        self._changed.set()
+
+    def receive(self, peer: Peer, frames: Sequence[Buffer]) -> None:
+        """Frames of a key that follows, or did. Raises WireError."""
+        message = decode_from_standby(frames)[0]
+        if len(self._inbox) < MOST_WAITING:
+            self._inbox.append((peer, message))
+            self._came.set()
+
+    def greeted(self, peer: Peer, message: Follow, address: str) -> None:
+        """Somebody would follow, and calls from `address`. A proven greeting that is one too many is lost: its sender
+        asks again. Raises SupersededError when it is of a controller that has taken over, which needs no invite."""
+        self.require_newest(message.term)
+        try:
+            self._enrolment.prove(message, peer.key, address)
+        except UnansweredError:
+            return
+        except (InviteError, StorageError) as error:
+            self._transmit(peer, refusal_of(error), None)
+            return
+        if len(self._strangers) < MOST_STRANGERS:
+            self._strangers.append((peer, message))
+            self._came.set()
+
+    async def work(self) -> None:
+        """Answer standbys, and send rows as they come. Raises SupersededError; whatever else goes wrong is told, and
+        stops nobody but the standby."""
+        tasks = [asyncio.ensure_future(work) for work in (self._keep_sending(), self._keep_reading())]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _keep_reading(self) -> None:
+        while True:
+            while not (self._inbox or self._strangers):
+                self._came.clear()
+                await self._came.wait()
+            peer, message = (self._inbox or self._strangers).popleft()
+            try:
+                await self._receive(peer, message)
+            except SupersededError:
+                raise
+            except Exception as error:
+                self._failed(error)
+                if isinstance(message, Follow):
+                    self._transmit(peer, Stop("nobody can follow this controller now: its host is told why"), None)
+
+    async def _receive(self, peer: Peer, message: FromStandby) -> None:
+        if isinstance(message, Follow):
+            await self._follow(peer, message)
+            return
+        following = self.following
+        if following is None or following.peer != peer:
+            return  # it will greet: nothing is answered
+        following.heard_at = time.monotonic()
+        if isinstance(message, Copy):
+            following.after, following.asks = min(message.after, self._ledger.last_id), True
+            following.safe = min(message.safe, following.after)
+            if self.durability.heard(self._living(self._state.nodes), complete=following.safe > 0):
+                self._note(notes.DurabilityRestored(following.name))
+            self._release(following.safe)
+            self._changed.set()
+        elif isinstance(message, Fetch):
+            await self._serve(peer, message)
+        else:
+            assert self._how.originals is not None
+            self._transmit(peer, Inventory(await self._in_thread(self._how.originals.inventory)), None)
+
+    async def _keep_sending(self) -> None:
+        """Rows as they come; and see who is silent."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), BEAT)
+            self._changed.clear()
+            try:
+                await self._answer()
+            except Exception as error:
+                self._failed(error)
+                await asyncio.sleep(BEAT)
+                if (following := self.following) is not None:  # it must not take this for silence
+                    self._transmit(following.peer, Rows(following.after, self._ledger.last_id), encode_rows(()))
+
+    async def finish(self) -> None:
+        """Nothing follows any more: give a standby some time to take what is left, so that it knows of the end."""
+        deadline = time.monotonic() + FAREWELL
+        while self.following is not None and (lag := self.lag) is not None and lag.rows:
+            if time.monotonic() > deadline:
+                self._warn(f"standby '{lag.name}' has not taken the last {lag.rows} rows")
+                return
+            self._changed.set()
+            await asyncio.sleep(0.01)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=True, cancel_futures=True)
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    async def _follow(self, peer: Peer, message: Follow) -> None:
+        self.require_newest(message.term)
+        refusal = self._enrolment.refuse_standby(message, peer.key, known=peer.key in self.keys)
+        if refusal is None and self._how.originals is None:
+            refusal = Stop("this controller's run has local workers: only one that `barnraise serve` began is followed")
+        other = self.following
+        if refusal is None and other is not None and other.peer.key != peer.key:
+            refusal = Stop(f"standby '{other.name}' follows already, and one is all there can be: stop that one first")
+        if refusal is None and await self._in_thread(lambda: self._rows().tail(message.after)) != message.tail:
+            refusal = Stop(
+                f"the copy in your folder ends with a row {message.after} that this ledger does not have: it is of "
+                "another run, is damaged, or has gone on by itself. Follow with a new folder (--dir)"
+            )
+        if refusal is not None:
+            self._transmit(peer, refusal, None)
+            return
+        new = other is None or other.uri != message.uri
+        self.keys.clear()
+        self.keys[peer.key] = message.name
+        self.following = Following(peer, message.name, message.uri, message.after, time.monotonic())
+        self._transmit(peer, Followed(self._run, self.term, self._how.lease), None)
+        if new:
+            self._said.clear()
+            self._note(notes.StandbyFollows(message.name, message.uri, peer.key))
+            assert self.elsewhere is not None
+            for node in self._nodes:
+                self._tell(node, self.elsewhere)
+
+    def _living(self, nodes: Iterable[str]) -> list[str]:
+        known = self._state.nodes
+        return [node for node in nodes if node in known and known[node].live]
+
+    def _lose_patience(self, now: float) -> None:
+        """Acknowledge without a standby, where none has come for long."""
+        durability, here = self.durability, self._living(self._nodes)
+        if not durability.lower(now, here):
+            if durability.over(now):
+                self._say(
+                    f"acknowledgements wait though no standby has followed for {self._how.patience:g} s: fewer than "
+                    f"half of the {len(durability.missed)} workers that were there are here, so a standby that is cut "
+                    "off may have taken over with the others. If none has, set controller.durability to local and "
+                    "resume"
+                )
+            return
+        self._note(notes.DurabilityLowered(self._how.patience))
+        durability.unprotected += sum(ack.accepted for _, ack in self._held.values())
+        self._release(self._ledger.last_id)
+
+    async def _answer(self) -> None:
+        following, now = self.following, time.monotonic()
+        if following is None:
+            self._lose_patience(now)
+            return
+        if now - following.heard_at > max(self._how.lease, 4 * BEAT):
+            self.following = None
+            self.durability.alone(now)
+            self._note(notes.StandbyLost(following.name, f"silent for {now - following.heard_at:.1f} s"))
+            return
+        newest = self._ledger.last_id
+        if following.after >= newest:
+            self._all_at = now
+        if not following.asks or (following.after >= newest and now - following.answered_at < BEAT):
+            return
+        following.asks, following.answered_at = False, now
+        rows = await self._in_thread(lambda: self._next(following.after)) if following.after < newest else ()
+        self._transmit(following.peer, Rows(following.after, newest), encode_rows(rows))
+
+    def _next(self, after: int) -> tuple[CopiedRow, ...]:
+        rows = self._rows().after(after, ROWS_BYTES)
+        assert self._how.originals is not None
+        self._how.originals.named(rows)
+        return rows
+
+    def _rows(self) -> RowReader:
+        if self._reader is None:
+            self._reader = RowReader(self._ledger.path)
+        return self._reader
+
+    async def _serve(self, peer: Peer, message: Fetch) -> None:
+        assert self._how.originals is not None
+        originals = self._how.originals
+        chunk = await self._in_thread(lambda: originals.read(message.digest, message.offset, message.num_bytes))
+        if chunk:
+            self._transmit(peer, Chunk(message.digest, message.offset), chunk)
+        else:
+            self._transmit(peer, Gone(message.digest), None)
+
+    def _release(self, safe: int) -> None:
+        ready = [key for key, (row_id, _) in self._held.items() if row_id <= safe]
+        for node, assignment in ready:
+            self._tell(node, self._held.pop((node, assignment))[1])
+
+    def _failed(self, error: Exception) -> None:
+        self._say(f"a standby cannot be served: {type(error).__name__}: {error}")
+
+    def _say(self, text: str) -> None:
+        """Each warning once, until somebody follows anew."""
+        if text not in self._said:
+            self._said.add(text)
+            self._warn(text)
+
+    async def _in_thread(self, work: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -1,0 +1,380 @@
+"""How each decision changes the controller's state. Nothing else changes it durably.
+
+`apply` is all that a replay runs: it reads no clock, no policy and no random number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from barnraise.controller.state.actions import Held, Slot
+from barnraise.controller.state.node_estimates import learn, observe_rate, observe_travel
+from barnraise.controller.state.state import (
+    Badge,
+    Closing,
+    KeptFinding,
+    Newest,
+    NodeState,
+    Session,
+    State,
+    Status,
+    Tuning,
+    Work,
+)
+from barnraise.core.types import Flush, NodeProfile
+from barnraise.ledger import notes
+from barnraise.ledger.decisions import (
+    Assigned,
+    Change,
+    Decision,
+    Judged,
+    NodeChanged,
+    Noted,
+    VersionClosed,
+    VersionMade,
+)
+from barnraise.trust.roles import WORKER
+from barnraise.trust.standing import Standing
+
+MOST_OPEN = 4
+"""Assignments a node may have without a verdict (a worker has one running, one waiting, two unanswered), and answers
+remembered for one whose acknowledgement was lost. The residual at the run's end comes on top."""
+
+
+def apply(state: State, decision: Decision) -> None:
+    """Fold one decision into the state."""
+    _APPLY[type(decision)](state, decision)
+
+
+def _node_changed(state: State, d: NodeChanged) -> None:
+    if d.change == Change.ENROLLED:
+        state.nodes[d.node] = NodeState(d.node, Badge(d.key, d.signer, d.role or WORKER, d.owner))
+        state.keys[d.key] = d.node
+        return
+    node = state.nodes[d.node]
+    if d.change == Change.REKEYED:
+        del state.keys[node.badge.key]
+        node.badge = Badge(d.key, d.signer, node.badge.role, node.badge.owner)
+        state.keys[d.key] = d.node
+        return
+    if d.change == Change.JOINED:
+        state.num_live += not node.live
+        presence = node.session.presence
+        if not node.session.id:
+            presence.first = presence.since = d.time
+        elif not node.live:
+            presence.since = d.time
+        node.live, node.session = True, Session(d.session, d.time, d.profile or NodeProfile(), presence)
+    else:
+        if node.live:
+            node.session.presence.before += max(0.0, d.time - node.session.presence.since)
+        state.num_live -= node.live
+        node.live = False
+        if d.change == Change.REVOKED:
+            node.revoked = d.reason
+
+
+def _assigned(state: State, d: Assigned) -> None:
+    lost = state.redo.pop(d.redo, None) if d.redo else None
+    twin = state.works[d.redo] if d.redo and lost is None else None
+    again = lost or twin
+    state.totals.assigned = d.assignment
+    state.totals.rows = d.cursor
+    if twin is not None:
+        state.totals.copies += 1
+        state.works[d.redo] = msgspec.structs.replace(twin, twin=d.assignment)
+    root, done = (again.root, again.done) if again is not None else (d.assignment, 0)
+    same = d.redo if twin is not None else 0
+    state.works[d.assignment] = Work(**msgspec.structs.asdict(d), root=root, done=done, twin=same)
+    state.nodes[d.node].open.append(d.assignment)
+    work = state.works[d.assignment]
+    state.nodes[d.node].tally.turns += work.task.trains
+    if work.task.trains and again is None:
+        for rows in d.rows:
+            state.totals.handed[rows.shard] = state.totals.handed.get(rows.shard, 0) + rows.stop - rows.start
+    state.newest.in_flight += _is_current(state, work)
+    if lost is not None and d.local_steps < lost.local_steps:
+        state.redo[d.assignment] = _rest(lost, d.local_steps, d.tokens, d.assignment)
+
+
+def _judged(state: State, d: Judged) -> None:
+    work = state.works.pop(d.assignment)
+    state.newest.in_flight -= _is_current(state, work)
+    node = state.nodes[d.node]
+    node.open.remove(d.assignment)
+    if d.verdict != "accepted":  # else it came first, and its twin knows
+        _part(state, work)
+    if work.task is Flush:
+        state.progress.flushed[d.node] = None
+    node.verdicts[d.assignment] = (d.verdict == "accepted", d.reason)
+    while len(node.verdicts) > MOST_OPEN:
+        del node.verdicts[next(iter(node.verdicts))]
+    learn(node, work, d)
+    if work.task.trains:
+        observe_rate(node, work, d)
+        node.updates.staleness = d.staleness
+    elif not (work.task.measures or work.task.contributes):
+        node.speed.verdict_time = d.time  # what comes next took no longer than from then on
+    if d.verdict == "accepted" and work.task.measures:
+        state.record.findings[d.assignment] = KeptFinding(work.at(Status.FOUND), d.claim.loss, d.weight)
+    elif d.verdict == "accepted" and work.task.contributes:
+        state.totals.accepted += 1
+        node.tally.accepted += 1
+        _contributed(state, node, work, d)
+    elif d.verdict == "refused":
+        state.totals.refused += 1
+        node.tally.refused += 1
+        if work.twin <= 0:
+            _redo(state, work.at(Status.REFUSED))
+    elif d.verdict == "discarded":
+        state.totals.discarded += 1
+
+
+def _contributed(state: State, node: NodeState, work: Work, d: Judged) -> None:
+    """An update enters the buffer."""
+    buffer, totals = state.buffer, state.totals
+    slots = buffer.slots.setdefault(d.node, {})
+    trust = node.tally.standing.weight()
+    held = Held(d.assignment, d.weight, d.claim.codec, d.staleness, trust, d.scale)
+    slot = slots.get(d.parameters, Slot(d.node, d.parameters))
+    slots[d.parameters] = slot.plus(held, trust * d.tokens if work.task.trains else d.weight)
+    state.merging[d.assignment] = work.at(Status.ACCEPTED, tokens=d.tokens, local_steps=d.claim.steps)
+    if d.tokens < work.tokens:
+        _redo(state, _rest(work, d.claim.steps, d.tokens, d.assignment))
+    buffer.time = min(buffer.time, d.time)
+    if buffer.half_time == math.inf and 2 * len(buffer.slots) >= state.num_live:
+        buffer.half_time = d.time
+    observe_travel(node, work)
+    node.tally.tokens += d.tokens
+    totals.tokens += d.tokens
+    buffer.tokens += d.tokens
+    totals.staleness += d.staleness
+
+
+def _is_current(state: State, work: Work) -> bool:
+    """Whether it trains from the newest version."""
+    return work.task.trains and work.base == state.newest.version
+
+
+def _version_closed(state: State, d: VersionClosed) -> None:
+    buffer = state.buffer
+    closed = [slot for slots in buffer.slots.values() for slot in slots.values()]
+    state.closing = Closing(d.version, closed, d.tokens, d.rate, d.scales)
+    for name, slots in buffer.slots.items():
+        node, count = state.nodes[name], sum(len(slot.contributions) for slot in slots.values())
+        node.speed.waited = max(0.0, d.time - node.speed.verdict_time) if count == 1 else 0.0
+    buffer.empty()
+    if d.reason == "last":
+        state.progress.final = True
+
+
+def _version_made(state: State, d: VersionMade) -> None:
+    closing = state.closing
+    assert closing is not None
+    assert closing.version == d.version
+    state.newest = Newest(d.version, d.digest, d.time)
+    state.totals.version_tokens += closing.tokens
+    for slot in closing.slots:
+        node = state.nodes[slot.node]
+        for held in slot.contributions:
+            node.updates.merged = max(node.updates.merged, held.assignment)
+            del state.merging[held.assignment]
+    state.closing = None
+
+
+def _noted(state: State, d: Noted) -> None:
+    change = _NOTED.get(type(d.note))
+    if change is not None:
+        change(state, d, d.note)
+
+
+def _started(state: State, d: Noted, note: notes.Started) -> None:
+    state.newest.digest, state.newest.time = note.digest, d.time
+    state.record.checkpoint_time = d.time
+
+
+def _released(state: State, d: Noted, note: notes.Released) -> None:
+    work = state.works.pop(note.assignment)
+    state.newest.in_flight -= _is_current(state, work)
+    state.nodes[work.node].open.remove(work.assignment)
+    _part(state, work)
+    if work.twin <= 0:  # else the same is done already, or by somebody else
+        _redo(state, work.at(Status.RELEASED))
+
+
+def _part(state: State, work: Work) -> None:
+    """It is open no more, and came to nothing: its twin goes on alone."""
+    twin = state.works.get(work.twin)
+    if twin is not None:
+        state.works[work.twin] = msgspec.structs.replace(twin, twin=-work.assignment)
+
+
+def _redo(state: State, work: Work) -> None:
+    """Work on rows can be done by somebody else; a residual is nobody else's, and what is known nobody wants again."""
+    if not work.task.redone or (
+        work.task.measures and state.record.evaluations and work.base <= state.record.evaluations[-1][0]
+    ):
+        return
+    rest = state.redo.get(work.assignment)
+    if rest is not None:  # what comes after it: all of that is to be done, by anybody
+        steps, tokens = work.local_steps + rest.local_steps, work.tokens + rest.tokens
+        work = work.at(Status.UNDONE, local_steps=steps, tokens=tokens)
+    state.redo[work.assignment] = work
+
+
+def _rest(work: Work, steps: int, tokens: int, assignment: int) -> Work:
+    """What is left of it after so many steps, which `assignment` takes."""
+    left = {"local_steps": work.local_steps - steps, "tokens": work.tokens - tokens, "done": work.done + steps}
+    return work.at(Status.UNDONE, assignment=assignment, **left)
+
+
+def _reopened(state: State, d: Noted, note: notes.Reopened) -> None:
+    work = state.redo.pop(note.assignment).at(Status.OPEN)
+    state.works[work.assignment] = work
+    state.newest.in_flight += _is_current(state, work)
+    state.nodes[work.node].open.append(work.assignment)
+
+
+def _voided(state: State, d: Noted, note: notes.Voided) -> None:
+    """What was accepted cannot be used: taken back out of its buffer and all totals, its rows done again.
+
+    Its node holds it no longer and was told that it counts, so to that node it is as if it were merged.
+    """
+    work, node, closing = state.merging.pop(note.assignment), state.nodes[d.node], state.closing
+    if closing is not None and closing.version == note.version:
+        closing.tokens -= work.tokens
+        closing.slots = [slot.without(work.assignment, work.tokens, work.task.trains) for slot in closing.slots]
+    else:
+        state.buffer.take_out(node.id, work.assignment, work.tokens, work.task.trains)
+    node.updates.merged = max(node.updates.merged, work.assignment)
+    state.totals.accepted -= 1
+    node.tally.accepted -= 1
+    state.totals.tokens -= work.tokens
+    node.tally.tokens -= work.tokens
+    if note.judged:
+        state.totals.refused += 1
+        node.tally.refused += 1
+    else:
+        state.totals.discarded += 1
+    _redo(state, work.at(Status.VOIDED))
+
+
+def _excluded(state: State, d: Noted, note: notes.Excluded) -> None:
+    """The version is made without the slots of these nodes, whose contributions count as ever."""
+    closing = state.closing
+    if closing is not None and closing.version == note.version:
+        closing.slots = [
+            msgspec.structs.replace(slot, excluded=True) if slot.node in note.nodes else slot for slot in closing.slots
+        ]
+
+
+def _audited(state: State, d: Noted, note: notes.Audited) -> None:
+    if note.sound:
+        node = state.nodes[d.node]
+        node.tally.standing = node.tally.standing.after_audit()
+
+
+def _scored(state: State, d: Noted, note: notes.Scored) -> None:
+    node = state.nodes[d.node]
+    node.tally.standing = node.tally.standing.after_score(note.passed, note.suspicion)
+
+
+def _convicted(state: State, d: Noted, note: notes.Sentence) -> None:
+    node = state.nodes[d.node]
+    node.tally.standing = Standing(node.tally.standing.convicted + 1, math.inf if note.until is None else note.until)
+
+
+def _left_over(state: State, d: Noted, note: notes.LeftOver) -> None:
+    state.totals.accepted -= note.contributions
+    state.totals.discarded += note.contributions
+    state.totals.tokens -= state.buffer.tokens
+    state.buffer.empty()
+    state.merging, state.progress.final = {}, True
+
+
+def _tuned(state: State, d: Noted, note: notes.Tuned) -> None:
+    node = state.nodes[d.node]
+    node.tuning = Tuning(note.rung, note.local_steps, note.partition)
+
+
+def _flushing(state: State, d: Noted, note: notes.Flushing) -> None:
+    state.progress.flushing = d.time
+
+
+def _evaluated(state: State, d: Noted, note: notes.Evaluated) -> None:
+    """What was found out about it is used up; what was lost about it, or about one before, nobody wants again."""
+    state.record.evaluations.append((note.version, math.nan if note.loss is None else note.loss))
+    for number, finding in list(state.record.findings.items()):
+        if finding.work.base <= note.version:
+            del state.record.findings[number]
+    for number, work in list(state.redo.items()):
+        if work.task.measures and work.base <= note.version:
+            del state.redo[number]
+
+
+def _disputed(state: State, d: Noted, note: notes.Disputed) -> None:
+    state.record.disputed = note.version
+
+
+def _checkpointed(state: State, d: Noted, note: notes.Checkpointed) -> None:
+    state.record.checkpoint, state.record.checkpoint_time = note.version, d.time
+
+
+def _traffic(state: State, d: Noted, note: notes.Traffic) -> None:
+    state.totals.bytes_up, state.totals.bytes_down = note.up, note.down
+
+
+def _buffer_size(state: State, d: Noted, note: notes.BufferSize) -> None:
+    state.buffer.size = note.nodes
+
+
+def _paused(state: State, d: Noted, note: notes.Paused | notes.Continued) -> None:
+    state.progress.paused = note.reason
+
+
+def _stopping(state: State, d: Noted, note: notes.Stopping) -> None:
+    state.progress.stopping = note.reason
+
+
+def _finished(state: State, d: Noted, note: notes.Finished) -> None:
+    state.progress.finished = note.reason
+
+
+_NOTED: dict[type[notes.Note], Callable[[State, Noted, Any], None]] = {
+    notes.Started: _started,
+    notes.Audited: _audited,
+    notes.Convicted: _convicted,
+    notes.Scored: _scored,
+    notes.Discredited: _convicted,
+    notes.Offended: _convicted,
+    notes.Released: _released,
+    notes.Reopened: _reopened,
+    notes.Voided: _voided,
+    notes.Excluded: _excluded,
+    notes.LeftOver: _left_over,
+    notes.Flushing: _flushing,
+    notes.Tuned: _tuned,
+    notes.Evaluated: _evaluated,
+    notes.Disputed: _disputed,
+    notes.Checkpointed: _checkpointed,
+    notes.Traffic: _traffic,
+    notes.BufferSize: _buffer_size,
+    notes.Paused: _paused,
+    notes.Continued: _paused,
+    notes.Stopping: _stopping,
+    notes.Finished: _finished,
+}
+"""The notes that change the state; all others are for the reader of the ledger."""
+
+_APPLY: dict[type[Decision], Callable[[State, Any], None]] = {
+    NodeChanged: _node_changed,
+    Assigned: _assigned,
+    Judged: _judged,
+    VersionClosed: _version_closed,
+    VersionMade: _version_made,
+    Noted: _noted,
+}

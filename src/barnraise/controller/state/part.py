@@ -1,0 +1,88 @@
+"""What the parts have in common that a controller is made of.
+
+A part is one concern: it owns what it has observed and its own settings, and may know the parts below it. It handles
+the events and messages that it names, sees decisions as they are applied, and looks, in its turn, at what follows from
+a change. What a part has observed is not on the ledger and starts empty after a restart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+from barnraise.controller.state.actions import Action
+from barnraise.controller.state.events import Event
+from barnraise.controller.state.settings import EngineSettings
+from barnraise.controller.state.state import State
+from barnraise.core.types import AnyTask, Telemetry
+from barnraise.ledger.decisions import Assigned, Decision
+from barnraise.wire.messages import Message
+
+Steps: TypeAlias = Iterator[Decision | Action]
+
+
+class Context:
+    """What all parts share: the folded ledger, the settings, the time of the event in hand.
+
+    `follow` lets each part look at what follows from a change, `forget` drops what all observed of a node,
+    `needs_nodes` tells whether any are to stay though nothing more enters the model, `expect` writes into an assignment
+    how long it is expected to take, `sample` keeps what a node tells of itself.
+    """
+
+    def __init__(self, settings: EngineSettings, state: State, epoch: int) -> None:
+        self.settings, self.state, self.epoch, self.now = settings, state, epoch, 0.0
+        self.follow: Callable[[], Steps] = lambda: iter(())
+        self.forget: Callable[[str], None] = lambda node: None
+        self.needs_nodes: Callable[[], bool] = lambda: False
+        self.sample: Callable[[str, Telemetry], Steps] = lambda node, telemetry: iter(())
+        self.expect: Callable[[Assigned, AnyTask], Assigned] = lambda decision, task: decision
+
+    @property
+    def arrival_version(self) -> int:
+        """The version that a contribution arriving now is compared with: the newest published, but a synchronous round
+        that is closed takes no more."""
+        closed = self.state.closing is not None and not self.settings.asynchronous
+        return self.state.newest.version + closed
+
+
+class Part:
+    """One concern of the controller. A subclass overrides what concerns it."""
+
+    def __init__(self, context: Context) -> None:
+        self.context, self.state = context, context.state
+
+    @property
+    def now(self) -> float:
+        """The time of the event in hand."""
+        return self.context.now
+
+    def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
+        """The events that it handles. Several parts may handle one, in their order."""
+        return {}
+
+    def messages(self) -> dict[type[Message], Callable[[str, Any], Steps]]:
+        """The messages that it handles, of nodes that have greeted: (node, message). One part handles a message."""
+        return {}
+
+    def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
+        """The decisions that change what it has observed, as they are applied."""
+        return {}
+
+    def look(self) -> Steps:
+        """What follows from any change."""
+        yield from ()
+
+    def expire(self) -> Steps:
+        """What follows from the time alone."""
+        yield from ()
+
+    def deadline(self) -> float:
+        """When that may be, or when to look again, in the machine's time; infinite when nothing is due."""
+        return math.inf
+
+    def excuse(self, seconds: float) -> None:
+        """For so long nobody could be heard, and nobody's fault was it."""
+
+    def forget(self, node: str) -> None:
+        """The node is gone, or starts over: what was observed of it is no longer so."""

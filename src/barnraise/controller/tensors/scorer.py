@@ -1,0 +1,106 @@
+"""What a contribution does for the loss on the rows that it was to be trained on, and on others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+from torch import Tensor
+
+from barnraise.controller.state.actions import SCORED_ROWS, Score
+from barnraise.controller.state.events import Gains
+from barnraise.controller.tensors.evaluator import BATCH_ROWS, Evaluator
+from barnraise.controller.tensors.stages.base import Step
+from barnraise.core.types import Batches
+from barnraise.data.batches import Batch, Rows, batches
+from barnraise.data.shards import Dataset, labels
+from barnraise.training.local import row_losses
+
+FEWEST = 16
+"""Of its own where a task has few: from about a quarter of its steps, so that half of the work is half of a chance."""
+
+STEP = 0.3
+"""Of the update, that is gone along: short, since a whole one from an older version leads past what is best, and then
+says less about the rows."""
+
+_TRIES = 16
+
+
+class Scorer:
+    """Measures with the `evaluator`'s model."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+
+    def gains(
+        self, parameters: Tensor, step: Step, usual: Step | None, action: Score, dataset: Dataset
+    ) -> Gains | None:
+        """What a part of `step` does to the loss of `parameters`: on rows of `dataset` that the task had, from
+        consecutive steps of its, and on others. None where there are no others.
+
+        Which rows gain much by any training hides what the step does for its own: how much more these gain is what a
+        linear regression (analysis of covariance) leaves to their being its own, beside what their loss was and what a
+        `usual` step, that of the newest version, does for each.
+        """
+        rng = np.random.default_rng(action.seed)
+        own, others = _own(action, dataset, rng), _others(action.batches, dataset, rng)
+        if not own or not others:
+            return None
+        rows, (count, many) = own + others, (sum(len(tokens) for tokens, _ in some) for some in (own, others))
+        before = row_losses(self._evaluator.model_of(parameters), rows)
+        known = [np.repeat([1.0, 0.0], [count, many]), np.ones_like(before), before]
+        if usual is not None:
+            known.append(before - self._after(parameters, usual, 1.0, rows))
+        gain = before - self._after(parameters, step, -STEP, rows)
+        more = _more(np.stack(known, axis=1, dtype=np.float64), gain.astype(np.float64))
+        return Gains(float(gain[:count].mean()), float(gain[count:].mean()), more)
+
+    def _after(self, parameters: Tensor, step: Step, share: float, rows: list[Batch]) -> Rows:
+        module = self._evaluator.model_of(parameters)
+        self._evaluator.shift(step, share)
+        return row_losses(module, rows)
+
+
+def _more(known: Rows, gain: Rows) -> float:
+    """What the first of the columns [rows, k] adds to `gain` [rows] beside the others, in standard errors (ordinary
+    least squares); NaN where there are numbers that are none."""
+    if not (np.isfinite(known).all() and np.isfinite(gain).all()):
+        return math.nan
+    found = np.linalg.pinv(known.T @ known)
+    effects = found @ (known.T @ gain)
+    rest = gain - known @ effects
+    variance = found[0, 0] * float(rest @ rest) / max(1, len(gain) - known.shape[1])
+    return float(effects[0] / math.sqrt(variance)) if variance > 0.0 else 0.0
+
+
+def _own(action: Score, dataset: Dataset, rng: np.random.Generator) -> list[Batch]:
+    """Those of consecutive steps, from one on that nobody could know: who took but some of the steps misses them."""
+    order, steps = action.batches, max(1, action.steps)
+    parts = [dataset.rows(rows.shard, rows.start, rows.stop) for rows in order.rows]
+    size = max(1, order.size)
+    wanted = -(-min(SCORED_ROWS, max(FEWEST, steps * size // 4)) // size)
+    first = order.skip + int(rng.integers(max(1, steps - wanted + 1)))
+    return list(islice(batches(parts, order, dataset.meta), first, min(order.skip + steps, first + wanted)))
+
+
+def _others(order: Batches, dataset: Dataset, rng: np.random.Generator) -> list[Batch]:
+    """Rows of the same shards that the task had not."""
+    taken = [(rows.shard, rows.start, rows.stop) for rows in order.rows]
+    share = np.array([stop - start for _, start, stop in taken], np.float64)
+    found: dict[int, list[Rows]] = {}
+    for number in rng.choice(len(taken), SCORED_ROWS, p=share / share.sum()):
+        shard = taken[number][0]
+        for place in rng.integers(dataset.meta.shards[shard].rows, size=_TRIES):
+            if not any(at == shard and start <= place < stop for at, start, stop in taken):
+                row = dataset.rows(shard, int(place), int(place) + 1)
+                found.setdefault(row.shape[1], []).append(row)
+                break
+    return [batch for rows in found.values() for batch in _batched(np.concatenate(rows), dataset)]
+
+
+def _batched(rows: Rows, dataset: Dataset) -> Iterator[Batch]:
+    for start in range(0, len(rows), BATCH_ROWS):
+        some = rows[start : start + BATCH_ROWS]
+        yield some.astype(np.int64), labels(some, dataset.meta)

@@ -1,0 +1,49 @@
+"""The stages of a single contribution, as it comes: what is looked at before it may be taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from barnraise.compression.base import Codec, Reader
+from barnraise.controller.tensors.stages.opening import codec_of
+from barnraise.core.types import Contribution
+
+
+@dataclass
+class Arrival:
+    """A payload that has come as `offer` says, and what is known of its update so far."""
+
+    offer: Contribution
+    payload: Any
+    reader: Reader | None = None
+    norm: float = 0.0  # L2; what becomes of it is for `admission` to say
+
+
+class Look:
+    """One stage."""
+
+    def look(self, arrival: Arrival) -> None:
+        """Its turn. Raises PayloadError when the contribution must be refused."""
+
+
+class Decoded(Look):
+    """It can be decoded, to finite values, by the codec that it names."""
+
+    def __init__(self, codecs: Sequence[Codec]) -> None:
+        self._codecs = codecs
+
+    def look(self, arrival: Arrival) -> None:
+        offer = arrival.offer
+        size = offer.parameters.stop - offer.parameters.start
+        codec = codec_of(self._codecs, offer.codec, arrival.payload, size)
+        arrival.reader = codec.open(arrival.payload, size, offer.base)
+
+
+class Measured(Look):
+    """How far it would move the model."""
+
+    def look(self, arrival: Arrival) -> None:
+        assert arrival.reader is not None
+        arrival.norm = arrival.reader.norm()

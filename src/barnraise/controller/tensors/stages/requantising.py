@@ -1,0 +1,142 @@
+"""The stages between what the parameters are to move by and what is sent of it: the downlink codec's.
+
+What the codec leaves out stays in the residual, and comes along with the next version. A codec that encodes chunk by
+chunk does so as they come. One that must see all before it writes (top-k, one exponent for all) takes a second pass:
+the first collects in the residual what is to be sent; the second delivers what of it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from barnraise.compression.base import Array, Codec, Reader, Writer
+from barnraise.compression.catalog import CATALOG
+from barnraise.controller.tensors.stages.base import Making, Stage
+
+_NAME = "what its downlink codec leaves out"
+_CODED = 1.01  # times the largest that was encoded: what a codec decodes it to, at most
+
+
+class Residual(Stage):
+    """What was left out before comes along. `vector` [size] is made by the first version."""
+
+    def __init__(self) -> None:
+        self.vector: Tensor | None = None
+        self._carries = False
+
+    def growth(self, making: Making, largest: float, before: Mapping[str, float], after: dict[str, float]) -> float:
+        sent = largest + before.get(_NAME, 0.0)
+        after[_NAME] = sent + _CODED * sent
+        return sent
+
+    def begin(self, making: Making) -> None:
+        self._carries = self.vector is not None
+        if self.vector is None:
+            self.vector = torch.zeros(making.size)
+
+    def step(self, making: Making, span: slice, values: Array) -> Array:
+        if self._carries:
+            values += self.array(span)
+        return values
+
+    def array(self, elements: slice) -> Array:
+        """These of it, to be written to."""
+        assert self.vector is not None
+        array: Array = self.vector.numpy()[elements]
+        return array
+
+    def vectors(self) -> dict[str, Tensor]:
+        return {} if self.vector is None else {_NAME: self.vector}
+
+    def state(self) -> dict[str, Tensor]:
+        return {} if self.vector is None else {"residual": self.vector}
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        self.vector = tensors.get("residual")
+
+
+class Requantise(Stage):
+    """Chunks are encoded as they come, and go on as what they decode to."""
+
+    def __init__(self, codec: Codec, residual: Residual | None) -> None:
+        self._codec, self._residual = codec, residual  # None: of a codec that leaves nothing out
+        self._writer: Writer | None = None
+
+    def prepare(self, making: Making) -> None:
+        self._writer = self._codec.writer(making.moving.stop - making.moving.start, making.version)
+
+    def growth(self, making: Making, largest: float, before: Mapping[str, float], after: dict[str, float]) -> float:
+        return _CODED * largest
+
+    def step(self, making: Making, span: slice, values: Array) -> Array:
+        assert self._writer is not None
+        start = span.start - making.moving.start
+        if self._residual is None:
+            self._writer.write(start, values)
+            return values
+        decoded = np.empty_like(values)
+        self._writer.write(start, values, decoded)
+        np.subtract(values, decoded, out=self._residual.array(span))
+        return decoded
+
+    def end(self, making: Making) -> None:
+        assert self._writer is not None
+        making.encoded, self._writer = self._writer.finish(), None
+
+
+class Collect(Stage):
+    """The first of two passes: all that is to be sent, into the residual, and encoded there."""
+
+    seals = True
+
+    def __init__(self, codec: Codec, residual: Residual) -> None:
+        self._codec, self._residual = codec, residual
+        self._writer: Writer | None = None
+        self.sent: Reader | None = None
+
+    def prepare(self, making: Making) -> None:
+        self._writer = self._codec.writer(making.moving.stop - making.moving.start, making.version)
+
+    def step(self, making: Making, span: slice, values: Array) -> Array:
+        self._residual.array(span)[:] = values
+        return values
+
+    def seal(self, making: Making) -> None:
+        assert self._writer is not None
+        encoded = making.encoded = self._writer.whole(self._residual.array(making.moving))
+        self.sent = self._codec.open(encoded, encoded.size, making.version)
+
+    def end(self, making: Making) -> None:
+        self._writer = self.sent = None
+
+
+class Deliver(Stage):
+    """The second: what of it was sent goes on, and is left out no more."""
+
+    def __init__(self, collected: Collect, residual: Residual) -> None:
+        self._collected, self._residual = collected, residual
+
+    def growth(self, making: Making, largest: float, before: Mapping[str, float], after: dict[str, float]) -> float:
+        return _CODED * largest
+
+    def step(self, making: Making, span: slice, values: Array) -> Array:
+        assert self._collected.sent is not None
+        self._collected.sent.read(span.start - making.moving.start, values)
+        residual = self._residual.array(span)
+        residual -= values
+        return values
+
+
+def requantising(codec: Codec) -> list[Stage]:
+    """The stages that `codec` takes."""
+    if codec.piecewise and CATALOG.entry(codec.name).declares.lossless:
+        return [Requantise(codec, None)]
+    residual = Residual()
+    if codec.piecewise:
+        return [residual, Requantise(codec, residual)]
+    collected = Collect(codec, residual)
+    return [residual, collected, Deliver(collected, residual)]

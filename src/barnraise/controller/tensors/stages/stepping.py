@@ -1,0 +1,56 @@
+"""The outer optimizer's stage: from the aggregate of a version to what the parameters are to move by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from torch import Tensor
+
+from barnraise.compression.base import Array
+from barnraise.controller.tensors.stages.base import Making, Stage
+from barnraise.models.published import UNIT
+from barnraise.training.base import OuterOptimizer
+
+_PREFIX = "outer."
+
+_FARTHEST = 4.0 * UNIT
+"""That a version moves a published moment, at most: by four binary orders of magnitude."""
+
+
+class Outer(Stage):
+    """One step of the outer optimizer, over the vector of all parameters. Moments that are published behind them,
+    from `shared` on, become the aggregate of the workers' own, whatever the optimizer does with the rest."""
+
+    def __init__(self, optimizer: OuterOptimizer, shared: int | None = None) -> None:
+        self._optimizer, self._shared = optimizer, shared  # where they start
+
+    def growth(self, making: Making, largest: float, before: Mapping[str, float], after: dict[str, float]) -> float:
+        moments = {name: before.get(_told(name), 0.0) for name in self._optimizer.moment_names}
+        update, moments = self._optimizer.growth(largest, moments, making.rate)
+        after |= {_told(name): moment for name, moment in moments.items()}
+        return max(update, min(largest, _FARTHEST))
+
+    def begin(self, making: Making) -> None:
+        self._optimizer.begin(making.size)
+
+    def step(self, making: Making, span: slice, values: Array) -> Array:
+        parameters = values.size if self._shared is None else max(0, min(values.size, self._shared - span.start))
+        self._optimizer.step(values[:parameters], span.start, making.rate)
+        np.clip(values[parameters:], -_FARTHEST, _FARTHEST, out=values[parameters:])
+        np.negative(values, out=values)
+        return values
+
+    def vectors(self) -> dict[str, Tensor]:
+        return {_told(name): moment for name, moment in self._optimizer.moments.items()}
+
+    def state(self) -> dict[str, Tensor]:
+        return {_PREFIX + name: tensor for name, tensor in self._optimizer.state().items()}
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        own = {name.removeprefix(_PREFIX): t for name, t in tensors.items() if name.startswith(_PREFIX)}
+        self._optimizer.load(own)
+
+
+def _told(name: str) -> str:
+    return f"the outer optimizer's {name}"

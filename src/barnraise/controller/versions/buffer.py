@@ -1,0 +1,318 @@
+"""When the buffer closes and becomes a version, how many nodes that takes, and how a run ends.
+
+Asynchronous mode closes at K distinct nodes. Synchronous mode closes when no node still works from the newest
+version, or when the rest has kept the faster half waiting for too long. Both close when all that they wait for is later
+than its nodes' times make likely (`waiting`), if the aggregation rule has enough. Once the accepted contributions meet
+the token budget (or a stop was asked for) the next close is the last one; where error feedback holds residuals, it is
+the one but last, and the last version is made of those.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from itertools import chain
+from typing import Any
+
+from barnraise.controller.fleet.speeds import LEAST_PATIENCE, OVERDUE, Speeds, delay
+from barnraise.controller.fleet.uploads import Custody
+from barnraise.controller.state.actions import Aggregate, Slot
+from barnraise.controller.state.events import Event, Gated, Unmade
+from barnraise.controller.state.part import Context, Part, Steps
+from barnraise.controller.state.state import NodeState
+from barnraise.controller.versions.buffer_deadline import Waiting
+from barnraise.controller.versions.ending import Ending
+from barnraise.controller.versions.loss_gate import LossGate
+from barnraise.core.ranges import covers, disjoint
+from barnraise.ledger import notes
+from barnraise.ledger.decisions import Noted, VersionClosed
+from barnraise.staleness.buffer import OVERLAPPING, common, least_buffer, least_buffer_for_lines
+
+HYSTERESIS = 0.1
+"""Share by which an automatic K must be wrong to be changed."""
+
+LATE = "the others are late"
+"""Why a buffer closes that waits for nobody who is likely to come."""
+
+
+class Buffer(Part):
+    """Keeps the automatic K for the fleet's figures, and how long an open buffer waits for K nodes."""
+
+    def __init__(self, context: Context, custody: Custody, speeds: Speeds, ending: Ending, waiting: Waiting) -> None:
+        super().__init__(context)
+        self.settings, self.versions = context.settings, context.settings.versions
+        self.custody, self.speeds, self.ending, self.waiting = custody, speeds, ending, waiting
+        self.automatic_size, self.sized_at = 1, 0  # K if enough nodes live, and the count of the speeds behind it
+        self.fresh_size = 1  # the least K of those at which nobody's work is refused as stale
+        self.patience = math.inf  # seconds
+        self.advised = False  # that a pinned K is too small
+        self.gate = LossGate(context)
+
+    def look(self) -> Steps:
+        yield from self._size()
+        yield from self._close()
+
+    # K
+
+    def _size(self) -> Steps:
+        """Set K for the living, and pause or go on with the aggregation rule's minimum."""
+        state, settings, least = self.state, self.settings, self._least
+        if state.progress.final:
+            return
+        short = state.num_live < least
+        if short and state.num_live and not state.progress.paused:
+            reason = f"{state.num_live} live nodes, but the aggregation rule needs {least}"
+            yield Noted(self.now, notes.Paused(reason))
+        elif not short and state.progress.paused:
+            yield Noted(self.now, notes.Continued())
+        self._measure()
+        pinned = self.versions.buffer_size
+        wanted = state.num_live if not settings.asynchronous else pinned or self.automatic_size
+        there = self.speeds.num_working  # as they come and go; of those, who is overdue is found now and then
+        if settings.asynchronous:
+            there = min(there, len(self.speeds.counted))
+        nodes = max(least, min(wanted, there))
+        if nodes != state.buffer.size:
+            why = "automatic" if pinned is None else f"controller.buffer_size is {pinned}"
+            yield Noted(self.now, notes.BufferSize(nodes, state.num_live, why))
+        yield from self._advise()
+
+    def _measure(self) -> None:
+        """The automatic K, and how long an open buffer waits for K nodes, anew with the fleet's figures.
+
+        K stays while it is about right. What lines say of it is never more than half of the nodes: the rest would wait.
+        The wait is several times what the slowest of the K fastest nodes takes.
+        """
+        speeds = self.speeds
+        speeds.refresh()
+        if not self.settings.asynchronous or speeds.count == self.sized_at:
+            return
+        counted, self.sized_at = speeds.counted, speeds.count
+        first = OVERLAPPING if self.settings.worker.overlap else 1.0
+        rates, delays = [speeds.known(node) for node in counted], common([delay(node, first) for node in counted])
+        periods = sorted(speeds.period(node) for node in counted)
+        contributions = sum(1 / period for period in periods if period > 0.0)
+        told = (speeds.links.get(node.id) for node in counted)
+        lines = [link.down if link is not None and link.down > 0.0 else math.inf for link in told]
+        for_lines = least_buffer_for_lines(contributions, self.settings.payloads.delta, lines)
+        self.fresh_size = least_buffer(rates, self.versions.staleness.bound, delays)
+        automatic = max(self.fresh_size, min(for_lines, len(counted) // 2))
+        if abs(automatic - self.automatic_size) > HYSTERESIS * self.automatic_size:
+            self.automatic_size = automatic
+        wanted = self.versions.buffer_size or self.automatic_size
+        slowest = periods[min(len(periods), wanted) - 1] if periods else 0.0
+        self.patience = max(LEAST_PATIENCE, OVERDUE * slowest)
+
+    def _advise(self) -> Steps:
+        """Say once, when a pinned K makes versions too fast for somebody's staleness bound, which one would do."""
+        pinned, state = self.versions.buffer_size, self.state
+        if (
+            pinned is None
+            or not self.settings.asynchronous
+            or self.advised
+            or state.totals.accepted < 2 * state.num_live
+        ):
+            return
+        enough = math.ceil(self.fresh_size / 2)  # which leaves half of each bound in hand
+        if pinned < enough:
+            self.advised = True
+            reason = (
+                f"with speeds this far apart slow nodes' work is refused as stale; set controller.buffer_size, "
+                f"which is {pinned}, to {enough} or more, or to auto"
+            )
+            yield Noted(self.now, notes.Advice(reason))
+
+    # Closing
+
+    def _close(self) -> Steps:
+        """Close the buffer if it is time."""
+        state = self.state
+        if state.closing is not None or state.progress.final or self.ending.interrupted is not None:
+            return
+        reason = self._why()
+        if not reason:
+            return
+        nodes = len(state.buffer.slots)
+        if nodes < self._least:
+            if (
+                reason == "last"
+                and (state.progress.stopping or state.progress.flushing is not None)
+                and not self.custody.inspecting
+            ):
+                count = sum(len(s.contributions) for slots in state.buffer.slots.values() for s in slots.values())
+                why = state.progress.stopping or "too few residuals came for a version"
+                yield Noted(self.now, notes.LeftOver(count, why))
+                yield from self.ending.end()
+            return
+        if reason == "flush":
+            yield Noted(self.now, notes.Flushing(state.num_live))
+        held = tuple(slot for slots in state.buffer.slots.values() for slot in slots.values())
+        numbers = tuple(one.assignment for share in held for one in share.contributions)
+        rate, scales = self._rates(held)
+        yield VersionClosed(
+            self.now, state.newest.version + 1, numbers, nodes, state.buffer.tokens, reason, rate=rate, scales=scales
+        )  # fmt: skip
+        yield from self.aggregate()
+        if state.progress.final:
+            yield from self.ending.dismiss_all()
+
+    def aggregate(self) -> Steps:
+        """Have the closed buffer made into its version, once it is known without whom."""
+        closing = self.state.closing
+        assert closing is not None
+        if (asked := self.gate.ask(closing)) is not None:
+            yield asked
+            return
+        yield Aggregate(self.context.epoch, closing.version, tuple(closing.slots), closing.rate, closing.scales)
+
+    def _gated(self, event: Gated) -> Steps:
+        closing = self.state.closing
+        if event.epoch == self.context.epoch and closing is not None and closing.version == event.version:
+            yield from self.gate.answer(event)
+            yield from self.aggregate()
+
+    def _unmade(self, event: Unmade) -> Steps:
+        closing = self.state.closing
+        if event.epoch == self.context.epoch and closing is not None and closing.version == event.version:
+            yield from self._void(event, closing.slots)
+            yield from self.aggregate()
+            yield from self.context.follow()
+
+    def _void(self, event: Unmade, slots: list[Slot]) -> Steps:
+        """The version cannot be made of all that its buffer holds: void what cannot be used, to make it of the rest.
+
+        Where numbers are at fault, or too few nodes are left for the aggregation rule, that is everything: the version
+        is then the one before, and its rows are done again. A node is judged by what it sent, not by what our disk
+        lost.
+        """
+        faults, least = event.void | event.lost, self._least
+        used = {slot.node for slot in slots if any(held.assignment not in faults for held in slot.contributions)}
+        reason = event.reason
+        if not reason and len(used) < least:
+            reason = f"{len(used)} nodes' contributions can be used, but the aggregation rule needs {least}"
+        if reason:
+            numbers = tuple(held.assignment for slot in slots for held in slot.contributions)
+            yield Noted(self.now, notes.VersionRefused(event.version, reason, numbers))
+        for slot in list(slots):
+            for number in [held.assignment for held in slot.contributions]:
+                why = faults.get(number, reason and f"version {event.version} was refused: {reason}")
+                if why:
+                    judged = number in event.void or bool(event.reason)
+                    yield Noted(self.now, notes.Voided(number, event.version, why, judged), slot.node)
+
+    def _rates(self, held: tuple[Slot, ...]) -> tuple[float, tuple[float, ...]]:
+        """How far the version moves, and what of that each range of the parameters does when there are several.
+
+        By its nodes' share of all work, as far as they are trusted, in asynchronous mode, and by what staleness has
+        left of their weights: a mean sees how these compare, so that of one node alone they would count for nothing.
+        The share is no less than half of that by their number (`Speeds.participation`).
+        """
+        alike, rates = bool(self.settings.worker.uplink.normalize_steps), []
+        for parameters in disjoint(slot.parameters for slot in held):
+            there = [slot for slot in held if covers(slot.parameters, parameters)]
+            rate = _freshness(there, alike)
+            if self.settings.asynchronous and self.versions.participation:
+                nodes = ((self.state.nodes[slot.node], slot.trust) for slot in there)
+                rate *= min(1.0, sum(trust * self.speeds.participation(node, alike) for node, trust in nodes))
+            rates.append(rate)
+        most = max(rates)
+        return most, tuple(rate / most for rate in rates) if len(rates) > 1 else ()
+
+    def _why(self) -> str:
+        """Why the buffer closes now; empty while it does not. After `flush` it holds residuals alone, `last` is
+        next."""
+        state = self.state
+        if state.progress.stopping:
+            return "last"
+        if self.budget_met or state.progress.flushing is not None:  # which voided ones do not undo
+            if state.progress.flushing is None:
+                return "flush" if self.versions.flush else "last"
+            awaited = self.custody.inspecting or any(
+                node.live and node.id not in state.progress.flushed for node in state.nodes.values()
+            )
+            return "" if awaited and self.now < state.progress.flushing + self.settings.flush_patience else "last"
+        if self.settings.asynchronous:
+            if len(state.buffer.slots) >= state.buffer.size:
+                return "full"
+            if self.now >= state.buffer.time + self.patience:
+                return "time"
+            return LATE if self._enough and self.waiting.over else ""
+        return self._round_over()
+
+    def _round_over(self) -> str:
+        """Why the synchronous round is over; empty while it is worth waiting (what has arrived still belongs to it)."""
+        if self.state.newest.in_flight == 0:
+            return "all"
+        if self.custody.inspecting:
+            return ""
+        if self.now >= self.state.newest.time + self.versions.sync_longest_wait:
+            return "longest wait"
+        if self.now >= self.state.buffer.half_time + self.versions.sync_window:
+            return "window"
+        return LATE if self._enough and self.waiting.over else ""
+
+    @property
+    def _least(self) -> int:
+        """Of how many nodes the aggregation rule makes a version now."""
+        state = self.state
+        if not self.versions.yields:
+            return self.versions.least(state.num_live)
+        self.speeds.refresh()
+        ending = state.progress.stopping or state.progress.flushing is not None
+        return self.versions.least(0 if ending else min(state.num_live, self.speeds.num_keeping_pace))
+
+    def lacks(self, node: NodeState, others: Iterable[str] = ()) -> bool:
+        """Whether the next version cannot be made without this node: neither what is accepted nor what nodes work on
+        comes from as many as the aggregation rule needs, also with a contribution of each of the `others`."""
+        state, least = self.state, self._least
+        found = set(state.buffer.slots)
+        open_for = (
+            work.node
+            for work in state.works.values()
+            if work.task.trains and (self.settings.asynchronous or work.base == state.newest.version)
+        )
+        for name in chain(open_for, others):
+            if node.id in found or len(found) >= least:
+                return False
+            found.add(name)
+        return node.id not in found and len(found) < least
+
+    @property
+    def budget_met(self) -> bool:
+        """Whether contributions of all tokens of the run are accepted, though the last version may lack nodes."""
+        return self.state.totals.tokens >= self.settings.tokens
+
+    @property
+    def _enough(self) -> bool:
+        """Whether the aggregation rule can make a version of what is there."""
+        return len(self.state.buffer.slots) >= self._least
+
+    def deadline(self) -> float:
+        """When the wait for what lacks, or for residuals, ends at the latest."""
+        state = self.state
+        if self.ending.interrupted is not None or state.closing is not None:
+            return math.inf
+        enough = self._enough
+        if state.progress.flushing is not None and not state.progress.final:
+            looked_at = self.custody.inspecting and not enough  # what it shows is waited for
+            return math.inf if looked_at else state.progress.flushing + self.settings.flush_patience
+        if not enough:
+            return math.inf
+        if self.settings.asynchronous:
+            return min(state.buffer.time + self.patience, self.waiting.until)
+        if self.custody.inspecting:
+            return math.inf
+        window, longest = self.versions.sync_window, self.versions.sync_longest_wait
+        return min(state.newest.time + longest, state.buffer.half_time + window, self.waiting.until)
+
+    def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
+        return {Gated: self._gated, Unmade: self._unmade}
+
+
+def _freshness(slots: list[Slot], alike: bool) -> float:
+    """What staleness has left of the slots' weights in all, or of one each."""
+    if alike:
+        return sum(slot.freshness for slot in slots) / len(slots)
+    weights = [slot.weight for slot in slots]
+    fresh = sum(weight / slot.freshness for weight, slot in zip(weights, slots, strict=True))
+    return sum(weights) / fresh if fresh else 1.0

@@ -1,0 +1,72 @@
+"""How long an open buffer waits for what it lacks: until that is late, each by what its own node usually takes.
+
+A buffer that lacks k nodes waits for the k that are expected first, a synchronous round for all that work for it. Once
+they are later than the median of their nodes' times by so many median absolute deviations (`arrivals`) nothing says
+that they will come: a node that hangs while its heartbeats go on holds a version for a part of its task's time, not
+for a lease.
+"""
+
+from __future__ import annotations
+
+import math
+
+from barnraise.controller.state.part import Context, Part
+from barnraise.controller.state.state import Work
+from barnraise.controller.versions.arrivals import LEAST_SECONDS, Arrivals
+
+
+class Waiting(Part):
+    """Keeps until when the open buffer waits, and for whom the longest; found anew when that one has come."""
+
+    def __init__(self, context: Context, arrivals: Arrivals) -> None:
+        super().__init__(context)
+        self.arrivals, self.asynchronous = arrivals, context.settings.asynchronous
+        self._of: tuple[int, float] = (-1, math.inf)  # which buffer: the newest version, and its first contribution
+        self._until, self._last = math.inf, 0  # the assignment that is expected last
+        self._here = False  # whether that was here, or waited for its turn to come, as was found
+
+    @property
+    def until(self) -> float:
+        """All that the open buffer waits for is late from then on, or it is to be looked at again. Infinite when there
+        is nothing in it, or of those that it waits for somebody does not work yet."""
+        state = self.state
+        since = state.buffer.time if self.asynchronous else state.buffer.half_time
+        if since == math.inf:
+            return math.inf
+        if self.now < since + LEAST_SECONDS:
+            return since + LEAST_SECONDS  # most are closed by then
+        of = state.newest.version, since
+        if of != self._of or self._until <= self.now or not self._awaited(self._last) or self._here != self._is_here():
+            self._of = of
+            self._until, self._last = self._find()
+            self._here = self._is_here()
+        return self._until
+
+    @property
+    def over(self) -> bool:
+        """Whether the open buffer waits no more."""
+        return self.until <= self.now
+
+    def _find(self) -> tuple[float, int]:
+        state = self.state
+        if not self.asynchronous:
+            here = [work for work in state.works.values() if work.task.trains and work.base == state.newest.version]
+            return max(((self.arrivals.expected(work).late, work.assignment) for work in here), default=(math.inf, 0))
+        first: dict[str, Work] = {}
+        for work in state.works.values():
+            if work.task.trains and work.node not in state.buffer.slots:
+                first.setdefault(work.node, work)
+        lacks = state.buffer.size - len(state.buffer.slots)
+        if not 0 < lacks <= len(first):
+            return math.inf, 0
+        expected = sorted((self.arrivals.expected(work).late, work.assignment) for work in first.values())
+        in_time = [each for each in expected if each[0] > self.now]
+        return in_time[min(lacks, len(in_time)) - 1] if in_time else expected[-1]
+
+    def _is_here(self) -> bool:
+        work = self.state.works.get(self._last)
+        return work is not None and self.arrivals.here(work)
+
+    def _awaited(self, number: int) -> bool:
+        work = self.state.works.get(number)
+        return work is not None and not (self.asynchronous and work.node in self.state.buffer.slots)

@@ -1,0 +1,205 @@
+"""What follows on a version: it is published, measured and made durable when due; how a run ends.
+
+Once nothing more enters the model, the last version is measured and made durable, and the run is finished.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from barnraise.controller.fleet.membership import Membership
+from barnraise.controller.state.actions import Checkpoint, Finish, Send
+from barnraise.controller.state.events import (
+    Aggregated,
+    Checkpointed,
+    Evaluated,
+    Event,
+    InterruptRequested,
+    StopRequested,
+)
+from barnraise.controller.state.part import Context, Part, Steps
+from barnraise.controller.state.settings import DISK_PATIENCE
+from barnraise.controller.versions.evaluation import Measuring
+from barnraise.controller.versions.publishing import Publishing
+from barnraise.core.types import Update
+from barnraise.ledger import notes
+from barnraise.ledger.decisions import Decision, Judged, Noted, VersionMade
+from barnraise.wire.messages import Stop
+
+FIRST_PAUSE = 2.0
+"""Seconds from a checkpoint that failed to the next; twice as many after each further one that fails."""
+
+
+class Ending(Part):
+    """Keeps whether the newest version is being made durable, and whether the process is to end, or told to.
+
+    `unsaved` are the bytes of payloads that no checkpoint covers, as far as this process took them.
+    """
+
+    def __init__(self, context: Context, membership: Membership, publishing: Publishing, measuring: Measuring) -> None:
+        super().__init__(context)
+        self.settings, self.membership = context.settings, membership
+        self.publishing, self.measuring = publishing, measuring
+        self.checkpointing = False
+        self.unsaved = self._covered = 0
+        self._failures, self._again = 0, -math.inf  # how many checkpoints failed, and when the next is taken
+        self._failing = math.inf  # since when the last one of the run fails
+        self.interrupted: InterruptRequested | None = None
+        self.finished = False
+
+    def start(self, digest: str) -> Steps:
+        """A new run begins."""
+        yield Noted(self.now, notes.Started(digest, *self.settings.run))
+        yield from self.measuring.measure()
+
+    def _made(self, event: Aggregated) -> Steps:
+        """A version exists: publish it, measure it and make it durable when due."""
+        closing = self.state.closing
+        if event.epoch != self.context.epoch or closing is None or closing.version != event.version:
+            return
+        yield VersionMade(self.now, event.version, event.digest, event.delta.num_bytes)
+        yield from self.publishing.keep(Update("delta", event.version, event.delta, event.digest, event.parameters))
+        if self.state.progress.final:
+            yield from self.end()
+        else:
+            if self.measuring.due:
+                yield from self.measuring.measure()
+            if self._due() and not self.checkpointing:
+                yield from self._checkpoint()
+        yield from self.context.follow()
+        yield from self.publishing.tell()
+        yield from self._rest()
+
+    def _due(self) -> bool:
+        """Whether a checkpoint is to be taken: after some time, or when payloads take much more room than it does."""
+        versions, waited = self.settings.versions, self.now - self.state.record.checkpoint_time
+        due = waited >= versions.checkpoint_seconds or self.unsaved >= self.settings.payloads.checkpoint_bytes
+        return due and self.now >= self._again
+
+    def _checkpoint(self) -> Steps:
+        self.checkpointing, self._covered = True, self.unsaved
+        yield Checkpoint(self.context.epoch, self.state.newest.version)
+
+    def _checkpointed(self, event: Checkpointed) -> Steps:
+        if event.epoch != self.context.epoch:
+            return
+        self.checkpointing = False
+        if event.reason:
+            last = (
+                self.state.progress.final and event.version == self.state.newest.version and self.state.closing is None
+            )
+            longest = self.settings.versions.checkpoint_seconds
+            self._failing = min(self._failing, self.now) if last else math.inf
+            if last:
+                longest = min(longest, DISK_PATIENCE / 4)
+            self._again = self.now + min(longest, FIRST_PAUSE * 2.0 ** min(self._failures, 30))
+            self._failures += 1
+            yield Noted(self.now, notes.CheckpointFailed(event.version, event.reason))
+            given_up = last and self.now >= self._failing + DISK_PATIENCE
+            if given_up or self.interrupted is not None:  # not marked as finished, so that it can be resumed
+                reason = event.reason if last else f"the checkpoint failed: {event.reason}"
+                yield from self.finish(reason, failed=True)
+        else:
+            self.unsaved, self._failures, self._failing = self.unsaved - self._covered, 0, math.inf
+            yield Noted(self.now, notes.Checkpointed(event.version, event.digest))
+        yield from self._settle()
+        yield from self._rest()
+
+    def look(self) -> Steps:
+        if self.state.progress.final:
+            yield from self._settle()
+
+    def deadline(self) -> float:
+        """When the last checkpoint, which failed, is tried again."""
+        return self._again if self._failing < math.inf and not (self.checkpointing or self.finished) else math.inf
+
+    def expire(self) -> Steps:
+        if self.now >= self.deadline():
+            yield from self._checkpoint()
+
+    def end(self) -> Steps:
+        """Nothing more enters the model: measure it, make it durable; the run is finished when both are done."""
+        yield from self.dismiss_all()
+        if not self.measuring.busy and not self.measuring.done:
+            yield from self.measuring.measure()
+        if not self.checkpointing and self.state.record.checkpoint != self.state.newest.version:
+            yield from self._checkpoint()
+        yield from self._settle()
+
+    def dismiss_all(self) -> Steps:
+        """Tell everybody that the run is over, unless somebody is needed yet."""
+        if self.context.needs_nodes():
+            return
+        for node in list(self.membership.seen):
+            yield Send(node, Stop(self.state.progress.stopping or "the run's token budget is met"))
+
+    def _evaluated(self, event: Evaluated) -> Steps:
+        if event.epoch == self.context.epoch:
+            yield from self._settle()
+
+    def _settle(self) -> Steps:
+        """Finish once the last version is measured and durable."""
+        state = self.state
+        if (
+            not state.progress.final
+            or state.closing is not None
+            or self.finished
+            or self.measuring.busy
+            or self.checkpointing
+        ):
+            return
+        if not self.measuring.done:
+            yield from self.measuring.measure()
+        elif state.record.checkpoint != state.newest.version:
+            if self._failing == math.inf or self.now >= self._again:
+                yield from self._checkpoint()
+        else:
+            reason = state.progress.stopping or notes.BUDGET_MET
+            if self.settings.evaluations.by_workers:
+                yield from self.dismiss_all()
+            yield Noted(self.now, notes.Finished(reason))
+            yield from self.finish(reason)
+
+    def _stop(self, event: StopRequested) -> Steps:
+        if not self.state.progress.stopping and not self.state.progress.final:
+            yield Noted(self.now, notes.Stopping(event.reason))
+            yield from self.context.follow()
+
+    def _interrupt(self, event: InterruptRequested) -> Steps:
+        if self.interrupted is None and not self.state.progress.finished:
+            yield Noted(self.now, notes.Interrupted(event.reason))
+            self.interrupted = event
+            yield from self._rest()
+
+    def _rest(self) -> Steps:
+        """Once the process shall end: make the newest version durable, so that a resume has nothing to make again."""
+        wanted, state = self.interrupted, self.state
+        if wanted is None or self.finished or state.closing is not None or self.checkpointing:
+            return
+        if state.record.checkpoint != state.newest.version:
+            yield from self._checkpoint()
+        else:
+            yield from self.finish(wanted.reason, failed=wanted.failed, interrupted=not wanted.failed)
+
+    def finish(self, reason: str, *, failed: bool = False, interrupted: bool = False) -> Steps:
+        """This process ends: no checkpoint is begun any more."""
+        self.finished = True
+        yield Finish(reason, failed=failed, interrupted=interrupted)
+
+    def _judged(self, d: Judged) -> None:
+        if d.verdict == "accepted":
+            self.unsaved += d.claim.num_bytes
+
+    def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
+        return {Judged: self._judged}
+
+    def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
+        return {
+            Aggregated: self._made,
+            Evaluated: self._evaluated,
+            Checkpointed: self._checkpointed,
+            StopRequested: self._stop,
+            InterruptRequested: self._interrupt,
+        }

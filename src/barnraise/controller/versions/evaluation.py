@@ -1,0 +1,388 @@
+"""Held-out loss: when a version is to be measured, and by whom.
+
+The controller does it, or workers do: several share one version, each with some of the held-out rows (a piece), and
+each piece is measured by nodes of two owners, as long as nodes of two are there that can. Where they find different
+losses the version is disputed, and the controller measures. A node that is at a newer version takes deltas back. A
+version to which no way back is kept is given up for the newest; what nobody measures in time the controller does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from barnraise.controller.fleet.membership import Membership
+from barnraise.controller.fleet.pacing import Pacing
+from barnraise.controller.fleet.speeds import OVERDUE
+from barnraise.controller.state import actions
+from barnraise.controller.state.events import Evaluated, Event
+from barnraise.controller.state.kinds import ANY_STALENESS, TaskKind
+from barnraise.controller.state.part import Context, Steps
+from barnraise.controller.state.state import KeptFinding, NodeState, Work
+from barnraise.controller.versions.findings import Pieces, agree, dispute, enough, mean
+from barnraise.controller.versions.publishing import Publishing
+from barnraise.core.types import FORWARD, AnyResult, Evaluate, Finding, ParameterRange, RowRange
+from barnraise.ledger import notes
+from barnraise.ledger.decisions import Assigned, Noted, Terms
+from barnraise.matching.base import TaskView
+from barnraise.trust.standing import TRUSTED
+
+BATCH_ROWS = 16
+"""Held-out rows in a batch; all tasks but the last take whole batches."""
+
+PATIENCE = 60.0
+"""Seconds for which nothing may come of a measurement by workers before the controller takes it over."""
+
+TIMES = 3
+"""Versions that workers begin with for one loss. Then the controller measures."""
+
+LONGEST = 600.0
+"""Seconds for which a node that lives may hold a task before that counts as nothing, or longer where it is slow."""
+
+_FIRST = -(1 << 40)
+"""Ids of views from here down: no other kind has so many."""
+
+
+class Measuring(TaskKind):
+    """Keeps whether a version is being measured, one at a time, which one workers share, and which rows of it are on
+    offer to a second owner."""
+
+    task = Evaluate
+    result = Finding
+
+    def __init__(self, context: Context, membership: Membership, pacing: Pacing, publishing: Publishing) -> None:
+        super().__init__(context)
+        self.settings, self.plan = context.settings, context.settings.evaluations
+        self.membership, self.pacing, self.publishing = membership, pacing, publishing
+        self.here = False  # the controller does it
+        evaluated = self.state.record.evaluations[-1][0] if self.state.record.evaluations else -1
+        begun = (work.base for work in self._works() if work.base > evaluated)
+        self.version = max(begun, default=-1)  # that is measured; -1: whichever is the newest as somebody begins
+        self.tokens = self.state.totals.version_tokens  # in it
+        self.busy = self.version >= 0
+        self.until = math.inf  # when the controller takes over
+        self.begun = 0  # versions that workers began with since the last loss
+        self.wanted: RowRange | None = None  # rows that are on offer to others than the owners who have them
+        self.whose: frozenset[str] = frozenset()  # these owners
+        self.doubted = False  # a worker told a loss that is not believed
+
+    @property
+    def due(self) -> bool:
+        """Whether the run has come so far since the last time that the newest version is to be measured."""
+        share = len(self.state.record.evaluations) / self.plan.times
+        return not self.busy and self.state.totals.version_tokens >= self.settings.tokens * share
+
+    @property
+    def done(self) -> bool:
+        """Whether the newest version is measured."""
+        evaluations = self.state.record.evaluations
+        return bool(evaluations) and evaluations[-1][0] == self.state.newest.version
+
+    @property
+    def needs_nodes(self) -> bool:
+        """Whether nodes are to stay though the run is over, to measure its last version."""
+        if self.state.closing is not None:
+            return self.plan.by_workers
+        last = self.here and self.version == self.state.newest.version
+        return self.plan.by_workers and not last and not self.done
+
+    def measure(self) -> Steps:
+        """Have the newest version measured."""
+        self.busy, self.version = True, -1
+        if not self.plan.by_workers:
+            yield from self._measure_here()
+
+    def _measure_here(self) -> Steps:
+        self.here, self.until = True, math.inf
+        self._begin()
+        yield actions.Evaluate(self.context.epoch, self.state.newest.version)
+
+    def _begin(self) -> None:
+        self.version, self.tokens = self.state.newest.version, self.state.totals.version_tokens
+        self.begun += 1
+        self.doubted = False
+
+    def _evaluated(self, event: Evaluated) -> Steps:
+        if event.epoch == self.context.epoch:
+            yield from self._note(event.version, event.loss, self.state.totals.version_tokens)
+
+    def _note(self, version: int, loss: float, tokens: int, owners: int = 0) -> Steps:
+        self.busy, self.here, self.version, self.until, self.begun = False, False, -1, math.inf, 0
+        told = loss if math.isfinite(loss) else None  # JSON knows no NaN
+        yield Noted(self.now, notes.Evaluated(version, told, tokens, owners))
+
+    # By workers
+
+    @property
+    def open(self) -> bool:
+        return self.plan.by_workers and self.busy and not self.here
+
+    @property
+    def _shared(self) -> bool:
+        return self.open and self.version >= 0
+
+    def _works(self) -> list[Work]:
+        """All of it that was given out, and not measured by the controller."""
+        state = self.state
+        found = [finding.work for finding in state.record.findings.values()]
+        return [work for work in [*state.works.values(), *state.redo.values(), *found] if work.task is Evaluate]
+
+    def _given(self) -> int:
+        """Rows of the version that are given out, from the first."""
+        return max((work.rows[0].stop for work in self._works() if work.base == self.version), default=0)
+
+    def fresh(self, nodes: Sequence[NodeState]) -> Sequence[TaskView]:
+        """Rows that nobody had, then rows for a second owner: these one piece at a time, as not everybody may take
+        each."""
+        self.wanted = None
+        left = self.plan.rows - self._given() if self.open else 0
+        if left > 0:
+            swift = self._swiftest()
+            count = enough(left, (self._most(node, swift) for node in nodes))
+            return self._views(count, left * self.plan.row_tokens, self.least_trust())
+        lost = any(work.task is Evaluate and self.waits(work) for work in self.state.redo.values())
+        if not self._shared or lost or not self._reachable:
+            return ()
+        for rows, works in self._pieces().items():
+            owners = self._owners(works)
+            if len(owners) < 2 and any(node.owner not in owners and self._is_able(node) for node in nodes):
+                self.wanted, self.whose = rows, owners
+                return self._views(1, (rows.stop - rows.start) * self.plan.row_tokens, self._trust_beside(owners))
+        return ()
+
+    def _views(self, count: int, tokens: int, trust: float) -> Sequence[TaskView]:
+        down, work = self.settings.payloads.snapshot, tokens / FORWARD
+        return [
+            TaskView(_FIRST - number, work, self.name, down, priority=2, min_trust=trust) for number in range(count)
+        ]
+
+    def _pieces(self) -> Mapping[RowRange, Sequence[Work]]:
+        """Work on the version that is open, or that something was found of, by its rows."""
+        found: defaultdict[RowRange, list[Work]] = defaultdict(list)
+        for work in self._works():
+            if work.base == self.version and work.assignment not in self.state.redo:
+                found[work.rows[0]].append(work)
+        return found
+
+    def _owners(self, works: Iterable[Work]) -> frozenset[str]:
+        return frozenset(self.state.nodes[work.node].owner for work in works)
+
+    def is_another(self, node: NodeState, work: Work) -> bool:
+        """Whether the node is of another owner than those who have the same rows besides `work`."""
+        others = (one for one in self._pieces().get(work.rows[0], ()) if one.assignment != work.assignment)
+        return node.owner not in self._owners(others)
+
+    def _strangers(self, owners: frozenset[str]) -> Iterator[NodeState]:
+        """Nodes of other owners that could measure."""
+        for node in self.state.nodes.values():
+            if (
+                node.live
+                and node.owner not in owners
+                and self.membership.can(node.id, self.name)
+                and self._is_able(node)
+            ):
+                yield node
+
+    def _trust_beside(self, owners: frozenset[str]) -> float:
+        """What a node of another owner must weigh: as `least_trust`, of these alone."""
+        trusted = any(not node.tally.standing.on_probation for node in self._strangers(owners))
+        return TRUSTED if trusted else 0.0
+
+    def waits(self, lost: Work) -> bool:
+        """Rows that somebody else has, or that were lost twice, are on offer to a second owner instead, as not
+        everybody may take them."""
+        if not self._shared or lost.base != self.version:
+            return False
+        redo = self.state.redo
+        if lost.assignment not in redo:
+            return True
+        alike = (work for work in redo.values() if work.task is Evaluate and work.base == lost.base)
+        first = next(work for work in alike if work.rows == lost.rows)
+        return first.assignment == lost.assignment and lost.rows[0] not in self._pieces()
+
+    def suits(self, node: NodeState, have: int) -> bool:
+        offered = self.wanted is None or node.owner not in self.whose
+        return offered and self._reachable and self._is_able(node)
+
+    def least_trust(self) -> float:
+        trusted = (node for node in self.state.nodes.values() if node.live and not node.tally.standing.on_probation)
+        able = any(self.membership.can(node.id, self.name) and self._is_able(node) for node in trusted)
+        return TRUSTED if able else 0.0
+
+    @property
+    def _reachable(self) -> bool:
+        """Whether nodes can get to the version that is measured."""
+        return self.version < 0 or self.publishing.way_back(self.version) is not None
+
+    def _is_able(self, node: NodeState) -> bool:
+        """Whether it does not keep others waiting, nor gives back what is to be believed of it."""
+        return OVERDUE * self._quick(node) >= BATCH_ROWS and not self.membership.is_unwilling(node.id)
+
+    def _quick(self, node: NodeState) -> float:
+        """The rows that a node measures while the median one does a training task, or a batch if that takes longer."""
+        speeds, batch = self.pacing.speeds, BATCH_ROWS * self.plan.row_tokens / FORWARD
+        rate = speeds.estimate(node)
+        if not rate or not speeds.turnaround or not speeds.median:
+            return math.inf
+        return BATCH_ROWS * max(speeds.turnaround * rate / batch, rate / speeds.median)
+
+    def give(self, node: NodeState, have: int, work: Work | TaskView) -> Steps:
+        if self.version < 0:
+            self._begin()
+        rows = work.rows[0] if isinstance(work, Work) else self.wanted or self._rows(node)
+        self.wanted = None
+        back = self.publishing.way_back(self.version)
+        assert back is not None, "it is given while there is a way"
+        number, count = self.state.totals.assigned + 1, rows.stop - rows.start
+        tokens = count * self.plan.row_tokens
+        decision = Assigned(
+            time=self.now,
+            assignment=number,
+            node=node.id,
+            kind=self.name,
+            base=self.version,
+            tokens=tokens,
+            local_steps=-(-count // BATCH_ROWS),
+            rows=(rows,),
+            cursor=self.state.totals.rows,
+            terms=Terms(max_staleness=ANY_STALENESS, learning_rate=0.0, parameters=ParameterRange(0, 0)),
+            redo=work.assignment if isinstance(work, Work) else 0,
+        )
+        task = Evaluate(
+            id=number,
+            base=self.state.newest.version,
+            news=self.publishing.news(node, have),
+            held_out=rows,
+            batch_size=BATCH_ROWS,
+            tokens=tokens,
+            back=back,
+        )
+        self.until = self.now + PATIENCE
+        yield from self.assigned(decision, task)
+
+    def _rows(self, node: NodeState) -> RowRange:
+        """As many of the rows that are left as the node takes."""
+        given = self._given()
+        return RowRange(self.plan.file, given, min(self.plan.rows, given + self._most(node, self._swiftest())))
+
+    def _most(self, node: NodeState, swift: Mapping[str, float]) -> int:
+        """Rows, in whole batches, that take the node about as long as a training task does, the median one or its own:
+        nobody's measurement is to be waited for longer than others' work. And no more than a node of another owner,
+        of those that are `swift`, measures in the time after which a task is overdue."""
+        own = FORWARD * self.pacing.in_time(node, self.pacing.local_steps(node)) * self.settings.tasks.batch_size
+        second = max((rows for owner, rows in swift.items() if owner != node.owner), default=math.inf)
+        most = int(min(own, self._quick(node), OVERDUE * second))
+        return max(BATCH_ROWS, most - most % BATCH_ROWS)
+
+    def _swiftest(self) -> Mapping[str, float]:
+        """The two owners whose nodes measure the most rows in the time of a task, and how many."""
+        found: defaultdict[str, float] = defaultdict(float)
+        for node in self._strangers(frozenset()):
+            found[node.owner] = max(found[node.owner], self._quick(node))
+        return dict(sorted(found.items(), key=lambda item: item[1])[-2:])
+
+    def too_late(self, work: Work) -> str:
+        return "" if self._shared and work.base == self.version else "nobody waits for this measurement any more"
+
+    def refuse(self, result: AnyResult, work: Work, version: int) -> str:
+        assert isinstance(result, Finding)
+        if result.steps != work.local_steps:
+            return f"measures {result.steps} batches, but {work.local_steps} were assigned"
+        if result.weight > work.tokens:
+            return f"claims {result.weight} predictions, but its rows have {work.tokens} tokens"
+        if result.loss < 0.0:
+            return f"loss is {result.loss}, but must not be below 0"
+        if result.loss <= self.plan.most_loss and math.isfinite(result.loss):
+            return ""
+        self.doubted = True
+        return (
+            f"loss is {result.loss:g}, but at most {self.plan.most_loss:g} is believed: the controller measures itself"
+        )
+
+    def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
+        assert isinstance(result, Finding)
+        return float(result.weight)
+
+    def look(self) -> Steps:
+        """Once all rows are measured, by two owners where two are there, the version is. Where these find different
+        losses the controller measures. Nobody is waited for who cannot come any more."""
+        if self.open and (self._doubtful or (self.state.progress.final and not self.state.num_live)):
+            yield from self._measure_here()
+        if not self.open:
+            return
+        self.until = min(self.until, self.now + PATIENCE)
+        found = self._found()
+        if (two := next((each for each in found.values() if not agree(each)), None)) is not None:
+            yield Noted(self.now, dispute(two))
+            yield from self._measure_here()
+        elif sum(rows.stop - rows.start for rows in found) >= self.plan.rows:
+            owners = [self._owners(finding.work for finding in each) for each in found.values()]
+            if not any(
+                len(whose) < 2 and self._may_another(rows, whose) for rows, whose in zip(found, owners, strict=True)
+            ):
+                yield from self._note(self.version, mean(found.values()), self.tokens, min(map(len, owners)))
+                return
+        if self._shared:
+            self._see_whether_to_begin_anew()
+
+    @property
+    def _doubtful(self) -> bool:
+        """Whether what workers say of the version is not believed."""
+        return self.doubted or 0 <= self.version <= self.state.record.disputed
+
+    def _found(self) -> Pieces:
+        """What is known of the version that workers share."""
+        found: defaultdict[RowRange, list[KeptFinding]] = defaultdict(list)
+        for finding in self.state.record.findings.values():
+            if finding.work.base == self.version:
+                found[finding.work.rows[0]].append(finding)
+        return found
+
+    def _may_another(self, rows: RowRange, owners: frozenset[str]) -> bool:
+        """Whether another owner's node measures the rows, or can, or may when it is back after a restart."""
+        if next(self._strangers(owners), None) is not None:
+            return True
+        if any(self.state.nodes[node].owner not in owners for node in self.membership.awaited):
+            return True
+        return any(
+            work.task is Evaluate
+            and work.base == self.version
+            and work.rows[0] == rows
+            and self.state.nodes[work.node].owner not in owners
+            for work in self.state.works.values()
+        )
+
+    def _see_whether_to_begin_anew(self) -> None:
+        """With the newest version, when nobody measures this one, and nobody can get to it any more."""
+        if self.begun >= TIMES or self._reachable:
+            return
+        if not any(work.task is Evaluate and work.base == self.version for work in self.state.works.values()):
+            self.version = -1
+
+    def deadline(self) -> float:
+        return self.until
+
+    def expire(self) -> Steps:
+        """Take over what nobody does."""
+        if self.now < self.until or not self.open:
+            return
+        if any(map(self._waited_for, self.state.works.values())) or not self._needed:
+            self.until = self.now + PATIENCE
+        else:
+            yield from self._measure_here()
+
+    def _waited_for(self, work: Work) -> bool:
+        """Whether it is of the measurement, and somebody may be about to hand it in."""
+        node = self.state.nodes[work.node]
+        longest = max(LONGEST, OVERDUE * node.speed.turnaround)
+        return work.task is Evaluate and work.base == self.version and node.live and self.now < work.time + longest
+
+    @property
+    def _needed(self) -> bool:
+        """Whether there is a loss to wait for: while nobody takes part nothing changes that could be measured."""
+        return self.state.progress.final or self.state.num_live > 0
+
+    def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
+        return {Evaluated: self._evaluated}

@@ -1,0 +1,126 @@
+"""How a version reaches the workers: the deltas that are worth sending, the way from one version to another, and who
+is told of a newer one while it trains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from barnraise.controller.fleet.pacing import Pacing
+from barnraise.controller.state.actions import Release, Send
+from barnraise.controller.state.part import Context, Part, Steps
+from barnraise.controller.state.state import NodeState
+from barnraise.core.types import MOST_UNDONE, Blob, News, Update, kind_of
+from barnraise.ledger.decisions import Assigned, Decision
+from barnraise.wire.messages import Message, Newer, Watch
+
+LONGEST_CHAIN = 1024
+"""Deltas that a worker may be sent instead of a snapshot; each is about 200 bytes of a header that has a limit."""
+
+CHAIN_SLACK = 1024
+"""Bytes by which a chain may exceed the snapshot: an uncompressed delta is one payload header larger."""
+
+
+UNDONE_SNAPSHOTS, UNDONE_BYTES = 4, 256 << 20
+"""Bytes of deltas that are kept for nodes that do work of earlier versions anew, or measure these: so many snapshots of
+the model, or those of all versions that can be taken back, where they are no more than so many."""
+
+
+class Publishing(Part):
+    """Keeps the deltas that are worth sending, who watches for versions, and what is on its way to them."""
+
+    def __init__(self, context: Context, pacing: Pacing) -> None:
+        super().__init__(context)
+        self.settings, self.pacing = context.settings, pacing
+        self.updates: dict[int, Update] = {}  # version -> the delta that leads to it
+        self.update_bytes = 0
+        self.watching: dict[str, int] = {}  # nodes that train and want to know of a newer version than they have
+        self.told: dict[str, int] = {}  # the version that such a node has once what was sent has arrived
+        self.most_bytes = snapshot = self.settings.payloads.snapshot
+        if self.settings.audits.share or self.settings.evaluations.by_workers:
+            whole = MOST_UNDONE * (snapshot + CHAIN_SLACK)
+            self.most_bytes = max(UNDONE_SNAPSHOTS * snapshot, min(whole, UNDONE_BYTES))
+
+    def keep(self, update: Update) -> Steps:
+        """One more delta; those that are not worth sending any more go."""
+        self.updates[update.version] = update
+        self.update_bytes += update.blob.num_bytes
+        stale = set()
+        while len(self.updates) > 1 and (self.update_bytes > self.most_bytes or len(self.updates) > LONGEST_CHAIN):
+            old = self.updates.pop(next(iter(self.updates)))
+            self.update_bytes -= old.blob.num_bytes
+            stale.add(old.blob.digest)
+        stale -= {kept.blob.digest for kept in self.updates.values()}  # equal deltas are one blob
+        if stale:
+            yield Release(tuple(sorted(stale)))
+
+    # Who is told
+
+    def _watch(self, node: str, message: Watch) -> Steps:
+        self.watching[node] = self.known_to(node, message.have)
+        yield from self._tell(self.state.nodes[node])
+
+    def known_to(self, node: str, have: int) -> int:
+        """The version that the node has, who said so before what was sent to it had arrived."""
+        return max(have, self.told.get(node, -1))
+
+    def tell(self) -> Steps:
+        """Tell of the newest version whoever watches."""
+        for node in list(self.watching):
+            yield from self._tell(self.state.nodes[node])
+
+    def _tell(self, node: NodeState) -> Steps:
+        """Tell a node that trains of the newest version, if it watches and has an older one."""
+        have = self.watching.get(node.id)
+        if (
+            have is None
+            or have >= self.state.newest.version
+            or self.state.progress.flushing is not None
+            or self.state.progress.final
+        ):
+            return
+        del self.watching[node.id]
+        self.told[node.id] = self.state.newest.version
+        yield Send(node.id, Newer(self.news(node, have)))
+
+    def news(self, node: NodeState, have: int) -> News:
+        """The way to the newest version for a node that has version `have`."""
+        return News(self.updates_from(have), node.updates.merged, self.pacing.share(node))
+
+    def updates_from(self, have: int) -> tuple[Update, ...]:
+        """How a replica at version `have` reaches the newest: a chain of deltas or a snapshot, whichever is fewer
+        bytes."""
+        state, snapshot = self.state, self.settings.payloads.snapshot
+        chain = self.chain(have, state.newest.version)
+        if chain is not None and sum(update.blob.num_bytes for update in chain) <= snapshot + CHAIN_SLACK:
+            return chain
+        return (Update("snapshot", state.newest.version, Blob(state.newest.digest, snapshot), state.newest.digest),)
+
+    def chain(self, have: int, wanted: int) -> tuple[Update, ...] | None:
+        """The deltas that lead from version `have` to `wanted`; None when they are not kept."""
+        if have == wanted:
+            return ()
+        if not 0 <= have < wanted or wanted - have > len(self.updates):
+            return None
+        chain = [self.updates[version] for version in range(have + 1, wanted + 1) if version in self.updates]
+        return tuple(chain) if len(chain) == wanted - have else None
+
+    def way_back(self, version: int) -> tuple[Update, ...] | None:
+        """The deltas from `version` to the newest, which a node can take back; None when they are not kept, or too
+        many."""
+        back = self.chain(version, self.state.newest.version)
+        return back if back is not None and len(back) <= MOST_UNDONE else None
+
+    def forget(self, node: str) -> None:
+        self.watching.pop(node, None)
+        self.told.pop(node, None)
+
+    def _assigned(self, d: Assigned) -> None:
+        if kind_of(d.kind).preempts:  # with all that waits, the node forgets the versions that were on their way
+            self.told.pop(d.node, None)
+
+    def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
+        return {Assigned: self._assigned}
+
+    def messages(self) -> dict[type[Message], Callable[[str, Any], Steps]]:
+        return {Watch: self._watch}

@@ -1,0 +1,392 @@
+"""Audits: a share of the contributions is done anew by another node, and what came of both is compared.
+
+Which ones nobody knows before they are here: a keyed hash of the assignment's number chooses (and gives the seed of the
+sketch that stands for the update). What was sent is accepted all the same; then the work goes to a node that has not
+done it, and that such a hash draws, as who asks first may be waiting for a friend's. It begins at the version at which
+that work began, and gets there by taking deltas back. The comparison is noted on the ledger. Stateless work is judged
+by it: where they disagree others do the work, too, from perturbed parameters, until two agree, and whom these
+contradict is convicted, an auditor as well (`trust.repeats`; `sentencing` says what follows). Stateful work judges
+nobody. Nodes of one owner count as one: nodes of others are asked as long as any are there.
+
+A case lapses once its version is too far back, after several nodes that did not do it, or came to different results,
+when too many newer ones wait, and when the run or the controller ends before somebody did it: each is noted on the
+ledger with the reason. Cases that are open are not on the ledger: of a controller that is killed nothing tells them,
+and their tasks are taken back from their nodes. A node that gives work to be done anew back several times in a row is
+given no more of it, and no measurements, which are believed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+
+from barnraise.controller.fleet.membership import Membership
+from barnraise.controller.fleet.memory_limits import Rooms
+from barnraise.controller.fleet.sanctions import Sentencing
+from barnraise.controller.state.events import Event, InterruptRequested
+from barnraise.controller.state.kinds import ANY_STALENESS, TaskKind
+from barnraise.controller.state.part import Context, Steps
+from barnraise.controller.state.state import NodeState, Work
+from barnraise.controller.versions.publishing import Publishing
+from barnraise.controller.work.training import TOO_LATE, task_of
+from barnraise.core.sketches import compare, is_finite
+from barnraise.core.types import (
+    SKETCH_BYTES,
+    AnyResult,
+    Audit,
+    Batches,
+    Contribution,
+    Sketched,
+    Transcript,
+    Update,
+)
+from barnraise.ledger import notes
+from barnraise.ledger.decisions import Assigned, Decision, Noted
+from barnraise.matching.base import TaskView
+from barnraise.trust.repeats import MOST_ANSWERS, Judgement, judge
+from barnraise.trust.standing import TRUSTED
+
+TRIES = 3
+"""Nodes that are asked to do the same work anew, one after the other, besides those who did and were contradicted."""
+
+MOST_CASES = 64
+"""That wait to be done anew; of more than that the oldest lapse."""
+
+DRAWN = 2.0
+"""Nodes that may do a case anew at first, in the mean; twice as many for each that asked and was not drawn, and after
+each half of the time in which a usual node does a task."""
+
+LEAST_WINDOW, LONGEST_WINDOW = 1.0, 60.0
+"""Seconds that are between."""
+
+VECTORS = 4
+"""Of the parameters' size, that a node needs besides what training takes: the version before, and moments of its
+own."""
+
+CONVICTED = "others come to another result for a task that it has done, and agree with each other"
+"""Why a node is dismissed."""
+
+_FIRST = -(1 << 41)
+"""Ids of views from here down: no other kind has so many."""
+
+
+class Answer(NamedTuple):
+    """What a node found: the sketch, and the assignment under which it did."""
+
+    node: str
+    assignment: int
+    sketch: bytes
+
+
+@dataclass
+class Case:
+    """A contribution that is done anew: what was to be done for it, and the sketch of what came. It takes `memory`
+    bytes, and waits `since` then; `by` is the assignment of the newest of the nodes that were asked for it, `answers`
+    is what came of others and contradicts it. Who was `passed` over asked, and was not drawn yet."""
+
+    work: Work
+    sketch: bytes
+    seed: int
+    memory: int
+    since: float
+    transcript: Transcript | None = None
+    by: int = 0
+    asked: set[str] = field(default_factory=set)
+    passed: set[str] = field(default_factory=set)
+    answers: list[Answer] = field(default_factory=list)
+
+
+class Auditing(TaskKind):
+    """Keeps the cases that are open, by the assignments of their contributions, the oldest first."""
+
+    task = Audit
+    result = Sketched
+    yields = True
+
+    def __init__(
+        self,
+        context: Context,
+        membership: Membership,
+        publishing: Publishing,
+        rooms: Rooms,
+        sentencing: Sentencing,
+    ) -> None:
+        super().__init__(context)
+        self.settings, self.sentencing = context.settings.audits, sentencing
+        self.membership, self.publishing, self.rooms = membership, publishing, rooms
+        self.cases: dict[int, Case] = {}
+        self.lapsed: list[tuple[str, notes.Unaudited]] = []  # of nodes' work, that are to be noted
+        self._next: Case | None = None  # the one that is on offer to those who ask now
+        self._trust: dict[int, float] = {}  # what it takes to be given a case, by those who are there at this moment
+        self._strangers: dict[int, bool] = {}  # whether another owner's node could answer it
+
+    # Which
+
+    def seed(self, work: Work) -> int:
+        """Of the sketch of a contribution that is to be done anew; 0 for one that is not, as a residual. What the
+        node says of it does not count."""
+        if not work.task.trains or not self.settings.share:
+            return 0
+        share, drawn = self.settings.share, self._drawn(str(work.assignment))
+        if work.terms.pace is not None:  # its verdicts are known
+            share = self.state.nodes[work.node].tally.standing.chance(share)
+        return 1 + int.from_bytes(drawn[8:14]) if int.from_bytes(drawn[:8]) < share * 2**64 else 0
+
+    def _drawn(self, of: str) -> bytes:
+        return hmac.digest(self.settings.key, of.encode(), hashlib.sha256)
+
+    def begin(self, work: Work, offer: Contribution, sketch: bytes) -> Steps:
+        """The contribution was accepted: somebody shall do anew what its node says it has done."""
+        steps = offer.steps if offer.transcript is None else offer.transcript.batches
+        done = msgspec.structs.replace(work, local_steps=steps, tokens=work.credit(steps))
+        seed = 1 + int.from_bytes(self._drawn(str(work.assignment))[8:14])
+        self.cases[work.assignment] = Case(done, sketch, seed, self._memory(done), self.now, offer.transcript)
+        while len(self.cases) > MOST_CASES:
+            self._lapse(next(iter(self.cases)), f"more than {MOST_CASES} newer ones waited")
+        yield from self.look()
+
+    def _lapse(self, number: int, reason: str) -> None:
+        case = self.cases.pop(number)
+        self.lapsed.append((case.work.node, notes.Unaudited(number, reason)))
+
+    def _lapse_all(self, reason: str) -> None:
+        for number in list(self.cases):
+            self._lapse(number, reason)
+
+    def look(self) -> Steps:
+        if self._over:
+            self._lapse_all("the run came to its end before that")
+        yield from self.looked_for()
+
+    def looked_for(self) -> Steps:
+        told, self.lapsed = self.lapsed, []
+        for node, note in told:
+            yield Noted(self.now, note, node)
+
+    def _interrupted(self, event: InterruptRequested) -> Steps:
+        self._lapse_all("the controller was stopped before that")
+        yield from self.look()
+
+    @property
+    def _over(self) -> bool:
+        """Whether nobody's answer is taken any more."""
+        return self.state.progress.final or self.state.progress.flushing is not None
+
+    def resume(self) -> Steps:
+        """What nodes do anew for a controller that is dead nobody waits for."""
+        for work in [work for work in self.state.works.values() if work.task is Audit]:
+            yield from self.membership.release(work.node, work.assignment, "the controller has begun anew")
+
+    # Giving it out
+
+    @property
+    def open(self) -> bool:
+        progress = self.state.progress
+        return bool(self.cases) and not self._over and not progress.stopping and not progress.paused
+
+    def fresh(self, nodes: Sequence[NodeState]) -> Sequence[TaskView]:
+        """The oldest case that any of the nodes can take on; one at a time, as not everybody may take each."""
+        self._next = None
+        self._trust.clear()
+        self._strangers.clear()
+        if not self.open:
+            return ()
+        for number, case in list(self.cases.items()):
+            if case.by in self.state.works:
+                continue
+            able = [node for node in nodes if self._may(node, case)]
+            if not any(self._is_drawn(node, case) for node in able):
+                case.passed.update(node.id for node in able)
+                continue
+            if len(case.asked) >= TRIES + len(case.answers):
+                self._lapse(number, f"{len(case.asked)} nodes were asked")
+            elif (back := self._back(case)) is None:
+                self._lapse(number, "its version is too far back by now")
+            else:
+                self._next = case
+                return (self._view(case, back),)
+        return ()
+
+    def _view(self, case: Case, back: tuple[Update, ...]) -> TaskView:
+        settings, work = self.context.settings, case.work
+        fetched = sum(update.blob.num_bytes for update in back)
+        shards = {rows.shard for rows in work.rows}
+        return TaskView(
+            _FIRST - work.assignment,
+            work.tokens,
+            self.name,
+            settings.payloads.snapshot + fetched,
+            SKETCH_BYTES,
+            shards={shard: settings.tasks.shard_bytes(shard) for shard in sorted(shards)},
+            priority=1,
+            memory_bytes=case.memory,
+            min_trust=self._trust_for(case),
+        )
+
+    def _memory(self, work: Work) -> int:
+        return self.context.settings.tasks.memory_for(work.rows) + VECTORS * self.context.settings.payloads.snapshot
+
+    def _back(self, case: Case) -> tuple[Update, ...] | None:
+        """What leads from the newest version back to that of the case; None when it is not kept, or too far."""
+        told = case.transcript
+        oldest = case.work.base if told is None else max(0, told.start - told.moved)
+        return self.publishing.way_back(oldest)
+
+    def _may(self, node: NodeState, case: Case) -> bool:
+        return self._answers(node, case) and node.tally.standing.weight() >= self._trust_for(case)
+
+    def _is_drawn(self, node: NodeState, case: Case) -> bool:
+        """Whether a node may do a case anew by now. Half as soon who was never found sound; all of them where there are
+        few."""
+        speeds = self.membership.speeds
+        window = min(max(speeds.usual_period / 2, LEAST_WINDOW), LONGEST_WINDOW)
+        windows = min(max(self.now - case.since, 0.0) / window, 64.0)
+        doubled = min(len(case.passed), 64) + int(windows)
+        chance = DRAWN * 2.0**doubled / max(1, self.state.num_live - 1)
+        if chance < 1.0 and not node.tally.standing.sound:
+            chance /= 2.0
+        return int.from_bytes(self._drawn(f"{case.work.assignment} {node.id}")[:8]) < chance * 2**64
+
+    def _trust_for(self, case: Case) -> float:
+        """As `least_trust`: its result is believed where it agrees with another one."""
+        number = case.work.assignment
+        if number not in self._trust:
+            able = (node for node in self._there() if self._answers(node, case))
+            self._trust[number] = TRUSTED if any(not node.tally.standing.on_probation for node in able) else 0.0
+        return self._trust[number]
+
+    def _answers(self, node: NodeState, case: Case) -> bool:
+        return self._can(node, case) and self._adds(node, case)
+
+    def _can(self, node: NodeState, case: Case) -> bool:
+        if node.id == case.work.node or node.id in case.asked or self.rooms.of(node) < case.memory:
+            return False
+        if self.membership.is_unwilling(node.id):
+            return False
+        return self.membership.has_time(node, case.work.tokens)
+
+    def _adds(self, node: NodeState, case: Case) -> bool:
+        """Whether its answer would be another owner's than what is there. Where nobody else could answer, its neighbour
+        may; a second answer of one owner's counts only beside what that one sent (`trust.repeats`)."""
+        nodes, owner = self.state.nodes, node.owner
+        answered = {nodes[answer.node].owner for answer in case.answers}
+        heard = answered | {nodes[case.work.node].owner}
+        if owner not in heard:
+            return True
+        if owner in answered and len(heard) > 1:
+            return False
+        number = case.work.assignment
+        if number not in self._strangers:
+            there = (other for other in self._there() if other.owner not in heard)
+            self._strangers[number] = any(self._can(other, case) for other in there)
+        return not self._strangers[number]
+
+    def _there(self) -> Iterator[NodeState]:
+        """Who could do work anew now, or as soon as it is done with what it does."""
+        for node in self.membership.seen:
+            if self.name in self.membership.kinds[node] and not self.membership.flapping.held(node):
+                yield self.state.nodes[node]
+
+    def suits(self, node: NodeState, have: int) -> bool:
+        case = self._next
+        return case is not None and self._may(node, case) and self._is_drawn(node, case)
+
+    def give(self, node: NodeState, have: int, work: Work | TaskView) -> Steps:
+        assert self._next is not None, "it is given while it is on offer"
+        case, number, settings = self._next, self.state.totals.assigned + 1, self.context.settings
+        done, self._next = case.work, None
+        case.by = number
+        case.asked.add(node.id)
+        decision = Assigned(
+            time=self.now,
+            assignment=number,
+            node=node.id,
+            kind=self.name,
+            base=self.state.newest.version,
+            tokens=done.tokens,
+            local_steps=done.local_steps,
+            rows=done.rows,
+            cursor=self.state.totals.rows,
+            terms=msgspec.structs.replace(done.terms, max_staleness=ANY_STALENESS),
+        )
+        batches = Batches(done.rows, settings.tasks.batch_size, settings.tasks.seed + done.root, done.done)
+        task = Audit(
+            id=number,
+            base=decision.base,
+            news=self.publishing.news(node, have),
+            train=task_of(done, batches),
+            transcript=case.transcript,
+            back=self._back(case) or (),
+            seed=case.seed,
+            perturbation=self.settings.perturbation if case.answers else 0.0,
+        )
+        yield from self.assigned(decision, task)
+
+    # Taking it in
+
+    def _case(self, work: Work) -> Case | None:
+        return next((case for case in self.cases.values() if case.by == work.assignment), None)
+
+    def too_late(self, work: Work) -> str:
+        if self._over:
+            return TOO_LATE
+        return "" if self._case(work) is not None else "nobody waits for this comparison any more"
+
+    def refuse(self, result: AnyResult, work: Work, version: int) -> str:
+        assert isinstance(result, Sketched)
+        if result.steps != work.local_steps:
+            return f"took {result.steps} steps, but {work.local_steps} are to be done anew"
+        finite = is_finite(result.sketch) and math.isfinite(result.loss)
+        return "" if finite else "its sketch or its loss is not finite"
+
+    def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
+        return 0.0
+
+    def taken(self, result: AnyResult, work: Work) -> Steps:
+        assert isinstance(result, Sketched)
+        case = self._case(work)
+        assert case is not None, "nobody else's result is accepted"
+        self.membership.declined.pop(work.node, None)
+        audited, node = case.work.assignment, case.work.node
+        case.answers.append(Answer(work.node, work.assignment, result.sketch))
+        judged = Judgement()
+        if case.transcript is not None:
+            owners = [self.state.nodes[one].owner for one in (node, *(answer.node for answer in case.answers))]
+            sketches = [answer.sketch for answer in case.answers]
+            judged = judge(case.sketch, sketches, self.settings.tolerance, owners)
+        if case.transcript is None or judged.sound is not None:
+            del self.cases[audited]
+        elif len(case.answers) >= MOST_ANSWERS:
+            self._lapse(audited, f"{MOST_ANSWERS} nodes came to different results")
+        compared = compare(case.sketch, result.sketch)
+        yield Noted(self.now, notes.Audited(audited, work.assignment, work.node, *compared, judged.sound), node)
+        wrong = [case.answers[place] for place in judged.wrong]
+        right = tuple(answer.assignment for answer in case.answers if answer not in wrong)
+        if judged.sound is False:
+            yield from self._convict(node, audited, right)
+        for answer in wrong:
+            yield from self._convict(answer.node, answer.assignment, right)
+        yield from self.looked_for()
+
+    def _noted(self, d: Noted) -> None:
+        """Counts work to be done anew that its node gave back."""
+        if type(d.note) is notes.Released and d.note.reason.startswith(notes.DECLINED):
+            number = d.note.assignment
+            if any(case.by == number for case in self.cases.values()):
+                self.membership.declined[d.node] += 1
+
+    def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
+        return {InterruptRequested: self._interrupted}
+
+    def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
+        return {Noted: self._noted}
+
+    def _convict(self, node: str, assignment: int, against: tuple[int, ...]) -> Steps:
+        note = notes.Convicted(assignment, against, self.sentencing.until(node))
+        yield from self.sentencing.pass_on(node, note, CONVICTED)

@@ -1,0 +1,315 @@
+"""Which work goes to which node that asks for one: lost work first, then what each kind of task has to do.
+
+The scheduler decides who gets what; the kind of the task says what is in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import islice
+from operator import is_not
+from typing import Any
+
+from barnraise.controller.fleet.cost_model import Forecasts
+from barnraise.controller.fleet.data_locality import Holdings
+from barnraise.controller.fleet.membership import Membership
+from barnraise.controller.fleet.memory_limits import Rooms
+from barnraise.controller.fleet.probation import Newcomers
+from barnraise.controller.fleet.token_bucket import Allowance
+from barnraise.controller.state.fold import MOST_OPEN
+from barnraise.controller.state.kinds import TaskKind
+from barnraise.controller.state.part import Context, Part, Steps
+from barnraise.controller.state.state import NodeState, Work
+from barnraise.controller.versions.buffer import Buffer
+from barnraise.controller.versions.publishing import Publishing
+from barnraise.controller.work.scoring import Scoring
+from barnraise.controller.work.speculation import Copies
+from barnraise.core.types import Train, name_of
+from barnraise.ledger.decisions import Decision, Judged, Noted, VersionMade
+from barnraise.ledger.notes import DECLINED, NOT_HELD, Matched, NoMarket, Released
+from barnraise.matching.base import NodeView, TaskView
+from barnraise.wire.messages import Decline, Message, Next
+
+TOLD_EVERY = 60.0
+"""Seconds between figures of the matching on the ledger, at least."""
+
+MOST_IN_BUFFER = 32
+"""Contributions that a node may have in an open buffer. An honest one rarely has more than a few."""
+
+
+class Dispatch(Part):
+    """Keeps who asks for work, who rests until a version is made, and whose work comes to nothing too often."""
+
+    def __init__(
+        self,
+        context: Context,
+        membership: Membership,
+        forecasts: Forecasts,
+        publishing: Publishing,
+        holdings: Holdings,
+        copies: Copies,
+        kinds: Mapping[str, TaskKind],
+        rooms: Rooms,
+        scoring: Scoring,
+        newcomers: Newcomers,
+        buffer: Buffer,
+    ) -> None:
+        super().__init__(context)
+        self.settings, self.scheduler = context.settings, context.settings.tasks.scheduler()
+        self.membership, self.forecasts, self.publishing = membership, forecasts, publishing
+        self.holdings, self.copies, self.kinds, self.rooms = holdings, copies, kinds, rooms
+        self.scoring, self.newcomers, self.buffer = scoring, newcomers, buffer
+        self.flapping = membership.flapping
+        self.asking: dict[str, int] = {}  # node -> version it has
+        self.resting: dict[str, int] = {}  # those that wait for a version (without overlap)
+        self.wasted = Allowance(burst=20.0, rate=0.5)  # tasks that a node may give back, or get refused
+        self.ask_again = math.inf  # when the next of those that have to wait may ask
+        self._told_at = 0.0  # when figures of the matching were last on the ledger
+        self._no_market = ""  # why there were none
+        self._standing: list[Sequence[TaskView]] = []  # by kind
+        self._on_offer: dict[int, TaskView] = {}
+
+    # Who asks
+
+    def next(self, node: str, message: Next) -> Steps:
+        """A node has room for a task."""
+        self.resting.pop(node, None)
+        self.asking[node] = message.have
+        self.forecasts.speeds.links[node] = message.link
+        yield from self._assign()
+
+    def decline(self, node: str, message: Decline) -> Steps:
+        """A node gives a task back."""
+        number = message.assignment
+        if number in self.state.nodes[node].open and number not in self.membership.custody.inspecting:
+            self.wasted.take(node, self.now)
+            yield from self.membership.release(node, number, DECLINED + message.reason)
+            yield from self.context.follow()
+
+    def _wake(self) -> None:
+        """A version was made or a contribution judged: those that rest ask again."""
+        self.asking.update(self.resting)
+        self.resting.clear()
+
+    def _version_made(self, d: VersionMade) -> None:
+        self._wake()
+
+    def _judged(self, d: Judged) -> None:
+        self._wake()
+        if d.verdict == "refused":
+            self.wasted.take(d.node, d.time)
+
+    def _noted(self, d: Noted) -> None:
+        if type(d.note) is Released and d.note.reason == NOT_HELD:
+            self.wasted.take(d.node, d.time)
+
+    def forget(self, node: str) -> None:
+        self.scheduler.forget(node)
+        self.asking.pop(node, None)
+        self.resting.pop(node, None)
+
+    def _may_ask(self, node: NodeState) -> bool:
+        """However fast a node is, others' contributions are to come between its own; one whose work comes to nothing
+        again and again, or that is lost again and again, has to wait; so has one whose work is to be looked at, or that
+        may be lost by now."""
+        if len(node.open) >= MOST_OPEN or self.state.buffer.count(node.id) >= MOST_IN_BUFFER:
+            return False
+        if not self.wasted.has(node.id, self.now):
+            self.ask_again = min(self.ask_again, self.wasted.when(node.id))
+            return False
+        if self.flapping.held(node.id):
+            self.ask_again = min(self.ask_again, self.flapping.held_until(node.id))
+            return False
+        if (until := max(self.scoring.held_until(node.id), self.newcomers.held_until(node.id))) > self.now:
+            self.ask_again = min(self.ask_again, until)
+            return False
+        return not self.membership.passed_over(node.id)
+
+    def _may_start(self, node: NodeState) -> bool:
+        """Without overlap a node asks as it uploads, and rests until it is woken: in a round that it has contributed to
+        or works for, or while its work is on the way into a version."""
+        state = self.state
+        if self.settings.asynchronous:
+            ready = not node.open and state.closing is None
+        else:
+            ready = (
+                node.id not in state.buffer.slots
+                and not self.copies.rests(node.id)
+                and all(state.works[number].base != state.newest.version for number in node.open)
+            )
+        if ready:
+            return True
+        self.resting[node.id] = self.asking.pop(node.id)
+        return False
+
+    # Who gets what
+
+    def look(self) -> Steps:
+        yield from self._assign()
+        if self.now >= self._told_at + TOLD_EVERY:
+            self._told_at, found, before = self.now, self.scheduler.figures(), self._no_market
+            self._no_market = "" if found is not None else self.scheduler.no_market()
+            if found is not None:
+                yield Noted(self.now, Matched(**asdict(found)))
+            elif self._no_market != before:
+                yield Noted(self.now, NoMarket(self._no_market))
+
+    def deadline(self) -> float:
+        return self.ask_again
+
+    def _assign(self) -> Steps:
+        """Match the nodes that ask with the work there is."""
+        self.ask_again = math.inf
+        yield from self._copy()
+        if not self.asking or not any(kind.open for kind in self.kinds.values()):
+            return
+        asking = [node for node in map(self.state.nodes.__getitem__, self.asking) if self._may_ask(node)]
+        if not self.settings.worker.overlap:
+            asking = [node for node in asking if self._may_start(node)]
+        if not asking:
+            return
+        tasks = self._tasks(asking)
+        for kind in self.kinds.values():
+            yield from kind.looked_for()
+        self._offer()
+        views = [view for view in map(self._view, asking) if view.kinds] if tasks or self._on_offer else []
+        if not views:
+            return
+        once = {task.id: task for task in tasks}
+        for number, node in self.scheduler.place(tasks, views):
+            task = once.get(number) or self._on_offer[number]
+            work = self.state.redo[number] if number > 0 else task
+            yield from self._give(node, self.asking.pop(node), work)
+
+    def _copy(self) -> Steps:
+        """What is late goes to those who ask or rest, too, where that gains something."""
+        late, in_vain = self.copies.late(), set[str]()
+        for work in late if self.resting or self.asking else ():
+            kind, idle = self.kinds[work.kind], self.resting | self.asking
+            if work.kind in in_vain or not kind.waits(work):
+                continue
+            trust = kind.least_trust()
+            free = [node for name in idle if kind.suits(node := self.state.nodes[name], idle[name])]
+            free = [node for node in free if _weight(node) >= trust]
+            best = self.copies.best(work, filter(self._may_ask, free))
+            if best is None:
+                in_vain.add(work.kind)
+                continue
+            yield self.copies.copied(work, best)
+            self.resting.pop(best.id, None)
+            self.asking.pop(best.id, None)
+            yield from self._give(best.id, idle[best.id], work)
+
+    def _give(self, node: str, have: int, work: Work | TaskView) -> Steps:
+        """Assign work to a node that says that it has version `have`."""
+        kind = self.kinds[work.kind]
+        yield from kind.give(self.state.nodes[node], self.publishing.known_to(node, have), work)
+        if node in self.publishing.watching:
+            self.publishing.watching[node] = self.state.newest.version
+
+    def _tasks(self, asking: Sequence[NodeState]) -> list[TaskView]:
+        """Lost work first (by its id) that somebody of these can do, no more than there are nodes; then what is new
+        (ids from 0 down)."""
+        count, tasks = len(asking), self.settings.tasks
+        down, up = self.settings.payloads.snapshot, self.settings.payloads.most
+        able: dict[tuple[str, int], bool] = {}
+        waiting = (work for work in self.state.redo.values() if self._waits(work) and self._suits(work, asking, able))
+        lost = [
+            TaskView(
+                work.assignment,
+                work.tokens,
+                work.kind,
+                down,
+                up,
+                shards=self._bytes(work),
+                priority=1,
+                memory_bytes=tasks.memory_for(work.rows),
+                min_trust=self.kinds[work.kind].least_trust(),
+            )
+            for work in islice(waiting, count)
+        ]
+        counts, fresh = Counter(task.kind for task in lost), list[TaskView]()
+        for name, kind in self.kinds.items():
+            if counts[name] < count:
+                fresh += kind.fresh([node for node in asking if self._comes(kind, node)])
+        return lost + fresh
+
+    def _offer(self) -> None:
+        """Let the scheduler know of what stands, when that is not what it was."""
+        standing = [kind.standing() for kind in self.kinds.values()]
+        if len(standing) != len(self._standing) or any(map(is_not, standing, self._standing)):
+            self._standing = standing
+            self._on_offer = {task.id: task for tasks in standing for task in tasks}
+            self.scheduler.offer(list(self._on_offer.values()))
+
+    def _bytes(self, work: Work) -> dict[int, int]:
+        """Of the shards that it needs."""
+        tasks = self.settings.tasks
+        shards = {rows.shard for rows in work.rows if rows.shard < tasks.rows.num_shards}
+        return {shard: tasks.shard_bytes(shard) for shard in sorted(shards)}
+
+    def _waits(self, lost: Work) -> bool:
+        kind = self.kinds.get(lost.kind)
+        return kind is not None and kind.waits(lost)
+
+    def _suits(self, lost: Work, asking: Sequence[NodeState], able: dict[tuple[str, int], bool]) -> bool:
+        """Whether somebody of those who ask can do it; `able` has what was found, by what it needs."""
+        needs = lost.kind, self.settings.tasks.memory_for(lost.rows)
+        if needs not in able:
+            trust = self.kinds[lost.kind].least_trust()
+            able[needs] = any(
+                needs[1] <= self.rooms.of(node) and _weight(node) >= trust and lost.kind in self._kinds(node)
+                for node in asking
+            )
+        return able[needs]
+
+    def _kinds(self, node: NodeState) -> frozenset[str]:
+        """What a node that asks can be given now."""
+        have, can = self.publishing.known_to(node.id, self.asking[node.id]), self.membership.kinds.get(node.id, ())
+        kinds = (kind for name, kind in self.kinds.items() if name in can)
+        return frozenset(kind.name for kind in kinds if self._comes(kind, node) and kind.suits(node, have))
+
+    def _comes(self, kind: TaskKind, node: NodeState) -> bool:
+        """Whether it is the turn of such work for a node. Where the next version cannot be made without it, it trains
+        before it does others' work anew; once the budget is met nobody trains but those that a version lacks."""
+        if kind.yields:
+            trains = self.kinds[name_of(Train)]
+            return not (trains.open and self._can(node.id, trains) and self.buffer.lacks(node, self._trainers(node)))
+        return not kind.task.trains or not self.buffer.budget_met or self.buffer.lacks(node)
+
+    def _trainers(self, node: NodeState) -> Iterator[str]:
+        """All others who can train."""
+        trains = self.kinds[name_of(Train)]
+        return (name for name in self.membership.seen if name != node.id and self._can(name, trains))
+
+    def _can(self, node: str, kind: TaskKind) -> bool:
+        return kind.name in self.membership.kinds.get(node, ())
+
+    def _view(self, node: NodeState) -> NodeView:
+        """What matching knows of a node: observed speed and link, how far it is trusted, and what it could do now."""
+        link = self.forecasts.link(node)
+        return NodeView(
+            node.id,
+            self.forecasts.rate(node),
+            link.up,
+            link.down,
+            link.latency,
+            self.rooms.of(node),
+            trust=_weight(node),
+            shards=self.holdings.of(node.id),
+            kinds=self._kinds(node),
+        )
+
+    def messages(self) -> dict[type[Message], Callable[[str, Any], Steps]]:
+        return {Next: self.next, Decline: self.decline}
+
+    def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
+        return {VersionMade: self._version_made, Judged: self._judged, Noted: self._noted}
+
+
+def _weight(node: NodeState) -> float:
+    """How far a node is trusted."""
+    return node.tally.standing.weight()

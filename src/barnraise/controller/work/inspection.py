@@ -1,0 +1,161 @@
+"""From an offer to its verdict: the header is judged, the payload asked for, looked at once it is here, and judged.
+
+Nothing replaces a payload that is here, so what was inspected is what is committed. The checks are in `admission`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from barnraise.controller.fleet.uploads import Custody
+from barnraise.controller.state.actions import Discard, Inspect, Send
+from barnraise.controller.state.events import Arrived, Event, Inspected
+from barnraise.controller.state.kinds import TaskKind
+from barnraise.controller.state.part import Context, Part, Steps
+from barnraise.controller.state.state import Work
+from barnraise.controller.work import admission
+from barnraise.controller.work.auditing import Auditing
+from barnraise.controller.work.offences import Offences
+from barnraise.controller.work.scoring import Scoring
+from barnraise.controller.work.speculation import Copies
+from barnraise.core.types import AnyResult, Contribution
+from barnraise.ledger.decisions import Claim, Judged
+from barnraise.ledger.notes import COPY_CAME_FIRST
+from barnraise.wire.messages import Ack, Message, Offer
+
+
+class Inspection(Part):
+    """Keeps nothing: an offer that is looked at is in `custody`."""
+
+    def __init__(
+        self,
+        context: Context,
+        custody: Custody,
+        offences: Offences,
+        copies: Copies,
+        *,
+        kinds: Mapping[str, TaskKind],
+        auditing: Auditing,
+        scoring: Scoring,
+    ) -> None:
+        super().__init__(context)
+        self.copies, self.kinds = copies, kinds
+        self.auditing, self.scoring = auditing, scoring
+        self.settings = context.settings
+        self.custody, self.offences = custody, offences
+
+    def offered(self, node: str, message: Offer) -> Steps:
+        """Judge a header; what may come is asked for."""
+        offer = message.result
+        number = offer.assignment
+        work = self.state.works.get(number)
+        if work is None or work.node != node:
+            unknown = False, "this work is not yours (any more): it runs elsewhere"
+            yield Send(node, Ack(number, *self.state.nodes[node].verdicts.get(number, unknown)))
+        elif number in self.custody.inspecting:
+            return  # its payload is here: the answer follows
+        elif reason := self._refuse(work, offer) or self._unsigned(node, offer):
+            yield from self._turn_down(work, offer, reason)
+            yield from self.context.follow()
+        elif isinstance(offer, Contribution):
+            yield from self.custody.expect(node, offer)
+        else:
+            yield from self._judge(work, offer, self.context.arrival_version, 0.0, "")
+            yield from self.context.follow()
+
+    def _turn_down(self, work: Work, offer: AnyResult, reason: str) -> Steps:
+        """Refuse a result by its header: nothing more of it is wanted."""
+        yield from self.custody.drop(work.node, work.assignment)
+        yield from self._judge(work, offer, self.context.arrival_version, 0.0, reason)
+        yield from self.offences.refused(work.node, work.assignment, reason)
+
+    def arrived(self, event: Arrived) -> Steps:
+        """Bytes of a payload; all of it is looked at once more, since versions were made meanwhile, and inspected."""
+        upload = self.custody.arrived(event.node, event.assignment, event.num_bytes)
+        if upload is None:
+            return
+        offer, work, version = upload.offer, self.state.works[event.assignment], self.context.arrival_version
+        if reason := self._refuse(work, offer):
+            self.custody.settled(offer)
+            yield from self._judge(work, offer, version, 0.0, reason)
+            yield from self.context.follow()
+        else:
+            self.custody.inspecting[event.assignment] = offer, version
+            yield Inspect(self.context.epoch, event.node, offer, self.auditing.seed(work))
+            yield from self.custody.look()
+
+    def inspected(self, event: Inspected) -> Steps:
+        if event.epoch != self.context.epoch:
+            return
+        offer, version = self.custody.inspecting[event.assignment]
+        self.custody.settled(offer)
+        work = self.state.works[event.assignment]
+        reason = admission.refuse_inspection(event.norm, event.reason, self.settings.payloads)
+        yield from self._judge(work, offer, version, event.norm, reason)
+        if self.state.nodes[work.node].verdicts[work.assignment][0]:
+            if event.sketch:
+                yield from self.auditing.begin(work, offer, event.sketch)
+            yield from self.scoring.begin(work, offer)
+        yield from self.offences.inspected(work.node, reason)
+        yield from self.context.follow()
+
+    def _refuse(self, work: Work, offer: AnyResult) -> str:
+        """What is wrong with an offer as things stand; empty when it may go on."""
+        kind, version = self.kinds.get(work.kind), self.context.arrival_version
+        if kind is None or not isinstance(offer, kind.result):
+            return admission.Offence(f"a {type(offer).__name__.lower()} is no answer to a task of the kind {work.kind}")
+        if reason := self._too_late(work):
+            return reason
+        return admission.refuse_result(offer, work, version) or kind.refuse(offer, work, version)
+
+    def _unsigned(self, node: str, offer: AnyResult) -> str:
+        return admission.refuse_signature(self.settings.run, node, offer, self.state.nodes[node].badge.signer)
+
+    def _too_late(self, work: Work) -> str:
+        """Why nobody waits for a result of `work` any more; empty while it is wanted."""
+        if self.state.came_second(work):
+            return COPY_CAME_FIRST
+        kind = self.kinds.get(work.kind)
+        return kind.too_late(work) if kind is not None else ""
+
+    def _judge(self, work: Work, offer: AnyResult, version: int, norm: float, reason: str) -> Steps:
+        """Put the verdict on the ledger and answer the worker."""
+        verdict: Literal["accepted", "refused", "discarded"]
+        kind = self.kinds.get(work.kind)
+        if late := self._too_late(work):
+            verdict, reason = "discarded", late
+        else:
+            verdict = "refused" if reason else "accepted"
+        if verdict == "accepted":
+            yield from self.copies.won(work)
+        staleness = max(0, version - offer.base) if work.task.contributes else 0
+        tokens = work.credit(offer.steps) if verdict == "accepted" else work.tokens
+        if not work.task.trains:
+            tokens = 0  # of training, which is what tokens count
+        yield Judged(
+            time=self.now,
+            assignment=work.assignment,
+            node=work.node,
+            verdict=verdict,
+            reason=str(reason),
+            claim=Claim.of(offer),
+            version=version,
+            staleness=staleness,
+            tokens=tokens,
+            norm=norm,
+            scale=admission.scale(norm, work, self.settings) if verdict == "accepted" else 1.0,
+            parameters=work.terms.parameters,
+            weight=kind.weight(offer, work, tokens, staleness) if kind and isinstance(offer, kind.result) else 0.0,
+        )
+        if verdict == "accepted":
+            yield from self.kinds[work.kind].taken(offer, work)
+        elif isinstance(offer, Contribution):
+            yield Discard(work.node, work.assignment)
+        yield Send(work.node, Ack(work.assignment, verdict == "accepted", str(reason)))
+
+    def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
+        return {Arrived: self.arrived, Inspected: self.inspected}
+
+    def messages(self) -> dict[type[Message], Callable[[str, Any], Steps]]:
+        return {Offer: self.offered}

@@ -1,0 +1,55 @@
+"""Results that cannot be taken, and what follows for who hands them in again and again.
+
+What no honest machine sends (`admission.Offence`: more steps than were assigned, bytes that no codec writes so many of,
+a wrong signature) is an offence: MOST of them, whatever came between, and the node is sentenced as one that was
+convicted. An update that is not finite, or far too large, may come of a learning rate that is too high: after MOST in a
+row the node is sent away, and rests longer each time it comes back (`flapping`).
+"""
+
+from __future__ import annotations
+
+from barnraise.controller.fleet.membership import Membership
+from barnraise.controller.fleet.sanctions import Sentencing
+from barnraise.controller.state.actions import Send
+from barnraise.controller.state.part import Context, Part, Steps
+from barnraise.controller.work.admission import Offence
+from barnraise.core.errors import DIVERGED
+from barnraise.ledger import notes
+from barnraise.ledger.decisions import Change
+from barnraise.wire.messages import Stop
+
+MOST = 10
+"""Offences, or updates in a row that cannot be taken, after which a node is not asked for more."""
+
+
+class Offences(Part):
+    """Keeps how many offences each node has committed, and how many of its updates in a row could not be taken."""
+
+    def __init__(self, context: Context, membership: Membership, sentencing: Sentencing) -> None:
+        super().__init__(context)
+        self.membership, self.sentencing = membership, sentencing
+        self._offences: dict[str, int] = {}
+        self._insane: dict[str, int] = {}
+
+    def refused(self, node: str, assignment: int, reason: str) -> Steps:
+        """A result was refused by its header."""
+        if not isinstance(reason, Offence):
+            return
+        count = self._offences[node] = self._offences.get(node, 0) + 1
+        if count >= MOST:
+            del self._offences[node]
+            note = notes.Offended(assignment, count, str(reason), self.sentencing.until(node))
+            told = f"{count} results that no honest machine hands in, the last of which {reason}"
+            yield from self.sentencing.pass_on(node, note, told)
+
+    def inspected(self, node: str, wrong: str) -> Steps:
+        """An update was looked at, and is `wrong`; empty: it is not."""
+        self._insane[node] = self._insane.get(node, 0) + 1 if wrong else 0
+        if self._insane[node] >= MOST:
+            del self._insane[node]
+            reason = (
+                f"{DIVERGED}: {MOST} updates in a row could not be taken (the last: {wrong}); "
+                "lower the learning rate, or raise warmup_tokens"
+            )
+            yield Send(node, Stop(reason, final=False))
+            yield from self.membership.gone(node, reason, Change.DISMISSED)

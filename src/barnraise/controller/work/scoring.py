@@ -1,0 +1,109 @@
+"""Scores: of a share of the contributions the controller sees what they do for the loss on the rows that they were to
+be trained on, and on others of the same shards.
+
+Nothing of it needs a task that can be done again. Which contributions nobody knows before they are here: a keyed hash
+of the assignment's number chooses, and gives the seed by which rows are drawn. One is scored at a time, at the version
+that is the newest as it is accepted; those that come meanwhile are not. What is found goes onto the ledger, and moves
+the node's standing (`trust.suspicion`); whose contributions do no more for its own rows, too often for chance, is
+discredited.
+
+Nobody takes much of the budget faster than it can be looked at: whose contribution was to be scored gets no task while
+one is, for a while, and who was not seen to be sound yet goes at a newcomer's pace (`newcomers`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+from collections.abc import Callable
+from typing import Any
+
+from barnraise.controller.fleet.probation import LONGEST, Newcomers
+from barnraise.controller.fleet.sanctions import Sentencing
+from barnraise.controller.fleet.speeds import LEAST_PATIENCE
+from barnraise.controller.state.actions import Score
+from barnraise.controller.state.events import Event, Gains, Scored
+from barnraise.controller.state.part import Context, Part, Steps
+from barnraise.controller.state.state import Work
+from barnraise.core.types import Batches, Contribution
+from barnraise.ledger import notes
+from barnraise.ledger.decisions import Noted
+from barnraise.trust import suspicion
+
+DISCREDITED = "its updates do no more for the rows that it was to train on than for others, too often for chance"
+"""Why a node is dismissed."""
+
+
+class Scoring(Part):
+    """Keeps whose contribution is being scored, by its assignment (0: none), and who else's was to be since."""
+
+    def __init__(self, context: Context, sentencing: Sentencing, newcomers: Newcomers) -> None:
+        super().__init__(context)
+        self.settings, self.sentencing = context.settings.scores, sentencing
+        self.newcomers, self.speeds = newcomers, newcomers.speeds
+        self.busy, self._node = 0, ""
+        newcomers.expected = self._shown()  # as of the last score: many nodes ask between two
+        self._unseen: set[str] = set()
+
+    def begin(self, work: Work, offer: Contribution) -> Steps:
+        """The contribution was accepted: see what it does, if it is one of the share."""
+        if not work.task.trains or not self.settings.share or self.state.progress.final:
+            return
+        share = self.state.nodes[work.node].tally.standing.chance_of_score(self.settings.share)
+        drawn = hmac.digest(self.settings.key, f"score {work.assignment}".encode(), hashlib.sha256)
+        if int.from_bytes(drawn[:8]) >= share * 2**64:
+            return
+        self._unseen.add(work.node)
+        if self.busy:
+            return
+        tasks = self.context.settings.tasks
+        batches = Batches(work.rows, tasks.batch_size, tasks.seed + work.root, work.done)
+        steps = offer.steps if offer.transcript is None else offer.transcript.batches
+        self.busy, self._node = work.assignment, work.node
+        yield Score(self.context.epoch, work.node, offer, batches, steps, int.from_bytes(drawn[8:14]))
+
+    def _scored(self, event: Scored) -> Steps:
+        if event.epoch != self.context.epoch or event.assignment != self.busy:
+            return
+        node, self.busy = self._node, 0
+        self._unseen.clear()
+        if event.gains is not None:
+            yield from self._found(node, event, event.gains)
+        yield from self.context.follow()
+
+    def _found(self, node: str, event: Scored, gains: Gains) -> Steps:
+        own, others, more = (gain if math.isfinite(gain) else None for gain in gains)
+        passed = more is not None and more > suspicion.ENOUGH
+        before = self.state.nodes[node].tally.standing.scores.suspicion
+        self.newcomers.expected = self._shown()
+        left = suspicion.after(before, passed, self.newcomers.expected)
+        yield Noted(
+            self.now,
+            notes.Scored(
+                event.assignment, event.version, own=own, others=others, more=more, passed=passed, suspicion=left
+            ),
+            node,
+        )
+        if left >= suspicion.LIMIT:
+            note = notes.Discredited(event.assignment, left, self.sentencing.until(node))
+            yield from self.sentencing.pass_on(node, note, DISCREDITED)
+
+    def held_until(self, node: str) -> float:
+        """Until when a node gets no task, or one is scored; 0 where it may have one."""
+        came = self.newcomers.came.get(node, math.inf)
+        if node not in self._unseen or came > self.now:  # the clock went back
+            return 0.0
+        self.speeds.refresh()
+        return came + min(max(LEAST_PATIENCE, self.speeds.usual_period), LONGEST)
+
+    def _shown(self) -> float:
+        """How often an honest node's comparisons pass, by what all nodes show that are there and train."""
+        there = (node for node in self.state.nodes.values() if node.live and node.tally.turns)
+        found = ((node.owner, node.tally.standing.scores) for node in there)
+        return suspicion.expected(
+            (owner, scores.passing if scores.known else suspicion.OTHER) for owner, scores in found
+        )
+
+    def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
+        return {Scored: self._scored}

@@ -1,0 +1,159 @@
+"""Copies of work that is late: the same rows once more, by somebody else, and the first result wins.
+
+Rows are alike: in asynchronous mode fresh ones are worth as much as a copy of late ones, and nobody waits for these. A
+copy gains something where exactly that work is waited for: of a measurement, and in a synchronous round whose other
+nodes have nothing to do meanwhile, if it is there before the round would end anyway. Who gets one follows from what
+nodes were seen to do. A copy is an assignment of its own whose `redo` names open work; the state keeps both as twins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from barnraise.controller.fleet.membership import Membership
+from barnraise.controller.fleet.memory_limits import Rooms
+from barnraise.controller.fleet.uploads import Custody
+from barnraise.controller.state.actions import Send
+from barnraise.controller.state.fold import MOST_OPEN
+from barnraise.controller.state.part import Context, Part, Steps
+from barnraise.controller.state.state import NodeState, Work
+from barnraise.controller.versions.arrivals import LEAST_SECONDS, Arrivals
+from barnraise.controller.versions.evaluation import Measuring
+from barnraise.ledger.decisions import Assigned, Decision, Judged, Noted
+from barnraise.ledger.notes import COPY_CAME_FIRST, Copied
+from barnraise.wire.messages import Ack
+
+MOST_COPIES = 0.05
+"""Of all assignments, but for one that is always possible."""
+
+COPIED_AT = 0.5
+"""Share of the margin of a late result at which it is copied: a round that still waits for it can take the copy."""
+
+
+class Copies(Part):
+    """Keeps which open work is late, when to look again, and who came second."""
+
+    def __init__(
+        self,
+        context: Context,
+        custody: Custody,
+        membership: Membership,
+        arrivals: Arrivals,
+        measuring: Measuring,
+        rooms: Rooms,
+    ) -> None:
+        super().__init__(context)
+        self.custody, self.membership, self.arrivals, self.measuring = custody, membership, arrivals, measuring
+        self.rooms = rooms
+        self.asynchronous = context.settings.asynchronous
+        self._late: list[int] = []
+        self._beaten: dict[str, int] = {}  # who came second, in the round of which version
+        self._look_at = 0.0
+
+    # What is late
+
+    def late(self) -> list[Work]:
+        """Open work that is waited for, is later than expected, and has no copy."""
+        if not self._waited_for:
+            return []
+        works = self.state.works
+        if self.now >= self._look_at:
+            due = [(self._due(work), work) for work in works.values() if self._may_be_copied(work)]
+            self._late = [work.assignment for time, work in due if time <= self.now]
+            self._look_at = min((time for time, _ in due if time > self.now), default=math.inf)
+        open_yet = [works[number] for number in self._late if number in works]
+        return [work for work in open_yet if self._may_be_copied(work)]
+
+    @property
+    def _waited_for(self) -> bool:
+        """Whether anybody waits for any work in particular."""
+        return self.measuring.open or not (self.asynchronous or self.state.closing is not None)
+
+    def _may_be_copied(self, work: Work) -> bool:
+        if work.twin or work.assignment in self.state.redo:  # by its name goes what comes behind it
+            return False
+        if work.task.trains:
+            return not self.asynchronous and work.base == self.state.newest.version
+        return work.task.measures and self.measuring.waits(work)
+
+    def _due(self, work: Work) -> float:
+        time, margin = self.arrivals.expected(work)
+        return time + COPIED_AT * margin
+
+    # Who takes it
+
+    def best(self, work: Work, nodes: Iterable[NodeState]) -> NodeState | None:
+        """Who of `nodes` would have it first, if that is soon enough for it to gain anything, and copies are few."""
+        if self.state.totals.copies > MOST_COPIES * self.state.totals.assigned:
+            return None
+        able = [node for node in nodes if self._able(node, work)]
+        if not able:
+            return None
+        time, _, node = min((self._arrival(node, work), node.id, node) for node in able)
+        return node if not work.task.trains or time < self._end() else None
+
+    def _able(self, node: NodeState, work: Work) -> bool:
+        return (
+            node.id != work.node
+            and self.rooms.of(node) >= self.context.settings.tasks.memory_for(work.rows)
+            and node.speed.rate > 0.0
+            and len(node.open) < MOST_OPEN
+            and self.membership.can(node.id, work.kind)
+            and (not work.task.measures or self.measuring.is_another(node, work))
+            and self.membership.has_time(node, work.tokens * work.task.toll)
+        )
+
+    def _arrival(self, node: NodeState, work: Work) -> float:
+        ahead = [self.arrivals.expected(self.state.works[number]).time for number in node.open]
+        return max([self.now, *ahead]) + self.arrivals.takes(node, work).time
+
+    def _end(self) -> float:
+        """When the round ends if all come as expected who are not late, and the others do not."""
+        end = -math.inf
+        for work in self.state.works.values():
+            if work.task.trains and work.base == self.state.newest.version:
+                expected = self.arrivals.expected(work)
+                end = max(end, expected.time if self.now < expected.time else expected.late)
+        return end
+
+    def copied(self, work: Work, node: NodeState) -> Noted:
+        """That the node gets a copy, as the ledger says it."""
+        late = max(0.0, self.now - self.arrivals.expected(work).time)
+        return Noted(self.now, Copied(work.assignment, node.id, late), work.node)
+
+    # What comes of it
+
+    def won(self, work: Work) -> Steps:
+        """A result of `work` is accepted: its twin is nobody's any more, but for one that is being looked at, which is
+        discarded then."""
+        twin = self.state.works.get(work.twin)
+        if twin is not None and twin.assignment not in self.custody.inspecting:
+            self._beaten[twin.node] = work.base
+            yield from self.membership.release(twin.node, twin.assignment, COPY_CAME_FIRST)
+            yield Send(twin.node, Ack(twin.assignment, False, COPY_CAME_FIRST))
+
+    def rests(self, node: str) -> bool:
+        """Whether the node came second in the round that is open: a whole task more of it would hold that up, unless
+        the aggregation rule needs it."""
+        state = self.state
+        enough = len(state.buffer.slots) >= self.context.settings.versions.least(state.num_live)
+        return enough and self._beaten.get(node) == state.newest.version
+
+    def forget(self, node: str) -> None:
+        self._beaten.pop(node, None)
+
+    def _assigned(self, d: Assigned) -> None:
+        if self._waited_for:  # what was just given is not late before
+            self._look_at = min(self._look_at, self.now + LEAST_SECONDS)
+
+    def _judged(self, d: Judged) -> None:
+        if self._look_at == math.inf:  # now more is known of how long work takes
+            self._look_at = self.now
+
+    def deadline(self) -> float:
+        return self._look_at if self._waited_for else math.inf
+
+    def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
+        return {Assigned: self._assigned, Judged: self._judged}

@@ -1,0 +1,230 @@
+"""Training tasks: each takes the next rows of a lane (`lanes`), unless work was lost.
+
+The scheduler decides who gets what; here is added what must be alike on both sides: base version, the way there, rate,
+seed, and the staleness bound that is fixed as the task is assigned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from barnraise.controller.fleet.pacing import Pacing
+from barnraise.controller.fleet.probation import Newcomers
+from barnraise.controller.fleet.speeds import Speeds
+from barnraise.controller.state.kinds import TaskKind
+from barnraise.controller.state.part import Context, Steps
+from barnraise.controller.state.state import NodeState, Work
+from barnraise.controller.versions.publishing import Publishing
+from barnraise.controller.work.admission import refuse_transcript, refuse_update
+from barnraise.controller.work.shard_cursors import Lanes
+from barnraise.core.types import (
+    MOST_ROW_RANGES,
+    AnyResult,
+    Batches,
+    Contribution,
+    ParameterRange,
+    RowRange,
+    Train,
+)
+from barnraise.ledger.decisions import Assigned, Decision, Terms, VersionClosed
+from barnraise.matching.base import TaskView
+
+IN_FLIGHT = 4.0
+"""By how many times more versions than what is in flight makes a contribution may be behind: as a fleet starts, or a
+line fills, more is on its way when it arrives than when its task was assigned."""
+
+FEWEST_TASKS = 4
+"""Tasks to a shard, below which there is one lane at a time: who has a shard gains nothing by having it."""
+
+TOO_LATE = "the run's token budget was met before"
+
+
+class Training(TaskKind):
+    """Steps on rows."""
+
+    task = Train
+
+    def __init__(
+        self, context: Context, speeds: Speeds, pacing: Pacing, publishing: Publishing, newcomers: Newcomers
+    ) -> None:
+        super().__init__(context)
+        self.newcomers = newcomers
+        self.settings, self.tasks, self.payloads = context.settings, context.settings.tasks, context.settings.payloads
+        self.speeds, self.pacing, self.publishing = speeds, pacing, publishing
+        self.lanes = Lanes(self.tasks.rows, self.state.totals.handed)
+        rows = self.tasks.rows
+        self._large = FEWEST_TASKS * self.tasks.local_steps * self.tasks.batch_size <= rows.total / rows.num_shards
+        self._travel = 0.0  # of a usual task, as far as the newest version went along with it: rates times steps
+        self._lanes: list[int] = []
+        self._views: dict[tuple[int, int], TaskView] = {}  # of these lanes, by shard and epoch
+        self._offer: list[TaskView] = []
+
+    @property
+    def open(self) -> bool:
+        state = self.state
+        if (
+            state.progress.paused
+            or state.progress.stopping
+            or state.progress.flushing is not None
+            or state.progress.final
+        ):
+            return False
+        return state.closing is None or self.settings.asynchronous
+
+    def standing(self) -> Sequence[TaskView]:
+        """The next rows of each lane, the oldest first."""
+        if not self.open:
+            return ()
+        lanes = self.lanes.open(self.state.num_live if self._large else 1)
+        if lanes is not self._lanes:
+            self._lanes = lanes
+            keys = [(shard, self.lanes.epoch(shard)) for shard in lanes]
+            if keys != list(self._views):
+                self._views = {key: self._views.get(key) or self._view(key[0]) for key in keys}
+                self._offer = list(self._views.values())
+        return self._offer
+
+    def _view(self, shard: int) -> TaskView:
+        """Tasks on the next rows of a lane, up to its end."""
+        tasks, payloads, rows = self.tasks, self.payloads, self.tasks.rows
+        left = rows.sizes[shard] - self.state.totals.handed.get(shard, 0) % rows.sizes[shard]
+        return TaskView(
+            -shard,
+            tasks.local_steps * tasks.batch_size * rows.lengths[shard],
+            self.name,
+            payloads.snapshot,
+            payloads.most,
+            shards={shard: tasks.shard_bytes(shard)},
+            memory_bytes=tasks.memory_for([RowRange(shard, 0, 1)]),
+            times=-(-left // (tasks.local_steps * tasks.batch_size)),
+        )
+
+    def give(self, node: NodeState, have: int, work: Work | TaskView) -> Steps:
+        state, tasks = self.state, self.tasks
+        lost = work if isinstance(work, Work) else None
+        cursor = state.totals.rows
+        yield from self.pacing.tuned(node)
+        steps = max(self.newcomers.most(node, self.pacing.local_steps(node)), node.tuning.least_steps)
+        steps = self.pacing.in_time(node, steps)
+        number = state.totals.assigned + 1
+        root, skip = number, 0
+        if isinstance(work, Work):
+            root, skip = work.root, work.done
+            open_yet = work.assignment in state.works  # of which this is a copy
+            steps = work.local_steps if open_yet else _steps_of(work.local_steps, steps)
+            rows, tokens = work.rows, work.credit(steps)
+        else:
+            rows, steps = self._rows(next(iter(work.shards)), steps)
+            cursor += (num_rows := sum(some.stop - some.start for some in rows))
+            tokens = num_rows * tasks.rows.lengths[rows[0].shard]
+        schedule = tasks.rate_multiplier(state.totals.tokens, self.settings.tokens)
+        factor = self.pacing.rate_factor(node, steps, tokens / tasks.rows.lengths[rows[0].shard])
+        terms = Terms(
+            max_staleness=self._bound(node) if self.settings.asynchronous else 0,
+            learning_rate=tasks.learning_rate * schedule * factor,
+            parameters=self._fragment(node),
+            rung=node.tuning.rung,
+            pace=self._pace,
+        )
+        decision = Assigned(
+            time=self.now,
+            assignment=number,
+            node=node.id,
+            kind=self.name,
+            base=state.newest.version,
+            tokens=tokens,
+            local_steps=steps,
+            rows=rows,
+            cursor=cursor,
+            terms=terms,
+            redo=lost.assignment if lost is not None else 0,
+        )
+        task = task_of(decision, Batches(rows, tasks.batch_size, tasks.seed + root, skip))
+        news = self.publishing.news(node, have)
+        yield from self.assigned(decision, msgspec.structs.replace(task, news=news))
+
+    def _bound(self, node: NodeState) -> int:
+        """How stale the node's contribution may be: as its speed says, but never less than the versions that are made
+        of what is in flight already, several times over, within what a node of median speed may be. A link or a
+        controller that holds all up makes fast nodes no fresher."""
+        bound = self.settings.versions.staleness.bound
+        in_flight = math.ceil(IN_FLIGHT * len(self.state.works) / max(1, self.state.buffer.size))
+        return max(bound(self.speeds.relative(node)), min(bound(1.0), in_flight))
+
+    def _rows(self, shard: int, steps: int) -> tuple[tuple[RowRange, ...], int]:
+        """The rows of a task of `steps` steps from a lane on, all of one length, and its steps: fewer, in whole batches
+        if possible, where the lane ends before, or the data has so few rows that a task would have to go around them
+        too often."""
+        batch_size = self.tasks.batch_size
+        wanted = steps * batch_size
+        rows = self.lanes.take(shard, wanted, MOST_ROW_RANGES)
+        found = sum(some.stop - some.start for some in rows)
+        if found < wanted:
+            found -= found % batch_size if found > batch_size else 0
+            rows, steps = self.lanes.take(shard, found, MOST_ROW_RANGES), -(-found // batch_size)
+        return rows, steps
+
+    def _fragment(self, node: NodeState) -> ParameterRange:
+        """The parameters of the node's next contribution: its own turns in asynchronous mode, the round's for all
+        else."""
+        turn = node.tally.turns if self.settings.asynchronous else self.state.newest.version
+        ranges = self.payloads.partitions[node.tuning.partition]
+        return ranges[turn % len(ranges)]
+
+    def _assigned(self, d: Assigned) -> None:
+        if d.kind == self.name:
+            self.lanes.went_on(rows.shard for rows in d.rows)
+
+    @property
+    def _pace(self) -> float | None:
+        if not self.settings.worker.stateless:
+            return None
+        return 1.0 / self._travel if self._travel > 0.0 else 0.0
+
+    def _closed(self, d: VersionClosed) -> None:
+        self._travel = self.speeds.travel * d.rate * self.settings.versions.outer_rate
+
+    def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
+        return {Assigned: self._assigned, VersionClosed: self._closed}
+
+    def too_late(self, work: Work) -> str:
+        return TOO_LATE if self.state.progress.final or self.state.progress.flushing is not None else ""
+
+    def refuse(self, result: AnyResult, work: Work, version: int) -> str:
+        assert isinstance(result, Contribution)
+        reason = refuse_transcript(result, work, self.state.newest.version)
+        return reason or refuse_update(result, work, work.terms.rung, self.payloads)
+
+    def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
+        standing = self.state.nodes[work.node].tally.standing.weight()
+        return tokens * standing * self.settings.versions.staleness.weight(staleness)
+
+
+def task_of(given: Assigned, batches: Batches) -> Train:
+    """The task of an assignment, without the way to its base."""
+    terms = given.terms
+    return Train(
+        id=given.assignment,
+        base=given.base,
+        batches=batches,
+        tokens=given.tokens,
+        local_steps=given.local_steps,
+        learning_rate=terms.learning_rate,
+        rung=terms.rung,
+        parameters=terms.parameters,
+        max_staleness=terms.max_staleness,
+        pace=terms.pace,
+    )
+
+
+def _steps_of(lost: int, most: int) -> int:
+    """How many of so many lost steps somebody does who takes `most`: what was much for one node is more for another.
+
+    >>> _steps_of(100, 1000), _steps_of(100, 10), _steps_of(11, 10)
+    (100, 10, 6)
+    """
+    return -(-lost // -(-lost // most))

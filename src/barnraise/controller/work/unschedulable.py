@@ -1,0 +1,53 @@
+"""Rows that are too long for the memory of every node that is there: they wait, and somebody has to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from barnraise.controller.fleet.memory_limits import Rooms
+from barnraise.controller.state.part import Context, Part, Steps
+from barnraise.core.units import bytes_text
+from barnraise.ledger.decisions import Decision, NodeChanged, Noted
+from barnraise.ledger.notes import Advice
+from barnraise.models.memory import too_long
+
+
+class Fitting(Part):
+    """Keeps of which lengths it was told that nobody takes them. It looks whenever nodes come or go, or turn out
+    to have less memory."""
+
+    def __init__(self, context: Context, rooms: Rooms) -> None:
+        super().__init__(context)
+        self.rooms, self._corrections = rooms, 0
+        self.memory = context.settings.tasks.needs.memory
+        self._told: frozenset[int] = frozenset()
+        self._changed = False
+
+    def _node_changed(self, d: NodeChanged) -> None:
+        self._changed = True
+
+    def look(self) -> Steps:
+        if not self._changed and self._corrections == self.rooms.corrections:
+            return
+        self._changed, self._corrections = False, self.rooms.corrections
+        most, rooms = max(self.memory.values(), default=0), dict[str, int]()
+        for node in self.state.nodes.values():
+            if node.live:
+                rooms[node.id] = self.rooms.of(node)
+                if rooms[node.id] >= most:  # usually that of the first
+                    self._told = frozenset()
+                    return
+        if not rooms:
+            return
+        nearest, lengths = too_long(self.memory, rooms)
+        told, self._told = self._told, frozenset(lengths)
+        for length in sorted(self._told - told):
+            reason = (
+                f"rows of {length} tokens wait for a node with the memory: they need "
+                f"{bytes_text(self.memory[length])}, and {nearest}, the nearest, has {bytes_text(rooms[nearest])}"
+            )
+            yield Noted(self.now, Advice(reason))
+
+    def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
+        return {NodeChanged: self._node_changed}
